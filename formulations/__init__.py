@@ -128,7 +128,11 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from throughputs.errors import nearest_names
+
+    near = nearest_names(name, __all__, most=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

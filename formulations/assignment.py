@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.reference.mixed_integer import RowBuilder, solve_linear, solve_mixed
+from formulations.reference.stopping import StopRule
 from throughputs import InputError
 from throughputs.numerics import dot
 
@@ -243,7 +244,7 @@ class _Positions:
 
     def whole(self, columns: NDArray[np.intp], precision: float) -> _Whole | None:
         """The integer program over some of the columns; None where they hold no assignment."""
-        found = solve_mixed(self.program.of_columns(columns), "highs", precision, math.inf, absolute_gap=0.0)
+        found = solve_mixed(self.program.of_columns(columns), "highs", StopRule(precision, 0.0, math.inf))
         if found.columns is None:
             return None
         return _Whole(dot(self.cost[columns], np.rint(found.columns)), found.columns, found.bound)

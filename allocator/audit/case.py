@@ -59,14 +59,14 @@ class Case:
 
 
 def entitled_shares(weights: Array, sizes: NDArray[np.int64], capacity: Array) -> Array:
-    """A part of every type in proportion to the weights, (N, M)::
+    """A part of every type that the gang fits on, in proportion to the weights, (N, M)::
 
-        x_ij = w_i / sum_k w_k * c_j / s_i,   each row scaled to sum to at most 1
+        x_ij = w_i / sum_k w_k * c_j / s_i where s_i <= c_j, else 0;   each row scaled to sum to at most 1
 
     With equal weights the isolated shares.
     """
     part = weights / max(float(weights.sum()), 1e-300)
-    shares = (part / sizes)[:, None] * capacity
+    shares = np.where(sizes[:, None] <= capacity, (part / sizes)[:, None] * capacity, 0.0)
     return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0))
 
 

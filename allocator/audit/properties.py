@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.audit.case import Case
 from allocator.audit.record import Property
-from formulations import PackedPolytope, Polytope, maximise_packed_worth, maximise_worth, proportional_throughput
+from formulations import (
+    PackedPolytope,
+    Polytope,
+    SolverError,
+    maximise_packed_worth,
+    maximise_worth,
+    proportional_throughput,
+)
 from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.numerics import dot, matmul
+
+if TYPE_CHECKING:
+    from allocator.protocol.state import ClusterState
+    from formulations import Solution
 
 __all__ = ["envy", "feasibility", "pareto_efficiency", "sharing_incentive", "throughput_in_place_of", "utilisation"]
 
@@ -18,11 +31,23 @@ Array = NDArray[np.float64]
 ROUNDING = 1e-6
 """Relative shortfall up to which a property is said to hold."""
 
+_CONIC = 1e-7
+"""Part of its throughput that a job may lose where cones decide who could gain."""
+
 _CHUNK = 2048
 """Jobs whose envy of all others is looked at at once."""
 
 _NEGLIGIBLE = 1e-9
 """Part of a job's fastest throughput below which it has nothing."""
+
+
+@runtime_checkable
+class HasRows(Protocol):
+    """A policy with rows of its own."""
+
+    def best_without_loss(self, state: ClusterState, gains: Array, floors: Array) -> tuple[Array, Solution]:
+        """Shares (N, M) of the largest worth within its rows, nobody below its floor."""
+        ...
 
 
 def feasibility(case: Case) -> Property:
@@ -110,13 +135,15 @@ def envy(case: Case) -> Property:
     return Property("envy-freeness", definition, value, bool(value <= 1 + ROUNDING), one, detail)
 
 
-def pareto_efficiency(case: Case) -> tuple[Property, Array]:
+def pareto_efficiency(case: Case, state: ClusterState | None = None, policy: object = None) -> tuple[Property, Array]:
     """Whether nobody can gain without another losing; and the worth of a GPU of each type (M,) at that.
 
     The linear program ``max sum_i g_i u'_i`` over ``u' >= u``, g_i = s_i / p_i, has the optimum ``sum_i g_i u_i``
-    exactly when the allocation is efficient; its bound proves it. x' shares GPUs where the policy could.
+    exactly when the allocation is efficient; its bound proves it. x' shares GPUs where the policy could, and keeps the
+    rows of a policy that has rows of its own (`ConvexPolicy`, in the `state` that it decided from).
     """
-    definition = "max_x' sum_i g_i (u'_i - u_i) / sum_i g_i u_i with u' >= u, g_i = s_i / p_i; holds at 0"
+    rows = ", x' within the rows of the policy" if isinstance(policy, HasRows) else ""
+    definition = f"max_x' sum_i g_i (u'_i - u_i) / sum_i g_i u_i with u' >= u{rows}, g_i = s_i / p_i; holds at 0"
     jobs = np.flatnonzero(case.able)
     prices = np.zeros(len(case.capacity))
     if not len(jobs):
@@ -124,7 +151,13 @@ def pareto_efficiency(case: Case) -> tuple[Property, Array]:
     u = case.u[jobs]
     floors = np.where(u > _NEGLIGIBLE * case.rates[jobs].max(axis=1), u, 0.0)
     gains = case.sizes[jobs] / proportional_throughput(case.rates[jobs], case.capacity)
-    better, bound, prices = _best_without_loss(case, jobs, gains, floors)
+    if isinstance(policy, HasRows) and state is not None:
+        try:
+            better, bound, prices = _best_within_rows(case, state, policy, jobs, gains, floors)
+        except SolverError as error:
+            return Property("Pareto efficiency", definition, np.nan, None, None, f"not known: {error}"), prices
+    else:
+        better, bound, prices = _best_without_loss(case, jobs, gains, floors)
     total = dot(gains, u)
     # the bound, not the point: nothing more is possible
     value = max(bound - total, 0.0) / total if total > 0 else np.inf
@@ -153,6 +186,25 @@ def _best_without_loss(case: Case, jobs: NDArray[np.intp], gains: Array, floors:
     polytope = Polytope(PlainColumns(matrix), case.capacity)
     best = maximise_worth(polytope, gains[:, None] * polytope.rates, floors)
     return polytope.throughput(best.shares), best.bound, best.prices
+
+
+def _best_within_rows(
+    case: Case, state: ClusterState, policy: HasRows, jobs: NDArray[np.intp], gains: Array, floors: Array
+) -> tuple[Array, float, Array]:
+    """The same within the rows of a policy.
+
+    Raises
+    ------
+    SolverError
+        No solver found it, or none proved it.
+    """
+    worth, needed = np.zeros(len(case.labels)), np.zeros(len(case.labels))
+    # the answer of a conic solver keeps the rows up to its own tolerance
+    worth[jobs], needed[jobs] = gains, floors * (1.0 - _CONIC)
+    shares, found = policy.best_without_loss(state, worth, needed)
+    if not found.gap <= ROUNDING:
+        raise SolverError(f"{found.solver} gave no proof")
+    return (case.rates * shares).sum(axis=1)[jobs], found.bound, found.prices
 
 
 def utilisation(case: Case) -> Property:

@@ -40,7 +40,7 @@ def audit(allocation: Allocation, *, rng: np.random.Generator, probed_jobs: int 
     incentive, envy-freeness, Pareto efficiency, strategy-proofness of shares of several resources).
     """
     case, state = case_of(allocation)
-    efficiency, worth = pareto_efficiency(case)
+    efficiency, worth = pareto_efficiency(case, state, allocation.decided_by)
     prices, unit = allocation.prices, allocation.objective_unit
     if prices is None or not agree(case, prices):
         prices, unit = worth, "total normalised throughput"

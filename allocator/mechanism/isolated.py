@@ -19,8 +19,8 @@ _Ids = NDArray[np.int64]
 class IsolatedTime:
     """Keeps `JobTable.isolated_seconds`: progress since the policy was last asked, at the isolated rate of that time.
 
-    On an isolated share each of n jobs has 1/n of every type: q_i = sum_j c_j T_ij / max(n s_i, sum_j c_j) steps/s
-    (Gavel, OSDI'20, sec. 4.2).
+    On an isolated share each of n jobs has 1/n of every type that its gang fits on: over these types
+    q_i = sum_j c_j T_ij / max(n s_i, sum_j c_j) steps/s (Gavel, OSDI'20, sec. 4.2).
     """
 
     def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
@@ -61,7 +61,8 @@ class IsolatedTime:
         As `formulations.isolated_throughput` has them, types in the order of their names: the published system, whose
         policy keeps this ledger itself, has the same last digits.
         """
-        shares = self._capacity / max(len(at), 1) / self._table.scale_factor[at][:, None]
+        sizes = self._table.scale_factor[at][:, None]
+        shares = np.where(sizes <= self._capacity, self._capacity / max(len(at), 1) / sizes, 0.0)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
         return np.asarray((self._table.rates[at][:, self._types] * shares).sum(axis=1))
 

@@ -91,7 +91,8 @@ def gandiva(
     able = np.asarray(runs.any(axis=1))
     shares = np.zeros(runs.shape)
     if int(sizes[able].sum()) <= int(gpus.sum()):
-        shares[able] = np.where(runs[able], isolated_shares(sizes[able], gpus), 0.0)
+        fitting = np.where(sizes[able, None] <= gpus, gpus, 0)
+        shares[able] = np.where(runs[able], isolated_shares(sizes[able], fitting), 0.0)
         return Packing(shares, Pairs.none(), ())
     pairs = _kept(columns, gpus, previous, least_gain)
     taken = {job for pair in pairs for job in pair}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from formulations.columns.written import Written
 from formulations.core.highs_model import TIGHT, with_model
 from formulations.core.solution import InfeasibleError
 from formulations.reference.cbc import run_cbc
+from formulations.reference.stopping import StopRule
 from throughputs.numerics import dot
 
 __all__ = ["ENGINES", "Engine", "Found"]
@@ -25,11 +27,12 @@ Flags = NDArray[np.bool_]
 _EXACT: dict[str, Any] = {
     **TIGHT,
     "small_matrix_value": 1e-12,
-    "mip_rel_gap": 0.0,
-    "mip_abs_gap": 1e-9,
     "mip_feasibility_tolerance": 1e-9,
     "random_seed": 0,
 }
+_EXACT_GAP = 1e-9
+"""Absolute gap of a search, where the largest cost is 1."""
+
 _WHOLE = 1e-10
 """Distance from a whole number up to which a vertex of the relaxation counts as whole."""
 
@@ -68,7 +71,7 @@ class Engine(Protocol):
     rounding: float
 
     def __init__(self, written: Written, seconds: float) -> None:
-        """The program, and the time that one search may take."""
+        """The program, and the time that all searches together may take."""
         ...
 
     def optimise(self, cost: Array) -> Found:
@@ -94,8 +97,7 @@ class Highs:
     rounding = 0.0
 
     def __init__(self, written: Written, seconds: float) -> None:
-        self._written = written
-        self._options = {**_EXACT, "time_limit": min(seconds, 1e9)}
+        self._written, self._until = written, perf_counter() + seconds
         self._solver = with_model(
             written.matrix,
             np.zeros(len(written.least)),
@@ -103,7 +105,7 @@ class Highs:
             lower=written.least,
             upper=written.most,
             whole=written.whole if written.whole.any() else None,
-            options=self._options,
+            options=_EXACT,
         )
 
     def optimise(self, cost: Array) -> Found:
@@ -115,13 +117,12 @@ class Highs:
         # rows are few: what presolve saves of them costs more than it saves
         self._solver.setOptionValue("presolve", "off")
         self._solver.setOptionValue("solve_relaxation", True)
-        z, _ = _run(self._solver)
+        z, _ = self._run(StopRule(absolute_gap=_EXACT_GAP))
         multipliers = -scale * np.asarray(self._solver.getSolution().row_dual)
         bound = np.inf
         fraction = np.abs(z - np.rint(z))[written.whole]
         if fraction.max(initial=0.0) > _WHOLE:
-            # a whole number within less than 1 of its bound is the largest
-            aim = _BELOW_ONE if written.counts(cost) else _EXACT["mip_abs_gap"] * scale
+            aim = _aim(written, cost)
             if len(z) < _FEW_COLUMNS:
                 z, bound = self._search_all(scale, aim)
             else:
@@ -132,10 +133,9 @@ class Highs:
 
     def _search_all(self, scale: float, aim: float) -> tuple[Array, float]:
         """The best point with whole variables whole, and its bound."""
-        self._solver.setOptionValue("mip_abs_gap", aim / scale)
         self._solver.setOptionValue("presolve", "choose")
         self._solver.setOptionValue("solve_relaxation", False)
-        z, _ = _run(self._solver)
+        z, _ = self._run(StopRule(absolute_gap=aim / scale))
         return z, -scale * float(self._solver.getInfo().mip_dual_bound)
 
     def _tightened(self, multipliers: Array, scale: float) -> tuple[Written, Array]:
@@ -146,7 +146,7 @@ class Highs:
         rows, upper = rounded
         lower, known = np.full(len(upper), -np.inf), len(written.lower)
         self.add(rows, lower, upper)
-        _run(self._solver)
+        self._run(StopRule(absolute_gap=_EXACT_GAP))
         tight, self._written = self._written, written
         found = -scale * np.asarray(self._solver.getSolution().row_dual)
         self._solver.deleteRows(len(upper), np.arange(known, known + len(upper), dtype=np.int32))
@@ -168,7 +168,7 @@ class Highs:
             lower=written.least[kept],
             upper=written.most[kept],
             whole=written.whole[kept],
-            options=self._options | {"mip_abs_gap": aim / scale, "presolve": presolve},
+            options={**_EXACT, "presolve": presolve},
         )
         if start is not None:
             import highspy
@@ -177,8 +177,17 @@ class Highs:
             known.col_value = start[kept].tolist()
             solver.setSolution(known)
         before = float(np.add.reduce(cost * z))
-        z[kept], proven = _run(solver)
+        z[kept], proven = self._run(StopRule(absolute_gap=aim / scale), solver)
         return Searched(z, before - scale * float(solver.getInfo().mip_dual_bound), proven)
+
+    def _run(self, stop: StopRule, solver: Any = None) -> tuple[Array, bool]:
+        solver = self._solver if solver is None else solver
+        options = replace(stop, seconds=self._until - perf_counter()).for_highs()
+        # HiGHS counts the time of all its runs
+        options["time_limit"] += solver.getRunTime()
+        for name, value in options.items():
+            solver.setOptionValue(name, value)
+        return _run(solver)
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:
         """Rows that hold from now on."""
@@ -220,26 +229,48 @@ def _run(solver: Any) -> tuple[Array, bool]:
 
 
 class Cbc:
-    """CBC through PuLP; starts anew each time. Has multipliers where nothing is whole."""
+    """CBC through PuLP; starts anew each time: the relaxation first, branch and bound where its vertex is not whole."""
 
     # it writes eight digits
     rounding = 5e-9
 
     def __init__(self, written: Written, seconds: float) -> None:
-        self._written, self._seconds = written, seconds
+        self._written, self._until = written, perf_counter() + seconds
 
     def optimise(self, cost: Array) -> Found:
         """The point of the most `cost` z."""
         written, scale = self._written, _scale(cost)
+        relaxed = self._run(cost / scale, StopRule(absolute_gap=_EXACT_GAP))
+        z, multipliers = relaxed.columns, scale * relaxed.row_duals
+        if np.abs(z - np.rint(z))[written.whole].max(initial=0.0) <= _WHOLE:
+            return Found(np.where(written.whole, np.rint(z), z), multipliers, np.inf)
+        stop = StopRule(absolute_gap=_aim(written, cost) / scale)
+        answer = self._run(cost / scale, stop, written.whole)
+        point = np.where(written.whole, np.rint(answer.columns), answer.columns)
+        # CBC tells PuLP no bound; within its gap is what it says when it stops by itself
+        bound = dot(cost, point) + scale * stop.absolute_gap if answer.proven else np.inf
+        return Found(point, multipliers, bound)
+
+    def _run(self, cost: Array, stop: StopRule, whole: Flags | None = None) -> Any:
+        """The point that CBC finds.
+
+        Raises
+        ------
+        InfeasibleError
+            There is none.
+        RuntimeError
+            It stopped without one.
+        """
+        written = self._written
         answer = run_cbc(
             written.matrix,
-            cost / scale,
+            cost,
             (written.lower, written.upper),
             lower=written.least,
             upper=written.most,
             maximise=True,
-            whole=written.whole,
-            seconds=self._seconds if self._seconds < 1e9 else None,
+            whole=whole,
+            stop=replace(stop, seconds=self._until - perf_counter()),
             options={"primalT": "1e-9", "dualT": "1e-9", "integerT": "1e-9", "randomCbcSeed": "1"},
         )
         if answer.infeasible:
@@ -247,11 +278,7 @@ class Cbc:
             raise InfeasibleError(f"CBC: {answer.status}")
         if answer.columns is None:
             raise RuntimeError(f"CBC stopped with status {answer.status}")
-        point = np.where(written.whole, np.rint(answer.columns), answer.columns)
-        if written.whole.any():
-            # CBC tells PuLP no bound; that it searched everything is its word
-            return Found(point, np.zeros(0), dot(cost, point) if answer.proven else np.inf)
-        return Found(point, scale * answer.row_duals, np.inf)
+        return answer
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:
         """Rows that hold from now on."""
@@ -260,6 +287,11 @@ class Cbc:
 
 ENGINES: dict[str, type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}
 """Engines by name, in the order in which they are tried."""
+
+
+def _aim(written: Written, cost: Array) -> float:
+    """Absolute gap at which a search may stop: a whole number within less than 1 of its bound is the largest."""
+    return _BELOW_ONE if written.counts(cost) else _EXACT_GAP * _scale(cost)
 
 
 def _scale(cost: Array) -> float:

@@ -20,6 +20,7 @@ from formulations.columns.solution import ColumnSolution, Stage
 from formulations.columns.written import Written, write_out
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, InfeasibleError
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import InputError
 
 __all__ = ["solve_columns"]
@@ -47,7 +48,7 @@ def solve_columns(
     solver: str = "auto",
     hold: float = 1e-9,
     tolerance: float = 1e-7,
-    seconds: float = np.inf,
+    seconds: float = TIME_LIMIT_SECONDS,
     reduce: bool = True,
     generate: Generator | None = None,
 ) -> ColumnSolution:
@@ -66,7 +67,7 @@ def solve_columns(
     hold : relative loss of an earlier objective that later ones may cause; with CBC, what its
         eight digits leave out may be lost beside it.
     tolerance : relative gap up to which an answer is called optimal.
-    seconds : limit for each search; the best point found by then is "feasible".
+    seconds : limit of all searches together (`StopRule`); the best point found by then is "feasible".
     reduce : set dominated columns aside (`formulations.columns.order.undominated`).
     generate : asked with shares x, in the shape of the solution, for coupling rows that they violate; None: there are
         none. For programs with more rows than can be listed. No column is set aside then.
@@ -81,6 +82,7 @@ def solve_columns(
         No engine found shares that keep all rows.
     """
     started = perf_counter()
+    until = started + seconds
     goals = [objectives] if isinstance(objectives, Objective) else list(objectives)
     if not goals:
         raise InputError("column program", field="objectives", found="none", expected="at least one")
@@ -91,11 +93,14 @@ def solve_columns(
     attempts: list[Attempt] = []
 
     def judged(name: str) -> Judged[_Answer]:
-        answer = _Search(ordered, ENGINES[name](ordered.written, seconds), name, generate).answer(hold, tolerance)
+        engine = ENGINES[name](ordered.written, until - perf_counter())
+        answer = _Search(ordered, engine, name, generate).answer(hold, tolerance)
         return Judged(answer, max(stage.gap for stage in answer.stages))
 
     try:
-        best, _ = solve_in_turn([Turn(name, partial(judged, name)) for name in names], tolerance, attempts)
+        # the next engine only in the time that the first has left
+        turns = (Turn(name, partial(judged, name)) for name in names if name == names[0] or perf_counter() < until)
+        best, _ = solve_in_turn(turns, tolerance, attempts)
     except InfeasibleError as error:
         raise InfeasibleError(f"no shares keep all rows of the program ({_rows_of(program)}); {error}") from error
     shares = best.x.reshape(program.n_slots, -1)

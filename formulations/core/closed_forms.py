@@ -19,11 +19,11 @@ def isolated_shares(scale_factors: NDArray[np.int64], capacity: NDArray[np.int64
 
         x_ij = (c_j / N) / s_i,  each row scaled to sum to at most 1
 
-    Parameters: (N,) GPUs per gang; (M,) GPUs per type. Returns (N, M).
+    Parameters: (N,) GPUs per gang; (M,) GPUs per type, or (N, M) those that each job may use. Returns (N, M).
     Source: Narayanan et al., OSDI 2020, section 4.3.
     """
     N = len(scale_factors)
-    shares = np.asarray(capacity, dtype=np.float64)[None, :] / max(N, 1) / scale_factors[:, None]
+    shares = np.asarray(capacity, dtype=np.float64) / max(N, 1) / scale_factors[:, None]
     return np.asarray(shares / np.maximum(shares.sum(1, keepdims=True), 1.0))
 
 

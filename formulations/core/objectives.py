@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import figures
 from formulations.core.certificate import Certificate, certify_sum, relative_gap
 from formulations.core.log_certificate import certify_log
 from formulations.core.objective import Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from throughputs import InputError
 from throughputs.numerics import dot, exp, log
 
 if TYPE_CHECKING:
@@ -40,10 +40,11 @@ _RESOLUTION = float(np.finfo(np.float64).eps)
 
 
 def _positive(name: str, values: Array) -> Array:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not (np.isfinite(array).all() and (array > 0).all()):
-        raise InputError("objective", field=name, found=array.tolist(), expected="positive numbers, one per job")
-    return array
+    return figures("objective", name, values, (None,))
+
+
+def _counted(counts: Array | None, n_jobs: int) -> Array | None:
+    return None if counts is None else figures("objective", "counts", counts, (n_jobs,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,9 +173,11 @@ class FinishTimeFairness(Threshold):
     unit = "rho"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "elapsed", np.asarray(self.elapsed, dtype=np.float64))
         object.__setattr__(self, "remaining", _positive("remaining", self.remaining))
-        object.__setattr__(self, "isolated", _positive("isolated", self.isolated))
+        each = (len(self.remaining),)
+        object.__setattr__(self, "isolated", figures("objective", "isolated", self.isolated, each))
+        elapsed = figures("objective", "elapsed", self.elapsed, each, "numbers of at least 0")
+        object.__setattr__(self, "elapsed", elapsed)
 
     @property
     def limit(self) -> float:
@@ -273,7 +276,9 @@ class MaxSum(Objective):
         return self.gains
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gains", np.asarray(self.gains, dtype=np.float64))
+        gains = figures("objective", "gains", self.gains, (None,), "numbers of at least 0")
+        object.__setattr__(self, "gains", gains)
+        object.__setattr__(self, "counts", _counted(self.counts, len(gains)))
 
     @property
     def totals(self) -> Array:
@@ -341,6 +346,7 @@ class NashWelfare(Objective):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "budgets", _positive("budgets", self.budgets))
+        object.__setattr__(self, "counts", _counted(self.counts, len(self.budgets)))
 
     @property
     def totals(self) -> Array:

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import figures, instance
 from formulations.core.closed_forms import proportional_throughput
-from throughputs import InputError, PlainColumns, ThroughputMatrix
+from throughputs import PlainColumns, ThroughputMatrix
 
 __all__ = ["ROUNDED_UP", "Polytope", "parts"]
 
@@ -21,6 +22,8 @@ _CHUNK = 16384
 
 ROUNDED_UP = 1.0 + 8.0 * float(np.finfo(np.float64).eps)
 """Factor by which prices are raised for a bound, so that rounding is on the safe side."""
+
+_AT_LEAST_0 = "numbers of at least 0"
 
 _LARGEST_SHARE = 1e300
 """What an infinite share is taken for."""
@@ -56,14 +59,12 @@ class Polytope:
     counts: Array
 
     def __init__(self, columns: PlainColumns, capacity: NDArray[np.int64] | Array, counts: Array | None = None) -> None:
+        instance("polytope", "columns", columns, PlainColumns, "PlainColumns(ThroughputMatrix(...))")
+        N, M = columns.matrix.n_jobs, columns.matrix.n_accelerators
         object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "capacity", np.asarray(capacity, dtype=np.float64))
-        object.__setattr__(self, "counts", np.ones(columns.matrix.n_jobs) if counts is None else counts)
-        expected = (columns.matrix.n_accelerators,)
-        if self.capacity.shape != expected:
-            raise InputError("polytope", field="capacity", found=self.capacity.shape, expected=f"shape {expected}")
-        if not (np.isfinite(self.capacity).all() and (self.capacity >= 0).all()):
-            raise InputError("polytope", field="capacity", found=self.capacity.tolist(), expected="finite, at least 0")
+        object.__setattr__(self, "capacity", figures("polytope", "capacity", capacity, (M,), _AT_LEAST_0))
+        counted = np.ones(N) if counts is None else figures("polytope", "counts", counts, (N,), _AT_LEAST_0)
+        object.__setattr__(self, "counts", counted)
 
     @property
     def rates(self) -> Array:

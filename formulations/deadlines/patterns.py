@@ -30,6 +30,7 @@ from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import JobPlan
 from formulations.reference.cbc import run_cbc
+from formulations.reference.stopping import TIME_LIMIT_SECONDS, StopRule
 from throughputs.numerics import dot
 
 __all__ = ["PatternPlans", "plans_by_patterns"]
@@ -86,7 +87,7 @@ def plans_by_patterns(
     *,
     solver: Literal["highs", "cbc"] = "highs",
     relative_gap: float = 1e-3,
-    seconds: float = np.inf,
+    seconds: float = TIME_LIMIT_SECONDS,
 ) -> PatternPlans:
     """Plans that meet all deadlines with the least GPU time.
 
@@ -99,7 +100,7 @@ def plans_by_patterns(
     jobs : with finite deadlines after `now`.
     start : plans of the first jobs to begin the search from.
     relative_gap : of the GPU time, at which the search ends.
-    seconds : for everything.
+    seconds : for everything; a linear program that has begun is ended, within the limit of `StopRule`.
 
     Raises
     ------
@@ -335,6 +336,8 @@ class _Highs:
             np.concatenate([np.zeros(0, dtype=np.int32), *(column.rows for column in columns)]),
             np.concatenate([np.zeros(0), *(column.values for column in columns)]),
         )
+        # HiGHS counts the time of all its runs
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + StopRule().limit)
         z, prices = run_to_optimum(self._solver)
         return z, float(self._solver.getInfo().objective_function_value), prices
 
@@ -356,8 +359,8 @@ class _Cbc:
         self._matrix = hstack([self._matrix, more], format="csr")
         self._cost = np.concatenate([self._cost, [column.cost for column in columns]])
         limits, V = self._limits, len(self._cost)
-        found = run_cbc(self._matrix, self._cost, limits, lower=np.zeros(V), upper=np.full(V, np.inf))
-        if found.columns is None:
+        found = run_cbc(self._matrix, self._cost, limits, lower=np.zeros(V), upper=np.full(V, np.inf), stop=StopRule())
+        if found.columns is None or not found.proven:
             raise SolverError(f"cbc: {found.status}")
         return found.columns, dot(self._cost, found.columns), np.abs(found.row_duals)
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from formulations.columns import (
 from formulations.columns.objectives import Terms
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import JobPlan
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 
 __all__ = ["DeadlineProgram", "DeadlineSolution", "MostDeadlines", "all_can_be_met", "most_value", "solve_deadlines"]
@@ -205,7 +205,7 @@ class DeadlineSolution:
 
 
 def solve_deadlines(
-    program: DeadlineProgram, *, solver: str = "auto", seconds: float = inf, tolerance: float = 1e-7
+    program: DeadlineProgram, *, solver: str = "auto", seconds: float = TIME_LIMIT_SECONDS, tolerance: float = 1e-7
 ) -> DeadlineSolution:
     """The most value, then the least GPU time, then the most throughput now; parameters as for `solve_columns`.
 
@@ -232,7 +232,9 @@ def solve_deadlines(
     return DeadlineSolution(met, float(np.add.reduce(gpu_time * answer.x, axis=None)), plans, answer)
 
 
-def most_value(program: DeadlineProgram, *, solver: str = "auto", seconds: float = inf) -> ColumnSolution:
+def most_value(
+    program: DeadlineProgram, *, solver: str = "auto", seconds: float = TIME_LIMIT_SECONDS
+) -> ColumnSolution:
     """The most value alone, with its bound; parameters and errors as of `solve_deadlines`."""
     return solve_columns(program.column_program(), MostDeadlines(program), solver=solver, seconds=seconds)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.arguments import figures, instance
 from formulations.columns import ColumnProgram, MostFloors, solve_columns
 from formulations.core.highs_model import run_to_optimum, with_model
 from formulations.core.in_turn import Judged
@@ -71,6 +72,7 @@ def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | N
     floors : (N,) f in steps/s; 0 for a job without, inf for one that cannot be kept at all.
     order : (N,) positions of the jobs in an order that is always the same; as they come when omitted.
     """
+    instance("keep_most_floors", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
     types = np.flatnonzero(polytope.capacity > 0)
     every = np.arange(len(polytope.capacity))
 
@@ -110,12 +112,13 @@ def keep_most_packed_floors(polytope: PackedPolytope, floors: ArrayLike, order: 
     SolverError
         No engine found whether all floors can be kept, or branch and bound did not finish.
     """
+    instance("keep_most_packed_floors", "polytope", polytope, PackedPolytope, "PackedPolytope(columns, capacity)")
     columns, types = polytope.columns, polytope.capacity > 0
     jobs = np.bincount(columns.group, minlength=len(columns.alone)).astype(np.float64)
     sizes = columns.group_scale_factors.astype(np.float64)
     useful = useful_pairs(columns.alone, columns.together, sizes, jobs)
     # no job has more throughput than this, whoever it shares with
-    fastest = np.maximum(columns.alone, np.where(useful, columns.together, 0.0).max(axis=1))[:, types]
+    fastest = np.maximum(columns.alone, np.where(useful, columns.together, 0.0).max(axis=1, initial=0.0))[:, types]
     return _keep_most(
         floors,
         _fastest_mix(fastest, polytope.capacity[types] / sizes[:, None])[columns.group],
@@ -140,7 +143,9 @@ def _keep_most(
     attainable : the largest fraction of floors (N,) that can be kept together, as far as it matters whether that is 1.
     largest_set : (N,) a largest set of jobs whose floors can be kept, listed in an order (N,).
     """
+    # inf: cannot be kept
     needed = np.asarray(floors, dtype=np.float64)
+    figures("floors", "floors", np.where(np.isposinf(needed), 0.0, needed), (len(fastest),), "numbers of at least 0")
     wanted = needed > 0
     kept = np.asarray(wanted & (fastest >= needed * (1.0 - _UNMET)))
     asked = np.where(kept, needed, 0.0)

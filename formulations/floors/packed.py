@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.arguments import figures, instance
 from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, relative_gap
@@ -59,6 +60,7 @@ def maximise_packed_worth(
         No engine found an allocation that keeps the floors.
     """
     started = perf_counter()
+    instance("maximise_packed_worth", "polytope", polytope, PackedPolytope, "PackedPolytope(columns, capacity)")
     g = np.asarray(gains, dtype=np.float64)
     shapes = ((polytope.n_jobs,), polytope.columns.rates.shape)
     if g.shape not in shapes or not (np.isfinite(g) & (g >= 0)).all():
@@ -110,10 +112,8 @@ def maximise_packed_ratio(
         As in `maximise_packed_worth`; or a cost is not positive.
     """
     started = perf_counter()
-    d = np.asarray(gpu_cost, dtype=np.float64)
-    if d.shape != polytope.capacity.shape or not (np.isfinite(d) & (d > 0)).all():
-        expected = f"{len(polytope.capacity)} positive numbers"
-        raise InputError("packed program", field="gpu_cost", found=d.tolist(), expected=expected)
+    instance("maximise_packed_ratio", "polytope", polytope, PackedPolytope, "PackedPolytope(columns, capacity)")
+    d = figures("maximise_packed_ratio", "gpu_cost", gpu_cost, polytope.capacity.shape)
     reduction, f = _reduced(polytope, floors, np.ones(polytope.n_jobs))
     program = reduction.program
     if program is None:
@@ -140,8 +140,8 @@ def maximise_packed_ratio(
         # where neither GPUs nor floors are worth anything, the same ratio is attained with no more than the floors
         spent = least
     prices = with_absent_types(polytope, reduction, 1.0 + held, time, dual_prices, largest.proven_at * d) / spent
-    figures = largest.ratio, largest.bound
-    solution = search.solution(polytope, reduction, best.point, name, figures, prices, held / spent)
+    ratio = largest.ratio, largest.bound
+    solution = search.solution(polytope, reduction, best.point, name, ratio, prices, held / spent)
     return replace(solution, unit=unit, seconds=perf_counter() - started)
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.arguments import figures, instance
 from formulations.columns import ColumnProgram, ColumnSolution, Objective, Ratio, Total, solve_columns
 from formulations.columns.engines import ENGINES
 from formulations.core.objectives import MaxSum, relative_gap
@@ -22,6 +23,7 @@ from formulations.interior_point.method import Engine, solve_structured
 from formulations.interior_point.structured import solve_with_floors
 from formulations.packed.levels import ACCEPTED_SHORTFALL
 from formulations.solving.absent_types import prices_of_none, with_absent_types
+from formulations.solving.backends import get_backend
 from formulations.solving.solver import TOLERANCE, solve
 from formulations.solving.uniqueness import is_unique
 from throughputs import Configurations, InputError, PlainColumns
@@ -79,7 +81,8 @@ def maximise_worth(
         No shares that keep the floors were found, or the solver takes no floors.
     """
     started = perf_counter()
-    q = np.asarray(worth, dtype=np.float64)
+    instance("maximise_worth", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
+    q = figures("maximise_worth", "worth", worth, polytope.rates.shape, "numbers")
     reduced = _reduced(polytope, floors, np.where(polytope.rates > 0, q, np.minimum(q, 0.0)))
     if not len(reduced.jobs):
         prices = _with_absent_types(polytope, q, np.zeros(polytope.n_jobs), np.zeros(len(polytope.capacity)))
@@ -133,11 +136,9 @@ def maximise_ratio(
         As in `maximise_worth`.
     """
     started = perf_counter()
-    g, d = np.asarray(gains, dtype=np.float64), np.asarray(cost, dtype=np.float64)
-    for name, values, shape in (("gains", g, (polytope.n_jobs,)), ("cost", d, polytope.rates.shape)):
-        if values.shape != shape or not (np.isfinite(values) & (values > 0)).all():
-            expected = f"positive numbers of shape {shape}"
-            raise InputError("linear-fractional program", field=name, found=values.tolist(), expected=expected)
+    instance("maximise_ratio", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
+    g = figures("maximise_ratio", "gains", gains, (polytope.n_jobs,))
+    d = figures("maximise_ratio", "cost", cost, polytope.rates.shape)
     worth = g[:, None] * polytope.rates
     reduced = _reduced(polytope, floors, worth, d)
     if not reduced.floors.any():
@@ -182,6 +183,7 @@ class _Reduced:
     def solve(self, goal: Objective, solver: str, tolerance: float) -> ColumnSolution:
         """The program over columns."""
         if solver not in ("auto", *ENGINES):
+            get_backend(solver)
             raise SolverError(f"{solver}: takes no floors; auto, {', '.join(ENGINES)} do")
         part = self.part
         columns = Configurations.from_matrix(part.columns.matrix)
@@ -266,10 +268,7 @@ def checked_floors(floors: ArrayLike | None, able: NDArray[np.bool_], labels: Se
         A floor is negative or not finite, or one is that of a job which is not `able` (N,) to run anywhere.
     """
     N = len(able)
-    needed = np.zeros(N) if floors is None else np.asarray(floors, dtype=np.float64)
-    if needed.shape != (N,) or not (np.isfinite(needed) & (needed >= 0)).all():
-        expected = f"{N} finite throughputs, at least 0"
-        raise InputError("floors", field="floors", found=needed.tolist(), expected=expected)
+    needed = np.zeros(N) if floors is None else figures("floors", "floors", floors, (N,), "numbers of at least 0")
     idle = ~able & (needed > 0)
     if idle.any():
         job = labels[int(np.argmax(idle))]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 
 __all__ = ["least_remaining_time", "marginal_gains"]
@@ -66,7 +67,12 @@ def marginal_gains(remaining_seconds: ArrayLike, gpus: int, *, single_steps: boo
 
 
 def least_remaining_time(
-    ways: Configurations, remaining_seconds: ArrayLike, capacity: ArrayLike, *, solver: str = "auto"
+    ways: Configurations,
+    remaining_seconds: ArrayLike,
+    capacity: ArrayLike,
+    *,
+    solver: str = "auto",
+    seconds: float = TIME_LIMIT_SECONDS,
 ) -> ColumnSolution:
     """One column for as many jobs as can have one, then the least total of remaining times::
 
@@ -82,4 +88,4 @@ def least_remaining_time(
         expected = f"{ways.n_columns} finite figures of at least 0"
         raise InputError("remaining time", found=times.shape, expected=expected)
     goals = [Total(np.ones(ways.n_columns)), Total(times, maximise=False)]
-    return solve_columns(ColumnProgram(ways, capacity, whole=True), goals, solver=solver)
+    return solve_columns(ColumnProgram(ways, capacity, whole=True), goals, solver=solver, seconds=seconds)

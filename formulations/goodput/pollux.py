@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
 from formulations.goodput.powers import power
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 from throughputs.numerics.elementary import exp, log
 
@@ -95,7 +96,7 @@ def fittest_selection(
     mean: PowerMean | None = None,
     *,
     solver: str = "auto",
-    seconds: float = np.inf,
+    seconds: float = TIME_LIMIT_SECONDS,
 ) -> Selection:
     """One column for each job, or none, so that the power mean of all speedups is largest::
 

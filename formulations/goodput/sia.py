@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.columns import ColumnProgram, ColumnSolution, Stage, Total, solve_columns
 from formulations.goodput.powers import power
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 
 __all__ = ["SiaProgram", "relative_goodput"]
@@ -139,7 +140,7 @@ class SiaProgram:
         nothing += self.change_penalty * float(np.count_nonzero(np.asarray(self.held) >= 0))
         return total - nothing if self.maximises else nothing - total
 
-    def solve(self, solver: str = "auto", seconds: float = np.inf) -> ColumnSolution:
+    def solve(self, solver: str = "auto", seconds: float = TIME_LIMIT_SECONDS) -> ColumnSolution:
         """The choice of the least cost, with its proof; a job gets no more GPUs than its cost is lower for.
 
         Raises

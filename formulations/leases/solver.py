@@ -14,6 +14,7 @@ from formulations.leases.packing import greedy_choice, slot_by_slot
 from formulations.leases.program import Array, Integers, LeaseProgram
 from formulations.leases.statement import Statement, state
 from formulations.reference.mixed_integer import LinearAnswer, MixedProgram, solve_mixed
+from formulations.reference.stopping import StopRule
 from throughputs import InputError
 
 __all__ = ["METHODS", "TIE_BREAKS", "LeaseSolution", "solve_leases"]
@@ -227,7 +228,9 @@ class _Search:
         gap = self.step / self.most if self.relative_gap is None else self.relative_gap
         gap *= self.most / (self.most + keep * self.program.n_jobs)
         try:
-            answer = solve_mixed(mixed, self.method, gap, self.until - perf_counter(), presolve=presolve)
+            answer = solve_mixed(
+                mixed, self.method, StopRule(gap, seconds=self.until - perf_counter()), presolve=presolve
+            )
         except RuntimeError as error:
             answer = LinearAnswer(None, -np.inf, str(error))
         self.note = answer.note

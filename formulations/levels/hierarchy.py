@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import figures
 from throughputs import InputError
 from throughputs.numerics import dot
 
@@ -61,6 +62,17 @@ class Hierarchy:
     rank: Array
 
     def __post_init__(self) -> None:
+        for name, kind in (
+            ("parent", np.intp),
+            ("weights", float),
+            ("fifo", bool),
+            ("of_job", np.intp),
+            ("rank", float),
+        ):
+            values = getattr(self, name)
+            if not isinstance(values, np.ndarray):
+                values = figures("hierarchy", name, values, (None,), "numbers").astype(kind)
+                object.__setattr__(self, name, values)
         E = len(self.parent)
         if len(self.weights) != E or len(self.fifo) != E or len(self.rank) != len(self.of_job):
             raise InputError("hierarchy", found="arrays of different lengths", expected="one figure per entity and job")

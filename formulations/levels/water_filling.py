@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import figures, instance
 from formulations.core.certificate import Certificate, relative_gap
 from formulations.core.objective import Method, Objective, Proven, Threshold
 from formulations.core.polytope import Array, Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.levels.hierarchy import TOP, Filling, Hierarchy
-from throughputs import InputError
 from throughputs.numerics import dot
 
 if TYPE_CHECKING:
@@ -81,13 +81,16 @@ class WaterFilling(Objective):
     def __init__(
         self, units: Array, weights: Array, hierarchy: Hierarchy | None = None, counts: Array | None = None
     ) -> None:
-        object.__setattr__(self, "units", np.asarray(units, dtype=np.float64))
-        object.__setattr__(self, "weights", np.asarray(weights, dtype=np.float64))
-        object.__setattr__(self, "hierarchy", Hierarchy.flat(len(self.units)) if hierarchy is None else hierarchy)
-        object.__setattr__(self, "counts", np.ones(len(self.units)) if counts is None else counts)
-        for name, values in (("units", self.units), ("weights", self.weights)):
-            if not (np.isfinite(values).all() and (values > 0).all()):
-                raise InputError("objective", field=name, found=values.tolist(), expected="positive numbers")
+        object.__setattr__(self, "units", figures("objective", "units", units, (None,)))
+        each = self.units.shape
+        object.__setattr__(self, "weights", figures("objective", "weights", weights, each))
+        counted = np.ones(each) if counts is None else figures("objective", "counts", counts, each)
+        object.__setattr__(self, "counts", counted)
+        if hierarchy is None:
+            hierarchy = Hierarchy.flat(len(self.units))
+        instance("objective", "hierarchy", hierarchy, Hierarchy)
+        object.__setattr__(self, "hierarchy", hierarchy)
+        figures("objective", "of_job of the hierarchy", hierarchy.of_job, each, "numbers")
 
     def accept(self, method: Method[T]) -> T:
         """Level by level."""

@@ -41,7 +41,7 @@ class Engines:
     """
 
     def __init__(self, solver: str, program: PackedProgram, enough: float) -> None:
-        if solver not in ("auto", *ENGINES):
+        if not isinstance(solver, str) or solver not in ("auto", *ENGINES):
             raise InputError("solver", found=solver, expected=one_of(solver, ("auto", *ENGINES)))
         self.names = list(ENGINES) if solver == "auto" else [solver]
         self.program, self.enough = program, enough

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs import InputError
+from formulations.arguments import figures, instance
 from throughputs.numerics import matmul
 from throughputs.packed import PackedColumns
 
@@ -64,17 +64,11 @@ class PackedPolytope:
     capacity: Array
 
     def __init__(self, columns: PackedColumns, capacity: ArrayLike) -> None:
+        instance("packed polytope", "columns", columns, PackedColumns)
+        of_type = (columns.n_accelerators,)
+        gpus = figures("packed polytope", "capacity", capacity, of_type, "numbers of at least 0")
         object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "capacity", np.asarray(capacity, dtype=np.float64))
-        expected = (columns.n_accelerators,)
-        if self.capacity.shape != expected:
-            raise InputError(
-                "packed polytope", field="capacity", found=self.capacity.shape, expected=f"shape {expected}"
-            )
-        if not (np.isfinite(self.capacity).all() and (self.capacity >= 0).all()):
-            raise InputError(
-                "packed polytope", field="capacity", found=self.capacity.tolist(), expected="finite, at least 0"
-            )
+        object.__setattr__(self, "capacity", gpus)
 
     @property
     def n_jobs(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import instance, objective_over, tolerance_of
 from formulations.core.certificate import relative_gap
 from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
@@ -62,6 +63,9 @@ def solve_packed(
     Source: Narayanan et al., OSDI 2020, sections 3.1 and 4 (policies with space sharing; water filling: 4.3).
     """
     started = perf_counter()
+    instance("solve_packed", "program", program, PackedPolytope, "PackedPolytope(columns, capacity)")
+    objective_over("solve_packed", objective, program.n_jobs)
+    tolerance_of("solve_packed", tolerance)
     reduction = reduce(program, objective.key())
     if reduction.program is None:
         return no_jobs(program, reduction, unit=objective.unit, efficiency_gap=0.0, seconds=perf_counter() - started)

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.reference.stopping import StopRule
 from throughputs.numerics import dot
 
 __all__ = ["CbcAnswer", "run_cbc"]
 
 Array = NDArray[np.float64]
 
-_LEAST_SECONDS = 0.01
-"""That a search is given, as CBC takes 0 for no limit."""
+_BY_DEFAULT = StopRule()
 
 _KEPT = 1e-6
 """By so much a point that CBC has written with eight digits may violate rows that it keeps."""
@@ -54,8 +54,7 @@ def run_cbc(
     upper: Array,
     maximise: bool = False,
     whole: NDArray[np.bool_] | None = None,
-    relative_gap: float = 0.0,
-    seconds: float | None = None,
+    stop: StopRule = _BY_DEFAULT,
     options: Mapping[str, str] | None = None,
 ) -> CbcAnswer:
     """``min c.x, rows[0] <= A x <= rows[1], lower <= x <= upper``, on one thread; see `highs_model.with_model`.
@@ -69,7 +68,7 @@ def run_cbc(
     Parameters
     ----------
     matrix : A (R, C), sparse by rows.
-    relative_gap, seconds : when branch and bound may stop.
+    stop : when all searches together may stop.
     options : of CBC, values by name.
     """
     with warnings.catch_warnings():
@@ -104,12 +103,11 @@ def run_cbc(
                 of_row.append(row)
         # a name and its value are one option for PuLP: each gets one hyphen
         given = [f"{name} {value}" for name, value in (options or {}).items()]
-        until = None if seconds is None else perf_counter() + seconds
+        until = perf_counter() + stop.seconds
 
         def search(*more: str) -> CbcAnswer:
-            left = None if until is None else max(until - perf_counter(), _LEAST_SECONDS)
-            stops = {"gapRel": relative_gap, "timeLimit": left}
-            model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **stops))
+            rest = replace(stop, seconds=until - perf_counter()).for_cbc()
+            model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **rest))
             return _read(model, x, np.array(of_row, dtype=np.int64), len(rows[0]))
 
         found = search()

@@ -19,6 +19,7 @@ from formulations.interior_point.method import InteriorPoint, StructuredProgram
 from formulations.interior_point.sparse_form import WrittenOut
 from formulations.interior_point.structured import solve_with_engine
 from formulations.reference.cbc import run_cbc
+from formulations.reference.stopping import StopRule
 
 __all__ = ["solve_cbc", "solve_highs"]
 
@@ -55,7 +56,7 @@ def _easiest_level(rates: Array, slopes: Array) -> float:
 
 
 def _in_highs(written: WrittenOut) -> tuple[Array, Array]:
-    options = {"small_matrix_value": _SMALLEST_COEFFICIENT, **TIGHT}
+    options = {"small_matrix_value": _SMALLEST_COEFFICIENT, **TIGHT, "time_limit": StopRule().limit}
     rows = -np.inf, written.limit
     return run_to_optimum(with_model(written.matrix.tocsr(), written.cost, rows, maximise=True, options=options))
 
@@ -68,6 +69,7 @@ def _in_cbc(written: WrittenOut) -> tuple[Array, Array]:
         lower=np.zeros(len(written.cost)),
         upper=np.full(len(written.cost), np.inf),
         maximise=True,
+        stop=StopRule(),
         options={"primalT": "1e-10", "dualT": "1e-10"},
     )
     if answer.columns is None or not answer.proven:

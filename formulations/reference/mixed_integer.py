@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from formulations.core.highs_model import with_model
 from formulations.reference.cbc import run_cbc
+from formulations.reference.stopping import StopRule
 from throughputs.numerics import dot
 
 __all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "at_vertex", "solve_linear", "solve_mixed"]
@@ -104,32 +105,25 @@ class RowBuilder:
 def solve_mixed(
     program: MixedProgram,
     solver: str,
-    relative_gap: float,
-    time_limit_seconds: float,
+    stop: StopRule,
     *,
     start: Array | None = None,
     most_nodes: int | None = None,
-    absolute_gap: float | None = None,
     presolve: bool = True,
 ) -> LinearAnswer:
     """Solve with "highs" or "cbc", on one thread.
 
-    HiGHS may be given a solution to start from, a limit of nodes, and an absolute gap at which it stops as well. It may
-    go without `presolve`, which costs more than it saves on few rows that hold most columns each. Costs that are too
-    large for a solver in double precision are scaled down, and the bound is scaled back.
+    HiGHS may be given a solution to start from and a limit of nodes, and may go without `presolve`, which costs more
+    than it saves on few rows that hold most columns each. Costs that are too large for a solver in double precision are
+    scaled down with the absolute gap, and the bound is scaled back.
     """
     scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
-    time_limit_seconds = max(time_limit_seconds, 0.01)
+    scaled = replace(stop, absolute_gap=stop.absolute_gap / scale)
     if solver == "cbc":
-        return _with_cbc(program, scale, relative_gap, time_limit_seconds)
-    options = (("mip_rel_gap", relative_gap), ("time_limit", time_limit_seconds))
-    more = {
-        "mip_max_nodes": most_nodes,
-        "mip_abs_gap": absolute_gap,
-        "presolve": None if presolve else "off",
-    }
+        return _with_cbc(program, scale, scaled)
+    more = {"mip_max_nodes": most_nodes, "presolve": None if presolve else "off"}
     asked = ((name, value) for name, value in more.items() if value is not None)
-    model = _highs_model(program, scale, *options, *asked)
+    model = _highs_model(program, scale, *scaled.for_highs().items(), *asked)
     if start is not None:
         _start_from(model, start)
     return _run_highs(model, scale, mixed=bool(program.whole.any()))
@@ -195,7 +189,7 @@ def _run_highs(solver: Any, scale: float, *, mixed: bool) -> LinearAnswer:
     return LinearAnswer(columns, bound * scale if math.isfinite(bound) else -math.inf, note, duals)
 
 
-def _with_cbc(program: MixedProgram, scale: float, relative_gap: float, time_limit_seconds: float) -> LinearAnswer:
+def _with_cbc(program: MixedProgram, scale: float, stop: StopRule) -> LinearAnswer:
     answer = run_cbc(
         program.matrix,
         program.cost / scale,
@@ -203,13 +197,13 @@ def _with_cbc(program: MixedProgram, scale: float, relative_gap: float, time_lim
         lower=program.lower,
         upper=program.upper,
         whole=program.whole,
-        relative_gap=relative_gap,
-        seconds=time_limit_seconds,
+        stop=stop,
         options={"randomCbcSeed": "1"},
     )
     if answer.columns is None:
         bound = math.inf if answer.infeasible else -math.inf
         return LinearAnswer(None, bound, answer.status, infeasible=answer.infeasible)
-    cost = dot(program.cost, answer.columns)
+    cost = dot(program.cost, answer.columns) / scale
     # CBC tells PuLP no bound; within its gap is what it says when it stops by itself
-    return LinearAnswer(answer.columns, cost - relative_gap * abs(cost) if answer.proven else -math.inf, answer.status)
+    bound = (cost - stop.distance(cost)) * scale if answer.proven else -math.inf
+    return LinearAnswer(answer.columns, bound, answer.status)

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import instance
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, SolverError
 from formulations.reference.mixed_integer import solve_mixed
+from formulations.reference.stopping import StopRule
 from formulations.shockwave.backfill import backfill, fill_with_gain
 from formulations.shockwave.knapsack import divides
 from formulations.shockwave.order.ordering import Ordering, Placement, order_rounds
@@ -76,6 +78,7 @@ def solve_plan(
 
     Source: Zheng et al., NSDI 2023, and its public implementation.
     """
+    instance("solve_plan", "program", program, PlanningProgram)
     _check_settings(form, solver, relative_gap, time_limit_seconds, ordering)
     started = time.perf_counter()
     given = program.order_by_content()
@@ -255,7 +258,8 @@ class _Stage:
 
     def _by_solver(self, solver: str, form: str) -> RoundsAnswer:
         statement = state(self.program, self.weights, fairness=self.stage == 1, form=form)
-        answer = solve_mixed(statement, solver, self.solve.gap, self.deadline - time.monotonic())
+        stop = StopRule(self.solve.gap, seconds=self.deadline - time.monotonic())
+        answer = solve_mixed(statement, solver, stop)
         if answer.columns is None:
             raise RuntimeError(answer.note)
         rounds, schedule = rounds_of(statement, answer.columns, self.program, form)

@@ -156,6 +156,6 @@ def available() -> tuple[str, ...]:
 
 def get_backend(name: str) -> Backend:
     """Backend by name; InputError with a suggestion otherwise."""
-    if name not in BACKENDS:
+    if not isinstance(name, str) or name not in BACKENDS:
         raise InputError("solver", found=name, expected=one_of(name, ("auto", *BACKENDS)))
     return BACKENDS[name]

@@ -50,6 +50,7 @@ from formulations.published import ecos_path
 from formulations.reference import convex
 from formulations.solving.uniqueness import is_unique
 from throughputs import InputError
+from throughputs.errors import one_of
 from throughputs.numerics import dot
 
 __all__ = ["CHOICES", "Among", "Choice", "bisected_makespan", "check_choice", "published_makespan"]
@@ -99,8 +100,8 @@ class Choice:
 
 def check_choice(choice: str) -> None:
     """InputError unless `choice` is known."""
-    if choice not in CHOICES:
-        raise InputError("choice among optima", found=choice, expected=f"one of {', '.join(CHOICES)}")
+    if not isinstance(choice, str) or choice not in CHOICES:
+        raise InputError("choice among optima", found=choice, expected=one_of(choice, CHOICES))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import instance, objective_over, tolerance_of
 from formulations.core.certificate import Certificate, certify
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
@@ -67,6 +68,11 @@ def solve(
         No backend returned an answer.
     """
     started = perf_counter()
+    instance("solve", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
+    objective_over("solve", objective, polytope.n_jobs)
+    tolerance_of("solve", tolerance)
+    if warm is not None:
+        instance("solve", "warm", warm, WarmStart, "Solution.warm_start")
     check_choice(choice)
     order: tuple[str, ...] = AUTO
     if choice == "published":

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import instance
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Attempt, InfeasibleError, Solution
@@ -81,6 +82,11 @@ def solve_stated(
         No solver returned an answer.
     """
     started = perf_counter()
+    instance(source, "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
+    given: Any = statement
+    if not callable(given):
+        expected = "a function of cvxpy and the shares that returns an objective and a list of constraints"
+        raise InputError(source, field="statement", found=given, expected=expected)
     if solver != "auto" and solver not in SOLVERS:
         expected = f"auto or a solver of convex programs{did_you_mean(solver, SOLVERS)}: one of {', '.join(SOLVERS)}"
         raise InputError(source, field="solver", found=solver, expected=expected)

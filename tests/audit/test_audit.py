@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import linprog
 
 import allocator
-from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from allocator import Cluster, ClusterState, ConvexPolicy, ThroughputMatrix, get_policy
 from allocator.audit import Audit, audit
 from allocator.audit.case import case_of
 from allocator.audit.probe import misreport
@@ -357,3 +357,30 @@ def test_pairs_are_audited_by_the_same_definitions(seed, policy):
 def test_misreports_under_sharing_change_what_a_job_says_of_pairs_too():
     found = audit_of("max_min_fairness_packed", draw_packed(1), probed_jobs=3, misreports=6)
     assert "18 misreports" in found["strategy-proofness (probe)"].detail
+
+
+@dataclasses.dataclass(frozen=True)
+class Capped(ConvexPolicy):
+    """The most normalised throughput within a quota: jobs have a fifth of each type."""
+
+    name = "capped"
+
+    def statement(self, cp, shares, state):
+        """Rows of its own leave four fifths of the cluster idle."""
+        speed = state.rates / state.rates.max(axis=1, keepdims=True)
+        used = state.scale_factors @ shares
+        return cp.Maximize(cp.sum(cp.multiply(speed, shares))), [used <= 0.2 * state.capacity]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_policy_with_rows_of_its_own_leaves_nothing_that_they_allow(seed):
+    allocation = Capped().allocate(draw(seed, gangs=False))
+    efficiency = {p.name: p for p in audit(allocation, rng=np.random.default_rng(0), probed_jobs=0).properties}
+    found = efficiency["Pareto efficiency"]
+    assert "rows" in found.definition
+    wasted = dataclasses.replace(allocation, shares=allocation.shares / 2)
+    worse = {p.name: p for p in audit(wasted, rng=np.random.default_rng(0), probed_jobs=0).properties}
+    assert found.holds
+    assert found.value <= 1e-6
+    # all that the rows allow is twice as much
+    assert worse["Pareto efficiency"].value >= 1 - 1e-4

@@ -71,6 +71,8 @@ def test_worked_example():
 def test_isolated_shares_by_hand():
     np.testing.assert_allclose(isolated_shares(np.array([1, 4]), np.array([4, 4])), [[0.5, 0.5], [0.5, 0.5]])
     np.testing.assert_allclose(isolated_shares(np.array([1, 4]), np.array([1, 1])), [[0.5, 0.5], [0.125, 0.125]])
+    # GPUs that each of two jobs may use
+    np.testing.assert_allclose(isolated_shares(np.array([1, 4]), np.array([[1, 4], [0, 4]])), [[0.2, 0.8], [0, 0.5]])
     rates = np.array([[2.0, 1.0], [8.0, 8.0]])
     np.testing.assert_allclose(isolated_throughput(rates, np.array([1, 4]), np.array([1, 1])), [1.5, 2.0])
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import cvxpy as cp
 import numpy as np
@@ -15,6 +16,7 @@ from allocator import get_policy, simulate
 from allocator.cluster import Cluster
 from allocator.policies.fair_sharing.oef import entitled_gpus
 from allocator.protocol import ClusterState
+from formulations import SolverError
 from throughputs import InputError, ThroughputMatrix, TraceGenerator, default_table
 
 TYPES = ["v100", "p100", "k80"]
@@ -223,3 +225,28 @@ def test_is_audited_from_the_command_line(tmp_path):
         lines[policy] = next(line for line in printed.splitlines() if "envy-freeness" in line)
     assert lines["oef"].split()[1] == "yes"
     assert lines["max_sum_throughput_perf"].split()[1] == "no"
+
+
+@pytest.mark.parametrize("n", [8, 64])
+@pytest.mark.parametrize("seed", range(2))
+def test_weights_of_eighteen_orders_of_magnitude(seed, n):
+    """An answer with a proof, in which the heaviest jobs do not wait for the lightest."""
+    rng = np.random.default_rng(seed)
+    weights = 10 ** rng.uniform(-9, 9, n)
+    rates = rng.uniform(0.5, 1, (n, 3)) * [1, 2, 4]
+    matrix = ThroughputMatrix(rates, range(n), tuple(TYPES), rng.choice([1, 1, 2, 4], n))
+    gpus = max(n // 4, 4)
+    state = ClusterState(Cluster(dict.fromkeys(TYPES, gpus)), matrix, priority_weights=weights)
+    allocation = get_policy("oef").allocate(state)
+    assert allocation.gap <= 1e-5
+    assert (state.scale_factors @ allocation.shares <= state.capacity + 1e-6).all()
+    heaviest = int(np.argmax(weights / state.scale_factors))
+    assert allocation.shares[heaviest].sum() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_what_is_found_in_no_time_is_told_with_its_gap():
+    """An answer within the time limit, or an error of the solver."""
+    state = draw(0, 60, gangs=True, weights=True)
+    with suppress(SolverError):
+        allocation = get_policy("oef", time_limit_seconds=1e-3).allocate(state)
+        assert allocation.status == ("optimal" if allocation.gap <= 1e-7 else "feasible")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, default_table, get_policy, list_policies
-from allocator.protocol import Policy
+from allocator.protocol import Policy, SharePolicy
+from throughputs import InputError
 
 NAMES = [entry.name for entry in list_policies()]
 PROGRAMS = [
@@ -178,3 +179,37 @@ def test_heavier_jobs_get_more():
     state = ClusterState(Cluster.parse("v100:1,p100:0,k80:0"), matrix, priority_weights=np.array([5.0, 1.0, 1.0, 1.0]))
     shares = get_policy("max_min_fairness_perf").allocate(state).shares.sum(axis=1)
     np.testing.assert_allclose(shares, [5 / 8, 1 / 8, 1 / 8, 1 / 8], rtol=1e-6)
+
+
+@pytest.mark.parametrize("deadlines", [None, "one", "all"])
+@pytest.mark.parametrize("gangs", [(), (1,), (8,), (8, 8, 1)], ids=str)
+@pytest.mark.parametrize("gpus", [{"t0": 0}, {"t0": 0, "t1": 0}, {"t0": 2}, {"t0": 2, "t1": 0}], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_edges_of_clusters_and_gangs(name, gpus, gangs, deadlines):
+    """No GPUs, types without any, no gang that fits, one job or none, with deadlines and without: no share of what
+    there is not."""
+    N = len(gangs)
+    rates = np.random.default_rng(0).uniform(1, 2, (N, len(gpus)))
+    columns = {}
+    if deadlines and N:
+        due = np.where(np.arange(N) == 0, 5e3, np.inf) if deadlines == "one" else np.full(N, 100.0)
+        columns = {"slo_seconds": due, "steps_remaining": np.full(N, 1e3)}
+    state = ClusterState(Cluster(gpus), ThroughputMatrix(rates, range(N), tuple(gpus), np.array(gangs, int)), **columns)
+    shares = get_policy(name).allocate(state).shares
+    assert shares.shape == rates.shape
+    fits = np.array(gangs)[:, None] <= state.capacity[None, :]
+    assert (shares[fits] >= 0).all()
+    assert not shares[~fits].any()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if hasattr(get_policy(n), "solver")])
+def test_a_policy_that_asks_a_solver_for_whole_numbers_has_a_time_limit(name):
+    """Shares of time are linear programs, and have the limit of the stop rule; all others state theirs."""
+    policy = get_policy(name)
+    limits = {field.name for field in dataclasses.fields(policy)} & {"time_limit_seconds", "search_seconds"}
+    if not limits:
+        assert isinstance(policy, SharePolicy) or hasattr(policy, "choice")
+    for limit in limits:
+        assert any(limit in (base.__doc__ or "") for base in type(policy).__mro__)
+        with pytest.raises(InputError, match=limit):
+            get_policy(name, **{limit: 0.0})

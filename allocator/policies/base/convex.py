@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.policies.base.programs import certified
+from allocator.policies.base.programs import Array, certified
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
-from formulations import Polytope
+from formulations import Polytope, Solution
 from formulations.stated import SOLVERS, solve_stated
 from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.tie_order import tie_order
 
 __all__ = ["ConvexPolicy"]
+
+_Statement = Callable[[Any, Any, ClusterState, NDArray[np.intp]], tuple[Any, Sequence[Any]]]
+"""Objective and constraints from cvxpy, the shares, the state of the jobs that can run, and their positions."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,33 @@ class ConvexPolicy(SharePolicy):
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
         started = perf_counter()
+        solution, shares, able = self._solved(state, lambda cp, shares, part, _: self.statement(cp, shares, part))
+        return certified(self, state, replace(solution, unit=self.unit), shares, ~able, perf_counter() - started)
+
+    def best_without_loss(self, state: ClusterState, gains: Array, floors: Array) -> tuple[Array, Solution]:
+        """Shares (N, M) of the largest worth that the rows of the policy allow, nobody's throughput below its floor.
+
+        Parameters
+        ----------
+        gains, floors : (N,) what a step/s of each job is worth, and its floor in steps/s.
+
+        Raises
+        ------
+        SolverError
+            No solver returned an answer.
+        """
+
+        def statement(cp: Any, shares: Any, part: ClusterState, jobs: NDArray[np.intp]) -> tuple[Any, Sequence[Any]]:
+            _, rows = self.statement(cp, shares, part)
+            fastest = part.rates.max(axis=1)
+            speed = cp.sum(cp.multiply(part.rates / fastest[:, None], shares), axis=1)
+            return cp.Maximize((gains[jobs] * fastest) @ speed), [*rows, speed >= floors[jobs] / fastest]
+
+        solution, shares, _ = self._solved(state, statement)
+        return shares, solution
+
+    def _solved(self, state: ClusterState, statement: _Statement) -> tuple[Solution, Array, NDArray[np.bool_]]:
+        """The solution over the jobs that can run, shares of all (N, M), and who can (N,)."""
         usable = state.runnable_rates
         able = (usable > 0).any(axis=1) & (state.steps_remaining > 0)
         # the solver's point, where optima are many, must not depend on the order of jobs
@@ -75,11 +106,10 @@ class ConvexPolicy(SharePolicy):
         part = part.with_throughputs(part.throughputs.with_rates(usable[jobs]), part.colocation)
         solution = solve_stated(
             Polytope(PlainColumns(part.throughputs), part.capacity),
-            lambda cp, shares: self.statement(cp, shares, part),
+            lambda cp, shares: statement(cp, shares, part, jobs),
             solver=self.solver,
             source=f"policy {self.name or type(self).__name__}",
         )
         shares = np.zeros(state.rates.shape)
         shares[jobs] = solution.shares
-        seconds = perf_counter() - started
-        return certified(self, state, replace(solution, unit=self.unit), shares, ~able, seconds)
+        return solution, shares, able

@@ -27,6 +27,7 @@ __all__ = [
     "Named",
     "ProgramPolicy",
     "certified",
+    "fitting_gpus",
     "named_accelerator",
     "priced_rates",
 ]
@@ -82,9 +83,10 @@ class ProgramPolicy(SharePolicy):
         """Solve the program for `state`."""
         started = perf_counter()
         believed = self.believed_rates(state)
-        usable = np.where(priced_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
+        open_to = np.where(priced_rates(state) > 0, believed, 0.0)
+        usable = open_to if self.choice == "balanced" else believed
         # a job that gains nothing anywhere has no place in an objective
-        can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
+        can_gain = (open_to[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         able = np.flatnonzero(can_gain)
         whole = len(able) == state.n_jobs
         part = state if whole else state.subset(able)
@@ -207,21 +209,26 @@ def priced_rates(state: ClusterState) -> Array:
     return np.where(fits, state.rates, 0.0)
 
 
+def fitting_gpus(state: ClusterState) -> NDArray[np.int64]:
+    """(N, M) GPUs of each type, 0 where a gang does not fit."""
+    return np.where(state.scale_factors[:, None] <= state.capacity, state.capacity, 0)
+
+
 @dataclass(frozen=True)
 class ClosedFormPolicy(SharePolicy):
-    """A policy whose shares need no program."""
+    """A policy whose shares need no program; a gang has none of a type on which it does not fit."""
 
     heterogeneity_aware: ClassVar[bool] = False
     status: ClassVar[str] = "closed form"
 
     @abstractmethod
     def shares(self, state: ClusterState) -> Array:
-        """(N, M) share of time of each job on each type."""
+        """(N, M) share of time of each job on each type, those on which its gang does not fit included."""
 
     def allocate(self, state: ClusterState) -> Allocation:
         """The shares for `state`."""
         started = perf_counter()
-        shares = self.shares(state)
+        shares = np.where(fitting_gpus(state) > 0, self.shares(state), 0.0)
         seconds = perf_counter() - started
         return Allocation(
             self.name, state.throughputs, shares, self.status, seconds=seconds, state=state, decided_by=self

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.policies.base.programs import Array, ClosedFormPolicy
+from allocator.policies.base.programs import Array, ClosedFormPolicy, fitting_gpus
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations import isolated_shares, proportional_shares
@@ -16,19 +16,19 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 4.1 and 4.3"
 _SHOCKWAVE = "Zheng et al., NSDI 2023, sec. 8 (baseline)"
 
 
-@register("isolated", paper=_PAPER, program="x_ij = (c_j / N) / s_i, rows capped at 1")
+@register("isolated", paper=_PAPER, program="x_ij = (c_j / N) / s_i where s_i <= c_j, rows capped at 1")
 @dataclass(frozen=True)
 class Isolated(ClosedFormPolicy):
-    """Give each of the N jobs one N-th of every accelerator type.
+    """Give each of the N jobs one N-th of every accelerator type that its gang fits on.
 
-        x_ij = (c_j / N) / s_i,  each row scaled to sum to at most 1
+        x_ij = (c_j / N) / s_i where s_i <= c_j, else 0;  each row scaled to sum to at most 1
 
     What a job would have if the cluster were cut into equal parts; the denominator of finish-time fairness.
     """
 
     def shares(self, state: ClusterState) -> Array:
         """Isolated shares."""
-        return isolated_shares(state.scale_factors, state.capacity)
+        return isolated_shares(state.scale_factors, fitting_gpus(state))
 
 
 @register("proportional", paper=_PAPER, program="x_ij = c_j / sum_k c_k")

@@ -17,6 +17,7 @@ from allocator.registry import register
 from formulations import MaxMin, Polytope, solve
 from formulations.columns import ColumnProgram, InfeasibleError, Rows, Total, solve_columns
 from formulations.core.reductions import classes_of
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError, PlainColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ _FORMS = ("cooperative", "non_cooperative")
 
 _ENVY = 1e-9
 """Part of a job's throughput by which another's GPU time may be worth more to it."""
+
+_RESOLVED = 1e-10
+"""What of a row of envy, its largest coefficient a rate in units of the slowest, a solver's tolerance leaves open."""
 
 _MOST_ENVIED, _MOST_ENVIOUS = 2, 1
 """Rows added at once for each job that envies others, and for each that is envied."""
@@ -72,10 +76,12 @@ class OptimalEfficiencyWithFairness(SharePolicy):
     ----------
     form : "cooperative" or "non_cooperative".
     solver : of the cooperative form "auto", "highs" or "cbc"; of the other as `ProgramPolicy.solver`.
+    time_limit_seconds : of the cooperative form, after which no answer is an error.
     """
 
     form: str = "cooperative"
     solver: str = "auto"
+    time_limit_seconds: float = TIME_LIMIT_SECONDS
 
     # on GPUs beyond the shares somebody would have what others envy
     fills_idle_gpus: ClassVar[bool] = False
@@ -83,6 +89,9 @@ class OptimalEfficiencyWithFairness(SharePolicy):
     def __post_init__(self) -> None:
         if self.form not in _FORMS:
             raise InputError("policy oef", field="form", found=self.form, expected=f"one of {', '.join(_FORMS)}")
+        if not self.time_limit_seconds > 0:
+            found = self.time_limit_seconds
+            raise InputError("policy oef", field="time_limit_seconds", found=found, expected="a time above 0")
 
     def prepare(self) -> None:
         """Import the solver, by a decision about nothing."""
@@ -119,13 +128,14 @@ class OptimalEfficiencyWithFairness(SharePolicy):
         first, counts = classes.first, classes.counts
         entitled = entitled_gpus(sizes, weights, float(state.capacity.sum()))
         gpus, time = (sizes / weights)[first], (entitled / sizes)[first]
+        until = perf_counter() + self.time_limit_seconds
         try:
             envy = _Envy.within_time(relative[first], gpus, time)
-            solution = self._solve(envy, state, sizes[first], counts)
+            solution = self._solve(envy, state, sizes[first], counts, until)
         except InfeasibleError:
             # a job that cannot use every type may not be able to use what it is entitled to
             envy = _Envy.of_gpus(relative[first], gpus)
-            solution = self._solve(envy, state, sizes[first], counts)
+            solution = self._solve(envy, state, sizes[first], counts, until)
         fields = {
             "status": solution.status,
             "objective": solution.objective,
@@ -137,12 +147,15 @@ class OptimalEfficiencyWithFairness(SharePolicy):
         }
         return envy.table(solution.x)[classes.of], fields
 
-    def _solve(self, envy: _Envy, state: ClusterState, sizes: NDArray[np.int64], counts: Array) -> ColumnSolution:
+    def _solve(
+        self, envy: _Envy, state: ClusterState, sizes: NDArray[np.int64], counts: Array, until: float
+    ) -> ColumnSolution:
         """The program over K classes of jobs with scale factors `sizes` (K,), `counts` (K,) jobs each."""
         columns = envy.columns(sizes, state.cluster.accelerators)
         program = ColumnProgram(columns, state.capacity, counts=counts, rows=envy.first_rows())
         value = (counts * sizes)[columns.job] * columns.rate
-        return solve_columns(program, Total(value), solver=self.solver, generate=envy.violated)
+        seconds = until - perf_counter()
+        return solve_columns(program, Total(value), solver=self.solver, seconds=seconds, generate=envy.violated)
 
     def _equal(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, dict[str, Any]]:
         """Shares of `jobs` with equal normalised throughput, and the other fields of the allocation."""
@@ -257,8 +270,10 @@ class _Envy:
         number[self.relative > 0] = np.arange(np.count_nonzero(self.relative))
         row = np.repeat(np.arange(len(envious)), 2 * M)
         column = np.hstack([number[envious], number[envied]]).ravel()
-        others = self.ratio[envious, envied][:, None] * self.relative[envious]
-        value = np.hstack([self.relative[envious], -others]).ravel()
+        ratio = self.ratio[envious, envied][:, None]
+        # a large ratio divides the row instead
+        own, others = self.relative[envious] / np.maximum(ratio, 1.0), self.relative[envious] * np.minimum(ratio, 1.0)
+        value = np.hstack([own, -others]).ravel()
         there = (column >= 0) & (value != 0)
         shape = (len(envious), int(number.max()) + 1)
         return Rows(csr_array((value[there], (row[there], column[there])), shape=shape), lower=0.0)
@@ -272,7 +287,8 @@ class _Envy:
             worth += rates[:, None] * share
         own = np.diagonal(worth)[:, None].copy()
         worth *= self.ratio
-        excess = np.where(worth > own + _ENVY * np.maximum(own, _ENVY), worth - own, 0.0)
+        excess = (worth - own) / np.maximum(self.ratio, 1.0)
+        excess = np.where((worth > (1.0 + _ENVY) * own) & (excess > _RESOLVED), excess, 0.0)
         left, everyone = excess.copy(), np.arange(len(excess))
         for _ in range(_MOST_ENVIED):
             left[everyone, left.argmax(axis=1)] = 0.0

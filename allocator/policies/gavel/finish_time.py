@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allocator.policies.base.programs import Array, BlindPolicy, ProgramPolicy
+import numpy as np
+
+from allocator.policies.base.programs import Array, BlindPolicy, ProgramPolicy, fitting_gpus
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations import FinishTimeFairness as FinishTimeObjective
@@ -16,7 +18,7 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3; Mahajan et al., NSDI 2020, sec.
 class _FinishTimeFairness(ProgramPolicy):
     def objective(self, state: ClusterState, rates: Array) -> FinishTimeObjective:
         """Time to finish as shared over time to finish as isolated."""
-        alone = isolated_throughput(rates, state.scale_factors, state.capacity)
+        alone = isolated_throughput(rates, state.scale_factors, fitting_gpus(state))
         left = state.steps_remaining
         return FinishTimeObjective(state.elapsed_seconds, left, self.isolated_seconds(state, rates) + left / alone)
 
@@ -51,6 +53,7 @@ class FinishTimeFairness(_FinishTimeFairness, BlindPolicy):
     """Finish-time fairness blind to accelerator types: every type taken for the reference type, in C too."""
 
     def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:
-        """C at the believed rates: isolated shares always have the same mix of types, so the ratio is constant."""
-        true, believed = (proportional_throughput(r, state.capacity) for r in (state.rates, rates))
+        """C at the believed rates: on isolated shares a job always has the same mix of types."""
+        fits = fitting_gpus(state) > 0
+        true, believed = (proportional_throughput(np.where(fits, r, 0.0), state.capacity) for r in (state.rates, rates))
         return state.isolated_seconds * (true / believed)

@@ -12,6 +12,7 @@ from allocator.policies.goodput.selection import Array, Selected, SelectionPolic
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations.goodput import least_remaining_time, marginal_gains
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 
 __all__ = ["Optimus"]
@@ -41,17 +42,22 @@ class Optimus(SelectionPolicy):
     search : "program", or "marginal_gains" as in the paper; the latter is for clusters of one accelerator type.
     single_steps : marginal gains of one GPU at a time, as published; otherwise of any number of them.
     solver : of the program, "auto", "highs" or "cbc".
+    time_limit_seconds : of the program; what was found by then is "feasible", with its gap.
     """
 
     search: str = "program"
     single_steps: bool = False
     solver: str = "auto"
+    time_limit_seconds: float = TIME_LIMIT_SECONDS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.search not in _SEARCHES:
             expected = f"one of {', '.join(_SEARCHES)}"
             raise InputError("policy optimus", field="search", found=self.search, expected=expected)
+        if not self.time_limit_seconds > 0:
+            found, expected = self.time_limit_seconds, "a time above 0"
+            raise InputError("policy optimus", field="time_limit_seconds", found=found, expected=expected)
 
     @property
     def smaller_first(self) -> bool:
@@ -65,7 +71,9 @@ class Optimus(SelectionPolicy):
         if self.search == "marginal_gains":
             x = self._by_gains(state, ways, remaining)
             return Selected(x, float(np.add.reduce(remaining * x)), unit="s left, of all")
-        found = least_remaining_time(ways, remaining, state.capacity, solver=self.solver)
+        found = least_remaining_time(
+            ways, remaining, state.capacity, solver=self.solver, seconds=self.time_limit_seconds
+        )
         last = found.stages[-1]
         return Selected(found.x, last.objective, last.bound, "s left, of all", found)
 

@@ -52,8 +52,8 @@ class Pollux(SelectionPolicy):
     generations : of the genetic search; 100 as published.
     second : what the genetic search looks at beside fitness, see `formulations.goodput.GeneticSearch`.
     seed : of its draws.
-    search_seconds : that branch and bound on nodes may take for one decision; with a limit that it reaches, answers
-        depend on the machine.
+    search_seconds : that the program, or branch and bound on nodes, may take for one decision; what was found by then
+        is "feasible", with its gap. With a limit that it reaches, answers depend on the machine.
     restart_keeps : part of its goodput that any job keeps if it starts anew; None: by age and restarts, as published.
     types : "one": a cluster of several types is refused. "alike": fair shares are those of all GPUs, and a job has its
         GPUs on any one type; what a column is worth follows from the models, which are the same for all types with
@@ -111,7 +111,7 @@ class Pollux(SelectionPolicy):
             return search.choose(state, kind, ways, held, speedup, restarts, memory)
         changes = held[ways.job] != np.arange(ways.n_columns)
         speedup = np.where(changes, speedup * restarts, speedup)
-        found = fittest_selection(ways, speedup, state.capacity, mean, solver=self.solver)
+        found = fittest_selection(ways, speedup, state.capacity, mean, solver=self.solver, seconds=self.search_seconds)
         return Selected(found.x, found.fitness, found.bound, "mean speedup", found.solution)
 
 

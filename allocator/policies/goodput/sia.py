@@ -12,6 +12,7 @@ from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations.goodput import SiaProgram, relative_goodput
 from formulations.goodput.pollux import LARGEST_POWER
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 from throughputs.errors import one_of
 
@@ -46,6 +47,7 @@ class Sia(SelectionPolicy):
         those that are not named come last, in the order of the cluster.
     keeps_starting : jobs that still start keep what they have.
     solver : "auto", "highs" or "cbc".
+    time_limit_seconds : of the program; what was found by then is "feasible", with its gap.
     """
 
     power: float = -0.5
@@ -55,6 +57,7 @@ class Sia(SelectionPolicy):
     tie_types: tuple[str, ...] = ()
     keeps_starting: bool = True
     solver: str = "auto"
+    time_limit_seconds: float = TIME_LIMIT_SECONDS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +67,7 @@ class Sia(SelectionPolicy):
                 0 < abs(self.power) <= LARGEST_POWER,
                 f"a number of at most {LARGEST_POWER}, with any sign, not 0",
             ),
+            ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
             ("penalty", 0 < self.penalty < np.inf, "above 0"),
             ("tie_seed", self.tie_seed is None or self.tie_seed >= 0, "a whole number of at least 0, or none"),
             ("tie_seed", self.tie_seed is None or self.rounded, "none unless costs are rounded (rounded=true)"),
@@ -114,7 +118,7 @@ class Sia(SelectionPolicy):
 
     def solved(self, program: SiaProgram) -> Selected:
         """The choice of a program, with what is proven of it."""
-        found = program.solve(self.solver)
+        found = program.solve(self.solver, self.time_limit_seconds)
         objective = program.objective(found.x)
         distance = found.bound - found.objective
         bound, unit = (objective + distance, "value") if program.maximises else (objective - distance, "cost")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder, at_vertex, solve_linear, solve_mixed
+from formulations.reference.stopping import StopRule
 from formulations.shockwave.order.exchange import improve
 from formulations.shockwave.order.following import follow
 from formulations.shockwave.order.moves import Workload
@@ -178,7 +179,9 @@ def _by_counts(
     wider = np.unique(ordering.widths[ordering.widths > 1])
     running = [placed.schedule[ordering.widths == width].sum(axis=0) for width in wider]
     start = np.concatenate([placed.schedule.ravel(), *running]).astype(np.float64)
-    answer = solve_mixed(program, "highs", relative_gap, time_limit_seconds, start=start, most_nodes=most_nodes)
+    answer = solve_mixed(
+        program, "highs", StopRule(relative_gap, seconds=time_limit_seconds), start=start, most_nodes=most_nodes
+    )
     columns = None if answer.columns is None else at_vertex(program, answer.columns, n * rounds)
     bound = max(placed.bound, answer.bound) if len(_tiers(ordering.weights)) == 1 else placed.bound
     bound = bound if math.isfinite(bound) else placed.bound

@@ -1,0 +1,100 @@
+"""Arguments of public functions: one that cannot be used is named in one line, with what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs import InputError
+from throughputs.errors import nearest_names
+
+__all__ = ["figures", "instance", "objective_over", "tolerance_of"]
+
+Array = NDArray[np.float64]
+
+
+def figures(
+    source: str, field: str, values: Any, shape: tuple[int | None, ...], numbers: str = "numbers above 0"
+) -> Array:
+    """`values` as an array of finite numbers.
+
+    Parameters
+    ----------
+    shape : that it must have; None for any length.
+    numbers : "numbers above 0", "numbers of at least 0", or "numbers" of any sign.
+
+    Raises
+    ------
+    InputError
+        Names the field, what was found and what was expected.
+    """
+    lengths = ", ".join("N" if n is None else str(n) for n in shape)
+    expected = f"finite {numbers}, shape ({lengths}{',' if len(shape) == 1 else ''})"
+    try:
+        if values is None or np.iscomplexobj(values):
+            raise TypeError
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(source, field=field, found=values, expected=expected) from None
+    if array.ndim != len(shape) or any(n not in (None, have) for n, have in zip(shape, array.shape, strict=True)):
+        raise InputError(source, field=field, found=Described(f"shape {array.shape}"), expected=expected)
+    wrong = ~np.isfinite(array)
+    if numbers != "numbers":
+        wrong |= array <= 0 if numbers == "numbers above 0" else array < 0
+    if wrong.any():
+        raise InputError(source, field=field, found=array[wrong].item(0), expected=expected)
+    return array
+
+
+class Described(str):
+    """What was found, in words rather than quoted."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def instance(source: str, field: str, value: Any, kind: type, how: str = "") -> None:
+    """InputError unless `value` is of a `kind`, which is made as `how` says."""
+    if not isinstance(value, kind):
+        expected = f"{_article(kind.__name__)}{f', as in {how}' if how else ''}"
+        raise InputError(source, field=field, found=_described(value), expected=expected)
+
+
+def objective_over(source: str, objective: Any, n_jobs: int) -> None:
+    """InputError unless `objective` is one, and over so many jobs."""
+    from formulations.core.objective import Objective
+
+    if not isinstance(objective, Objective):
+        known = ("FinishTimeFairness", "Makespan", "MaxMin", "MaxSum", "NashWelfare", "WaterFilling")
+        named = objective.__name__ if isinstance(objective, type) else objective
+        near = nearest_names(named, known, most=1) if isinstance(named, str) else []
+        expected = f"an objective{f', such as {near[0]}(...)' if near else ''}: one of {', '.join(known)}, or your own"
+        raise InputError(source, field="objective", found=_described(objective), expected=expected)
+    n = len(objective.key())
+    if n != n_jobs:
+        found = Described(f"{type(objective).__name__} over {n} jobs")
+        raise InputError(
+            source, field="objective", found=found, expected=f"figures of {n_jobs} jobs, as the polytope has"
+        )
+
+
+def tolerance_of(source: str, tolerance: Any) -> None:
+    """InputError unless a `tolerance` is a finite number of at least 0."""
+    figures(source, "tolerance", tolerance, (), "numbers of at least 0")
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, type):
+        return Described(f"the class {value.__name__}")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    shape = getattr(value, "shape", None)
+    return Described(f"{_article(type(value).__name__)}{f' of shape {shape}' if isinstance(shape, tuple) else ''}")
