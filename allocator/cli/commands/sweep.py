@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocator.cli.options.groups import option_groups
+from allocator.cli.options.outputs import SWEPT
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.sweep import (
     DefinitionOptions,
@@ -112,7 +113,9 @@ def run_command(
 ) -> None:
     """Run a sweep from a file, or what is missing of it."""
     sweep = Sweep.from_toml(file, small=small)
-    _go(sweep, out or Path("sweeps") / (f"{sweep.name}-small" if small else sweep.name), running)
+    folder = out or Path("sweeps") / (f"{sweep.name}-small" if small else sweep.name)
+    SWEPT.check("--out", folder)
+    _go(sweep, folder, running)
 
 
 @app.command("show")
