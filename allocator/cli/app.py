@@ -141,6 +141,5 @@ def load(name: str) -> Any:
     outputs = import_module("allocator.cli.options.outputs")
     for part, each in getattr(command, "commands", {}).items():
         outputs.guard(each, f"{name} {part}")
-    if not hasattr(command, "commands"):
-        outputs.guard(command, name)
+    outputs.guard(command, name)
     return command

@@ -32,7 +32,7 @@ def fault_of(error: BaseException, *policies: type[Policy]) -> BaseException | N
     own = _without_ours(error.__traceback__, modules - {"abc", "builtins"})
     if own is None:
         return None
-    if isinstance(error, AttributeError | TypeError):
+    if isinstance(error, AttributeError | TypeError) and "NoneType" in str(error):
         for line in _undeclared(own, policies):
             if line not in getattr(error, "__notes__", ()):
                 error.add_note(line)

@@ -1,4 +1,4 @@
-"""What commands write never takes the place of what they read, nor of anything else: tested over all commands there are."""
+"""What commands write never takes the place of what they read, nor of anything else: of all commands there are."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_two_outputs_are_two_files(name, one, other, tmp_path):
 def test_a_checkpoint_is_no_file_of_the_results(tmp_path):
     (tmp_path / "jobs.csv").write_text("job_id,jct\n")
     error = refused("simulate", ("--out", tmp_path), ("--checkpoint", tmp_path / "jobs.csv"))
-    assert "--checkpoint" in (error.source, error.expected.split()[-1])
+    assert "--checkpoint" in str(error)
 
 
 @pytest.mark.parametrize(("name", "option"), [pair for pair in OUTPUTS if pair != ("profile", "--into")])
@@ -182,7 +182,9 @@ def test_what_was_written_is_written_anew(tmp_path, monkeypatch):
         run("solve", "i.json", "--policy", "fifo", "--out", "answer.json")
         run("audit", "i.json", "--policy", "max_min_fairness", "--out", "audit.json")
         run("predict", "--trace", "imported.csv", "--out", "predicted.csv", "--report", "predicted.html")
-        run("nodes", "--trace", "imported.csv", "--learn", 1, "--model", "truth", "--out", "n.csv", "--report", "n.html")
+        run(
+            "nodes", "--trace", "imported.csv", "--learn", 1, "--model", "truth", "--out", "n.csv", "--report", "n.html"
+        )
         run("simulate", "--trace", "jobs.csv", "--policy", "fifo", "--cluster", "v100:4", "--out", "run")
         run("compare", "--trace", "jobs.csv", "--policies", "fifo", "--cluster", "v100:4", "--out", "compared")
         run("whatif", "--trace", "jobs.csv", "--cluster", "v100:4", "--next-gpus", 0, "-j", 1, "--out", "w")

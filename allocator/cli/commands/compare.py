@@ -16,6 +16,7 @@ from allocator.cli.options.groups import option_groups
 from allocator.cli.options.outputs import RUN
 from allocator.cli.options.runs import RunOptions, Runs
 from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
+from allocator.cli.screen import rich_console
 from allocator.presets import preset
 from allocator.protocol.faults import told
 from allocator.recorded import RECORDED
@@ -128,7 +129,7 @@ def compare_command(
         described = (
             described or f"{len(workload)} jobs ({workload.source}) on {runs.cluster.title}, preset {runs.preset.name}"
         )
-        made = _simulated(variants, runs, workload, _folder(out, seed, repeats), plain_lines=not as_json)
+        made = _simulated(variants, runs, workload, _folder(out, seed, repeats))
         for result in made.results:
             warn_of_fallbacks(result)
         say_unserved(made.results)
@@ -184,7 +185,7 @@ class _Ran:
         ]
 
 
-def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Path, *, plain_lines: bool) -> _Ran:
+def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Path) -> _Ran:
     """Run all policies; each result is saved when it is there, and what one policy raises is its result.
 
     Where none comes through, the first error is that of the comparison.
@@ -194,7 +195,7 @@ def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Pa
     errors: dict[str, Exception] = {}
     recorded = runs.recorded(workload)
     made = {variant.label: (variant, policy) for variant, policy in zip(variants, runs.policies, strict=True)}
-    with policy_progress(list(made), plain_lines=plain_lines) as progress:
+    with policy_progress(list(made), rich_console(stderr=True)) as progress:
         # The run that others are measured by comes first.
         for label in sorted(made, key=lambda label: label != FAIR_SHARE_RUN):
             variant, policy = made[label]

@@ -26,6 +26,7 @@ from allocator.cli.options.sweep import (
     stopped,
     window,
 )
+from allocator.cli.screen import rich_console
 from allocator.sweep import Sweep, run
 from allocator.sweep.store import Store
 from allocator.sweep.summary import summary_table
@@ -134,9 +135,7 @@ def _go(sweep: Sweep, out: Path, running: RunningOptions) -> None:
     if running.plan:
         _print_plan(sweep, running.as_json)
         return
-    from rich.console import Console
-
-    screen = Console(stderr=True)
+    screen = rich_console(stderr=True)
     try:
         # Ray prints what happens to its nodes; standard output is for results.
         with redirect_stdout(sys.stderr):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from allocator.cli.screen import shown_as_text
 from throughputs import InputError
 from throughputs.goodput.samples import SAMPLE_COLUMNS
 from throughputs.traces.logs.example import EXAMPLE_COLUMNS
@@ -158,8 +159,7 @@ WRITTEN: dict[str, dict[str, File | Folder]] = {
     **{f"sweep {kind}": {"--out": SWEPT} for kind in ("continuous", "static", "trace", "run")},
     "record": {
         "--out": Folder(
-            RUN.files
-            | _COMPARED
+            {**RUN.files, **_COMPARED}
             | {"capacity.parquet": _PARQUET, "trace.csv": _jobs, "throughputs.csv": _THROUGHPUTS}
             | {f"simulated/{name}": looks for name, looks in RUN.files.items()}
         )
@@ -171,15 +171,19 @@ WRITTEN: dict[str, dict[str, File | Folder]] = {
 
 
 def guard(command: Any, name: str) -> None:
-    """Make a command of this name look at what it would write before it does anything, its options included."""
-    parse = command.parse_args
+    """Make a command look at what it would write before it does anything, its options included, and print text."""
+    parse, run = command.parse_args, command.invoke
 
     def parse_args(context: Any, args: list[str]) -> Any:
         if args and not context.resilient_parsing:
             _check(command, WRITTEN.get(name, {}), context, args)
         return parse(context, args)
 
-    command.parse_args = parse_args
+    def invoke(context: Any) -> Any:
+        with shown_as_text():
+            return run(context)
+
+    command.parse_args, command.invoke = parse_args, invoke
 
 
 def option_of(parameter: Any) -> str:
@@ -213,7 +217,9 @@ def _check(command: Any, written: Mapping[str, File | Folder], context: Any, arg
         others = [(other, file) for other, _, file in outputs if other != option]
         for other, file in inputs + others:
             if any(_same(file, each) for each in replaced):
-                expected = f"another place than {file}, the {'input' if (other, file) in inputs else 'output'} {other}"
+                place = "file than" if isinstance(what, File) else "folder, as this would replace"
+                does = "is read" if (other, file) in inputs else "is written"
+                expected = f"another {place} {file}, which {does} ({other})"
                 raise InputError(option, found=str(path), expected=expected)
         what.check(option, path)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from allocator.report.bars import Bars, interval_means, merge_rounds
 from allocator.report.page.job_columns import outcome_columns, trace_columns
+from throughputs.shown import UNSHOWN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,9 +122,8 @@ def to_script_json(payload: object) -> str:
         "<": "\\u003c",
         ">": "\\u003e",
         "&": "\\u0026",
-        "\u2028": "\\u2028",
-        "\u2029": "\\u2029",
     }
+    escapes.update((chr(code), f"\\\\u{code:04x}") for code in UNSHOWN if code > 0x1F)
     return text.translate(str.maketrans(escapes))
 
 
