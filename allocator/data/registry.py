@@ -188,7 +188,7 @@ def _file(entry: dict[str, Any], base: str, source: str) -> DataFile:
 
 def _made(kind: type[_Made], entry: Mapping[str, Any], source: str, **more: Any) -> _Made:
     """An object of a dataclass from what a table says, and more; InputError names the field that is wrong."""
-    kinds = kinds_of(kind)
+    kinds = kinds_of(cast(Any, kind))
     needed = [each.name for each in fields(cast(Any, kind)) if each.default is MISSING and each.name not in more]
     for name in (*entry, *needed):
         if name not in kinds or name in more:
