@@ -48,6 +48,10 @@ def main() -> None:
         _drop_output()
         where = f"{error.filename}: " if error.filename else ""
         _end(f"{where}{error.strerror or error}", EXIT_BAD_INPUT)
+    except UnicodeEncodeError as error:
+        # such as the name of the working folder: that of a file is looked at before anything else
+        expected = f"text in {error.encoding.upper()}, also in the names of folders above"
+        _end(InputError("name", found=error.object, expected=expected), EXIT_BAD_INPUT)
     except Exception as error:
         failures = import_module("allocator.cli.failures")
         if isinstance(error, failures.EXPECTED):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -136,6 +137,15 @@ def test_an_undecodable_state_folder_is_one_line(tmp_path):
         assert done.stderr.startswith("error: --state")
         assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_undecodable_working_folder_is_one_line(tmp_path):
+    folder = bytes(tmp_path) + b"/\xff"
+    os.mkdir(folder)
+    done = command("serve", "--state", "s", "--virtual", "v100:1", cwd=folder, timeout=60)
+    assert done.returncode == 2
+    assert "\\udcff" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_progress_in_lines_goes_on_while_no_job_completes():
