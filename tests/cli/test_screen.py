@@ -51,7 +51,7 @@ def test_text_is_as_it_was_but_for_these(text):
 def visible_in_page(text: str) -> str:
     """Controls below blank do nothing in a page, and need not be shown."""
     rest = "".join(character for character in text if ord(character) >= 0x20)
-    return "".join(f"\\u{ord(c):04x}" if ord(c) in UNSHOWN else c for c in rest)
+    return visible(rest)
 
 
 def test_streams_and_tables_show_it(capsys):

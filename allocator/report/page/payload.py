@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from allocator.report.bars import Bars, interval_means, merge_rounds
 from allocator.report.page.job_columns import outcome_columns, trace_columns
-from throughputs.shown import UNSHOWN
+from throughputs.shown import UNSHOWN, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +123,8 @@ def to_script_json(payload: object) -> str:
         ">": "\\u003e",
         "&": "\\u0026",
     }
-    escapes.update((chr(code), f"\\\\u{code:04x}") for code in UNSHOWN if code > 0x1F)
+    # controls below blank, which do nothing in a page, are escapes of JSON by now
+    escapes.update((chr(code), json.dumps(visible(chr(code)))[1:-1]) for code in UNSHOWN if code > 0x1F)
     return text.translate(str.maketrans(escapes))
 
 
