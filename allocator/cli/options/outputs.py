@@ -103,7 +103,7 @@ class Folder:
 
 RUN = Folder(
     {
-        "summary.json": _words('"policy"', '"settings"'),
+        "summary.json": _words('"policy"', '"status_detail"'),
         "jobs.csv": _words("job_id", "jct"),
         "rounds.parquet": _words("end_time", "job_id", "accelerator", "gpus"),
         "timeline.parquet": _words("active_jobs", "busy_gpus"),
@@ -131,7 +131,7 @@ SPREAD = File(_words("lower_quartile"))
 _COMPARED = {"report.html": _PAGE, "comparison.json": lambda c: b'"policy"' in c or b'"caveats"' in c}
 
 WRITTEN: dict[str, dict[str, File | Folder]] = {
-    "solve": {"--out": File(_words('"policy"', '"effective_throughput"'))},
+    "solve": {"--out": File(_words('"policy"', '"objective_unit"'))},
     "audit": {"--out": File(_words('"properties"', '"explanations"'))},
     "simulate": {"--out": RUN, "--checkpoint": File(_words("allocator checkpoint"))},
     "compare": {"--out": Folder(_COMPARED, [f"{folder}/{name}" for folder in ("*", "*/*") for name in RUN.files])},
