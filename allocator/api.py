@@ -14,6 +14,7 @@ from allocator.protocol import ClusterState, Policy
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import on_types
 from allocator.protocol.entities import Entities, EntitiesLike, Membership, arrival_ranks
+from allocator.protocol.faults import fault_of
 from allocator.registry import get_policy
 from throughputs import (
     InputError,
@@ -89,9 +90,13 @@ def solve(
     if colocation is not None:
         colocation = on_types(colocation, cluster.accelerators)
     prices = None if gpu_prices is None else _priced(gpu_prices, cluster)
-    return policy.allocate(
-        ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
-    )
+    state = ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
+    try:
+        return policy.allocate(state)
+    except Exception as error:
+        if (fault := fault_of(error, type(policy))) is None:
+            raise
+        raise fault from error.__cause__
 
 
 def load_throughputs(

@@ -34,6 +34,7 @@ __all__ = [
     "import_policies",
     "kinds_of_settings",
     "list_policies",
+    "policies_of_others",
     "register",
     "settings_of",
     "source_of",
@@ -152,6 +153,12 @@ def source_of(name: str) -> Path | None:
         return None
     file = getattr(sys.modules.get(factory.__module__), "__file__", None)
     return Path(file) if file and Path(file).is_file() else None
+
+
+def policies_of_others() -> tuple[type, ...]:
+    """The classes of the policies that are not ours, as far as they are known by now."""
+    ours = f"{__name__.partition('.')[0]}."
+    return tuple(entry.factory for entry in _ENTRIES.values() if not entry.factory.__module__.startswith(ours))
 
 
 def get_policy(name: str, **settings: Any) -> Policy:

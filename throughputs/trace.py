@@ -13,7 +13,7 @@ from throughputs.deadlines import OptionRow, checked_options, option_row, option
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.frames import FrameReader
 from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME
-from throughputs.notebook import html_table
+from throughputs.shown import html_table
 
 if TYPE_CHECKING:
     import pandas as pd

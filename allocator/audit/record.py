@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from allocator.audit.report import explanations_table, properties_table
-from throughputs.notebook import html_table
+from throughputs.shown import html_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -54,6 +54,7 @@ class Checkpoints:
         self._rounds = self._decisions = 0
         if not self.path.parent.is_dir():
             raise InputError("checkpoint", found=str(self.path), expected="a file in a folder that exists")
+        self._file.read_header()  # what is there already and no checkpoint is neither replaced nor taken away
 
     def save(self, world: World, recorder: Recorder, seconds: float) -> None:
         """Replace the file by the state of the run after `seconds`; when this returns, it is on the disk."""

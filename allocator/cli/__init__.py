@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from importlib import import_module
 from io import TextIOWrapper
+from typing import NoReturn
 
 from allocator.cli.app import app
+from allocator.cli.screen import open_streams
 from throughputs import InputError
+from throughputs.shown import visible
 
 __all__ = ["app", "main"]
 
@@ -18,34 +22,63 @@ EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line; errors end with one line on standard error: status 2 for bad input, 1 otherwise."""
+    """Run the command line; errors end with one line on standard error: status 2 for bad input, 1 otherwise.
+
+    Of an error in a policy of one's own, its traceback from there on is shown.
+    """
+    open_streams()
     warnings.formatwarning = _in_one_line
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # a terminal that has not all characters is no reason to end in the middle
             stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(EXIT_BAD_INPUT) from None
+        _end(error, EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
     except BrokenPipeError:
+        _drop_output()
         raise SystemExit(EXIT_FAILED) from None
     except OSError as error:
+        _drop_output()
         where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
-        raise SystemExit(EXIT_BAD_INPUT) from None
-    except RuntimeError as error:
-        if not isinstance(error, import_module("allocator.cli.failures").EXPECTED):
+        _end(f"{where}{error.strerror or error}", EXIT_BAD_INPUT)
+    except UnicodeEncodeError as error:
+        # such as the name of the working folder: that of a file is looked at before anything else
+        expected = f"text in {error.encoding.upper()}, also in the names of folders above"
+        _end(InputError("name", found=error.object, expected=expected), EXIT_BAD_INPUT)
+    except Exception as error:
+        failures = import_module("allocator.cli.failures")
+        if isinstance(error, failures.EXPECTED):
+            _end(error, EXIT_FAILED)
+        told = failures.told_of_policy(error)
+        if told is None:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(visible(told), end="", file=sys.stderr)
         raise SystemExit(EXIT_FAILED) from None
+
+
+def _end(error: object, status: int) -> NoReturn:
+    """One line, and the end."""
+    print(f"error: {visible(' '.join(str(error).splitlines()))}", file=sys.stderr)
+    raise SystemExit(status) from None
+
+
+def _drop_output() -> None:
+    """Drop what standard output cannot take, which Python would try again, and complain about, at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _in_one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     del category, filename, lineno, line
-    return f"warning: {message}\n"
+    return f"warning: {visible(str(message))}\n"

@@ -138,4 +138,8 @@ def load(name: str) -> Any:
         options = import_module("allocator.cli.options.imports")
         for taker in [command.commands[part] for part in TAKE_POLICIES[name]] or [command]:
             taker.params.append(options.import_option())
+    outputs = import_module("allocator.cli.options.outputs")
+    for part, each in getattr(command, "commands", {}).items():
+        outputs.guard(each, f"{name} {part}")
+    outputs.guard(command, name)
     return command

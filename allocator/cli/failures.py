@@ -1,13 +1,21 @@
-"""Errors that end a command with one line on standard error and without a traceback, beside those of bad input."""
+"""Errors that end a command without a traceback of this package, beside those of bad input."""
 
 from __future__ import annotations
 
+from allocator.protocol.faults import fault_of, told
+from allocator.registry import policies_of_others
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.door.client import ServiceError
 from allocator.runtime.profiling.measure import ProfilingError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
-__all__ = ["EXPECTED"]
+__all__ = ["EXPECTED", "told_of_policy"]
 
 EXPECTED = (AdapterError, ProfilingError, ServiceError, SolverError, SimulationStalledError)
+
+
+def told_of_policy(error: Exception) -> str | None:
+    """The traceback of an error in a policy that is not ours, without our lines; None of any other error."""
+    policies = policies_of_others()
+    return None if fault_of(error, *policies) is None else told(error, policies)

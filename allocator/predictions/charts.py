@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.report.svg import Axis, Frame, axes, element
 from throughputs.predict import DurationPredictions
 from throughputs.predict.shapes import Shape
+from throughputs.shown import escape
 
 __all__ = ["agreement_chart", "shape_chart"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from importlib.resources import files
 
 import numpy as np
@@ -13,6 +12,7 @@ from allocator.report.colours import style_rules
 from allocator.report.figures import MISSING
 from allocator.report.page.markup import head, section
 from throughputs.predict import DurationPredictions, shape_functions
+from throughputs.shown import escape
 
 __all__ = ["FIGURES", "cells_of", "render_page", "told_sources"]
 

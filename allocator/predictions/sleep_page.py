@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -13,6 +12,7 @@ from allocator.predictions.nodes import NodeSleep
 from allocator.report.colours import style_rules
 from allocator.report.page.markup import head, section
 from allocator.report.svg import Axis, Frame, axes, element, step_path
+from throughputs.shown import escape
 
 __all__ = ["render_sleep_page"]
 

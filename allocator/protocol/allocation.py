@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from allocator.audit import audit
 from formulations import Pairs
 from throughputs import ThroughputMatrix
-from throughputs.notebook import html_table
+from throughputs.shown import html_table
 
 if TYPE_CHECKING:
     import pandas as pd

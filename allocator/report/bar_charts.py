@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from allocator.report.charts import policy_class
 from allocator.report.figures import Figure, best_rows, format_column, value_of
 from allocator.report.presentation import Presentation
 from allocator.report.svg import element
+from throughputs.shown import escape
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

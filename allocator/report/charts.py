@@ -7,13 +7,13 @@ pixels map to values, so that the script can say what is under the pointer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.report.svg import Axis, Frame, axes, element, step_path
+from throughputs.shown import escape
 
 __all__ = [
     "cdf_chart",

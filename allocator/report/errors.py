@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import TYPE_CHECKING, Any
+
+from throughputs.shown import escape
 
 if TYPE_CHECKING:
     from rich.table import Table

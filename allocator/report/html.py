@@ -29,6 +29,7 @@ from allocator.report.page.sections import (
 from allocator.report.page.seeds import Policies
 from allocator.report.page.tables import breakdown_sections, comparison_section
 from allocator.report.presentation import Presentation
+from throughputs.files import write_text
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -75,7 +76,7 @@ def write_report(
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     page = render_report(results, title=title, description=description, summaries=summaries, sections=sections)
-    target.write_text(page, encoding="utf-8")
+    write_text(target, page)
     return target
 
 

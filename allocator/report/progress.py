@@ -1,4 +1,4 @@
-"""Progress of several simulations in the terminal.
+"""Progress of several simulations: bars in a terminal, a line now and then elsewhere.
 
 >>> with policy_progress(["fifo", "max_min_fairness"]) as progress:
 ...     for name in ["fifo", "max_min_fairness"]:
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,29 +21,24 @@ __all__ = ["Advance", "policy_progress"]
 Advance = Callable[[float, int, int], None]
 """Told of the simulated clock in seconds, of completed jobs and of all jobs."""
 
-# A log wants a few lines for each policy, not one for each job.
-PLAIN_STEPS = 4
+_SECONDS_BETWEEN_LINES = 60.0
+_HOUR = 3600.0
 
 
 @contextmanager
 def policy_progress(
-    policies: Sequence[str], *, console: Console | None = None, plain_lines: bool = False
+    policies: Sequence[str], console: Console | None = None, *, every_seconds: float = _SECONDS_BETWEEN_LINES
 ) -> Iterator[Callable[[str], Advance]]:
     """Yield a function that takes a policy's name and returns the `progress` callback for `simulate`.
 
-    On a terminal each policy has a bar. Elsewhere nothing is written, or with `plain_lines` one line for each
-    quarter of a policy's jobs. Writes to standard error unless `console` is given.
+    On a terminal each policy has a bar. Elsewhere there is a line of text every so many seconds, whether or not jobs
+    complete; none where all is over before. Writes to standard error unless `console` is given.
     """
     from rich.console import Console
 
     console = console or Console(stderr=True)
-    if console.is_terminal:
-        with _bars(policies, console) as start:
-            yield start
-    elif plain_lines:
-        yield lambda policy: _plain_advance(policy, console)
-    else:
-        yield lambda _policy: _silent
+    with _bars(policies, console) if console.is_terminal else _lines(console, every_seconds) as start:
+        yield start
 
 
 @contextmanager
@@ -72,19 +68,29 @@ def _bars(policies: Sequence[str], console: Console) -> Iterator[Callable[[str],
         yield start
 
 
-def _plain_advance(policy: str, console: Console) -> Advance:
-    reached = 0
+@contextmanager
+def _lines(console: Console, every_seconds: float) -> Iterator[Callable[[str], Advance]]:
+    """How far it is, told by a thread of its own: a decision may take long."""
+    state = {"text": ""}
+    over = Event()
 
-    def advance(_clock: float, completed_jobs: int, total_jobs: int) -> None:
-        nonlocal reached
-        step = PLAIN_STEPS * completed_jobs // total_jobs if total_jobs else PLAIN_STEPS
-        if step > reached:
-            reached = step
-            line = f"{policy}: {completed_jobs} of {total_jobs} jobs completed"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    def tell() -> None:
+        while not over.wait(every_seconds):
+            if state["text"]:
+                console.print(state["text"], markup=False, highlight=False, soft_wrap=True)
 
-    return advance
+    def start(policy: str) -> Advance:
+        def advance(clock: float, completed_jobs: int, total_jobs: int) -> None:
+            of_all = f"{completed_jobs} of {total_jobs} jobs" if total_jobs else "no job"
+            state["text"] = f"{policy}: {of_all} completed, simulated clock {clock / _HOUR:.1f} h"
 
+        advance(0.0, 0, 0)
+        return advance
 
-def _silent(_clock: float, _completed_jobs: int, _total_jobs: int) -> None:
-    return None
+    thread = Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield start
+    finally:
+        over.set()
+        thread.join()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
+
+from throughputs.shown import escape
 
 __all__ = ["Axis", "Frame", "axes", "element", "linear_ticks", "log_ticks", "step_path"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from allocator.explanations.explain import explain
@@ -16,6 +15,7 @@ from allocator.results.measures.parts import SIZE_CLASSES, priorities_table
 from allocator.results.metrics import deadline_measure, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
 from allocator.results.views.plots import plot
+from throughputs.shown import escape
 
 if TYPE_CHECKING:
     import pandas as pd

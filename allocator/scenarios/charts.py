@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from allocator.report.figures import Figure, format_column, value_of
 from allocator.report.svg import Axis, Frame, axes, element
 from allocator.scenarios.figures import title_of
 from allocator.scenarios.result import Row
+from throughputs.shown import escape
 
 __all__ = ["Dimension", "Line", "dimensions", "line_chart", "lines_of"]
 

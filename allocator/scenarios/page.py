@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from importlib.resources import files
 
 from allocator.report.bar_charts import figure_panels
@@ -15,6 +14,7 @@ from allocator.report.page.markup import head
 from allocator.scenarios.charts import Dimension, dimensions, line_chart, lines_of
 from allocator.scenarios.figures import CHANGES, change_of, format_change, format_ratio, ratio_of, title_of
 from allocator.scenarios.result import WhatIf
+from throughputs.shown import escape
 
 __all__ = ["render_page"]
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
 from allocator.report.figures import MISSING, Figure, format_column
 from allocator.scenarios.figures import CHANGES, change_of, format_ratio, ratio_of, shown_figures, title_of
+from throughputs.shown import escape
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,6 +23,7 @@ from allocator.presets import Preset
 from allocator.presets import preset as find_preset
 from allocator.protocol.elastic import of_table
 from allocator.protocol.entities import Entities, EntitiesLike
+from allocator.protocol.faults import fault_of
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, SharePolicy, checked_policy
 from allocator.results.cost import Prices, price_table
@@ -125,25 +126,30 @@ def simulate(
     [390.0, 1470.0]
     """
     _check_checkpoint(checkpoint, checkpoint_every, resume)
-    run = Simulation(
-        trace,
-        cluster,
-        policy,
-        throughputs,
-        preset=preset,
-        seed=seed,
-        window=window,
-        extend=extend,
-        prices=prices,
-        entities=entities,
-        estimation=estimation,
-        progress=progress,
-        observers=observers,
-    )
-    files = None if checkpoint is None else Checkpoints(checkpoint, run.identity())
-    if files is not None and resume:
-        run.started -= files.load(run.world, run.recorder) or 0.0
-    _run(run, files, checkpoint_every)
+    try:
+        run = Simulation(
+            trace,
+            cluster,
+            policy,
+            throughputs,
+            preset=preset,
+            seed=seed,
+            window=window,
+            extend=extend,
+            prices=prices,
+            entities=entities,
+            estimation=estimation,
+            progress=progress,
+            observers=observers,
+        )
+        files = None if checkpoint is None else Checkpoints(checkpoint, run.identity())
+        if files is not None and resume:
+            run.started -= files.load(run.world, run.recorder) or 0.0
+        _run(run, files, checkpoint_every)
+    except Exception as error:
+        if (fault := fault_of(error, type(policy))) is None:
+            raise
+        raise fault from error.__cause__
     return run.result(label)
 
 

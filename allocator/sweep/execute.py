@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import time
-import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,8 +15,9 @@ from allocator.api import load_throughputs
 from allocator.cluster import Cluster
 from allocator.protocol.elastic import gang_rates
 from allocator.protocol.entities import Entities
+from allocator.protocol.faults import told
 from allocator.protocol.policy import Need
-from allocator.registry import get_policy
+from allocator.registry import get_policy, policies_of_others
 from allocator.results.cost import Prices, average_prices, price_table
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
@@ -190,7 +190,7 @@ def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, lo
             jobs = _measured(result) if keep_jobs else None
     except Exception as error:  # whatever a policy or a solver raises is the result of this run
         status, detail = "failed", f"{type(error).__name__}: {error}"
-        log(traceback.format_exc())
+        log(told(error, policies_of_others()))
     log(json.dumps(figures, indent=2))
     log(f"{_now()} {status}" + (f": {detail}" if detail else ""))
     record = {

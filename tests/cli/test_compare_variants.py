@@ -105,7 +105,7 @@ def failing(monkeypatch):
 def test_what_fails_is_named_and_the_others_are_compared(tmp_path):
     stale = tmp_path / "idle" / "summary.json"
     stale.parent.mkdir()
-    stale.write_text("{}")
+    stale.write_text('{"policy": "idle", "status_detail": ""}')
     shown, told = compared("idle,fifo,broken,isolated", tmp_path, code=1)
     assert "idle failed: policy idle: no job made progress in 100 rounds" in told
     assert "broken failed: ZeroDivisionError: no jobs to divide by" in told

@@ -111,7 +111,7 @@ def test_jobs_wait_where_more_nodes_are_in_use_than_were_awake() -> None:
         (("--bin", "1e-6"), "--bin: found 1e-06, expected at least 0.04"),
         (("--watts", "inf"), "--watts: found inf, expected a number of watts"),
         (("--out", "bins.txt"), "expected a name ending in .csv, .csv.gz or .parquet"),
-        (("--out", "a.csv", "--report", "a.csv"), "--report: found 'a.csv', expected another file than a.csv"),
+        (("--out", "a.csv", "--report", "a.csv"), "found 'a.csv', expected another file than a.csv"),
     ],
 )
 def test_what_cannot_be_said_is_refused(

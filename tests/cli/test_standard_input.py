@@ -80,8 +80,8 @@ def test_what_is_wrong_with_it_is_told_of_the_standard_input(standard_input):
     [
         (("solve", "-", "--policy", "fifo", "--solver", "highs"), "under policy fifo, which asks no solver"),
         (("audit", "-", "--policy", "fifo", "--choice", "balanced"), "fifo, which does not choose among optima"),
-        (("simulate", "--trace", "x", "--out", "x", "--policy", "srtf", "--solver", "highs"), "which asks no solver"),
-        (("compare", "--out", "x", "--policies", "fifo,srtf", "--solver", "ecos"), "fifo, srtf, which ask no solver"),
+        (("simulate", "--trace", "x", "--out", "y", "--policy", "srtf", "--solver", "highs"), "which asks no solver"),
+        (("compare", "--out", "y", "--policies", "fifo,srtf", "--solver", "ecos"), "fifo, srtf, which ask no solver"),
         (("solve", "-", "--policy", "ffo", "--solver", "highs"), "expected a known policy (did you mean 'fifo'?)"),
     ],
 )

@@ -176,34 +176,20 @@ def test_small_allocations_without_prices(n_jobs: int) -> None:
     assert "price per GPU" in text_of(allocation_table(allocation(n_jobs, prices=False)))
 
 
-def run_progress(terminal: bool) -> str:
+def run_progress() -> str:
     file = io.StringIO()
-    console = Console(file=file, width=80, force_terminal=terminal)
-    with policy_progress(["[b]fifo", "other"], console=console, plain_lines=not terminal) as progress:
+    console = Console(file=file, width=80, force_terminal=True)
+    with policy_progress(["[b]fifo", "other"], console) as progress:
         advance = progress("[b]fifo")
         for completed in range(101):
             advance(60.0 * completed, completed, 100)
     return file.getvalue()
 
 
-def test_progress_off_a_terminal_is_a_line_per_quarter() -> None:
-    assert run_progress(terminal=False).splitlines() == [
-        f"[b]fifo: {done} of 100 jobs completed" for done in (25, 50, 75, 100)
-    ]
-
-
 def test_progress_on_a_terminal_has_a_bar_per_policy() -> None:
-    text = run_progress(terminal=True)
+    text = run_progress()
     assert "[b]fifo" in text
     assert "100/100" in text
-
-
-def test_progress_is_silent_by_default_off_a_terminal() -> None:
-    file = io.StringIO()
-    console = Console(file=file)
-    with policy_progress(["fifo"], console=console) as progress:
-        progress("fifo")(60.0, 1, 1)
-    assert file.getvalue() == ""
 
 
 def test_a_zero_has_no_sign() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,10 +13,14 @@ import typer
 
 from allocator.cli.failures import EXPECTED
 from allocator.cli.options.groups import option_groups
+from allocator.cli.options.outputs import RUN
 from allocator.cli.options.runs import RunOptions, Runs
 from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
+from allocator.cli.screen import rich_console
 from allocator.presets import preset
+from allocator.protocol.faults import told
 from allocator.recorded import RECORDED
+from allocator.registry import policies_of_others
 from allocator.report.bar_charts import terminal_bars
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.html import write_report
@@ -109,6 +112,9 @@ def compare_command(
     usual = runs.preset.comparison
     mean_seconds = usual.mean_interarrival_seconds if mean_interarrival is None else mean_interarrival
     first_seed = usual.seed if run.seed is None else run.seed
+    for seed in range(first_seed, first_seed + repeats):
+        for label in (*(variant.folder for variant in variants), RECORDED):
+            RUN.check("--out", _folder(out, seed, repeats) / label)
     ran, described = _Ran(), ""
     for seed in range(first_seed, first_seed + repeats):
         if repeats > 1:
@@ -123,7 +129,7 @@ def compare_command(
         described = (
             described or f"{len(workload)} jobs ({workload.source}) on {runs.cluster.title}, preset {runs.preset.name}"
         )
-        made = _simulated(variants, runs, workload, _folder(out, seed, repeats), plain_lines=not as_json)
+        made = _simulated(variants, runs, workload, _folder(out, seed, repeats))
         for result in made.results:
             warn_of_fallbacks(result)
         say_unserved(made.results)
@@ -179,7 +185,7 @@ class _Ran:
         ]
 
 
-def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Path, *, plain_lines: bool) -> _Ran:
+def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Path) -> _Ran:
     """Run all policies; each result is saved when it is there, and what one policy raises is its result.
 
     Where none comes through, the first error is that of the comparison.
@@ -189,7 +195,7 @@ def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Pa
     errors: dict[str, Exception] = {}
     recorded = runs.recorded(workload)
     made = {variant.label: (variant, policy) for variant, policy in zip(variants, runs.policies, strict=True)}
-    with policy_progress(list(made), plain_lines=plain_lines) as progress:
+    with policy_progress(list(made), rich_console(stderr=True)) as progress:
         # The run that others are measured by comes first.
         for label in sorted(made, key=lambda label: label != FAIR_SHARE_RUN):
             variant, policy = made[label]
@@ -203,7 +209,7 @@ def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Pa
                 # a summary stands where a run is complete
                 (out / variant.folder / "summary.json").unlink(missing_ok=True)
                 if not isinstance(error, (InputError, OSError, *EXPECTED)):
-                    traceback.print_exception(error)
+                    typer.echo(told(error, policies_of_others()), err=True, nl=False)
     if not results:
         raise next(iter(errors.values()))
     ran = _Ran()

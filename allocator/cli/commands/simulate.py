@@ -11,6 +11,7 @@ from allocator.cli.options.groups import option_groups
 from allocator.cli.options.profiler import ProfilerOption, profile_first, told
 from allocator.cli.options.runs import RunOptions
 from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
+from allocator.cli.screen import rich_console
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
@@ -67,7 +68,7 @@ def simulate_command(
     if profiled is not None:
         workload, runs.cluster = profiled.left, profiled.cluster
     kept = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-    with policy_progress([label]) as progress:
+    with policy_progress([label], rich_console(stderr=True)) as progress:
         result = runs.simulate(workload, runs.policies[0], progress(label), label=variants[0].run_label, **kept)
     summary = save_result(result, out)
     (out / "profiler.csv").unlink(missing_ok=True)  # that of a run which was here before

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocator.cli.options.groups import option_groups
+from allocator.cli.options.outputs import SWEPT
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.sweep import (
     DefinitionOptions,
@@ -25,6 +26,7 @@ from allocator.cli.options.sweep import (
     stopped,
     window,
 )
+from allocator.cli.screen import rich_console
 from allocator.sweep import Sweep, run
 from allocator.sweep.store import Store
 from allocator.sweep.summary import summary_table
@@ -112,7 +114,9 @@ def run_command(
 ) -> None:
     """Run a sweep from a file, or what is missing of it."""
     sweep = Sweep.from_toml(file, small=small)
-    _go(sweep, out or Path("sweeps") / (f"{sweep.name}-small" if small else sweep.name), running)
+    folder = out or Path("sweeps") / (f"{sweep.name}-small" if small else sweep.name)
+    SWEPT.check("--out", folder)
+    _go(sweep, folder, running)
 
 
 @app.command("show")
@@ -131,9 +135,7 @@ def _go(sweep: Sweep, out: Path, running: RunningOptions) -> None:
     if running.plan:
         _print_plan(sweep, running.as_json)
         return
-    from rich.console import Console
-
-    screen = Console(stderr=True)
+    screen = rich_console(stderr=True)
     try:
         # Ray prints what happens to its nodes; standard output is for results.
         with redirect_stdout(sys.stderr):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.shared import (
@@ -44,6 +43,7 @@ from allocator.cli.options.values import (
     read_jobs,
     told_of_throughputs,
 )
+from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
@@ -157,9 +157,10 @@ def whatif_command(
         next_gpus=next_gpus,
     )
     _say_what_is_not_used(trace, jobs, made, variants, world)
-    screen = None if as_json and not Console(stderr=True).is_terminal else Console(stderr=True)
+    screen = rich_console(stderr=True)
+    told = None if as_json and not screen.is_terminal else screen
     try:
-        result = run_scenarios(scenarios, out, jobs=cores() if parallel is None else parallel, console=screen)
+        result = run_scenarios(scenarios, out, jobs=cores() if parallel is None else parallel, console=told)
     except KeyboardInterrupt:
         stopped(out)
     page = write_scenarios(result, out)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.screen import rich_console
 from allocator.data import DataError, cache_directory, datasets, fetch, find, verify
 from allocator.data.listing import bytes_text, hash_text, markdown_table, reader_text, size_text
 
@@ -143,9 +144,7 @@ def _one_line_errors() -> Iterator[None]:
 @contextmanager
 def _progress() -> Iterator[Callable[[DataFile, int, int | None], None] | None]:
     """A bar per file on a terminal; nothing elsewhere."""
-    from rich.console import Console
-
-    screen = Console(stderr=True)
+    screen = rich_console(stderr=True)
     if not screen.is_terminal:
         yield None
         return

@@ -9,7 +9,7 @@ import typer
 
 from allocator.cli.inputs.description import print_description
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
-from allocator.cli.options.values import check_other_file, make_cluster
+from allocator.cli.options.values import make_cluster
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import write_text
 from throughputs.traces.logs.example import EXAMPLE_COLUMNS, example_log
@@ -87,7 +87,6 @@ def import_command(
     left out and counted by reason. Ends with the description of the trace, with --cluster also of demand against GPUs.
     """
     check_table_name(out)
-    check_other_file("--out", out, log)
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
     fields = {
         "submit": submit, "duration": duration, "gpus": gpus, "user": user, "model": model, "priority": priority,

@@ -12,7 +12,7 @@ import typer
 
 from allocator.cli.inputs.predict import since_monday
 from allocator.cli.options.shared import JsonOption, OriginOption, TimeUnitOption, console, print_json
-from allocator.cli.options.values import check_other_file, named_values
+from allocator.cli.options.values import named_values
 from allocator.conversion import convert_text, kinds_of
 from allocator.predictions.nodes import (
     PUBLISHED_SLEEP,
@@ -88,11 +88,6 @@ def nodes_command(
     """
     if out is not None:
         check_table_name(out)
-    for option, path in (("--out", out), ("--report", report)):
-        if path is not None:
-            check_other_file(option, path, trace)
-    if out is not None and report is not None and report.absolute() == out.absolute():
-        raise InputError("--report", found=str(report), expected=f"another file than {out}, where the bins go")
     chosen = _rule(rule, settings or [])
     for option, value in (("--bin", bin_seconds), ("--learn", learn)):
         if not (np.isfinite(value) and value > 0):

@@ -22,7 +22,6 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.cli.options.values import check_other_file
 from allocator.predictions.page import FIGURES, cells_of, render_page, told_sources
 from throughputs import InputError, Trace, read_trace, write_trace
 from throughputs.files import read_frame, source_of, write_text
@@ -104,12 +103,6 @@ def predict_command(
     _check_sources(model, given, truth, noise)
     if not refit > 0:
         raise InputError("--refit", found=refit, expected="days above 0")
-    for option, path in (("--out", out), ("--report", report)):
-        if path is not None:
-            for source in (trace, *filter(None, (given, columns))):
-                check_other_file(option, path, source)
-    if report is not None and report.absolute() == out.absolute():
-        raise InputError("--report", found=str(report), expected=f"another file than {out}, where the trace goes")
     jobs = read_trace(trace, time_unit_seconds=time_unit)
     rows = Submissions.of_trace(
         jobs,

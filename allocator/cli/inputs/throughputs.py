@@ -9,7 +9,6 @@ import typer
 
 from allocator.api import load_throughputs
 from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json, warn
-from allocator.cli.options.values import check_other_file
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
 from throughputs.goodput.example import example_samples
@@ -103,9 +102,6 @@ def fit_command(
     as_json: JsonOption = False,
 ) -> None:
     """Fit the throughput model of Pollux to measured steps: how long a step takes by nodes, GPUs and batch size."""
-    for option, path in (("--out", out), ("--plot", plot)):
-        if path is not None:
-            check_other_file(option, path, samples)
     measured = read_samples(samples)
     fit = fit_model(measured)
     if plot is not None:

@@ -26,7 +26,7 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.cli.options.values import check_other_file, make_cluster, read_jobs
+from allocator.cli.options.values import make_cluster, read_jobs
 from allocator.sweep.jobs import trainings_for
 from throughputs import (
     FixedDuration,
@@ -229,7 +229,6 @@ def convert_command(
 
     --to pollux makes the workload that the simulators of Pollux and ElasticFlow read, deadlines included.
     """
-    check_other_file("TO", target, source)
     trace = read_jobs(source, source_format, time_unit)
     begin = float(trace.arrival_time[0]) if start == "first" and len(trace) else _seconds(start)
     names = _names(rename or [])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allocator.cli.screen import rich_console
 from allocator.results.measures.unserved import unserved_reasons
 from allocator.results.views.fallbacks import fallbacks_told
 
@@ -122,9 +123,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts
 
 def console() -> Console:
     """Where tables go: as wide as the terminal, and wide enough for a comparison when it is a file or a pipe."""
-    from rich.console import Console
-
-    return Console() if sys.stdout.isatty() else Console(width=120)
+    return rich_console(width=None if sys.stdout.isatty() else 120)
 
 
 def warn(text: str) -> None:

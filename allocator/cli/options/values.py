@@ -20,7 +20,6 @@ from throughputs.tables.folder import accelerator_of_folder
 from throughputs.traces.formats import named_format, read_job_log
 
 __all__ = [
-    "check_other_file",
     "make_accelerator",
     "make_cluster",
     "make_policy",
@@ -243,12 +242,6 @@ def named_value(option: str, text: str) -> tuple[str, str]:
     if not (equals and name.strip() and value.strip()):
         raise InputError(option, found=text, expected="NAME=VALUE, as in round_seconds=720")
     return name.strip(), value.strip()
-
-
-def check_other_file(option: str, path: Path, source: str | Path) -> None:
-    """Refuse to write onto the file that is read."""
-    if path.exists() and Path(source).exists() and path.samefile(source):
-        raise InputError(option, found=str(path), expected=f"another file than {source}, which is read")
 
 
 def named_values(option: str, texts: Iterable[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allocator.cli.options.outputs import SPREAD
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
 from allocator.runtime.adapters.base import AdapterError
@@ -96,6 +97,7 @@ def profile_command(
     printed, and kept beside the table in a file that ends in .spread.csv.
     """
     target = _target(out, into)
+    SPREAD.check("--out, --into", _spread_file(target))
     for name, value in (("--seconds", seconds), ("--patience", patience)):
         if not value > 0:
             raise InputError(name, found=value, expected="seconds, above 0")

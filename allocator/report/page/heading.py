@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from allocator.report.charts import policy_class
@@ -12,6 +11,7 @@ from allocator.report.figures import MISSING
 from allocator.report.page.markup import choice
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import ended_otherwise
+from throughputs.shown import escape
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+
+from throughputs.shown import escape
 
 __all__ = ["choice", "head", "section"]
 

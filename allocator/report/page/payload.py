@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from allocator.report.bars import Bars, interval_means, merge_rounds
 from allocator.report.page.job_columns import outcome_columns, trace_columns
+from throughputs.shown import UNSHOWN, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,9 +122,9 @@ def to_script_json(payload: object) -> str:
         "<": "\\u003c",
         ">": "\\u003e",
         "&": "\\u0026",
-        "\u2028": "\\u2028",
-        "\u2029": "\\u2029",
     }
+    # controls below blank, which do nothing in a page, are escapes of JSON by now
+    escapes.update((chr(code), json.dumps(visible(chr(code)))[1:-1]) for code in UNSHOWN if code > 0x1F)
     return text.translate(str.maketrans(escapes))
 
 

@@ -7,7 +7,6 @@ to a baseline and write CSV; headings say in ``data-better`` which end of their 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from allocator.report.figures import (
 from allocator.report.page.markup import section
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation, exceeded_shares, free_restarts
+from throughputs.shown import escape
 
 __all__ = ["breakdown_sections", "comparison_section"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from throughputs.notebook import html_table
+from throughputs.shown import html_table
 
 __all__ = ["Summary"]
 

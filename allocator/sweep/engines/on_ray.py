@@ -6,6 +6,10 @@ here: the nodes need no common disk.
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,11 @@ __all__ = ["RayEngine"]
 
 # A run depends on its point alone, so Ray may make it again when a node leaves.
 RETRIES = 3
+
+_SECONDS_TO_REACH = 5.0
+
+_SHORT_PATIENCE = ("RAY_NUM_REDIS_GET_RETRIES", "4")
+"""How many seconds Ray asks what answers but is no cluster, unless that variable says otherwise."""
 
 
 class RayEngine:
@@ -38,6 +47,7 @@ class RayEngine:
     """
 
     def __init__(self, materials: Materials, address: str | None = None, slots: int | None = None) -> None:
+        os.environ.setdefault(*_SHORT_PATIENCE)
         try:
             import ray
         except ImportError:
@@ -88,10 +98,39 @@ class RayEngine:
 
 
 def _connect(ray: Any, address: str | None) -> None:
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    _check_reached(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="warning")
+        with _no_log():
+            ray.init(address=address, log_to_driver=False, logging_level="warning")
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError("address", found=address, expected=f"a running Ray cluster ({error})") from error
+
+
+@contextmanager
+def _no_log() -> Iterator[None]:
+    """Without what native code prints on standard error: each attempt of Ray to connect, and what it knows of it."""
+    kept = os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def _check_reached(address: str | None) -> None:
+    """Raise InputError where nothing listens at HOST:PORT, which Ray itself tells after minutes only."""
+    host, colon, port = (address or "").rpartition("//")[2].rpartition(":")
+    if not (colon and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_REACH).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        expected = f"a running Ray cluster ({getattr(error, 'strerror', None) or error})"
+        raise InputError("address", found=address, expected=expected) from None
 
 
 def _run(point: Point, keep_jobs: bool, materials: Materials) -> tuple[Outcome, list[str]]:

@@ -1,15 +1,40 @@
-"""Tables for notebooks: what `_repr_html_` of our objects is made of."""
+"""Text as it is shown: names from outside on terminals, in pages, and in the tables of notebooks."""
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
-__all__ = ["html_table"]
+__all__ = ["UNSHOWN", "escape", "html_table", "visible"]
+
+UNSHOWN = (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F),
+           *range(0x2066, 0x206A))  # fmt: skip
+"""Characters that steer a terminal or turn text around: all controls but tab and line feed, marks of direction."""
+
+_UNSHOWN = re.compile("[" + "".join(map(chr, UNSHOWN)) + "]")
+
+
+def visible(text: str) -> str:
+    r"""The text with such characters as escapes, so that what stands there is what one sees.
+
+    >>> print(visible("job\u202e \x1b[2J"))
+    job\u202e \x1b[2J
+    """
+    return _UNSHOWN.sub(lambda found: _escaped(ord(found[0])), text)
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def escape(text: str) -> str:
+    """The same for a page: without markup, too."""
+    return html.escape(visible(text))
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "") -> str:
