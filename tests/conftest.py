@@ -14,6 +14,8 @@ from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
 
 from throughputs import default_table, gavel_trace, write_table, write_trace
 
@@ -23,6 +25,10 @@ _STALLS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", _STALLS)
 settings.register_profile("same-examples", _STALLS, derandomize=True)
 settings.load_profile("same-examples")
+
+# Hypothesis also draws constants from the source of whatever modules are loaded, so that examples would depend on what
+# is tested beside them. No setting turns this off; `test_examples_are_the_same_whatever_is_loaded` guards it.
+HypothesisProvider._local_constants = Constants()
 
 # A shell has what it starts in the background ignore SIGINT, and so would all that the tests start.
 if threading.current_thread() is threading.main_thread():

@@ -125,6 +125,7 @@ TABLES = {
     "deadlines-speed": DocTable("docs/deadlines.md", elasticflow_speed.table),
     "gavel": DocTable("docs/fidelity.md", gavel_replays.table),
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
+    "gavel-pairs": DocTable("docs/fidelity.md", gavel_replays.table_of_pairs),
     "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),
     "goodput-profiles": DocTable("docs/goodput.md", goodput_tables.table_of_profiles),
     "goodput-studies": DocTable("docs/goodput.md", goodput_studies.table),

@@ -72,6 +72,31 @@ def test_a_failure_with_other_releases_says_which(tmp_path):
     assert f"Not the releases of tests/constraints.txt: numpy {np.__version__} (not 0.1)" in done.stdout
 
 
+DRAWING = """
+import importlib, sys
+from tests import conftest
+from hypothesis import given, strategies
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+drawn = []
+@given(strategies.integers(), strategies.floats(), strategies.text())
+def draw(whole, real, text):
+    drawn.append((whole, real, text))
+draw()
+assert len(drawn) == 100
+print(ascii(drawn))
+"""
+
+
+def test_examples_are_the_same_whatever_is_loaded():
+    loads: list[list[str]] = [
+        [],
+        ["allocator.cli.app", "allocator.runtime", "formulations.solving", "benchmarks.timing"],
+    ]
+    drawn = [subprocess.check_output([sys.executable, "-c", DRAWING, *names], cwd=ROOT) for names in loads]
+    assert drawn[0] == drawn[1]
+
+
 needs_gate = pytest.mark.skipif(not GATE.exists(), reason="the gate is no part of a source distribution")
 
 

@@ -14,6 +14,7 @@ from tests import tables
 from tests.reference import (
     deadline_studies,
     elasticflow_speed,
+    gavel_replays,
     goodput_studies,
     runtime_runs,
     sia_headline,
@@ -99,6 +100,17 @@ def test_a_check_records_nothing(monkeypatch, tmp_path):
     assert "new" in (tmp_path / "doc.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("trace", "policy"),
+    [run if "allox" in run else pytest.param(*run, marks=pytest.mark.exhaustive) for run in gavel_replays.PAIRS],
+)
+def test_runs_with_pairs_of_gavel(public_data, reference_data, trace, policy):
+    reference_data("gavel/sim_results.jsonl.gz")
+    public_data(f"gavel/traces/{trace}.trace")
+    public_data("gavel/simulation_throughputs.json.gz")
+    assert gavel_replays.row_of_run(trace, policy) in tables.printed("gavel-pairs").splitlines()
+
+
 @pytest.mark.usefixtures("published_workloads")
 @pytest.mark.parametrize("policy", SHOCKWAVE_COMPARISON)
 def test_policies_of_shockwave(policy):
@@ -140,7 +152,7 @@ def test_weights_of_shockwave(weights_of):
 
 
 @pytest.mark.usefixtures("published_workloads")
-@pytest.mark.parametrize("gpus", [32, 128])
+@pytest.mark.parametrize("gpus", [32, 64, *(pytest.param(gpus, marks=pytest.mark.exhaustive) for gpus in (128, 256))])
 def test_jobs_that_the_homogeneous_path_moves(gpus):
     pytest.importorskip("ecos", reason="ECOS is an extra: pip install cluster-allocator[ecos]")
     cells = row("shockwave-sizes", str(gpus)).strip("| ").split(" | ")
@@ -273,6 +285,22 @@ def test_recorded_runs_of_sia_come_out_again(public_data, tmp_path, cluster, wor
     again = sia_headline.run(cluster, workload, policy, int(first["number"]), *sia_headline.unpacked(tmp_path))
     for name, figure in again.items():
         assert first[name] == (figure if isinstance(figure, str) else pytest.approx(figure)), name
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [("max_sum_throughput_perf", (7.4, 39, 46, 14.5)), ("finish_time_fairness_perf", (12.5, 46, 51, 17.2))],
+)
+def test_rounds_of_a_minute_on_t4_give_the_figures_that_the_text_says(public_data, tmp_path, policy, said):
+    for name in sia_headline.ARCHIVES:
+        public_data(f"pollux_sia/{name}.tar.xz")
+    minute = dict.fromkeys(("round_seconds", "decide_every_seconds", "slot_seconds"), 60.0)
+    inputs = sia_headline.unpacked(tmp_path)
+    runs = pd.DataFrame([sia_headline.run("T4", "philly", policy, number, *inputs, **minute) for number in (1, 2)])
+    found = runs[["average", "makespan", "gpu_hours"]].mean()
+    figures = (found["average"], sia_headline.p99_of_all(runs), found["makespan"], found["gpu_hours"])
+    assert tuple(round(figure, 1 if i in (0, 3) else None) for i, figure in enumerate(figures)) == said
+    assert f"{said[1]}, {said[2]} and {said[3]} h" in (tables.ROOT / "docs/fidelity.md").read_text().replace("\n", " ")
 
 
 def test_the_tables_of_more_jobs_under_sia_are_those_of_the_recorded_runs():

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator import Cluster, get_policy, read_table, read_trace, simulate
+from allocator.registry import settings_of
 from allocator.results.result import SimulationResult
 from tests.conftest import _data_root, _reference_root
 from throughputs import ThroughputTable, Trace
@@ -61,6 +62,20 @@ FILLING = [
     for trace in traces.split()
 ]
 """(trace, policy) of the recorded runs of water filling, which the original solves with ECOS and GLPK in turn."""
+
+PAIRS = [
+    (f"{trace}_seed0", policy)
+    for policy, traces in {
+        "min_total_duration_packed": "n40_lam900_multi0_prio0",
+        "max_min_fairness_packed": "n40_lam900_multi0_prio0",
+        "max_min_fairness_water_filling_packed": "n40_lam900_multi0_prio0",
+        "finish_time_fairness_packed": "n40_lam900_multi0_prio0",
+        "fifo_packed": "n40_lam1800_multi1_prio0 n40_lam900_multi0_prio0",
+        "allox": "n120_lam600_multi0_prio0 n200_lam300_multi0_prio0 n40_lam900_multi0_prio0",
+    }.items()
+    for trace in traces.split()
+]
+"""(trace, policy) of the recorded runs with pairs, and of those of AlloX."""
 
 SEED = "_seed0"
 """End of the name of every trace."""
@@ -159,14 +174,25 @@ def table() -> str:
 
 def table_of_filling() -> str:
     """Agreement of the runs of water filling, from new runs."""
-    runs = recorded_runs(_reference_root() / "gavel/sim_results.jsonl.gz")
+    return _table_of_one_column(FILLING)
+
+
+def table_of_pairs() -> str:
+    """Agreement of the runs with pairs, and of those of AlloX, from new runs."""
+    return _table_of_one_column(PAIRS)
+
+
+def _table_of_one_column(runs: list[tuple[str, str]]) -> str:
+    return "\n".join(["| policy | trace | `auto` |", "|---|---|---|", *(row_of_run(*run) for run in runs)])
+
+
+def row_of_run(trace: str, policy: str) -> str:
+    """Agreement of one run with its record, under the preset as it comes."""
+    run = recorded_runs(_reference_root() / "gavel/sim_results.jsonl.gz")[trace, policy]
     throughputs = read_table(_data_root() / "gavel/simulation_throughputs.json.gz")
-    lines = ["| policy | trace | `auto` |", "|---|---|---|"]
-    for trace, policy in FILLING:
-        run = runs[trace, policy]
-        result = replay(run, read_trace(_data_root() / "gavel/traces" / run["trace"]), throughputs, **PATHS["auto"])
-        lines.append(f"| {policy} | {trace.removesuffix(SEED)} | {agreement(result, run)} |")
-    return "\n".join(lines)
+    settings = PATHS["auto"] if "choice" in settings_of(policy) else {}
+    result = replay(run, read_trace(_data_root() / "gavel/traces" / run["trace"]), throughputs, **settings)
+    return f"| {policy} | {trace.removesuffix(SEED)} | {agreement(result, run)} |"
 
 
 def _columns(policy: str) -> list[tuple[dict[str, str], bool]]:

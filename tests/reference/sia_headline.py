@@ -132,10 +132,12 @@ def unpacked(folder: Path) -> tuple[Trainings, Path]:
     return trainings, next((folder / ARCHIVES[1]).glob("**/philly")).parent
 
 
-def run(cluster: str, workload: str, policy: str, number: int, trainings: Trainings, workloads: Path) -> dict[str, Any]:
-    """The row of one run, made now."""
+def run(
+    cluster: str, workload: str, policy: str, number: int, trainings: Trainings, workloads: Path, **more: Any
+) -> dict[str, Any]:
+    """The row of one run, made now; `more` are other settings of the world."""
     world, own = settings_of(cluster, policy)
-    chosen, gpus = preset("sia").replace(**world), CLUSTERS[cluster]
+    chosen, gpus = preset("sia").replace(**world, **more), CLUSTERS[cluster]
     trace = read_trace(workloads / workload / f"workload-{number}.csv")
     asked = get_policy(policy, **chosen.settings_of_policy(policy, gpus) | own)
     result = simulate(trace, gpus, asked, trainings, preset=chosen)

@@ -25,8 +25,9 @@ SHORT = [
 LONG = [name for name in RECORDED if name not in FIVE_JOBS and name not in SHORT]
 
 # On 256 GPUs an end may come so late, by what it costs to start all jobs anew, that changes planned for it are missed.
-# The public simulator lets the jobs concerned end by their plans then. So many jobs of this run end at another time.
-OTHER_ENDS = {"fig8b_ef-accessctrl_philly_103959": 143}
+# The public simulator lets the jobs concerned end by their plans then. So many jobs of this run end at another time,
+# so many seconds apart in the median and at most.
+OTHER_ENDS = {"fig8b_ef-accessctrl_philly_103959": (143, 107.0, 14_680.0)}
 
 # Figures 8a and 8b (Philly, 32 GPUs) as printed.
 PRINTED = {
@@ -63,7 +64,10 @@ def assert_as_recorded(simulated, name: str) -> None:
     ends = np.array([np.nan if end is None else end for end in run["ends"]])
     found = result.jobs["completion_time"].to_numpy()
     same = np.isclose(found, ends, rtol=0, atol=SAME_INSTANT, equal_nan=True)
-    assert np.count_nonzero(~same) <= OTHER_ENDS.get(name, 0)
+    apart = np.abs(found - ends)[~same]
+    assert (len(apart), *(np.quantile(apart, (0.5, 1.0)) if len(apart) else ())) == pytest.approx(
+        OTHER_ENDS.get(name, (0,))
+    )
     assert (result.jobs["status"] == "rejected").sum() == run["rejected"]
     # None: best effort
     met = [value for value in result.jobs["met"] if value is not None]
