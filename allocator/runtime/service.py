@@ -27,7 +27,7 @@ from allocator.runtime.decisions.reconcile import Target, orders
 from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.outcome import events_of_end
-from allocator.runtime.records.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
+from allocator.runtime.records.book import CANCELLED, FAILED, LOST, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
 from allocator.runtime.records.clock import Clock
 from allocator.runtime.records.journal import Event, Journal, JournalError
 from allocator.runtime.settings import ServiceSettings
@@ -306,7 +306,7 @@ class Service:
         if event.kind == "ended":
             self.watching.drop(job)
             self._dispatch.ended(job)
-            self.deciding.ended(job, event.clock, failed=event["outcome"] == "failed")
+            self.deciding.ended(job, event.clock, failed=event["outcome"] in (FAILED, LOST))
         elif event.kind == "resized":
             self.deciding.resized(job)
         if event.kind in _LEAVING or (event.kind == "ended" and event["outcome"] == "completed"):
@@ -433,10 +433,11 @@ class Service:
                 self._dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:
-        """Whether a job has just failed: it is not started again at once."""
-        if job.state != QUEUED or not job.failures:
+        """Whether a job has just failed, or was lost: it is not started again at once."""
+        if job.state != QUEUED or job.outcome not in (FAILED, LOST):
             return False
-        pause = self.settings.retry_seconds * 2.0 ** (job.failures - 1)
+        times = job.failures if job.outcome == FAILED else job.lost
+        pause = self.settings.retry_seconds * 2.0 ** min(times - 1, _MOST_DOUBLINGS)
         return now < job.since + min(pause, self.settings.longest_retry_seconds)
 
     def _start(self, jobs: Iterable[Job], targets: Mapping[str, Target]) -> None:
@@ -469,5 +470,8 @@ class Service:
 
 _LONGEST_SINCE_REPORT = 1.0
 """Seconds; a trainer that has not reported for longer may stand still."""
+
+_MOST_DOUBLINGS = 60
+"""Of the pause between two tries, which has reached its most long before."""
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

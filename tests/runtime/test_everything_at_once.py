@@ -18,7 +18,7 @@ from tests.runtime.test_policy_faults import odd_worlds
 
 KINDS = ("", "", "", "crash", "deaf", "stubborn", "broken", "refused", "doomed", "careless")
 POLICIES = ("fifo_perf", "max_min_fairness_perf", "srtf", "gandiva_fair", "finish_time_fairness_perf")
-SETTINGS = ServiceSettings(grace_seconds=3.0, notice_seconds=1.0, max_failures=3, max_fruitless=3)
+SETTINGS = ServiceSettings(grace_seconds=3.0, notice_seconds=1.0, retries=2, max_fruitless=3)
 """Short, as much happens."""
 
 happenings = st.one_of(

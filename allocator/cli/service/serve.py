@@ -144,7 +144,7 @@ def _settings(told: Mapping[str, Any]) -> ServiceSettings:
     return ServiceSettings(
         grace_seconds=grace,
         notice_seconds=min(told.get("notice", usual.notice_seconds), grace),
-        max_failures=told.get("max_failures", usual.max_failures),
+        retries=told.get("retries", usual.retries),
         max_fruitless=told.get("max_fruitless", usual.max_fruitless),
         hang_seconds=told.get("hang", usual.hang_seconds),
         early_dispatch=told.get("early_dispatch", usual.early_dispatch),

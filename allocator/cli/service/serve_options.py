@@ -64,13 +64,17 @@ class ServeOptions:
             "--notice", help="What a trainer that reads its lease has before it is sent SIGTERM; 10.", metavar="SECONDS"
         ),
     ] = None
-    max_failures: Annotated[
+    retries: Annotated[
         int | None,
-        typer.Option("--max-failures", help="Failures without progress after which a job is given up; 5.", min=1),
+        typer.Option(
+            "--retries", help="Reruns of a job that ends with an error, where it does not say itself; 0.", min=0
+        ),
     ] = None
     max_fruitless: Annotated[
         int | None,
-        typer.Option("--max-fruitless", help="Leases in a row without a newly saved step, likewise; 20.", min=1),
+        typer.Option(
+            "--max-fruitless", help="Leases in a row without a newly saved step after which a job is given up; 20.", min=1
+        ),
     ] = None
     hang: Annotated[
         float | None,
@@ -143,7 +147,11 @@ class Told:
     def of_events(cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None) -> Told:
         """From data of the last events ``options`` and ``policy``; None: there was none."""
         said = policy or {"name": "fifo_perf", "settings": {}}
-        return cls(dict(options or {}), said["name"], dict(said["settings"]))
+        known = dict(options or {})
+        if "max_failures" in known:
+            # what --retries is now was said by the failures that it takes, the first one included
+            known["retries"] = known.pop("max_failures") - 1
+        return cls(known, said["name"], dict(said["settings"]))
 
     def after(self, *groups: ServeOptions | WebOptions) -> Told:
         """The same with what was said now.

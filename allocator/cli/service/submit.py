@@ -45,6 +45,12 @@ def submit_command(
     per_gpu: Annotated[
         bool, typer.Option("--process-per-gpu", help="Start it once for each GPU, with the variables of torchrun.")
     ] = False,
+    retries: Annotated[
+        int | None,
+        typer.Option(
+            "--retries", help="Reruns if it ends with an error; as the service says (none) if omitted.", min=0
+        ),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option("--directory", help="Where it starts; here if omitted.", metavar="DIR")
     ] = None,
@@ -76,6 +82,7 @@ def submit_command(
         "weight": weight,
         "entity": entity,
         "one_process_per_gpu": per_gpu,
+        "retries": retries,
         "user": getpass.getuser(),
     }
     if within is not None:

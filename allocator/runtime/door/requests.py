@@ -324,4 +324,5 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "deadline": _number,
     "entity": _name,
     "one_process_per_gpu": _flag,
+    "retries": lambda name, value: _whole(name, value, 0),
 }

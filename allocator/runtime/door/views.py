@@ -96,6 +96,7 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "waited_seconds": round(max((job.finished_at or now) - job.submitted_at - running, 0.0), 3),
         "restarts": job.restarts,
         "failures": job.failures,
+        "retries": job.retries,
         "fruitless": job.fruitless,
         "unsaved_stops": job.unsaved_stops,
         "start_seconds": job.start_seconds,
