@@ -70,13 +70,11 @@ def test_what_a_program_did_that_does_not_report_counts_when_it_makes_room(tmp_p
     async def go() -> None:
         cluster = two_types(1, 0)
         service = await started(tmp_path, cluster, job(300.0, "deaf"), until=20.0)
-        service.drain("v", True)
+        service.drain("v", True, service.book.by_id)
         await run_on(service, cluster, 30.0)
         (one,) = service.book.by_id
         assert one.state == "queued"
-        assert (
-            one.reason == "its node is drained or gone; 20 s of work may be lost: see `python -m pydoc allocator.lease`"
-        )
+        assert one.reason == "evicted from node v; 20 s of work may be lost: see `python -m pydoc allocator.lease`"
         # nothing is known of its speed but that it is some
         assert 15.0 <= one.steps <= 30.0
         await service._finish()

@@ -198,7 +198,7 @@ def test_a_checkpoint_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
             submit(service, (sys.executable, "-S", "-c", SAVING, "120", str(tmp_path / "told")))
             job = service.book.by_id[0]
             await until(lambda: service.steps_of(job) >= 30)
-            service.drain("local-v100", True)
+            service.drain("local-v100", True, [job])
             await until(lambda: job.state == "queued")
             weights = (service.watching.folder(job) / "checkpoint").rglob("weights")
             saved = sorted(weights, key=lambda path: int(path.read_text()))

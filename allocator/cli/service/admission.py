@@ -68,7 +68,11 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
     gpus_now: list[int] = []
     steps_left: list[float] = []
     due: list[float] = []
+    in_use = {node["name"] for node in answer["service"]["nodes"] if node["state"] == "up"}
     for job in answer["jobs"]:
+        if job["state"] == "running" and not in_use.issuperset(job["places"]):
+            # it ends on GPUs that are not given out any more
+            continue
         measured = {(way["accelerator"], way["gpus"]): way["rate"] for way in job["measured"]}
         ways = knowledge.believed(job["job_type"], job["gpus"], measured)
         if not job["total_steps"] and job["deadline"] is None:

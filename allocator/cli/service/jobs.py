@@ -15,7 +15,7 @@ from allocator.cli.options.values import named_value
 from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.events import details, event_line
 from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
-from allocator.cli.service.tables import service_lines
+from allocator.cli.service.tables import service_lines, span
 from allocator.runtime.door.client import Client
 from throughputs import InputError
 
@@ -123,10 +123,30 @@ class _Log:
 
 
 def drain_command(
-    node: Annotated[str, typer.Argument(help="Name of the node.")], state: StateOption, as_json: JsonOption = False
+    node: Annotated[str, typer.Argument(help="Name of the node.")],
+    state: StateOption,
+    now: Annotated[
+        bool, typer.Option("--now", help="Evict the jobs that run there: they save and go elsewhere.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --now: do not ask.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Take a node out of use; its jobs go elsewhere."""
-    _told(Client(state).ask("drain", node=node), as_json)
+    """Take a node out of use: nothing starts there any more, and what runs there goes on to its end.
+
+    With --now it says whose jobs are evicted, and asks.
+    """
+    client = Client(state)
+    evict = _on_node(client.ask("status", active=True)["jobs"], node) if now else []
+    if evict and not yes:
+        for job in evict:
+            owner = f" of {job['user']}" if job["user"] else ""
+            print(f"job {job['id']}, {job['name']}{owner}: {span(job['run_seconds'])} run", file=sys.stderr)
+        typer.confirm(f"Evict {len(evict)} job{'s' * (len(evict) != 1)} from node {node}?", abort=True, err=True)
+    _told(client.ask("drain", node=node, evict=[job["id"] for job in evict]), as_json)
+
+
+def _on_node(jobs: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
+    return [job for job in jobs if node in job["places"] and job["state"] != "stopping"]
 
 
 def resume_command(
@@ -139,8 +159,10 @@ def resume_command(
 def _told(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(answer)
-    else:
-        print(f"node {answer['node']} {'gets no more jobs' if answer['drained'] else 'is in use'}")
+        return
+    left = ", ".join(map(str, answer["jobs"]))
+    still = f"; job {left} runs there to the end" if left else ""
+    print(f"node {answer['node']} {f'gets no more jobs{still}' if answer['drained'] else 'is in use'}")
 
 
 def history_command(

@@ -89,24 +89,26 @@ class _Maker:
         return cls(options, None if entities is None else Entities.parse(entities), told.policy)
 
     def __call__(self, hardware: Hardware) -> World:
-        cluster = hardware.cluster
-        servers = ",".join(f"{name}:{size}" for name, size in cluster.gpus_per_server.items())
-        runs = self._runs(str(cluster), servers)
+        # settings are those of the whole cluster, of which perhaps no node is in use now
+        whole = hardware.in_full.cluster
+        servers = ",".join(f"{name}:{size}" for name, size in whole.gpus_per_server.items())
+        runs = self._runs(str(whole), servers)
         policy = runs.policies[0]
         policy.prepare()
-        mechanism = runs.preset.in_run(policy.name, cluster).mechanism
+        mechanism = runs.preset.in_run(policy.name, whole).mechanism
         if mechanism.placement == "off":
             mechanism = replace(mechanism, placement="consolidated")
-        return World(cluster, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
+        return World(hardware.cluster, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""
-        runs = self._runs(str(hardware.cluster))
+        whole = hardware.in_full.cluster
+        runs = self._runs(str(whole))
         policy, entities = runs.policies[0], self.entities
         return {
             "policy": policy.name,
             "policy_settings": {name: value for name, value in policy.settings().items() if _plain(value)},
-            "settings": runs.preset.in_run(policy.name, hardware.cluster).as_dict(),
+            "settings": runs.preset.in_run(policy.name, whole).as_dict(),
             "seed": runs.seed,
         } | ({} if entities is None else {"entities": entities.to_dict()})
 
@@ -117,9 +119,10 @@ class _Maker:
 
     def rhythm(self, hardware: Hardware) -> str:
         """When it is decided, in words."""
-        runs = self._runs(str(hardware.cluster))
+        whole = hardware.in_full.cluster
+        runs = self._runs(str(whole))
         policy = runs.policies[0]
-        seconds = runs.preset.in_run(policy.name, hardware.cluster).mechanism.round_seconds
+        seconds = runs.preset.in_run(policy.name, whole).mechanism.round_seconds
         return f"in rounds of {seconds:g} s" if policy.in_rounds else "which decides when something happens"
 
 

@@ -73,7 +73,9 @@ class ServeOptions:
     max_fruitless: Annotated[
         int | None,
         typer.Option(
-            "--max-fruitless", help="Leases in a row without a newly saved step after which a job is given up; 20.", min=1
+            "--max-fruitless",
+            help="Leases in a row without a newly saved step after which a job is given up; 20.",
+            min=1,
         ),
     ] = None
     hang: Annotated[

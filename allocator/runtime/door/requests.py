@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.door.views import job_view, service_view, status
-from allocator.runtime.records.book import FINAL, Job
+from allocator.runtime.records.book import FINAL, RUNNING, Job
 from allocator.runtime.records.journal import JournalError
 from throughputs import InputError
 
@@ -158,8 +158,10 @@ class Requests:
         name, known = asked.get("node"), [node.name for node in self._service.hardware.nodes]
         if name not in known:
             raise InputError("request", field="node", found=name, expected=f"one of {', '.join(known)}")
-        self._service.drain(str(name), drained)
-        return {"node": name, "drained": drained}
+        service = self._service
+        service.drain(str(name), drained, self._jobs(asked.get("evict", [])))
+        left = [job.id for job in service.book.holding.values() if name in job.places and job.state == RUNNING]
+        return {"node": name, "drained": name in service.hardware.drained, "jobs": left}
 
     def _history(self, asked: Mapping[str, Any]) -> _Answer:
         last = _whole("last", asked.get("last", 1000), 1)

@@ -64,7 +64,7 @@ def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
     slurm = last.get("adapter") == SlurmAdapter.name
     service = Service(folder, SlurmAdapter(folder / "jobs") if slurm else LocalAdapter(folder), journal=journal)
     book = service.book
-    service.hardware = Hardware(tuple(book.nodes.values()), (), book.drained)
+    service.hardware = service.hardware_of(book.nodes.values())
     name = (book.policy or {"name": "fifo_perf"})["name"]
     known = folder / THROUGHPUTS_FILE
     table = read_table(known) if known.exists() else None

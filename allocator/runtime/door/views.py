@@ -54,7 +54,7 @@ def node_views(service: Service) -> list[dict[str, Any]]:
             "name": node.name,
             "accelerator": node.accelerator,
             "gpus": node.gpus,
-            "state": "drained" if node.name in service.hardware.drained else "up" if node.up else "down",
+            "state": "up" if service.hardware.usable(node) else "drained" if node.up else "down",
             "reason": node.reason,
             "jobs": [owners.get((node.name, position), []) for position in range(node.gpus)],
         }

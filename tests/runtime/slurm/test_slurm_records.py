@@ -66,6 +66,7 @@ def test_nodes_of_old_and_new_versions() -> None:
         old,
         old | {"name": "a0", "state": ["IDLE", "DRAIN"], "reason": "fan"},
         old | {"name": "a2", "state": "down", "state_flags": ["NOT_RESPONDING"]},
+        old | {"name": "a3", "state": "DOWN+DRAIN"},
         old | {"name": "c0", "gres": ""},
         old | {"name": "o0", "partitions": ["others"]},
         old | {"name": "x0", "gres": "gpu:a100:2,gpu:v100:2"},
@@ -73,13 +74,15 @@ def test_nodes_of_old_and_new_versions() -> None:
     ]
     servers = read_servers({"nodes": rows}, "gpus", {"a100": "a100_40gb"})
     assert [server.node for server in servers] == [
-        Node("a0", "a100_40gb", 4, False, "drain: fan"),
+        # what runs there goes on to its end
+        Node("a0", "a100_40gb", 4, True, "drain: fan", drained=True),
         Node("a1", "a100_40gb", 4),
         Node("a2", "a100_40gb", 4, False, "down not_responding"),
+        Node("a3", "a100_40gb", 4, False, "down drain", drained=True),
         Node("x0", "a100_40gb", 4, False, "GPUs of several types on one node: gpu:a100:2,gpu:v100:2"),
         Node("y0", "gpu", 2),
     ]
-    assert [server.heard_of for server in servers] == [True, True, True, True, False]
+    assert [server.heard_of for server in servers] == [True, True, True, True, True, False]
     assert (servers[1].cpus, servers[1].memory) == (64, 512000)
 
 
