@@ -184,7 +184,7 @@ class Asked:
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         if what == "status":
-            return {"jobs": self.jobs, "more": False}
+            return {"service": {}, "jobs": self.jobs, "more": False}
         self.asked.append(fields)
         return {"node": fields["node"], "drained": True, "jobs": []}
 

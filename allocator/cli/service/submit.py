@@ -7,13 +7,13 @@ import os
 import sys
 import uuid
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from allocator.cli.options.shared import JsonOption, print_json
 from allocator.cli.service.options import StateOption, duration
-from allocator.runtime.door.client import Client
+from allocator.runtime.door.client import Client, in_parts
 from throughputs import InputError
 
 
@@ -91,14 +91,16 @@ def submit_command(
     told = {key: value for key, value in job.items() if value is not None}
     # a UUID of our own: a submission whose answer is lost may be sent again
     jobs = [{"uuid": uuid.uuid4().hex, **told} for _ in range(copies)]
-    answer = client.ask("submit", jobs=jobs)
+    taken: list[dict[str, Any]] = []
+    for some in in_parts(jobs):
+        taken += client.ask("submit", jobs=some)["jobs"]
+        for made in () if as_json else taken[-len(some) :]:
+            print(f"job {made['id']}", flush=True)
     if as_json:
-        print_json(answer)
+        print_json({"jobs": taken})
         return
-    for made in answer["jobs"]:
-        print(f"job {made['id']}", flush=True)
     noted: dict[str, list[int]] = {}
-    for made in answer["jobs"]:
+    for made in taken:
         for notice in made["notices"]:
             noted.setdefault(notice, []).append(made["id"])
     for notice, ids in noted.items():

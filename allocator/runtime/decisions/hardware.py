@@ -72,7 +72,7 @@ class Hardware:
         return Hardware([replace(node, up=True, drained=False) for node in self.nodes], self.cluster.accelerators)
 
     def stays(self, places: Mapping[str, Sequence[int]]) -> bool:
-        """Whether a job that runs there does so to its end, whatever is decided: on a node that is drained, not down."""
+        """Whether a job that runs there does so to its end, whatever is decided: on one that is drained, not down."""
         return not self.drained.isdisjoint(places) and places.keys() <= self._up
 
     def usable(self, node: Node) -> bool:

@@ -52,7 +52,8 @@ class StoppedService:
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """As `Requests.answer`, in the form in which a client has it; what would change anything is not done."""
-        answer: dict[str, Any] = json.loads("".join(Requests(self._service).pieces(asked)))
+        requests = Requests(self._service)
+        answer: dict[str, Any] = json.loads("".join(requests.pieces(requests.open(asked))))
         return answer
 
 

@@ -107,7 +107,7 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "believed_rate": service.deciding.believed_rate(job) if job.pool else None,
         "seconds_left": seconds_left(service, job),
         "epoch": job.epoch,
-        "folder": str(service.watching.folder(job)),
+        "folder": str(service.watching.folder(job).absolute()),
     }
 
 
