@@ -5,9 +5,10 @@ from __future__ import annotations
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.door.client import ServiceError
 from allocator.runtime.profiling.measure import ProfilingError
+from allocator.runtime.records.journal import JournalError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
 __all__ = ["EXPECTED"]
 
-EXPECTED = (AdapterError, ProfilingError, ServiceError, SolverError, SimulationStalledError)
+EXPECTED = (AdapterError, JournalError, ProfilingError, ServiceError, SolverError, SimulationStalledError)

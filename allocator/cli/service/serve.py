@@ -48,13 +48,25 @@ def serve_command(
     user who starts the service. Stopped or killed, it leaves them running; started again on the same folder it goes on
     where it was, with the same options: those that are given again are changed, all others stay.
     """
+    if not state.exists():
+        # who is refused leaves nothing behind
+        _checked(Told.of_events(None, None).after(options, web))
     journal = Journal(state)
     last = {kind: event.data for kind in ("options", "policy") if (event := journal.last(kind))}
     before = Told.of_events(last.get("options"), last.get("policy"))
     told = (Told.of_events(None, None) if anew else before).after(options, web)
-    told.check_files()
+    maker = _checked(told)
     service = Service(state, _adapter(state, told.options), _settings(told.options), journal)
-    asyncio.run(_serve(service, _Maker.of(told), told, before if last else None))
+    asyncio.run(_serve(service, maker, told, before if last else None))
+
+
+def _checked(told: Told) -> _Maker:
+    """What makes worlds as a service was told to; InputError where something is wrong that no cluster need tell."""
+    told.check_files()
+    told.check_web()
+    _adapter(Path(), told.options)
+    _settings(told.options)
+    return _Maker.of(told)
 
 
 @dataclass(frozen=True)

@@ -222,16 +222,21 @@ class Told:
         """An option that is a path."""
         return None if name not in self.options else Path(self.options[name])
 
-    def door(self, service: Service, requests: Requests) -> Any:
-        """The web door, closed; None without one."""
-        get = self.options.get
-        if get("web") is None:
+    def check_web(self) -> Any:
+        """The module of the web door, None without one; InputError where its packages are not installed."""
+        if self.options.get("web") is None:
             return None
         try:
-            module = import_module("allocator.runtime.page.door")
+            return import_module("allocator.runtime.page.door")
         except ModuleNotFoundError as error:
             expected = "the extra: pip install 'cluster-allocator[serve]'"
             raise InputError("--web", found=f"no package {error.name}", expected=expected) from None
+
+    def door(self, service: Service, requests: Requests) -> Any:
+        """The web door, closed; None without one."""
+        get, module = self.options.get, self.check_web()
+        if module is None:
+            return None
         paths = (self.path(name) for name in ("tls_cert", "tls_key", "tls_ca", "token_file"))
         chosen = module.DoorSettings(get("web"), *paths, get("web_url"), get("web_api", False))
         return module.Door(service, requests, chosen)

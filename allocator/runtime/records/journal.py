@@ -231,11 +231,23 @@ class ReadOnlyJournal(Journal):
         if not path.is_file():
             raise InputError(str(path), found="no such file", expected="the journal of a service")
         try:
-            self._base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-            about = dict(self._base.execute("SELECT name, value FROM about"))
+            try:
+                about = self._opened("mode=ro")
+            except sqlite3.OperationalError:
+                # on a file system that cannot be written to SQLite makes no index of its log, which then must be empty
+                log = path.with_name(f"{path.name}-wal")
+                if log.exists() and log.stat().st_size:
+                    raise
+                about = self._opened("immutable=1")
             self.instance = str(about.get("instance", ""))
         except sqlite3.DatabaseError as error:
             raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+
+    def _opened(self, how: str) -> dict[str, Any]:
+        """What the journal says of itself, opened in one of SQLite's ways."""
+        uri = f"{self._path.absolute().as_uri()}?{how}"
+        self._base = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        return dict(self._base.execute("SELECT name, value FROM about"))
 
     def append(self, events: Iterable[Event]) -> list[Event]:  # noqa: ARG002
         """Raises JournalError: nothing is written."""
