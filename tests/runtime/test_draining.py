@@ -16,6 +16,7 @@ from allocator.cli.service.serve_options import Told
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.door.requests import Requests
+from allocator.runtime.door.stopped import StoppedService
 from allocator.runtime.recorded.leases import Leases
 from tests.runtime.lives import leave, started, states, submit
 from tests.runtime.model_cluster import ModelCluster, job, one_type, run_on, service_on, settle, two_types, world_under
@@ -141,6 +142,8 @@ def test_with_all_nodes_drained_a_service_starts_again_and_takes_another_policy(
             service.drain(node, True)
         await run_on(service, cluster, 10.0)
         await leave(service)
+        (node, other) = StoppedService(tmp_path).answer({"do": "status"})["service"]["nodes"]
+        assert (node["state"], other["state"]) == ("drained", "drained")
         maker = serving("max_min_fairness_perf")
         service = await service_on(tmp_path, cluster, make_world=maker)
         assert maker.described(service.hardware)["policy"] == "max_min_fairness_perf"
