@@ -7,12 +7,13 @@ from allocator.registry import policies_of_others
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.door.client import ServiceError
 from allocator.runtime.profiling.measure import ProfilingError
+from allocator.runtime.records.journal import JournalError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
 __all__ = ["EXPECTED", "told_of_policy"]
 
-EXPECTED = (AdapterError, ProfilingError, ServiceError, SolverError, SimulationStalledError)
+EXPECTED = (AdapterError, JournalError, ProfilingError, ServiceError, SolverError, SimulationStalledError)
 
 
 def told_of_policy(error: Exception) -> str | None:

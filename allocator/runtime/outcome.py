@@ -8,7 +8,7 @@ from typing import Any
 
 from allocator.lease.files import Report
 from allocator.runtime.adapters.base import NOT_EXECUTABLE, NOT_FOUND, Seen
-from allocator.runtime.records.book import CANCELLED, FAILED, REJECTED, STOPPING, Job
+from allocator.runtime.records.book import CANCELLED, FAILED, LOST, REJECTED, STARTING, STOPPING, Job
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
 
@@ -45,23 +45,28 @@ def events_of_end(
 
 def _leaving(job: Job, data: Mapping[str, Any], settings: ServiceSettings) -> list[Event]:
     """The last event of a job that is not tried again, though it has not completed."""
-    failures, fruitless = job.failures_after(data), job.fruitless_after(data)
+    outcome, fruitless, lost = data["outcome"], job.fruitless_after(data), job.lost_after(data)
+    retries = settings.retries if job.retries is None else job.retries
     kind, reason = "gave_up", ""
-    if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
+    if outcome != "completed" and job.then in (CANCELLED, REJECTED):
         kind, reason = job.then, job.reason
-    elif data["outcome"] == "failed" and data["code"] in _CANNOT_RUN and not job.saved_steps:
+    elif outcome == "failed" and data["code"] in _CANNOT_RUN and not job.saved_steps:
         reason = f"a command cannot be run, so it is not tried again: {data['reason']}"
-    elif data["outcome"] == "failed" and failures >= settings.max_failures:
-        times = f"failed {failures} times without a newly saved step in between"
-        reason = f"{times}, the last time: {data['reason']}"
-    elif data["outcome"] == "yielded" and fruitless >= settings.max_fruitless:
+    elif outcome == "failed" and job.failures >= retries:
+        again = f"failed {job.failures + 1} times, the last time: " if job.failures else ""
+        reason = again + data["reason"]
+    elif outcome == LOST and job.state == STARTING and lost >= _MOST_REFUSALS:
+        reason = f"could not be started {lost} times in a row, the last time: {data['reason']}"
+    elif outcome == "yielded" and fruitless >= settings.max_fruitless:
         reason = f"no step was saved in {fruitless} leases in a row: they are too short for it, or it never saves"
     return [Event(kind, job.uuid, data={"reason": reason})] if reason else []
 
 
 def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> dict[str, Any]:
-    """Data of the event ``ended``: outcome "completed", "yielded" or "failed", with the reason.
+    """Data of the event ``ended``: outcome "completed", "yielded", "failed" or "lost", with the reason.
 
+    A start has failed that ended with an error, or hung. One without an exit status is lost: its node is gone, or the
+    cluster took it or refused it.
     A trainer that knows of leases says whether it is done or has made room. Of one that does not, exit status 0 means
     that it is done, unless it was told to end: then it may have been in the middle. Nobody knows what such a trainer
     has saved: the steps that it `posted` are taken to count, or where it posted none those that are reckoned of it.
@@ -79,7 +84,7 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     if asked or (seen.code == 0 and told == "ending"):
         lost = _LOST.format(seconds=job.run_seconds) if _first_loss(job, data) else ""
         return data | {"outcome": "yielded", "reason": _yielded(job, seen) + lost}
-    return data | {"outcome": "failed", "reason": _failed(seen)}
+    return data | {"outcome": LOST if seen.code is None else "failed", "reason": _failed(seen)}
 
 
 def _trained(report: Report) -> dict[str, Any]:
@@ -113,6 +118,9 @@ def _failed(seen: Seen) -> str:
         return f"ended by {signal.Signals(seen.signal).name}" if seen.signal in _SIGNALS else f"signal {seen.signal}"
     return "ended, nobody knows how" if seen.code is None else f"exit status {seen.code}"
 
+
+_MOST_REFUSALS = 5
+"""Starts in a row that the cluster refuses: as long as a job is tried again, GPUs are kept for it."""
 
 _CANNOT_RUN = (NOT_EXECUTABLE, NOT_FOUND)
 """Exit statuses after which another start would come to the same."""

@@ -20,14 +20,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from allocator.runtime.adapters.base import Adapter, AdapterError, Seen
+from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen
 from allocator.runtime.decisions.deciding import Deciding
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.reconcile import Target, orders
 from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.outcome import events_of_end
-from allocator.runtime.records.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
+from allocator.runtime.records.book import (
+    CANCELLED,
+    FAILED,
+    LOST,
+    QUEUED,
+    REJECTED,
+    RUNNING,
+    STARTING,
+    STOPPING,
+    Book,
+    Job,
+)
 from allocator.runtime.records.clock import Clock
 from allocator.runtime.records.journal import Event, Journal, JournalError
 from allocator.runtime.settings import ServiceSettings
@@ -118,11 +129,16 @@ class Service:
             found = f"{self.adapter.name}, while jobs hold GPUs of {last} ({held} in the journal)"
             raise InputError(str(self.folder), field="adapter", found=found, expected=f"{last} until they are through")
         await self.adapter.open()
-        self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
+        self.hardware = self.hardware_of(await self.adapter.nodes())
         self.deciding = Deciding(make_world, self.hardware, self.settings, self._memory, lambda: self.clock())
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "adapter": self.adapter.name, "nodes": nodes})])
         self.deciding.take_up(self.book)
+
+    def hardware_of(self, nodes: Iterable[Node], types: Iterable[str] = ()) -> Hardware:
+        """What of these nodes can be used, and what jobs keep of them."""
+        running = (job.places for job in self.book.holding.values() if job.state == RUNNING)
+        return Hardware(tuple(nodes), types, self.book.drained, running)
 
     @property
     def _memory(self) -> Path:
@@ -226,12 +242,13 @@ class Service:
             self._next_look = now + self.settings.nodes_seconds
             self.see_nodes(await self.adapter.nodes())
 
-    def see_nodes(self, nodes: Iterable[Any]) -> None:
-        """Nodes were lost or came back, were drained or resumed."""
-        hardware = Hardware(tuple(nodes), self.hardware.cluster.accelerators, self.book.drained)
-        if (hardware.nodes, hardware.drained) == (self.hardware.nodes, self.hardware.drained):
+    def see_nodes(self, nodes: Iterable[Node]) -> None:
+        """Nodes were lost or came back, were drained or resumed; or who stayed on a drained one has ended."""
+        last = self.hardware
+        hardware = self.hardware_of(nodes, last.cluster.accelerators)
+        if (hardware.nodes, hardware.drained, hardware.kept) == (last.nodes, last.drained, last.kept):
             return
-        before = {node.name: node for node in self.hardware.nodes}
+        before = {node.name: node for node in last.nodes}
         changed = [vars(node) for node in hardware.nodes if before.get(node.name) != node]
         if changed:
             self.record([Event("cluster", data={"nodes": changed})])
@@ -306,7 +323,7 @@ class Service:
         if event.kind == "ended":
             self.watching.drop(job)
             self._dispatch.ended(job)
-            self.deciding.ended(job, event.clock, failed=event["outcome"] == "failed")
+            self.deciding.ended(job, event.clock, failed=event["outcome"] in (FAILED, LOST))
         elif event.kind == "resized":
             self.deciding.resized(job)
         if event.kind in _LEAVING or (event.kind == "ended" and event["outcome"] == "completed"):
@@ -360,11 +377,12 @@ class Service:
         self.stop([job for job in chosen if job.uuid in self.book.holding], CANCELLED, then=CANCELLED)
         self.wake()
 
-    def drain(self, name: str, drained: bool) -> None:
-        """Take a node out of use: its jobs make room; or take it into use again."""
+    def drain(self, name: str, drained: bool, evicted: Iterable[Job] = ()) -> None:
+        """Take a node out of use, or into use again; what runs there goes on to its end, unless it is `evicted`."""
         if drained != (name in self.book.drained):
             self.record([Event("node", data={"name": name, "drained": drained})])
-            self.see_nodes(self.hardware.nodes)
+        self.stop([job for job in evicted if name in job.places and job.state != STOPPING], f"evicted from node {name}")
+        self.see_nodes(self.hardware.nodes)
 
     def stop(self, jobs: Iterable[Job], why: str, *, then: str = "") -> None:
         """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
@@ -433,10 +451,11 @@ class Service:
                 self._dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:
-        """Whether a job has just failed: it is not started again at once."""
-        if job.state != QUEUED or not job.failures:
+        """Whether a job has just failed, or was lost: it is not started again at once."""
+        if job.state != QUEUED or job.outcome not in (FAILED, LOST):
             return False
-        pause = self.settings.retry_seconds * 2.0 ** (job.failures - 1)
+        times = job.failures if job.outcome == FAILED else job.lost
+        pause = self.settings.retry_seconds * 2.0 ** min(times - 1, _MOST_DOUBLINGS)
         return now < job.since + min(pause, self.settings.longest_retry_seconds)
 
     def _start(self, jobs: Iterable[Job], targets: Mapping[str, Target]) -> None:
@@ -469,5 +488,8 @@ class Service:
 
 _LONGEST_SINCE_REPORT = 1.0
 """Seconds; a trainer that has not reported for longer may stand still."""
+
+_MOST_DOUBLINGS = 60
+"""Of the pause between two tries, which has reached its most long before."""
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

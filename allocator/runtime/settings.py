@@ -21,9 +21,9 @@ class ServiceSettings:
     notice_seconds : what a trainer that reads its lease has to end by itself before it is sent SIGTERM; others are sent
         it at once.
     grace_seconds : what any trainer has before it is killed.
-    max_failures : a job that fails so many times without a newly saved step in between is given up.
-    max_fruitless : so is one whose leases end so many times in a row without one.
-    retry_seconds : pause after a first failure; doubled with each, up to `longest_retry_seconds`.
+    retries : a job that ends with an error is started again so many times in all, where it does not say itself.
+    max_fruitless : a job is given up whose leases end so many times in a row without a newly saved step in between.
+    retry_seconds : pause after a first failure or loss; doubled with each, up to `longest_retry_seconds`.
     hang_seconds : a trainer that has reported and then makes no step for so long is killed and counted as failed;
         None: never.
     early_dispatch : in rounds, decide as soon as GPUs fall idle that a waiting job could use, and start those of the
@@ -38,7 +38,7 @@ class ServiceSettings:
     cluster_seconds: float = 120.0
     notice_seconds: float = 10.0
     grace_seconds: float = 30.0
-    max_failures: int = 5
+    retries: int = 0
     max_fruitless: int = 20
     retry_seconds: float = 0.5
     longest_retry_seconds: float = 60.0
@@ -62,6 +62,6 @@ class ServiceSettings:
             value = getattr(self, name)
             if value is not None and not (0 < value < inf or (value == 0 and name == "notice_seconds")):
                 raise InputError("settings", field=name, found=value, expected="seconds, above 0")
-        for name in ("max_failures", "max_fruitless", "log_bytes", "max_jobs"):
-            if getattr(self, name) < 1:
-                raise InputError("settings", field=name, found=getattr(self, name), expected="at least 1")
+        for name, least in (("retries", 0), ("max_fruitless", 1), ("log_bytes", 1), ("max_jobs", 1)):
+            if getattr(self, name) < least:
+                raise InputError("settings", field=name, found=getattr(self, name), expected=f"at least {least}")

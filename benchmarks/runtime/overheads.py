@@ -23,6 +23,7 @@ from allocator.registry import get_policy
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import News, Verdict, World
+from allocator.runtime.door.client import whole_status
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
 
@@ -128,7 +129,7 @@ async def _queue(jobs: int, policy: str, seconds: float) -> list[Row]:
                 decisions.append(service.deciding.last_seconds)
             if len(answers) < 10:
                 began = time.perf_counter()
-                requests.answer({"do": "status", "active": True})
+                whole_status(lambda what, **more: requests.answer({"do": what, **more}), active=True)
                 answers.append(time.perf_counter() - began)
         queued = f"{jobs:,} queued under {policy}"
         return [

@@ -9,7 +9,7 @@ from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import ModelCluster, run_on, service_on, settle
 
-QUICK = ServiceSettings(grace_seconds=5.0, notice_seconds=2.0, max_fruitless=4)
+QUICK = ServiceSettings(grace_seconds=5.0, notice_seconds=2.0, retries=4, max_fruitless=4)
 
 
 def submit(service: Service, *jobs: dict[str, object]) -> None:

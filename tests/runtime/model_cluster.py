@@ -176,14 +176,18 @@ def world_under(policy: str, round_seconds: float = 10.0) -> Callable[[Hardware]
 
 
 async def service_on(
-    folder: Path, cluster: ModelCluster, policy: str = "fifo_perf", settings: ServiceSettings | None = None
+    folder: Path,
+    cluster: ModelCluster,
+    policy: str = "fifo_perf",
+    settings: ServiceSettings | None = None,
+    make_world: Callable[[Hardware], World] | None = None,
 ) -> Service:
     """A service that is open on a cluster in memory, on the clock of that cluster."""
-    service = Service(folder, cluster, settings or ServiceSettings(grace_seconds=5.0, notice_seconds=2.0))
+    service = Service(folder, cluster, settings or ServiceSettings(grace_seconds=5.0, notice_seconds=2.0, retries=4))
     # nobody takes the power away here, and waiting for the disk is most of the time
     service.journal._base.execute("PRAGMA synchronous=OFF")
     service.clock = lambda: cluster.clock  # type: ignore[assignment]
-    await service.open(world_under(policy))
+    await service.open(make_world or world_under(policy))
     return service
 
 

@@ -65,7 +65,7 @@ def test_what_is_not_saved_is_lost_unless_nobody_knows() -> None:
     assert story.tell("ended", 30.0, outcome="completed", kept_steps=33.0).steps == 100.0
 
 
-def test_failures_count_until_more_is_saved() -> None:
+def test_failures_count_for_ever_and_what_is_fruitless_until_more_is_saved() -> None:
     story, seen = Story(), []
     ends: list[tuple[str, float | None]] = [
         ("failed", 0.0),
@@ -76,15 +76,22 @@ def test_failures_count_until_more_is_saved() -> None:
         ("yielded", 5.0),
         ("yielded", None),
         ("failed", 5.0),
+        ("lost", 5.0),
+        ("lost", None),
         ("yielded", 6.0),
         ("yielded", 6.0),
+        ("lost", 6.0),
+        ("lost", 7.0),
     ]
     for epoch, (outcome, saved) in enumerate(ends, 1):
         story.start(10.0 * epoch, epoch)
         told = {} if saved is None else {"saved_steps": saved}
         job = story.tell("ended", 10.0 * epoch + 5.0, outcome=outcome, **told)
-        seen.append((job.failures, job.fruitless))
-    assert seen == [(1, 0), (2, 0), (1, 0), (2, 0), (2, 1), (2, 2), (2, 2), (3, 2), (0, 0), (0, 1)]
+        seen.append((job.failures, job.fruitless, job.lost))
+    failures, fruitless, lost = map(list, zip(*seen, strict=True))
+    assert failures == [1, 2, 3, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5, 5]
+    assert fruitless == [0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 0, 1, 1, 0]
+    assert lost == [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(("found", "known"), [(7, 7), (1, 3)])

@@ -18,13 +18,13 @@ from tests.runtime.test_policy_faults import odd_worlds
 
 KINDS = ("", "", "", "crash", "deaf", "stubborn", "broken", "refused", "doomed", "careless")
 POLICIES = ("fifo_perf", "max_min_fairness_perf", "srtf", "gandiva_fair", "finish_time_fairness_perf")
-SETTINGS = ServiceSettings(grace_seconds=3.0, notice_seconds=1.0, max_failures=3, max_fruitless=3)
+SETTINGS = ServiceSettings(grace_seconds=3.0, notice_seconds=1.0, retries=2, max_fruitless=3)
 """Short, as much happens."""
 
 happenings = st.one_of(
     st.tuples(st.just("submit"), st.sampled_from(KINDS), st.integers(1, 3)),
     st.tuples(st.sampled_from(["cancel", "stop"]), st.integers(0, 12)),
-    st.tuples(st.sampled_from(["drain", "resume", "lose", "return", "cut"]), st.sampled_from(["v", "k"])),
+    st.tuples(st.sampled_from(["drain", "evict", "resume", "lose", "return", "cut"]), st.sampled_from(["v", "k"])),
     st.tuples(st.just("policy"), st.sampled_from(POLICIES)),
     st.tuples(st.sampled_from(["crash", "silence", "speech", "broken policy", "look", "forget"])),
     st.tuples(st.just("time"), st.sampled_from([0.5, 3.0, 11.0])),
@@ -52,8 +52,9 @@ class World:
                 service.cancel(chosen)
             else:
                 service.stop([one for one in chosen if one.state in ("starting", "running")], "for a test")
-        elif what in ("drain", "resume"):
-            service.drain(str(more[0]), what == "drain")
+        elif what in ("drain", "evict", "resume"):
+            evicted = list(service.book.holding.values()) if what == "evict" else []
+            service.drain(str(more[0]), what != "resume", evicted)
         elif what in ("lose", "return", "cut"):
             cluster.machines[:] = [
                 replace(node, up=what == "return") if node.name == more[0] else node for node in cluster.machines

@@ -12,6 +12,7 @@ from allocator.lease.files import REPORT_FILE, Report, read_file, write_file
 from allocator.runtime.adapters.base import NoAnswerError, Node, Seen, StartOrder
 from allocator.runtime.decisions.world import Verdict
 from allocator.runtime.records.book import Job
+from allocator.runtime.records.journal import Event
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.lives import QUICK, leave, started, states, submit
@@ -31,29 +32,49 @@ def test_a_job_that_never_saves_is_given_up_and_the_other_completes(tmp_path: Pa
     assert "no step was saved in 4 leases in a row" in service.book.by_id[0].reason
 
 
-def test_steps_that_are_not_saved_are_no_progress_between_failures(tmp_path: Path) -> None:
+def test_who_fails_is_started_again_as_often_as_it_says(tmp_path: Path) -> None:
     async def go() -> Service:
-        service = await started(tmp_path, one_type(1), job(40.0, "doomed"), until=900.0)
+        jobs = [job(40.0, "doomed", **more) for more in ({"retries": 0}, {"retries": 2}, {})]
+        service = await started(tmp_path, one_type(3), *jobs, until=900.0)
         await service._finish()
         return service
 
     service = asyncio.run(go())
-    assert states(service) == ["failed"]
-    assert service.book.by_id[0].epoch == 5
-    assert "failed 5 times without a newly saved step" in service.book.by_id[0].reason
+    assert states(service) == ["failed"] * 3
+    assert [one.epoch for one in service.book.by_id] == [1, 3, 1 + QUICK.retries]
+    assert [one.failures for one in service.book.by_id] == [1, 3, 1 + QUICK.retries]
+    assert service.book.by_id[0].reason == "exit status 1"
+
+
+def test_a_job_of_an_older_journal_that_had_failed_and_waited_is_started_again(tmp_path: Path) -> None:
+    async def go() -> Service:
+        cluster = one_type(1)
+        service = await started(tmp_path, cluster, job(20.0, "crash"), until=0.0)
+        (one,) = service.book.by_id
+        await run_on(service, cluster, 8.0)
+        # as a service wrote it that tried five times by itself
+        service.record([Event("ended", one.uuid, data={"outcome": "failed", "reason": "exit status 1", "code": 1})])
+        await leave(service)
+        cluster.runs.clear()
+        service = await service_on(tmp_path, cluster, settings=ServiceSettings())
+        assert (service.book.by_id[0].state, service.book.by_id[0].failures) == ("queued", 1)
+        await settle(service)
+        await run_on(service, cluster, 100.0)
+        await service._finish()
+        return service
+
+    assert states(asyncio.run(go())) == ["completed"]
 
 
 def test_what_a_program_did_that_does_not_report_counts_when_it_makes_room(tmp_path: Path) -> None:
     async def go() -> None:
         cluster = two_types(1, 0)
         service = await started(tmp_path, cluster, job(300.0, "deaf"), until=20.0)
-        service.drain("v", True)
+        service.drain("v", True, service.book.by_id)
         await run_on(service, cluster, 30.0)
         (one,) = service.book.by_id
         assert one.state == "queued"
-        assert (
-            one.reason == "its node is drained or gone; 20 s of work may be lost: see `python -m pydoc allocator.lease`"
-        )
+        assert one.reason == "evicted from node v; 20 s of work may be lost: see `python -m pydoc allocator.lease`"
         # nothing is known of its speed but that it is some
         assert 15.0 <= one.steps <= 30.0
         await service._finish()
@@ -354,10 +375,14 @@ def test_pauses_between_tries_double_up_to_a_minute(tmp_path: Path) -> None:
         (one,) = service.book.by_id
         one.since = 100.0
         assert not service._waits(one, 100.0)
-        for failures, pause in ((1, 0.5), (2, 1.0), (3, 2.0), (7, 32.0), (8, 60.0), (30, 60.0)):
-            one.failures = failures
+        for failures, pause in ((1, 0.5), (2, 1.0), (3, 2.0), (7, 32.0), (8, 60.0), (9_999, 60.0)):
+            one.outcome, one.failures = "failed", failures
             assert service._waits(one, 100.0 + pause - 0.01)
             assert not service._waits(one, 100.0 + pause)
+            one.outcome, one.lost = "lost", failures
+            assert service._waits(one, 100.0 + pause - 0.01)
+            one.outcome = "yielded"
+            assert not service._waits(one, 100.0)
         await service._finish()
 
     asyncio.run(go())

@@ -12,7 +12,7 @@ from allocator.runtime.outcome import events_of_end
 from allocator.runtime.records.book import Job
 from allocator.runtime.settings import ServiceSettings
 
-SETTINGS = ServiceSettings(max_failures=3, max_fruitless=3)
+SETTINGS = ServiceSettings(retries=2, max_fruitless=3)
 
 
 def end(
@@ -40,7 +40,11 @@ def end(
         ("stopping", None, 0, "yielded"),
         ("running", None, 1, "failed"),
         ("stopping", None, 1, "yielded"),
-        ("running", None, None, "failed"),
+        ("running", None, 137, "failed"),
+        # without an exit status it was not the job that ended it
+        ("running", None, None, "lost"),
+        ("running", "training", None, "lost"),
+        ("stopping", None, None, "yielded"),
         # one that reports says which it is
         ("running", "training", 0, "completed"),
         ("stopping", "training", 0, "yielded"),
@@ -65,13 +69,27 @@ def test_what_a_job_that_was_told_to_end_becomes() -> None:
     assert end("stopping", "training", then="failed", code=None, signal=9) == [("ended", "failed")]
 
 
-def test_a_job_is_given_up_after_so_many_failures_or_fruitless_leases() -> None:
+def test_who_fails_is_tried_again_as_often_as_it_says_or_else_the_service() -> None:
     assert end(code=1, failures=1) == [("ended", "failed")]
     ((_, outcome), (kind, reason)) = end(code=1, failures=2)
     assert (outcome, kind) == ("failed", "gave_up")
-    assert reason.startswith("failed 3 times")
-    # it has saved more in between
-    assert end(code=1, told="training", failures=2, saved=1.0) == [("ended", "failed")]
+    assert reason == "failed 3 times, the last time: exit status 1"
+    assert end(code=1, retries=0)[1:] == [("gave_up", "exit status 1")]
+    assert end(code=1, settings=ServiceSettings())[1:] == [("gave_up", "exit status 1")]
+    assert end(code=1, settings=ServiceSettings(), retries=1) == [("ended", "failed")]
+    assert end(code=1, failures=2, retries=3) == [("ended", "failed")]
+    # a trainer that hangs has failed, too
+    hung = end("stopping", "training", then="failed", code=137, signal=9, retries=0)
+    assert [kind for kind, _ in hung] == ["ended", "gave_up"]
+
+
+def test_a_job_is_given_up_after_so_many_fruitless_leases_or_starts() -> None:
+    # who was lost while it ran is started again, whatever it takes
+    assert end(code=None, failures=9, lost=99) == [("ended", "lost")]
+    assert end("starting", code=None, lost=3) == [("ended", "lost")]
+    ((_, outcome), (kind, reason)) = end("starting", code=None, lost=4)
+    assert (outcome, kind) == ("lost", "gave_up")
+    assert "could not be started 5 times" in reason
     assert end("stopping", "ending", fruitless=1) == [("ended", "yielded")]
     assert [kind for kind, _ in end("stopping", "ending", fruitless=2)] == ["ended", "gave_up"]
     assert end("stopping", "ending", fruitless=2, saved=1.0) == [("ended", "yielded")]

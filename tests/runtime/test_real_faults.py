@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = (sys.executable, "-I", "-S")
 PATIENCE = 90.0
 QUICK = ServiceSettings(
-    poll_seconds=0.02, notice_seconds=0.5, grace_seconds=1.0, retry_seconds=0.05, max_failures=3, log_bytes=1 << 16
+    poll_seconds=0.02, notice_seconds=0.5, grace_seconds=1.0, retry_seconds=0.05, retries=2, log_bytes=1 << 16
 )
 
 
@@ -198,7 +198,7 @@ def test_a_checkpoint_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
             submit(service, (sys.executable, "-S", "-c", SAVING, "120", str(tmp_path / "told")))
             job = service.book.by_id[0]
             await until(lambda: service.steps_of(job) >= 30)
-            service.drain("local-v100", True)
+            service.drain("local-v100", True, [job])
             await until(lambda: job.state == "queued")
             weights = (service.watching.folder(job) / "checkpoint").rglob("weights")
             saved = sorted(weights, key=lambda path: int(path.read_text()))
@@ -233,7 +233,7 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
     """Nothing new is started or taken; what runs runs on; all complete when there is room again."""
 
     async def go() -> Service:
-        async with Serving(small_disk, settings=ServiceSettings(**vars(QUICK) | {"max_failures": 50})) as service:
+        async with Serving(small_disk, settings=ServiceSettings(**vars(QUICK) | {"retries": 49})) as service:
             gate = tmp_path / "gate"
             talk = "import os, sys, time\nfor n in range(150): print('z' * 5000, flush=True); time.sleep(0.02)\n"
             talk += "while not os.path.exists(sys.argv[1]): time.sleep(0.02)"

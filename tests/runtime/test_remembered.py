@@ -39,6 +39,13 @@ def test_what_is_not_said_stays() -> None:
     assert second.policy == "max_min_fairness"
 
 
+def test_failures_of_an_older_start_are_retries_now() -> None:
+    told = Told.of_events({"virtual": "v100:2", "max_failures": 3}, None)
+    assert told.options == {"virtual": "v100:2", "retries": 2}
+    assert after(told).words() == ["--virtual v100:2", "--retries 2"]
+    assert list(after(told, retries=0).changes(told)) == ["--retries 2 -> 0"]
+
+
 def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own() -> None:
     said = ["policy.choice=published", "queue=global", "placement=buddy"]
     first = after(FIRST, policy="max_min_fairness", settings=said)

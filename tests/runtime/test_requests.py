@@ -22,9 +22,10 @@ from allocator.presets import preset
 from allocator.protocol.entities import Entities
 from allocator.registry import get_policy
 from allocator.runtime.decisions.world import World
-from allocator.runtime.door.client import Client, NoServiceError
+from allocator.runtime.door.client import Client, NoServiceError, whole_status
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import Server
+from allocator.runtime.records.journal import Event
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import service_on, settle, two_types
@@ -129,7 +130,7 @@ plain = st.recursive(
     max_leaves=8,
 )
 names = st.sampled_from(["submit", "status", "job", "cancel", "drain", "resume", "history", "policy"])
-fields = st.sampled_from(["jobs", "job", "node", "last", "name", "settings", "active"])
+fields = st.sampled_from(["jobs", "job", "node", "last", "after", "evict", "name", "settings", "active"])
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -282,4 +283,68 @@ def test_long_answers_come_in_pieces_and_are_the_same(requests: Requests) -> Non
         if count:
             requests._service.submit((f"{count:016x}{number:016x}", GOOD) for number in range(count))
         for asked in ({"do": "status"}, {"do": "history"}, {"do": "cancel", "jobs": [99]}, None):
-            assert json.loads("".join(requests.pieces(asked))) == requests.answer(asked)
+            assert json.loads("".join(requests.pieces(requests.open(asked)))) == requests.answer(asked)
+
+
+def test_a_job_that_is_named_again_and_again_is_told_of_once_and_names_are_counted(requests: Requests) -> None:
+    requests._service.submit((f"{number:032x}", GOOD) for number in range(3))
+    some = requests.answer({"do": "status", "jobs": [2, 0, f"{2:032x}", 0] * 200})
+    assert [one["id"] for one in some["jobs"]] == [2, 0]
+    for what in ("status", "cancel"):
+        refused = requests.answer({"do": what, "jobs": [0] * 200_000})
+        assert not refused["ok"]
+        assert "'jobs'" in refused["error"]
+        assert len(refused["error"]) < 300
+    assert len(requests.answer({"do": "submit", "jobs": [GOOD] * 1001})["error"]) < 300
+
+
+def test_answers_come_page_by_page_and_none_is_long(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("requests", "client"):
+        monkeypatch.setattr(f"allocator.runtime.door.{place}.MOST_AT_ONCE", 10)
+    service, asked = requests._service, []
+
+    def ask(what: str, **fields: Any) -> dict[str, Any]:
+        asked.append(fields)
+        answer = requests.answer({"do": what, **fields})
+        assert answer["ok"], answer
+        assert len(answer["jobs"]) <= 10
+        return answer
+
+    for count in (0, 1, 10, 11, 20, 45):
+        service.submit((f"{number:032x}", GOOD) for number in range(len(service.book.by_id), count))
+        everything = list(range(count))
+        assert [one["id"] for one in whole_status(ask)["jobs"]] == everything
+        assert [one["id"] for one in whole_status(ask, everything[::-1] * 2)["jobs"]] == everything[::-1]
+    service.record(Event("cancelled", one.uuid) for one in service.book.by_id[5:30])
+    active = [*range(5), *range(30, 45)]
+    assert [one["id"] for one in whole_status(ask, active=True)["jobs"]] == active
+    assert [one["id"] for one in whole_status(ask, last=3)["jobs"]] == [42, 43, 44]
+    assert [one["id"] for one in whole_status(ask, last=7, active=True)["jobs"]] == active[-7:]
+    assert whole_status(ask, last=0)["jobs"] == whole_status(ask, [])["jobs"] == []
+    assert not requests.answer({"do": "status", "last": 11})["ok"]
+
+
+def test_others_have_their_turn_between_the_pieces_of_long_answers(requests: Requests) -> None:
+    requests._service.submit((f"{number:032x}", GOOD) for number in range(45))
+
+    async def go() -> None:
+        turns, told = 0, []
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def reader() -> None:
+            async for piece in requests.stream(requests.open({"do": "status"})):
+                assert piece.count('"uuid"') <= 25
+                told.append(turns)
+
+        busy = asyncio.ensure_future(others())
+        await asyncio.gather(*(reader() for _ in range(8)))
+        busy.cancel()
+        # of all who ask no two are told something in the same turn
+        assert len(told) == len(set(told)) > 8 * 3
+
+    asyncio.run(go())

@@ -88,7 +88,7 @@ def test_the_time_left_is_unknown_until_the_speed_is(tmp_path: Path) -> None:
         service.record(service.watching.measure())
         assert views(service)[0]["seconds_left"] == pytest.approx(400 / cluster.rates[first] - 10.0)
         # on the other type nothing is known of it: not that it is as fast there
-        service.drain({"v100": "v", "k80": "k"}[first], True)
+        service.drain({"v100": "v", "k80": "k"}[first], True, service.book.by_id)
         await settle(service)
         cluster.advance(0.5)
         await settle(service)
@@ -137,7 +137,7 @@ def test_a_trainer_that_has_told_steps_is_not_credited_for_those_of_its_next_sta
         service = await serving(tmp_path, cluster, "max_min_fairness", job(500.0))
         await run_on(service, cluster, 10.0)
         one = service.book.by_id[0]
-        service.drain("k", True)
+        service.drain("k", True, [one])
         await run_on(service, cluster, 15.0)
         assert one.state == "queued"
         saved = one.saved_steps

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from allocator.cli.app import load
 from allocator.cli.service.asking import asked_or_read
 from allocator.runtime.door.client import AbsentError, RefusedError
 from allocator.runtime.door.requests import Requests
@@ -121,3 +123,27 @@ def test_a_folder_on_which_no_service_has_run(tmp_path: Path) -> None:
     Journal(tmp_path).close()
     with pytest.raises(AbsentError, match="no service has run"):
         asked_or_read(tmp_path, "status")
+
+
+def test_logs_are_found_wherever_the_service_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended(Path("state"), killed=False)
+    told = StoppedService(Path("state")).answer({"do": "status"})["jobs"]
+    assert told[0]["folder"] == str(tmp_path / "state" / "jobs" / told[0]["uuid"])
+    (Path(told[0]["folder"]) / "log").write_text("step 1\n")
+    (Path(told[1]["folder"]) / "log").touch()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    def logs(job: int) -> str:
+        done = CliRunner().invoke(load("logs"), ["--state", str(tmp_path / "state"), str(job)])
+        assert done.exit_code == 0
+        return done.output
+
+    assert "step 1\n" in logs(0)
+    assert "nothing so far" not in logs(0)
+    assert "has printed nothing so far" in logs(1)
+    # of one that ran and has no log, and of one that never ran, it is not said that they printed nothing
+    assert told[2]["folder"] in logs(2)
+    assert "nothing so far" not in logs(2) + logs(6)
+    assert "was not started" in logs(6)

@@ -12,7 +12,7 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.runtime.decisions.knowledge import Knowledge
-from allocator.runtime.door.client import Client
+from allocator.runtime.door.client import Client, whole_status
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import InputError, ThroughputTable, Trace, read_table
@@ -59,7 +59,7 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
     InputError
         There are GPUs of several types in use, or of none.
     """
-    answer = Client(state).ask("status", active=True)
+    answer = whole_status(Client(state).ask, active=True)
     cluster = Cluster(_of_one_type(answer["service"], state))
     known = read_table(throughputs or state / THROUGHPUTS_FILE)
     knowledge = Knowledge(cluster.accelerators, known)
@@ -68,7 +68,11 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
     gpus_now: list[int] = []
     steps_left: list[float] = []
     due: list[float] = []
+    in_use = {node["name"] for node in answer["service"]["nodes"] if node["state"] == "up"}
     for job in answer["jobs"]:
+        if job["state"] == "running" and not in_use.issuperset(job["places"]):
+            # it ends on GPUs that are not given out any more
+            continue
         measured = {(way["accelerator"], way["gpus"]): way["rate"] for way in job["measured"]}
         ways = knowledge.believed(job["job_type"], job["gpus"], measured)
         if not job["total_steps"] and job["deadline"] is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from allocator.cli.service.tables import span
-from allocator.runtime.door.client import AbsentError, Client, granted
+from allocator.runtime.door.client import AbsentError, Client, granted, whole_status
 
 __all__ = ["asked_or_read"]
 
@@ -24,14 +25,18 @@ def asked_or_read(state: Path, what: str, **fields: Any) -> dict[str, Any]:
     RefusedError, ServiceError
         See `Client.ask`.
     """
+
+    def whole(ask: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+        return whole_status(ask, **fields) if what == "status" else ask(what, **fields)
+
     try:
-        return Client(state).ask(what, **fields)
+        return whole(Client(state).ask)
     except AbsentError:
         if not (state / "journal.sqlite").is_file():
             raise
     # the policies take long to load, and a service that runs is asked without them
     stopped = import_module("allocator.runtime.door.stopped").StoppedService(state)
-    answer = granted(stopped.answer({"do": what, **fields}), state)
+    answer = whole(lambda do, **more: granted(stopped.answer({"do": do, **more}), state))
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stopped.last_at))
     ago = span(max(time.time() - stopped.last_at, 0.0))
     last = f"it {'ended' if stopped.in_order else 'last wrote'} {ago} ago, {stamp}"

@@ -78,7 +78,11 @@ def _decision(data: _Data) -> str:
 
 def _cluster(data: _Data) -> str:
     nodes = data["nodes"]
-    return "; ".join(_because(f"node {node['name']} is {'up' if node['up'] else 'down'}")(node) for node in nodes)
+    return "; ".join(_because(f"node {node['name']} is {_state_of(node)}")(node) for node in nodes)
+
+
+def _state_of(node: _Data) -> str:
+    return ("drained" if node.get("drained") else "up") if node["up"] else "down"
 
 
 _WORDS: dict[str, Callable[[_Data], str]] = {

@@ -15,8 +15,8 @@ from allocator.cli.options.values import named_value
 from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.events import details, event_line
 from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
-from allocator.cli.service.tables import service_lines
-from allocator.runtime.door.client import Client
+from allocator.cli.service.tables import service_lines, span
+from allocator.runtime.door.client import Client, in_parts, whole_status
 from throughputs import InputError
 
 
@@ -25,7 +25,8 @@ def cancel_command(jobs: JobsArgument, state: StateOption, as_json: JsonOption =
 
     Those that run are told to end.
     """
-    answer = Client(state).ask("cancel", jobs=job_numbers(jobs))
+    answers = [Client(state).ask("cancel", jobs=some) for some in in_parts(job_numbers(jobs))]
+    answer = {name: [job for one in answers for job in one[name]] for name in ("cancelled", "through")}
     if as_json:
         print_json(answer)
         return
@@ -57,7 +58,9 @@ def logs_command(
         return found
 
     found = ask()
-    log = _Log(Path(found["folder"]))
+    # where the service finds it by its own working folder, or on its own machine, does not matter
+    folder = state / "jobs" / found["uuid"]
+    log = _Log(folder)
     try:
         log.copy()
         while follow and found["state"] not in ("completed", "failed", "cancelled", "rejected"):
@@ -70,10 +73,9 @@ def logs_command(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     if not log.printed:
-        print(
-            f"job {found['id']} has printed nothing so far; it is {found['state']}: {found['reason']}".rstrip(": "),
-            file=sys.stderr,
-        )
+        none = "has printed nothing so far" if log.found else f"has no log in {folder}"
+        what = none if found["epoch"] else "was not started so far"
+        print(f"job {found['id']} {what}; it is {found['state']}: {found['reason']}".rstrip(": "), file=sys.stderr)
 
 
 def _last_job(state: Path) -> int:
@@ -90,14 +92,16 @@ class _Log:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.printed = False
+        self.found = self.printed = False
         self._file = self._opened("log.1")
 
     def _opened(self, name: str) -> BinaryIO | None:
         try:
-            return (self._folder / name).open("rb")
+            file = (self._folder / name).open("rb")
         except FileNotFoundError:
             return None
+        self.found = True
+        return file
 
     def copy(self) -> None:
         """Print what is new."""
@@ -123,10 +127,30 @@ class _Log:
 
 
 def drain_command(
-    node: Annotated[str, typer.Argument(help="Name of the node.")], state: StateOption, as_json: JsonOption = False
+    node: Annotated[str, typer.Argument(help="Name of the node.")],
+    state: StateOption,
+    now: Annotated[
+        bool, typer.Option("--now", help="Evict the jobs that run there: they save and go elsewhere.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --now: do not ask.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Take a node out of use; its jobs go elsewhere."""
-    _told(Client(state).ask("drain", node=node), as_json)
+    """Take a node out of use: nothing starts there any more, and what runs there goes on to its end.
+
+    With --now it says whose jobs are evicted, and asks.
+    """
+    client = Client(state)
+    evict = _on_node(whole_status(client.ask, active=True)["jobs"], node) if now else []
+    if evict and not yes:
+        for job in evict:
+            owner = f" of {job['user']}" if job["user"] else ""
+            print(f"job {job['id']}, {job['name']}{owner}: {span(job['run_seconds'])} run", file=sys.stderr)
+        typer.confirm(f"Evict {len(evict)} job{'s' * (len(evict) != 1)} from node {node}?", abort=True, err=True)
+    _told(client.ask("drain", node=node, evict=[job["id"] for job in evict]), as_json)
+
+
+def _on_node(jobs: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
+    return [job for job in jobs if node in job["places"] and job["state"] != "stopping"]
 
 
 def resume_command(
@@ -139,8 +163,10 @@ def resume_command(
 def _told(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(answer)
-    else:
-        print(f"node {answer['node']} {'gets no more jobs' if answer['drained'] else 'is in use'}")
+        return
+    left = ", ".join(map(str, answer["jobs"]))
+    still = f"; job {left} runs there to the end" if left else ""
+    print(f"node {answer['node']} {f'gets no more jobs{still}' if answer['drained'] else 'is in use'}")
 
 
 def history_command(

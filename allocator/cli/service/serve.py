@@ -48,13 +48,25 @@ def serve_command(
     user who starts the service. Stopped or killed, it leaves them running; started again on the same folder it goes on
     where it was, with the same options: those that are given again are changed, all others stay.
     """
+    if not state.exists():
+        # who is refused leaves nothing behind
+        _checked(Told.of_events(None, None).after(options, web))
     journal = Journal(state)
     last = {kind: event.data for kind in ("options", "policy") if (event := journal.last(kind))}
     before = Told.of_events(last.get("options"), last.get("policy"))
     told = (Told.of_events(None, None) if anew else before).after(options, web)
-    told.check_files()
+    maker = _checked(told)
     service = Service(state, _adapter(state, told.options), _settings(told.options), journal)
-    asyncio.run(_serve(service, _Maker.of(told), told, before if last else None))
+    asyncio.run(_serve(service, maker, told, before if last else None))
+
+
+def _checked(told: Told) -> _Maker:
+    """What makes worlds as a service was told to; InputError where something is wrong that no cluster need tell."""
+    told.check_files()
+    told.check_web()
+    _adapter(Path(), told.options)
+    _settings(told.options)
+    return _Maker.of(told)
 
 
 @dataclass(frozen=True)
@@ -89,24 +101,26 @@ class _Maker:
         return cls(options, None if entities is None else Entities.parse(entities), told.policy)
 
     def __call__(self, hardware: Hardware) -> World:
-        cluster = hardware.cluster
-        servers = ",".join(f"{name}:{size}" for name, size in cluster.gpus_per_server.items())
-        runs = self._runs(str(cluster), servers)
+        # settings are those of the whole cluster, of which perhaps no node is in use now
+        whole = hardware.in_full.cluster
+        servers = ",".join(f"{name}:{size}" for name, size in whole.gpus_per_server.items())
+        runs = self._runs(str(whole), servers)
         policy = runs.policies[0]
         policy.prepare()
-        mechanism = runs.preset.in_run(policy.name, cluster).mechanism
+        mechanism = runs.preset.in_run(policy.name, whole).mechanism
         if mechanism.placement == "off":
             mechanism = replace(mechanism, placement="consolidated")
-        return World(cluster, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
+        return World(hardware.cluster, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""
-        runs = self._runs(str(hardware.cluster))
+        whole = hardware.in_full.cluster
+        runs = self._runs(str(whole))
         policy, entities = runs.policies[0], self.entities
         return {
             "policy": policy.name,
             "policy_settings": {name: value for name, value in policy.settings().items() if _plain(value)},
-            "settings": runs.preset.in_run(policy.name, hardware.cluster).as_dict(),
+            "settings": runs.preset.in_run(policy.name, whole).as_dict(),
             "seed": runs.seed,
         } | ({} if entities is None else {"entities": entities.to_dict()})
 
@@ -117,9 +131,10 @@ class _Maker:
 
     def rhythm(self, hardware: Hardware) -> str:
         """When it is decided, in words."""
-        runs = self._runs(str(hardware.cluster))
+        whole = hardware.in_full.cluster
+        runs = self._runs(str(whole))
         policy = runs.policies[0]
-        seconds = runs.preset.in_run(policy.name, hardware.cluster).mechanism.round_seconds
+        seconds = runs.preset.in_run(policy.name, whole).mechanism.round_seconds
         return f"in rounds of {seconds:g} s" if policy.in_rounds else "which decides when something happens"
 
 
@@ -144,7 +159,7 @@ def _settings(told: Mapping[str, Any]) -> ServiceSettings:
     return ServiceSettings(
         grace_seconds=grace,
         notice_seconds=min(told.get("notice", usual.notice_seconds), grace),
-        max_failures=told.get("max_failures", usual.max_failures),
+        retries=told.get("retries", usual.retries),
         max_fruitless=told.get("max_fruitless", usual.max_fruitless),
         hang_seconds=told.get("hang", usual.hang_seconds),
         early_dispatch=told.get("early_dispatch", usual.early_dispatch),

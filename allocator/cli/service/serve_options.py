@@ -64,13 +64,19 @@ class ServeOptions:
             "--notice", help="What a trainer that reads its lease has before it is sent SIGTERM; 10.", metavar="SECONDS"
         ),
     ] = None
-    max_failures: Annotated[
+    retries: Annotated[
         int | None,
-        typer.Option("--max-failures", help="Failures without progress after which a job is given up; 5.", min=1),
+        typer.Option(
+            "--retries", help="Reruns of a job that ends with an error, where it does not say itself; 0.", min=0
+        ),
     ] = None
     max_fruitless: Annotated[
         int | None,
-        typer.Option("--max-fruitless", help="Leases in a row without a newly saved step, likewise; 20.", min=1),
+        typer.Option(
+            "--max-fruitless",
+            help="Leases in a row without a newly saved step after which a job is given up; 20.",
+            min=1,
+        ),
     ] = None
     hang: Annotated[
         float | None,
@@ -143,7 +149,11 @@ class Told:
     def of_events(cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None) -> Told:
         """From data of the last events ``options`` and ``policy``; None: there was none."""
         said = policy or {"name": "fifo_perf", "settings": {}}
-        return cls(dict(options or {}), said["name"], dict(said["settings"]))
+        known = dict(options or {})
+        if "max_failures" in known:
+            # what --retries is now was said by the failures that it takes, the first one included
+            known["retries"] = known.pop("max_failures") - 1
+        return cls(known, said["name"], dict(said["settings"]))
 
     def after(self, *groups: ServeOptions | WebOptions) -> Told:
         """The same with what was said now.
@@ -212,16 +222,21 @@ class Told:
         """An option that is a path."""
         return None if name not in self.options else Path(self.options[name])
 
-    def door(self, service: Service, requests: Requests) -> Any:
-        """The web door, closed; None without one."""
-        get = self.options.get
-        if get("web") is None:
+    def check_web(self) -> Any:
+        """The module of the web door, None without one; InputError where its packages are not installed."""
+        if self.options.get("web") is None:
             return None
         try:
-            module = import_module("allocator.runtime.page.door")
+            return import_module("allocator.runtime.page.door")
         except ModuleNotFoundError as error:
             expected = "the extra: pip install 'cluster-allocator[serve]'"
             raise InputError("--web", found=f"no package {error.name}", expected=expected) from None
+
+    def door(self, service: Service, requests: Requests) -> Any:
+        """The web door, closed; None without one."""
+        get, module = self.options.get, self.check_web()
+        if module is None:
+            return None
         paths = (self.path(name) for name in ("tls_cert", "tls_key", "tls_ca", "token_file"))
         chosen = module.DoorSettings(get("web"), *paths, get("web_url"), get("web_api", False))
         return module.Door(service, requests, chosen)

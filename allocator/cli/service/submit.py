@@ -7,13 +7,13 @@ import os
 import sys
 import uuid
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from allocator.cli.options.shared import JsonOption, print_json
 from allocator.cli.service.options import StateOption, duration
-from allocator.runtime.door.client import Client
+from allocator.runtime.door.client import Client, in_parts
 from throughputs import InputError
 
 
@@ -45,6 +45,12 @@ def submit_command(
     per_gpu: Annotated[
         bool, typer.Option("--process-per-gpu", help="Start it once for each GPU, with the variables of torchrun.")
     ] = False,
+    retries: Annotated[
+        int | None,
+        typer.Option(
+            "--retries", help="Reruns if it ends with an error; as the service says (none) if omitted.", min=0
+        ),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option("--directory", help="Where it starts; here if omitted.", metavar="DIR")
     ] = None,
@@ -76,6 +82,7 @@ def submit_command(
         "weight": weight,
         "entity": entity,
         "one_process_per_gpu": per_gpu,
+        "retries": retries,
         "user": getpass.getuser(),
     }
     if within is not None:
@@ -84,14 +91,16 @@ def submit_command(
     told = {key: value for key, value in job.items() if value is not None}
     # a UUID of our own: a submission whose answer is lost may be sent again
     jobs = [{"uuid": uuid.uuid4().hex, **told} for _ in range(copies)]
-    answer = client.ask("submit", jobs=jobs)
+    taken: list[dict[str, Any]] = []
+    for some in in_parts(jobs):
+        taken += client.ask("submit", jobs=some)["jobs"]
+        for made in () if as_json else taken[-len(some) :]:
+            print(f"job {made['id']}", flush=True)
     if as_json:
-        print_json(answer)
+        print_json({"jobs": taken})
         return
-    for made in answer["jobs"]:
-        print(f"job {made['id']}", flush=True)
     noted: dict[str, list[int]] = {}
-    for made in answer["jobs"]:
+    for made in taken:
         for notice in made["notices"]:
             noted.setdefault(notice, []).append(made["id"])
     for notice, ids in noted.items():

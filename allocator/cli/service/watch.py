@@ -12,7 +12,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.options import StateOption, duration, job_numbers
 from allocator.cli.service.tables import jobs_table, service_lines
-from allocator.runtime.door.client import Client
+from allocator.runtime.door.client import Client, whole_status
 
 _FINAL = ("completed", "failed", "cancelled", "rejected")
 
@@ -28,11 +28,11 @@ def status_command(
     as_json: JsonOption = False,
 ) -> None:
     """What a service and its jobs do, and why each job is where it is."""
-    client, asked = Client(state), {"jobs": job_numbers(jobs) if jobs else None, "active": active}
+    client, wanted = Client(state), job_numbers(jobs) if jobs else None
     if follow and not as_json:
-        _follow(lambda: client.follow("status", **asked))
+        _follow(lambda: whole_status(client.follow, wanted, active=active))
         return
-    answer = asked_or_read(state, "status", **asked)
+    answer = asked_or_read(state, "status", jobs=wanted, active=active)
     if as_json:
         print_json(answer)
         return
@@ -85,7 +85,7 @@ def wait_command(
     _tell_deadlines(service["deadlines"] if wanted is None else of_jobs)
     if not (as_json or check):
         return
-    answer = client.follow("status", jobs=wanted)
+    answer = whole_status(client.follow, wanted)
     if as_json:
         print_json(answer)
     others = [job for job in answer["jobs"] if job["state"] != "completed"]
@@ -103,7 +103,7 @@ def _left(client: Client, wanted: list[Any] | None) -> tuple[list[int], dict[str
         if any(count for state, count in answer["service"]["counts"].items() if state not in _FINAL):
             answer = client.follow("status", active=True, last=11)
     else:
-        answer = client.follow("status", jobs=wanted)
+        answer = whole_status(client.follow, wanted)
     met = [job["met"] for job in answer["jobs"]]
     left = [job["id"] for job in answer["jobs"] if job["state"] not in _FINAL]
     return left, answer["service"], {"met": met.count(True), "missed": met.count(False)}
@@ -121,7 +121,7 @@ class _Hindrances:
         """What is new since the last time; of `wanted` jobs, None: of all."""
         hindered = {job for job in service["cannot_run"] if wanted is None or job in wanted}
         if new := sorted(hindered - self._told):
-            for job in self._client.follow("status", jobs=new)["jobs"]:
+            for job in whole_status(self._client.follow, new)["jobs"]:
                 if job["reason"]:
                     print(f"job {job['id']} cannot run: {job['reason']}", file=sys.stderr, flush=True)
         self._told = hindered

@@ -59,6 +59,7 @@ class Node:
     gpus : how many it has; their positions on the node are 0 to gpus - 1.
     up : whether jobs can run on it.
     reason : why not, for people.
+    drained : whether the cluster itself lets nothing start there any more; what runs goes on.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Node:
     gpus: int
     up: bool = True
     reason: str = ""
+    drained: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from allocator.runtime.decisions.memory import Memory
 from allocator.runtime.decisions.prospects import Prospects
 from allocator.runtime.decisions.reconcile import Target, free_for, gpus_of, held
 from allocator.runtime.decisions.world import News, Placed, Verdict, World
-from allocator.runtime.records.book import QUEUED, Book, Job
+from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
 from throughputs import InputError
 
@@ -116,6 +116,8 @@ class Deciding:
         self._retry_at = -inf
         self._clear_news()
         self._unfit: dict[str, Job] = {}
+        self._staying: dict[str, Job] = {}
+        self._returning: dict[str, Job] = {}
 
     def _clear_news(self) -> None:
         self._arrived: dict[str, Job] = {}
@@ -125,8 +127,8 @@ class Deciding:
         self._news = self._failed = False
 
     def check(self) -> None:
-        """Raise InputError where the policy cannot decide about this cluster."""
-        self._world.check()
+        """Raise InputError where the policy cannot decide about this cluster, with all of its nodes in use."""
+        self._make_world(self._hardware.in_full).check()
 
     def check_entity(self, name: str) -> None:
         """Raise InputError where a job belongs to an entity that there is not."""
@@ -138,7 +140,9 @@ class Deciding:
         """Jobs that were there before the service was, the GPUs that they hold, and what their policy remembers."""
         for job in book.active.values():
             self.arrived(job)
-        jobs = {uuid: replace(job) for uuid, job in book.jobs.items() if uuid not in self._unfit}
+        # for the world those are through that have no room, or stay where it does not decide
+        apart = self._unfit.keys() | self._staying.keys()
+        jobs = {u: replace(job, state=COMPLETED) if u in apart else replace(job) for u, job in book.jobs.items()}
         if not book.jobs:
             return
         running = self._running(book.holding.values(), self._hardware)
@@ -162,11 +166,14 @@ class Deciding:
         self._world = self._make_world(self._hardware)
         self._coming, self._changed_hardware = None, False
         self._clear_news()
-        self._unfit = {}
+        self._unfit, self._staying = {}, {}
         self.take_up(book)
 
     def arrived(self, job: Job) -> None:
-        """A job was submitted."""
+        """A job was submitted, or is there again to be decided about."""
+        if self._stays(job):
+            self._staying[job.uuid] = job
+            return
         if not self.prospects.fits(job):
             self._unfit[job.uuid] = job
             return
@@ -174,15 +181,25 @@ class Deciding:
         self._news = True
 
     def left(self, job: Job) -> None:
-        """A job is through."""
+        """A job is through, or is not to be decided about."""
         self._arrived.pop(job.uuid, None)
-        if self._unfit.pop(job.uuid, None) is None:
+        apart = job.uuid in self._unfit or job.uuid in self._staying
+        self._unfit.pop(job.uuid, None)
+        self._staying.pop(job.uuid, None)
+        if not apart:
             self._left.append(job.uuid)
             self._news = True
+
+    def _stays(self, job: Job) -> bool:
+        """Whether a job runs to its end where it is, as its node is drained."""
+        return job.state == RUNNING and self._hardware.stays(job.places)
 
     def ended(self, job: Job, clock: float, *, failed: bool) -> None:
         """A start of a job has ended, whatever becomes of the job."""
         self._ended[job.uuid] = job, clock
+        self._returning.pop(job.uuid, None)
+        if self._staying.pop(job.uuid, None) is not None and job.state == QUEUED:
+            self.arrived(job)
         self._failed |= failed
         self._news |= failed
 
@@ -213,11 +230,16 @@ class Deciding:
         if hardware.cluster.accelerators != self._world.cluster.accelerators:
             self._failures = max(self._failures, 1)
         fits = self.prospects.fits
-        for uuid in [uuid for uuid, job in self._unfit.items() if fits(job)]:
-            self._arrived[uuid] = self._unfit.pop(uuid)
-        for job in [job for job in jobs if job.uuid not in self._unfit and not fits(job)]:
+        for job in jobs:
+            stays, stayed = self._stays(job), job.uuid in self._staying
+            if stays == stayed and (stays or fits(job) == (job.uuid not in self._unfit)):
+                continue
             self.left(job)
-            self._unfit[job.uuid] = job
+            self.arrived(job)
+            if stayed and hardware.numbers(job.places):
+                # only another world takes up who runs already, and until it decides they stay
+                self._failures = max(self._failures, 1)
+                self._returning[job.uuid] = job
 
     @staticmethod
     def _running(jobs: Iterable[Job], hardware: Hardware) -> dict[str, Placed]:
@@ -407,6 +429,7 @@ class Deciding:
 
     def _take_over(self) -> None:
         self._now, self._coming = self._coming, None
+        self._returning = {u: job for u, job in self._returning.items() if u not in self._world.ids}
         self.serial += 1
 
     # -- what holds ---------------------------------------------------------------------------------------------------
@@ -422,15 +445,19 @@ class Deciding:
     def targets(self, now: float, book: Book) -> dict[str, Target]:
         """Where jobs are wanted now.
 
-        Before the first verdict everybody stays where it is. Nobody is wanted on nodes that cannot be used.
+        Before the first verdict everybody stays where it is. Nobody is wanted on nodes that cannot be used but those
+        who run there to their end.
         """
         if self._coming is not None and now >= self._coming.verdict.clock:
             self._take_over()
+        staying = {uuid: Target(job.pool, job.places) for uuid, job in self._staying.items() if self._stays(job)}
+        back = ((uuid, Target(job.pool, job.places)) for uuid, job in self._returning.items())
+        staying |= {uuid: target for uuid, target in back if self._usable(target)}
         if self._now is None:
             stay = {uuid: Target(job.pool, job.places) for uuid, job in book.holding.items()}
-            return {uuid: target for uuid, target in stay.items() if self._usable(target)}
+            return {uuid: target for uuid, target in stay.items() if self._usable(target)} | staying
         there = book.active
-        targets = {u: t for u, t in self._now.targets.items() if u in there and self._usable(t)}
+        targets = {u: t for u, t in self._now.targets.items() if u in there and self._usable(t)} | staying
         if self._coming is None or not self._settings.early_dispatch:
             return targets
         holders = held(book.holding.values())

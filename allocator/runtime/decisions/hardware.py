@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from math import gcd
 
 from allocator.cluster import Cluster
@@ -18,33 +20,64 @@ class Hardware:
     ----------
     nodes : all nodes, those that are down included.
     types : accelerator types that the cluster has even if none of their nodes is up.
-    drained : names of nodes that get no jobs.
+    drained : names of nodes that get no jobs, beside those that the cluster itself drains.
+    running : places of the jobs that run; those of them that stay (see `stays`) keep the GPUs that they have on nodes
+        in use, too.
 
     Attributes
     ----------
-    cluster : the GPUs of all nodes that are up and not drained. whole : those of all nodes.
+    cluster : the GPUs of all nodes that are up and not drained, but for those that are kept.
+    kept : (node, position) of these.
     """
 
-    def __init__(self, nodes: Sequence[Node], types: Iterable[str] = (), drained: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        types: Iterable[str] = (),
+        drained: Iterable[str] = (),
+        running: Iterable[Mapping[str, Sequence[int]]] = (),
+    ) -> None:
         self.nodes = tuple(nodes)
-        self.drained = frozenset(drained)
+        self.drained = frozenset(drained) | {node.name for node in nodes if node.drained}
+        self._up = {node.name for node in nodes if node.up}
+        self.kept = frozenset(
+            (node, position)
+            for places in running
+            if self.stays(places)
+            for node, positions in places.items()
+            if node not in self.drained
+            for position in positions
+        )
         names = dict.fromkeys([*types, *(node.accelerator for node in nodes)])
-        counts, servers, whole = {}, {}, {}
+        counts, servers = {}, {}
         self._places: list[tuple[str, int]] = []
         for name in names:
+            usable = [self._free(node) for node in nodes if node.accelerator == name and self.usable(node)]
             # whole servers first: GPUs of a type are cut into servers of one size, the last of which may be smaller
-            usable = [node for node in nodes if node.accelerator == name and self.usable(node) and node.gpus]
-            usable.sort(key=lambda node: -node.gpus)
-            whole[name] = sum(node.gpus for node in nodes if node.accelerator == name)
-            counts[name] = sum(node.gpus for node in usable)
-            servers[name] = _server_size([node.gpus for node in usable])
-            self._places += [(node.name, position) for node in usable for position in range(node.gpus)]
-        self.cluster, self.whole = Cluster(counts, servers), Cluster(whole)
+            usable.sort(key=lambda places: -len(places))
+            sizes = [len(places) for places in usable if places]
+            counts[name], servers[name] = sum(sizes), _server_size(sizes)
+            self._places += [place for places in usable for place in places]
+        self.cluster = Cluster(counts, servers)
         self._numbers = {place: number for number, place in enumerate(self._places)}
+
+    def _free(self, node: Node) -> list[tuple[str, int]]:
+        """The GPUs of a node that nobody keeps."""
+        places = ((node.name, position) for position in range(node.gpus))
+        return [place for place in places if place not in self.kept]
+
+    @cached_property
+    def in_full(self) -> Hardware:
+        """The same with all nodes in use, those that are drained or down included."""
+        return Hardware([replace(node, up=True, drained=False) for node in self.nodes], self.cluster.accelerators)
+
+    def stays(self, places: Mapping[str, Sequence[int]]) -> bool:
+        """Whether a job that runs there does so to its end, whatever is decided: on one that is drained, not down."""
+        return not self.drained.isdisjoint(places) and places.keys() <= self._up
 
     def usable(self, node: Node) -> bool:
         """Whether jobs may start on a node."""
-        return node.up and node.name not in self.drained
+        return node.name in self._up and node.name not in self.drained
 
     def places(self, gpus: Iterable[int]) -> dict[str, tuple[int, ...]]:
         """By node the positions of GPUs that the core knows by number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from allocator.cluster import Cluster
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.records.book import Job
@@ -27,9 +28,14 @@ class Prospects:
     hardware: Hardware
     elastic: bool = False
 
+    @property
+    def _whole(self) -> Cluster:
+        """The GPUs of all nodes."""
+        return self.hardware.in_full.cluster
+
     def fits(self, job: Job, *, anyhow: bool = False) -> bool:
         """Whether the nodes in use have room for a job; or `anyhow` all nodes, drained and lost ones included."""
-        cluster = self.hardware.whole if anyhow else self.hardware.cluster
+        cluster = self._whole if anyhow else self.hardware.cluster
         return any(cluster.gpus.get(name, 0) >= job.gpus for name in self._types(job))
 
     def _types(self, job: Job) -> list[str]:
@@ -39,7 +45,7 @@ class Prospects:
 
     def why_unfit(self, job: Job) -> str:
         """Why a job has no room on the nodes in use, and when it would have."""
-        there, whole = self.hardware.cluster, self.hardware.whole
+        there, whole = self.hardware.cluster, self._whole
         why = f"needs {job.gpus} GPU{'s' * (job.gpus != 1)} of {self._kind(job)}; there are {there}"
         if self.fits(job, anyhow=True):
             return f"{why}, and {whole} when the nodes that are drained or down are in use again"
@@ -47,12 +53,12 @@ class Prospects:
 
     def _kind(self, job: Job) -> str:
         types = self._types(job)
-        return "one type" if set(types) == set(self.hardware.whole.accelerators) else " or ".join(types)
+        return "one type" if set(types) == set(self._whole.accelerators) else " or ".join(types)
 
     def check(self, job: Job) -> None:
         """Raise InputError where a job can never run on the nodes that there are."""
         if not self.fits(job, anyhow=True):
-            whole = self.hardware.whole
+            whole = self._whole
             most = max((whole.gpus.get(name, 0) for name in self._types(job)), default=0)
             expected = (
                 f"at most {most}, of {self._kind(job)}: there are {whole}, nodes that are drained or down included"

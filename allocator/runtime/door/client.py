@@ -5,19 +5,34 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from throughputs import InputError
 
-__all__ = ["AbsentError", "Client", "NoServiceError", "RefusedError", "ServiceError", "granted"]
+__all__ = [
+    "MOST_AT_ONCE",
+    "AbsentError",
+    "Client",
+    "NoServiceError",
+    "RefusedError",
+    "ServiceError",
+    "granted",
+    "in_parts",
+    "whole_status",
+]
+
+MOST_AT_ONCE = 1000
+"""Jobs that a request names, and that an answer tells of: nobody else is held up for long."""
 
 _PATIENCE = 60.0
 """Seconds that an answer may take."""
 
 _ABSENCE = 60.0
-"""Seconds that a service may be away which has answered before, for whoever follows it."""
+"""Seconds that a service may be away which has run, for whoever follows it."""
 
 _PAUSE = 0.2
 """Seconds between two tries to find a service that is away."""
@@ -48,7 +63,7 @@ class Client:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._met = False
+        self._met = self._told = False
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         """The answer to a request.
@@ -74,7 +89,7 @@ class Client:
         except OSError as error:
             raise self._why_not(error) from None
         if not answered.endswith(b"\n"):
-            raise NoServiceError(f"the service on {self._folder} ended before it had answered")
+            raise AbsentError(f"the service on {self._folder} ended before it had answered")
         self._met = True
         return granted(json.loads(answered), self._folder)
 
@@ -84,7 +99,7 @@ class Client:
         Raises
         ------
         NoServiceError
-            Nobody has ever answered, or not for a minute.
+            Nobody answers for a minute, or none has ever run there.
         RefusedError, ServiceError
             See `ask`.
         """
@@ -92,9 +107,13 @@ class Client:
         while True:
             try:
                 return self.ask(what, **fields)
-            except NoServiceError:
-                if not self._met or time.monotonic() >= until:
+            except NoServiceError as error:
+                away = isinstance(error, AbsentError) and (self._folder / "journal.sqlite").is_file()
+                if not (self._met or away) or time.monotonic() >= until:
                     raise
+                if not (self._met or self._told):
+                    self._told = True
+                    print(f"{error}; it is waited for, for {_ABSENCE:g} s", file=sys.stderr, flush=True)
             time.sleep(_PAUSE)
 
     def _why_not(self, error: OSError) -> NoServiceError:
@@ -105,6 +124,24 @@ class Client:
         if not folder.is_dir():
             return AbsentError(f"no service runs on {folder}: there is no such folder; see --state")
         return AbsentError(f"no service runs on {folder}; start one with allocator serve --state {folder}")
+
+
+def whole_status(
+    ask: Callable[..., dict[str, Any]], jobs: Sequence[int | str] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """The status of all jobs that are asked for, however many, in the form of one answer; `ask` as of `Client`."""
+    if jobs is not None:
+        answers = [ask("status", jobs=some, **fields) for some in in_parts(list(dict.fromkeys(jobs)))]
+    else:
+        answers = [ask("status", **fields)]
+        while answers[-1]["more"]:
+            answers.append(ask("status", after=answers[-1]["jobs"][-1]["id"], **fields))
+    return {"service": answers[-1]["service"], "jobs": [job for answer in answers for job in answer["jobs"]]}
+
+
+def in_parts(listed: Sequence[Any]) -> list[Sequence[Any]]:
+    """As many as go into one request, at least one part."""
+    return [listed[at : at + MOST_AT_ONCE] for at in range(0, max(len(listed), 1), MOST_AT_ONCE)]
 
 
 def granted(answer: dict[str, Any], folder: Path) -> dict[str, Any]:

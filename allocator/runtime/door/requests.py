@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import unicodedata
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from allocator.runtime.door.client import MOST_AT_ONCE
 from allocator.runtime.door.views import job_view, service_view, status
-from allocator.runtime.records.book import FINAL, Job
+from allocator.runtime.records.book import FINAL, RUNNING, Job
 from allocator.runtime.records.journal import JournalError
 from throughputs import InputError
 
@@ -24,11 +26,10 @@ __all__ = ["Requests"]
 _LONGEST_TEXT = 1 << 16
 _MOST_ARGUMENTS = 4096
 _MOST_GPUS = 1 << 20
-_MOST_AT_ONCE = 10_000
 _LEAST_NUMBER, _MOST_NUMBER = 1e-6, 1e15
 """Programs over numbers of other sizes have no good solution, for any of the jobs."""
 
-_IN_A_PIECE = 100
+_IN_A_PIECE = 25
 
 _Answer = dict[str, Any]
 
@@ -44,6 +45,7 @@ class Requests:
 
     def __init__(self, service: Service, set_policy: Callable[[str, Mapping[str, str]], None] | None = None) -> None:
         self._service, self._set_policy = service, set_policy
+        self._turn = asyncio.Lock()
         self._known: dict[str, Callable[[Mapping[str, Any]], _Answer]] = {
             "submit": self._submit,
             "status": self._status,
@@ -61,12 +63,24 @@ class Requests:
 
         A ``fault`` is the service's; otherwise something is wrong with the request.
         """
-        answer = self._answer(asked)
+        answer = self.open(asked)
         return {name: list(value) if isinstance(value, Iterator) else value for name, value in answer.items()}
 
-    def pieces(self, asked: Any) -> Iterator[str]:
-        """The same as JSON, in pieces that take a few milliseconds each and say what is so when they are made."""
-        for position, (name, value) in enumerate(self._answer(asked).items()):
+    async def stream(self, answer: _Answer) -> AsyncIterator[str]:
+        """The pieces of an answer that is `open`, however many are asked for at once one in each turn of the loop."""
+        pieces = self.pieces(answer)
+        while True:
+            async with self._turn:
+                piece = next(pieces, None)
+                await asyncio.sleep(0)
+            if piece is None:
+                return
+            yield piece
+
+    @staticmethod
+    def pieces(answer: _Answer) -> Iterator[str]:
+        """As JSON, in pieces that take a few milliseconds each and say what is so when they are made."""
+        for position, (name, value) in enumerate(answer.items()):
             yield f'{"," if position else "{"}"{name}":'
             if not isinstance(value, Iterator):
                 yield _json(value)
@@ -78,8 +92,8 @@ class Requests:
             yield "]" if before == "," else "[]"
         yield "}"
 
-    def _answer(self, asked: Any) -> _Answer:
-        """The answer; what may be long is an iterator."""
+    def open(self, asked: Any) -> _Answer:
+        """The answer, of which what may be long is an iterator."""
         try:
             if not isinstance(asked, dict):
                 raise InputError("request", found=type(asked).__name__, expected="an object with a field do")
@@ -94,8 +108,9 @@ class Requests:
 
     def _submit(self, asked: Mapping[str, Any]) -> _Answer:
         listed = asked.get("jobs")
-        if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST_AT_ONCE:
-            raise InputError("submit", field="jobs", found=listed, expected=f"1 to {_MOST_AT_ONCE:,} jobs")
+        if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_AT_ONCE:
+            found = f"{len(listed):,} of them" if isinstance(listed, list) else listed
+            raise InputError("submit", field="jobs", found=found, expected=f"1 to {MOST_AT_ONCE:,} jobs")
         active, most = len(self._service.book.active), self._service.settings.max_jobs
         if active + len(listed) > most:
             found = f"{active} jobs that wait or run, and {len(listed)} more"
@@ -128,17 +143,18 @@ class Requests:
             yield {"id": job.id, "uuid": job.uuid, "notices": [text for text in told if text]}
 
     def _status(self, asked: Mapping[str, Any]) -> _Answer:
+        wanted, last, after = asked.get("jobs"), asked.get("last"), _whole("after", asked.get("after", -1), -1)
         book = self._service.book
-        wanted = asked.get("jobs")
-        chosen: Iterable[Job]
+        chosen: Sequence[Job]
         if wanted is not None:
             chosen = self._jobs(wanted)
+        elif asked.get("active"):
+            chosen = [job for job in book.active.values() if job.id > after]
         else:
-            chosen = book.active.values() if asked.get("active") else book.by_id
-        last = asked.get("last")
+            chosen = book.by_id[after + 1 : after + 2 + MOST_AT_ONCE] if last is None else book.by_id
         if last is not None:
-            chosen = list(chosen)[-_whole("last", last, 0) :] if last else []
-        return status(self._service, chosen)
+            chosen = chosen[len(chosen) - min(_whole("last", last, 0, MOST_AT_ONCE), len(chosen)) :]
+        return status(self._service, chosen[:MOST_AT_ONCE]) | {"more": len(chosen) > MOST_AT_ONCE}
 
     def _job(self, asked: Mapping[str, Any]) -> _Answer:
         (job,) = self._jobs([asked.get("job")])
@@ -158,8 +174,10 @@ class Requests:
         name, known = asked.get("node"), [node.name for node in self._service.hardware.nodes]
         if name not in known:
             raise InputError("request", field="node", found=name, expected=f"one of {', '.join(known)}")
-        self._service.drain(str(name), drained)
-        return {"node": name, "drained": drained}
+        service = self._service
+        service.drain(str(name), drained, self._jobs(asked.get("evict", [])))
+        left = [job.id for job in service.book.holding.values() if name in job.places and job.state == RUNNING]
+        return {"node": name, "drained": name in service.hardware.drained, "jobs": left}
 
     def _history(self, asked: Mapping[str, Any]) -> _Answer:
         last = _whole("last", asked.get("last", 1000), 1)
@@ -195,18 +213,21 @@ class Requests:
         return {"stopping": True}
 
     def _jobs(self, wanted: Any) -> list[Job]:
-        if not isinstance(wanted, list):
-            raise InputError("request", field="jobs", found=wanted, expected="a list of numbers of jobs")
-        book, found = self._service.book, []
+        """The jobs that are named, each once."""
+        if not isinstance(wanted, list) or len(wanted) > MOST_AT_ONCE:
+            found = f"{len(wanted):,} of them" if isinstance(wanted, list) else wanted
+            expected = f"a list of numbers of jobs, at most {MOST_AT_ONCE:,}"
+            raise InputError("request", field="jobs", found=found, expected=expected)
+        book, named = self._service.book, {}
         for one in wanted:
             if isinstance(one, str) and one in book.jobs:
-                found.append(book.jobs[one])
+                named[one] = book.jobs[one]
             elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < len(book.by_id):
-                found.append(book.by_id[one])
+                named[book.by_id[one].uuid] = book.by_id[one]
             else:
                 there = f"from 0 to {len(book.by_id) - 1}" if book.by_id else "but no job was submitted so far"
                 raise InputError("request", field="jobs", found=one, expected=f"the number of a job, {there}")
-        return found
+        return list(named.values())
 
 
 def _submission(one: Any, now: float) -> dict[str, Any]:
@@ -324,4 +345,5 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "deadline": _number,
     "entity": _name,
     "one_process_per_gpu": _flag,
+    "retries": lambda name, value: _whole(name, value, 0),
 }

@@ -52,7 +52,8 @@ class StoppedService:
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """As `Requests.answer`, in the form in which a client has it; what would change anything is not done."""
-        answer: dict[str, Any] = json.loads("".join(Requests(self._service).pieces(asked)))
+        requests = Requests(self._service)
+        answer: dict[str, Any] = json.loads("".join(requests.pieces(requests.open(asked))))
         return answer
 
 
@@ -64,7 +65,7 @@ def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
     slurm = last.get("adapter") == SlurmAdapter.name
     service = Service(folder, SlurmAdapter(folder / "jobs") if slurm else LocalAdapter(folder), journal=journal)
     book = service.book
-    service.hardware = Hardware(tuple(book.nodes.values()), (), book.drained)
+    service.hardware = service.hardware_of(book.nodes.values())
     name = (book.policy or {"name": "fifo_perf"})["name"]
     known = folder / THROUGHPUTS_FILE
     table = read_table(known) if known.exists() else None

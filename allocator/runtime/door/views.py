@@ -54,7 +54,7 @@ def node_views(service: Service) -> list[dict[str, Any]]:
             "name": node.name,
             "accelerator": node.accelerator,
             "gpus": node.gpus,
-            "state": "drained" if node.name in service.hardware.drained else "up" if node.up else "down",
+            "state": "up" if service.hardware.usable(node) else "drained" if node.up else "down",
             "reason": node.reason,
             "jobs": [owners.get((node.name, position), []) for position in range(node.gpus)],
         }
@@ -96,6 +96,7 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "waited_seconds": round(max((job.finished_at or now) - job.submitted_at - running, 0.0), 3),
         "restarts": job.restarts,
         "failures": job.failures,
+        "retries": job.retries,
         "fruitless": job.fruitless,
         "unsaved_stops": job.unsaved_stops,
         "start_seconds": job.start_seconds,
@@ -106,7 +107,7 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "believed_rate": service.deciding.believed_rate(job) if job.pool else None,
         "seconds_left": seconds_left(service, job),
         "epoch": job.epoch,
-        "folder": str(service.watching.folder(job)),
+        "folder": str(service.watching.folder(job).absolute()),
     }
 
 

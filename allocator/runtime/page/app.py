@@ -211,10 +211,11 @@ async def _api(request: Request) -> Response:
         if isinstance(asked, dict) and asked.get("do") not in _READING and not desk.changes:
             error = f"only {', '.join(_READING)} here: serve was started without --web-api"
             return _json({"ok": False, "error": error}, 403)
-        answer = desk.requests.answer(asked)
+        answer = desk.requests.open(asked)
     except (ValueError, RecursionError):
         return _json({"ok": False, "error": "request: not JSON"}, 400)
-    return _json(answer, 200 if answer["ok"] else 422)
+    pieces, code = desk.requests.stream(answer), 200 if answer["ok"] else 422
+    return StreamingResponse(pieces, code, media_type="application/json")
 
 
 async def _status(request: Request) -> Response:

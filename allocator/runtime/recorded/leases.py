@@ -56,7 +56,8 @@ class Leases:
     changes : when it began to run with something else while jobs were there, seconds on the clock, and what is other
         than before, in words.
     capacity_changed : whether GPUs came or went, or were drained, while jobs were there.
-    capacity : from when on how many GPUs of each type were on nodes that were up and not drained; seconds on the clock.
+    capacity : from when on how many GPUs of each type were on nodes that were up and not drained, or still had jobs on
+        drained ones; seconds on the clock.
     decisions, policy_seconds : decisions for which the policy was asked, and what they took.
     since, until : clock at the first submission and at the last event, seconds.
     """
@@ -97,6 +98,7 @@ class _Reader:
     changes: list[tuple[float, str]] = field(default_factory=list)
     capacity_changed: bool = False
     capacity: list[tuple[float, dict[str, int]]] = field(default_factory=list)
+    draining: bool = False
     decided: list[float] = field(default_factory=list)
     decisions: int = 0
     policy_seconds: float = 0.0
@@ -117,6 +119,8 @@ class _Reader:
             getattr(self, f"_{event.kind}", _pass_over)(job, event)
             if event.kind == "ended" and places:
                 self._measure(job, (pool, gpus), event)
+                if self.draining:
+                    self._note_capacity(event.clock)
         if event.kind in ("service", "cluster"):
             for node in event.get("nodes", ()):
                 self.nodes[node["name"]] = Node(node["name"], node["accelerator"], node["gpus"])
@@ -131,11 +135,15 @@ class _Reader:
             self.policy_seconds += float(event.get("seconds", 0.0))
 
     def _note_capacity(self, clock: float) -> None:
-        """How many GPUs may be used from now on."""
+        """How many GPUs may be used from now on; on nodes that are drained those that jobs still have."""
+        held = {gpu for lease in self.open.values() for gpu in lease.gpus}
         gpus: dict[str, int] = {}
+        self.draining = False
         for node in self.book.nodes.values():
-            usable = node.up and node.name not in self.book.drained
-            gpus[node.accelerator] = gpus.get(node.accelerator, 0) + node.gpus * usable
+            drained = node.up and (node.drained or node.name in self.book.drained)
+            self.draining |= drained
+            left = sum((node.name, at) in held for at in range(node.gpus)) if drained else node.gpus * node.up
+            gpus[node.accelerator] = gpus.get(node.accelerator, 0) + left
         if gpus and (not self.capacity or self.capacity[-1][1] != gpus):
             self.capacity.append((clock, gpus))
 

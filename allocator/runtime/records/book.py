@@ -1,6 +1,6 @@
 """The book of jobs: what the journal says of each of them.
 
-    queued -> starting -> running -> stopping -> queued         its lease ended, or it failed and is tried again
+    queued -> starting -> running -> stopping -> queued         its lease ended, its node was lost, or it is retried
                                               -> completed | failed | cancelled
     queued -> rejected | cancelled
 
@@ -12,9 +12,9 @@ was killed comes back with the same book. The kinds of events, with their data:
     running         -                                the cluster runs it
     stopping        reason, then, steps              it is told to end; steps of one that does not report
     progress        steps, saved_steps, saved_at, run_seconds
-    ended           outcome, reason, code, signal    "yielded", "completed" or "failed"; and progress, trained_steps
-                                                     and trained_seconds, or kept_steps and whether they were posted;
-                                                     late_seconds where one with a deadline completed
+    ended           outcome, reason, code, signal    "yielded", "completed", "failed" or "lost"; and progress,
+                                                     trained_steps and trained_seconds, or kept_steps and whether they
+                                                     were posted; late_seconds where one with a deadline completed
     resized         gpus, batch_size, job_type       what the job asked for, and what it is in the table then
     found           epoch                            a start that the journal has lost
     rejected, cancelled, gave_up, adopted            reason
@@ -37,6 +37,8 @@ __all__ = ["ACTIVE", "FINAL", "HOLDS_GPUS", "Book", "Job"]
 
 QUEUED, STARTING, RUNNING, STOPPING = "queued", "starting", "running", "stopping"
 COMPLETED, FAILED, CANCELLED, REJECTED = "completed", "failed", "cancelled", "rejected"
+LOST = "lost"
+"""How a start came out that the job did not end: no state of a job."""
 
 HOLDS_GPUS = frozenset({STARTING, RUNNING, STOPPING})
 ACTIVE = frozenset({QUEUED}) | HOLDS_GPUS
@@ -59,6 +61,7 @@ class Job:
     weight : priority weight.
     deadline : seconds on the clock, None without. entity : it belongs to, "" for none.
     one_process_per_gpu : the service starts the ranks.
+    retries : starts after one that ended with an error, at most; None: as many as the service says.
     submitted_at, started_at, finished_at : seconds on the clock; started for the first time.
     state, reason : where it is, and why, for people.
     epoch : number of its last start.
@@ -69,12 +72,13 @@ class Job:
     unsaved_stops : how often it made room, as long as it has not told any.
     saved_steps, saved_at : of the last checkpoint (seconds since 1970).
     run_seconds, gpu_seconds : that it ran, in leases that are over.
-    failures : in a row, without a newly saved step in between. restarts : starts after the first.
+    failures : starts that ended with an error. restarts : starts after the first.
+    lost : starts in a row of which nobody knows the end, as with their node, or that the cluster refused.
     fruitless : leases in a row that ended without a newly saved step.
     start_seconds, save_seconds : what its last start took before the first step, and its last checkpoint.
     batch_size : that it asked for.
     measured : steps/s by (type, GPUs), moving averages.
-    code, signal : how its last process ended.
+    code, signal : how its last process ended. outcome : of its last start, "" before the first has ended.
     then : what becomes of it once it has ended that was told to: "" (it waits again), or the kind of an event.
     """
 
@@ -93,6 +97,7 @@ class Job:
     deadline: float | None = None
     entity: str = ""
     one_process_per_gpu: bool = False
+    retries: int | None = None
     submitted_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
@@ -110,6 +115,7 @@ class Job:
     run_seconds: float = 0.0
     gpu_seconds: float = 0.0
     failures: int = 0
+    lost: int = 0
     fruitless: int = 0
     restarts: int = 0
     start_seconds: float = 0.0
@@ -118,12 +124,8 @@ class Job:
     measured: dict[tuple[str, int], float] = field(default_factory=dict)
     code: int | None = None
     signal: int = 0
+    outcome: str = ""
     then: str = ""
-
-    def failures_after(self, end: Mapping[str, Any]) -> int:
-        """Failures in a row once the data of an event ``ended`` are taken in."""
-        before = 0 if self.saves_more(end) else self.failures
-        return before + int(end["outcome"] == "failed")
 
     def fruitless_after(self, end: Mapping[str, Any]) -> int:
         """Leases in a row without a newly saved step once the data of an event ``ended`` are taken in.
@@ -133,6 +135,12 @@ class Job:
         if self.saves_more(end):
             return 0
         return self.fruitless + int(end["outcome"] == "yielded" and "saved_steps" in end)
+
+    def lost_after(self, end: Mapping[str, Any]) -> int:
+        """Starts in a row that were lost, without a newly saved step, once those data are taken in."""
+        if end["outcome"] != LOST:
+            return 0
+        return 1 if self.saves_more(end) else self.lost + 1
 
     def met(self, clock: float) -> bool | None:
         """Whether its deadline was kept; at `clock` seconds None where it may yet be, or where there is none.
@@ -244,7 +252,7 @@ class Book:
     def _progress(self, job: Job, event: Event) -> None:
         told: Mapping[str, Any] = event.data or {}
         if job.saves_more(told):
-            job.failures = job.fruitless = 0
+            job.fruitless = 0
         for name in ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds"):
             if name in told:
                 setattr(job, name, told[name])
@@ -266,13 +274,13 @@ class Book:
         job.epoch = max(job.epoch, event["epoch"])
 
     def _ended(self, job: Job, event: Event) -> None:
-        failures, fruitless = job.failures_after(event.data or {}), job.fruitless_after(event.data or {})
+        fruitless, lost = job.fruitless_after(event.data or {}), job.lost_after(event.data or {})
         self._progress(job, event)
         if job.state != STOPPING:
             job.run_seconds += max(event.clock - job.since, 0.0)
             job.gpu_seconds += max(event.clock - job.since, 0.0) * job.held_gpus
         job.code, job.signal = event.get("code"), event.get("signal", 0)
-        outcome = event["outcome"]
+        outcome = job.outcome = event["outcome"]
         if outcome != COMPLETED:
             # what no checkpoint holds is lost
             job.steps = event.get("kept_steps", job.saved_steps)
@@ -282,7 +290,8 @@ class Book:
             self._leave(job, COMPLETED, event)
             return
         job.unsaved_stops += outcome == "yielded" and not job.reports
-        job.failures, job.fruitless = failures, fruitless
+        job.failures += outcome == FAILED
+        job.fruitless, job.lost = fruitless, lost
         self._enter(job, QUEUED, event)
         self._release(job)
 

@@ -34,7 +34,10 @@ CREATE INDEX IF NOT EXISTS events_of_job ON events (job, number);
 """
 
 
-_LAST_OF_KIND = "SELECT number, clock, at, kind, job, data FROM events WHERE kind = ? ORDER BY number DESC LIMIT 1"
+_ROWS = "SELECT number, clock, at, kind, job, data FROM events"
+_LAST_OF_KIND = f"{_ROWS} WHERE kind = ? ORDER BY number DESC LIMIT 1"
+_LAST_OF_JOB = f"{_ROWS} WHERE job = ? ORDER BY number DESC LIMIT ?"
+_NEXT = f"{_ROWS} WHERE number > ? AND number <= ? ORDER BY number LIMIT 100"
 
 
 class JournalError(RuntimeError):
@@ -175,17 +178,23 @@ class Journal:
             return
 
     def events(self, job: str | None = None, last: int | None = None) -> Iterator[Event]:
-        """All events in order; of one `job`, the `last` so many only."""
-        query, values = "SELECT number, clock, at, kind, job, data FROM events", []
-        if job is not None:
-            query, values = f"{query} WHERE job = ?", [job]
-        if last is not None:
-            query = f"SELECT * FROM ({query} ORDER BY number DESC LIMIT {int(last)}) ORDER BY number"
+        """All events in order; of one `job`, the `last` so many only.
+
+        Those of one job are read at once, all others a few at a time: whoever reads them may take time for it, while
+        others are written.
+        """
         try:
-            rows = self._base.execute(query, values)
-            # whoever reads the last ones may take time for it, while others are written
-            for row in rows if last is None else rows.fetchall():
-                yield _event(*row)
+            if job is not None:
+                most = -1 if last is None else last
+                for row in reversed(self._base.execute(_LAST_OF_JOB, [job, most]).fetchall()):
+                    yield _event(*row)
+                return
+            ((newest,),) = self._base.execute("SELECT ifnull(max(number), 0) FROM events")
+            at = 0 if last is None else max(newest - last, 0)
+            while rows := self._base.execute(_NEXT, [at, newest]).fetchall():
+                for row in rows:
+                    yield _event(*row)
+                at = rows[-1][0]
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             raise self._damaged(str(error)) from None
 
@@ -222,11 +231,23 @@ class ReadOnlyJournal(Journal):
         if not path.is_file():
             raise InputError(str(path), found="no such file", expected="the journal of a service")
         try:
-            self._base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-            about = dict(self._base.execute("SELECT name, value FROM about"))
+            try:
+                about = self._opened("mode=ro")
+            except sqlite3.OperationalError:
+                # on a file system that cannot be written to SQLite makes no index of its log, which then must be empty
+                log = path.with_name(f"{path.name}-wal")
+                if log.exists() and log.stat().st_size:
+                    raise
+                about = self._opened("immutable=1")
             self.instance = str(about.get("instance", ""))
         except sqlite3.DatabaseError as error:
             raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+
+    def _opened(self, how: str) -> dict[str, Any]:
+        """What the journal says of itself, opened in one of SQLite's ways."""
+        uri = f"{self._path.absolute().as_uri()}?{how}"
+        self._base = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        return dict(self._base.execute("SELECT name, value FROM about"))
 
     def append(self, events: Iterable[Event]) -> list[Event]:  # noqa: ARG002
         """Raises JournalError: nothing is written."""

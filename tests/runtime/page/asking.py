@@ -62,7 +62,8 @@ class Asker:
 
         async def receive() -> dict[str, Any]:
             if not pieces:
-                return {"type": "http.disconnect"}
+                # who has asked stays until it is answered
+                await asyncio.Event().wait()
             return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
 
         async def send(message: dict[str, Any]) -> None:

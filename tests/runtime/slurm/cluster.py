@@ -106,9 +106,23 @@ class VirtualCluster:
         for node in self.nodes:
             if node not in self._processes:
                 self.start_node(node)
-            if self.run("sinfo", "-h", "-n", node, "-o", "%T").strip() != "idle":
-                self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+            self.resume(node)
         wait_until(lambda: self.run("sinfo", "-h", "-o", "%T").split() == ["idle"], "all nodes are idle")
+
+    def resume(self, node: str) -> None:
+        """Take a node into use again, and wait until it is.
+
+        One that was down comes back by itself when its slurmd registers, and from then on Slurm refuses to resume it:
+        "Invalid node state specified".
+        """
+
+        def in_use() -> bool:
+            if self.run("sinfo", "-h", "-n", node, "-o", "%T").strip() in ("idle", "mixed", "allocated"):
+                return True
+            self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+            return False
+
+        wait_until(in_use, f"node {node} is in use")
 
     def clear(self) -> None:
         """No job is left."""

@@ -66,6 +66,7 @@ def test_nodes_of_old_and_new_versions() -> None:
         old,
         old | {"name": "a0", "state": ["IDLE", "DRAIN"], "reason": "fan"},
         old | {"name": "a2", "state": "down", "state_flags": ["NOT_RESPONDING"]},
+        old | {"name": "a3", "state": "DOWN+DRAIN"},
         old | {"name": "c0", "gres": ""},
         old | {"name": "o0", "partitions": ["others"]},
         old | {"name": "x0", "gres": "gpu:a100:2,gpu:v100:2"},
@@ -73,13 +74,15 @@ def test_nodes_of_old_and_new_versions() -> None:
     ]
     servers = read_servers({"nodes": rows}, "gpus", {"a100": "a100_40gb"})
     assert [server.node for server in servers] == [
-        Node("a0", "a100_40gb", 4, False, "drain: fan"),
+        # what runs there goes on to its end
+        Node("a0", "a100_40gb", 4, True, "drain: fan", drained=True),
         Node("a1", "a100_40gb", 4),
         Node("a2", "a100_40gb", 4, False, "down not_responding"),
+        Node("a3", "a100_40gb", 4, False, "down drain", drained=True),
         Node("x0", "a100_40gb", 4, False, "GPUs of several types on one node: gpu:a100:2,gpu:v100:2"),
         Node("y0", "gpu", 2),
     ]
-    assert [server.heard_of for server in servers] == [True, True, True, True, False]
+    assert [server.heard_of for server in servers] == [True, True, True, True, True, False]
     assert (servers[1].cpus, servers[1].memory) == (64, 512000)
 
 
@@ -97,6 +100,9 @@ CASES: dict[str, tuple[SlurmJob | None, int, str | None]] = {
     "a refused copy of it runs": (job("RUNNING", restarts=2), 2, "ended"),
     "it failed": (job("FAILED", exit_status=3), 2, "ended"),
     "its node failed": (job("NODE_FAIL"), 2, "ended"),
+    "it was preempted": (job("PREEMPTED"), 2, "ended"),
+    "it took too long": (job("TIMEOUT"), 2, "ended"),
+    "its copy was refused": (job("FAILED", exit_status=runner.REFUSED), 1, "ended"),
     "Slurm has lost it before it began": (None, 1, None),
     "Slurm has lost it": (None, 2, "ended"),
     "it was steered and not released": (job("PENDING", held=True), 1, None),
@@ -110,12 +116,22 @@ def test_what_is_seen(tmp_path: Path, case: str) -> None:
     one = see(Start(MARK, tmp_path), row)
     assert (one and one.phase) == phase
     if one is not None and phase == "ended":
-        assert one.code == (3 if case == "it failed" else None)
-    # The runner's word goes before all that Slurm says.
-    (tmp_path / runner.EXIT_FILE).write_text(json.dumps({"epoch": 2, "code": 0, "signal": 0, "ended_at": 9.0}))
-    one = see(Start(MARK, tmp_path), row)
-    assert one is not None
-    assert (one.phase, one.code, one.ended_at) == ("ended", 0, 9.0)
+        assert one.code == {"it failed": 3, "it took too long": 137}.get(case)
+    # The runner's word goes before all that Slurm says, but not where Slurm took the job from it.
+    taken = case in ("its node was lost", "a refused copy of it runs", "its node failed", "it was preempted")
+    for code, number in ((0, 0), (3, 0), (143, 15)):
+        (tmp_path / runner.EXIT_FILE).write_text(
+            json.dumps({"epoch": 2, "code": code, "signal": number, "ended_at": 9.0})
+        )
+        one = see(Start(MARK, tmp_path), row)
+        assert one is not None
+        if code and row is not None and row.restarts == 1 and row.holds_gpus:
+            # perhaps it was ended to be queued again, of which these rows are too old to tell
+            assert one.phase == "running"
+            continue
+        requeued = row is not None and row.restarts == 2
+        assert (one.phase, one.signal, one.ended_at) == ("ended", number, 9.0)
+        assert one.code == (None if taken or (code and requeued) else code)
 
 
 def test_while_a_start_is_being_given_it_is_not_lost(tmp_path: Path) -> None:

@@ -32,7 +32,12 @@ def see(start: Start, row: SlurmJob | None, *, starting: bool = False) -> Seen |
     job, epoch = start.mark.job, start.mark.epoch
     number = signal.SIGKILL if kill_ordered(start) else 0
     how = ended(start)
-    if how is not None:
+    if how is not None and row is not None and _is_taken(start, row) and (how.code or not row.held):
+        # it was ended to be queued again, whatever it made of that
+        return Seen(job, epoch, "ended", None, how.signal, f"taken by Slurm: {how.reason}", how.ended_at)
+    # why a job ended with an error Slurm knows when it has seen the end itself
+    settled = row is None or row.restarts != start.mark.restarts or row.completing or not row.holds_gpus
+    if how is not None and (settled or not how.code):
         return Seen(job, epoch, "ended", how.code, how.signal, how.reason, how.ended_at)
     if row is not None and row.restarts == start.mark.restarts:
         if row.holds_gpus:
@@ -51,9 +56,20 @@ def see(start: Start, row: SlurmJob | None, *, starting: bool = False) -> Seen |
     return Seen(job, epoch, "pending", reason="it is being started") if starting else None
 
 
+def _is_taken(start: Start, row: SlurmJob) -> bool:
+    """Whether Slurm has queued the job again, or has ended it for reasons that are not the job's."""
+    return row.restarts != start.mark.restarts or bool(row.states & _TAKEN)
+
+
 def _finished(start: Start, row: SlurmJob, number: int) -> Seen:
     """Slurm's own word, which stands in for the runner's where that has written nothing."""
-    job, epoch = start.mark.job, start.mark.epoch
+    job, epoch, said = start.mark.job, start.mark.epoch, f"Slurm: {row.state}, {row.reason}"
+    if begun_epoch(start) < epoch or _is_taken(start, row):
+        return Seen(job, epoch, "ended", signal=number, reason=said)
     if row.states & {"COMPLETED", "FAILED"}:
-        return Seen(job, epoch, "ended", row.exit_status, row.exit_signal, f"Slurm: {row.state}, {row.reason}")
-    return Seen(job, epoch, "ended", signal=number, reason=f"Slurm: {row.state}, {row.reason}")
+        return Seen(job, epoch, "ended", row.exit_status, row.exit_signal, said)
+    # out of time or memory, or cancelled
+    return Seen(job, epoch, "ended", 128 + signal.SIGKILL, signal.SIGKILL, said)
+
+
+_TAKEN = frozenset({"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"})

@@ -24,11 +24,9 @@ _FINISHED = {
     "REVOKED",
     "TIMEOUT",
 }
+_DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
 _NOT_UP = {
     "DOWN",
-    "DRAIN",
-    "DRAINED",
-    "DRAINING",
     "ERROR",
     "FAIL",
     "FAILING",
@@ -142,17 +140,18 @@ def read_servers(told: Mapping[str, Any], partition: str, accelerators: Mapping[
         if not gpus or (partition and partition not in _words(row.get("partitions"))):
             continue
         states = _states(row["state"]) | _states(row.get("state_flags") or ())
-        why = " ".join(sorted(states & _NOT_UP)).lower()
+        why, up = " ".join(sorted(states & (_NOT_UP | _DRAINED))).lower(), not states & _NOT_UP
         said = _text(row.get("reason"))
         if len({kind for kind, _ in gpus}) > 1:
-            why, said = "GPUs of several types on one node", _text(row.get("gres"))
+            why, up, said = "GPUs of several types on one node", False, _text(row.get("gres"))
         kind = gpus[0][0]
         node = Node(
             row["name"],
             accelerators.get(kind, kind),
             sum(count for _, count in gpus),
-            up=not why,
+            up=up,
             reason=f"{why}: {said}" if why and said else why,
+            drained=bool(states & _DRAINED),
         )
         heard_of = "UNKNOWN" not in states
         servers.append(Server(node, _number(row.get("cpus")), _number(row.get("real_memory")), heard_of))
