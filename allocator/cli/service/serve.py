@@ -27,6 +27,7 @@ from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import Server
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import Event, Journal
+from allocator.runtime.records.ownership import own_folder
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from allocator.variants import Variant
@@ -48,6 +49,7 @@ def serve_command(
     user who starts the service. Stopped or killed, it leaves them running; started again on the same folder it goes on
     where it was, with the same options: those that are given again are changed, all others stay.
     """
+    state = own_folder(state, make=True)
     journal = Journal(state)
     last = {kind: event.data for kind in ("options", "policy") if (event := journal.last(kind))}
     before = Told.of_events(last.get("options"), last.get("policy"))
