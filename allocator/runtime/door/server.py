@@ -1,7 +1,7 @@
 """The door of the service: a socket in its state folder, one line of JSON for each request and each answer.
 
-Only the user who owns the folder can open the socket, and is asked for by the kernel's word. What comes in is bounded in size and time; whoever sends
-something else than a request is answered so, and let go.
+Only the user who owns the folder can open the socket, and by the kernel's word no other is answered. What comes in is
+bounded in size and time; whoever sends something else than a request is answered so, and let go.
 """
 
 from __future__ import annotations
