@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from allocator.cli.service.events import event_line
-from allocator.runtime.adapters.base import Seen
+from allocator.runtime.adapters.base import NoAnswerError, Seen
 from allocator.runtime.adapters.local import LocalAdapter
 from allocator.runtime.adapters.local import adapter as local_adapter
+from allocator.runtime.adapters.local.folder import number_in as number_of
 from allocator.runtime.adapters.local.processes import is_alive, start_time_of
 from allocator.runtime.door.views import job_view, service_view
+from allocator.runtime.records.book import Book
+from allocator.runtime.records.journal import ReadOnlyJournal
+from tests.runtime.test_local_adapter_faults import children_of
 from tests.runtime.test_real_faults import Serving, submit, through
 from tests.runtime.worlds import (
     PYTHON,
@@ -268,3 +275,110 @@ def test_no_other_job_gets_the_gpu_of_one_that_has_removed_its_folder(tmp_path: 
 
     asyncio.run(main())
     assert not both.exists()
+
+
+def test_a_shim_that_is_killed_before_it_has_answered_has_perhaps_started_the_job(tmp_path: Path) -> None:
+    """So the start is not over before nothing of it is left."""
+    there = tmp_path / "there"
+    first = f"[ $RANK = 0 ] || exec sleep 600; env -i setsid sh -c 'echo $$ > {there}; exec sleep 600' & "
+    first += f"until [ -s {there} ]; do :; done; kill -9 $PPID"
+
+    async def main() -> None:
+        adapter, job = await opened(tmp_path, "v100:64"), new_job(tmp_path)
+        with suppress(NoAnswerError):
+            await adapter.start(order(tmp_path, job, "sh", "-c", first, gpus=64, one_process_per_gpu=True))
+        assert (await ended(adapter, job)).code is None
+        assert not there.exists() or not runs(int(lines(there)[0]))
+
+    asyncio.run(main())
+
+
+HOLDING = """
+import fcntl, os, sys, time
+state = os.path.dirname(os.path.dirname(os.path.dirname(os.environ["ALLOCATOR_CHECKPOINT_DIR"])))
+gpu, mine = f"{state}/gpu{os.environ['CUDA_VISIBLE_DEVICES']}", f"{state}/held{os.getpid()}"
+hold = '''
+import fcntl, sys, time
+lock = open(sys.argv[1], "w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    open(sys.argv[1] + ".twice", "w")
+open(sys.argv[2], "w")
+time.sleep(600)
+'''
+if not os.fork():
+    os.setsid()
+    if os.fork(): os._exit(0)
+    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", hold, gpu, mine], {})
+os.wait()
+while not os.path.exists(mine): time.sleep(0.005)
+time.sleep(0.3)
+"""
+"""Its daemon holds the GPU, and notes where another one does."""
+
+SERVING = """
+import asyncio, os, sys
+from pathlib import Path
+from allocator.runtime.settings import ServiceSettings
+from tests.runtime.test_real_faults import QUICK, Serving, submit
+async def main(state):
+    settings = ServiceSettings(**vars(QUICK) | {"max_failures": 1000, "longest_retry_seconds": 0.1})
+    async with Serving(state, "v100:2", settings) as service:
+        if not service.book.by_id:
+            submit(service, *[(sys.executable, "-I", "-S", "-c", sys.argv[2])] * 16)
+        while service.book.active:
+            await asyncio.sleep(0.02)
+for line in sys.stdin:
+    if not os.fork():
+        asyncio.run(main(Path(sys.argv[1])))
+        os._exit(0)
+    print("forked", flush=True)
+    os.wait()
+    print("gone", flush=True)
+"""
+
+
+def test_whoever_is_killed_no_two_jobs_ever_hold_one_gpu(tmp_path: Path) -> None:
+    """Service, launcher and shims are killed in any order while the GPUs are in the hands of daemons."""
+    draw, state = random.Random(2), tmp_path / "state"
+    services = subprocess.Popen(
+        [sys.executable, "-c", SERVING, str(state), HOLDING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        text=True,
+    )
+    assert services.stdin
+    assert services.stdout
+    for life in range(9):
+        print(file=services.stdin, flush=True)
+        assert services.stdout.readline() == "forked\n"
+        if life == 8:
+            break
+        shims = asyncio.run(until(lambda: [pid for pid in shims_in(state) if runs(pid)]))
+        time.sleep(draw.uniform(0.0, 0.4))
+        (service,) = children_of(services.pid)
+        victims = [one for one in (*shims, *children_of(service)) if draw.random() < 0.6]
+        for victim in draw.sample([*victims, service], len(victims) + 1):
+            with suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+        assert services.stdout.readline() == "gone\n"
+    assert services.stdout.readline() == "gone\n"
+    services.stdin.close()
+    assert services.wait() == 0
+    services.stdout.close()
+    assert not list(state.glob("gpu*.twice"))
+    assert [job.state for job in book_of(state).by_id] == ["completed"] * 16
+    assert not subprocess.run(["pgrep", "-f", str(state)], capture_output=True, check=False).stdout
+
+
+def shims_in(state: Path) -> list[int]:
+    return [number_of(str(path), "pid") or 0 for path in sorted(state.glob("local/*/run.json"))]
+
+
+def book_of(state: Path) -> Book:
+    book = Book()
+    for event in ReadOnlyJournal(state).events():
+        book.apply(event)
+    return book

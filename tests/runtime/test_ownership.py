@@ -234,8 +234,11 @@ def test_a_link_of_another_user_on_the_way_is_refused(open_place: Path) -> None:
     with by_mallory(lambda: (open_place / "link").symlink_to(open_place / "mine")):
         with pytest.raises(InputError, match=f"{open_place / 'link'}: found 'a link, owner user {MALLORY}"):
             check_parents(open_place / "link" / "web")
-        # a folder of ours is used by its own name, whatever becomes of the link
-        assert own_folder(open_place / "link") == open_place / "mine"
+        # though what it means now is a folder of ours
+        with pytest.raises(InputError, match=f"{open_place / 'link'}: found 'a link, owner user {MALLORY}"):
+            own_folder(open_place / "link")
+    (open_place / "own").symlink_to(open_place / "mine")
+    assert own_folder(open_place / "own") == open_place / "mine"
 
 
 def test_under_umask_002_with_a_group_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

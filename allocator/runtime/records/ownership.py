@@ -8,7 +8,6 @@ import pwd
 import socket
 import stat
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +41,7 @@ def own_folder(folder: Path, *, make: bool = False) -> Path:
     InputError
         It, a folder above it, or a file or folder of the service in it is another user's or can be changed by others.
     """
+    check_parents(folder)
     folder = Path(os.path.realpath(folder))
     if make:
         for above in reversed([above for above in folder.parents if not above.exists()]):
@@ -67,17 +67,20 @@ def _check_folder(folder: Path) -> None:
 
 
 def check_parents(path: Path) -> None:
-    """Raise InputError where others can put something else in the place of a path, by a folder above it.
+    """Raise InputError where others can put something else in the place of a path, by a folder above it or a link.
 
     Each has to be the user's or the administrator's, who are believed anyway, and closed to others; or sticky, where
     nobody but the owner of an entry replaces it.
     """
-    for above in dict.fromkeys((*path.absolute().parents, *Path(os.path.realpath(path)).parents)):
-        for status in (above.lstat(), above.stat()):
-            if status.st_uid not in _trusted():
-                raise _refusal(above, status, f"folders of {_name(os.geteuid())} or the administrator on the way")
-        if not status.st_mode & stat.S_ISVTX:
-            _check_mode(above, status)
+    path = path.absolute()
+    for link in filter(os.path.islink, (path, *path.parents)):
+        _check_trusted(link, link.lstat())
+    for folder in dict.fromkeys((*path.parents, *Path(os.path.realpath(path)).parents)):
+        with suppress(FileNotFoundError):
+            status = folder.stat()
+            _check_trusted(folder, status)
+            if not status.st_mode & stat.S_ISVTX:
+                _check_mode(folder, status)
 
 
 def check_own(path: Path, status: os.stat_result | None = None) -> None:
@@ -110,15 +113,17 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
         raise _refusal(path, status, f"one of {me}: use another folder, or run this as {_name(status.st_uid)}")
 
 
+def _check_trusted(path: Path, status: os.stat_result) -> None:
+    # who owns the first of all folders can replace everything, inside a container as well
+    if status.st_uid not in (0, os.geteuid(), os.stat("/").st_uid):
+        who = f"{_name(os.geteuid())} or the administrator"
+        raise _refusal(path, status, f"no folder or link on the way but those of {who}: use another place")
+
+
 def _check_mode(path: Path, status: os.stat_result) -> None:
     who = "go" if status.st_mode & _OTHERS else "g"
     if status.st_mode & _OTHERS or (status.st_mode & _GROUP and not _is_of_one(status.st_gid)):
         raise _refusal(path, status, f"one that others cannot write: chmod {who}-w {path}, if all in it is yours")
-
-
-def _trusted() -> Iterator[int]:
-    """Who may own the folders above: who owns the first of all can replace everything, inside a container as well."""
-    yield from (0, os.geteuid(), os.stat("/").st_uid)
 
 
 def _is_of_one(group: int) -> bool:

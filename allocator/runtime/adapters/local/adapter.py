@@ -26,6 +26,7 @@ from allocator.runtime.adapters.base import (
     Adapter,
     AdapterError,
     CommandError,
+    NoAnswerError,
     Node,
     Seen,
     StartOrder,
@@ -238,7 +239,7 @@ class LocalAdapter(Adapter):
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     said = await _read_all(answer)
             except TimeoutError:
-                raise AdapterError(f"the job did not start within {_ANSWER_SECONDS:g} seconds") from None
+                said = f"the job did not start within {_ANSWER_SECONDS:g} seconds"
             finally:
                 # A shim that has not come to it yet sees that nobody waits, and does not start the job.
                 os.close(answer)
@@ -248,6 +249,9 @@ class LocalAdapter(Adapter):
             end = read_object(self._index / order.job / EXIT_FILE)
             if end.get("epoch") == order.epoch and end.get("code") in (NOT_EXECUTABLE, NOT_FOUND):
                 raise CommandError(said, end["code"])
+            begun = _read_run(self._index / order.job)
+            if begun and begun.epoch == order.epoch != end.get("epoch"):
+                raise NoAnswerError("the job may have started: the process that watches it has not answered")
             raise AdapterError(said or "the process that starts the job was killed")
 
     def _indices(self, order: StartOrder) -> list[int]:

@@ -360,7 +360,8 @@ def _carry_out(order: Order) -> None:
         watch.finish()
         outcome: tuple[int | None, int, str, int] = watch.outcome
     except Exception as error:
-        end_processes(descendants([os.getpid()]), SWEEP_SECONDS)
+        while end_processes(descendants([os.getpid()]), SWEEP_SECONDS):
+            pass
         outcome = (None, 0, f"the process that watches the job failed: {error!r}", 0)
     write_exit(".", reserved, order.epoch, *outcome)
     if refused:
