@@ -119,8 +119,9 @@ class LocalAdapter(Adapter):
                 self._jobs = {entry.name: Path(entry.path) for entry in entries if entry.is_dir()}
             # what was kept of them may have been deleted while they run
             found, jobs = carriers(JOB), self._index.with_name("jobs")
-            for job in os.listdir(jobs) if found and jobs.is_dir() else ():
-                if job not in self._jobs and left_of(found, job, _mark(job)):
+            marked = {name // EPOCHS for name in found if isinstance(name, int)}
+            for job in os.listdir(jobs) if marked and jobs.is_dir() else ():
+                if job not in self._jobs and _mark(job) // EPOCHS in marked:
                     self._jobs[job] = self._index / job
         except OSError as error:
             raise AdapterError(f"jobs cannot run on this machine: {error}") from error
