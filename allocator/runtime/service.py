@@ -67,6 +67,7 @@ class Service:
     ----------
     journal, book, clock, hardware, watching : see their classes.
     deciding : decisions, past and coming.
+    lingering : by UUID of jobs that ought to have ended, why their GPUs are still not free, for people.
     listeners : are given every event that was written, after the book.
     variables : environment of a job besides its own.
     doors : closed first when `run` ends, as they read the journal.
@@ -87,6 +88,8 @@ class Service:
         self.watching = Watching(folder, self.book, self.settings)
         self._trouble = ""
         self._strays = 0
+        self.lingering: dict[str, str] = {}
+        self._lingers: dict[tuple[str, int], float] = {}
         self.listeners: list[Callable[[Event], None]] = []
         self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
         self.doors: list[Door] = []
@@ -170,7 +173,8 @@ class Service:
     def trouble(self) -> str:
         """What hinders the service now, "" for nothing."""
         unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
-        return self._trouble or unknown or next(iter(self._dispatch.troubles.values()), "")
+        lingering = "; ".join(f"job {self.book.jobs[uuid].id}: {why}" for uuid, why in self.lingering.items())
+        return self._trouble or unknown or lingering or next(iter(self._dispatch.troubles.values()), "")
 
     def close(self) -> None:
         """End `run` at the next occasion."""
@@ -208,6 +212,7 @@ class Service:
         try:
             self.journal.check()
             self._note({uuid: one for uuid, one in seen.items() if uuid not in started}, started)
+            self._tell_lingering(seen)
             self._decide()
             self._carry_out()
             self._press()
@@ -275,6 +280,24 @@ class Service:
                 events.append(Event("running", job.uuid))
         for event in self.record(events):
             self._after(event)
+
+    def _tell_lingering(self, seen: Mapping[str, Seen]) -> None:
+        """Say of which jobs the cluster cannot end all processes: their GPUs are not given to others."""
+        now = self.clock()
+        why: dict[tuple[str, int], str] = {}
+        for job in self.book.holding.values():
+            one = seen.get(job.uuid)
+            if one is not None and (one.epoch, one.phase) == (job.epoch, "running"):
+                killed = self.watching.of(job, now).killed_at is not None
+                reason = one.reason or "it was killed and has not ended" * killed
+                # one that was asked to end has its time for that
+                if reason and (killed or job.state != STOPPING):
+                    why[job.uuid, job.epoch] = f"its GPUs are not free: {reason}"
+        self._lingers = {start: self._lingers.get(start, now) for start in why}
+        before = self.lingering
+        self.lingering = {start[0]: text for start, text in why.items() if now >= self._lingers[start] + _LINGERING}
+        told = [(uuid, text) for uuid, text in self.lingering.items() if uuid not in before]
+        self.record(Event("lingers", uuid, data={"reason": text}) for uuid, text in told)
 
     def _clear(self, seen: Mapping[str, Seen]) -> list[Event]:
         """End starts that the book does not have: the journal's end was lost, or a node was cut off and is back.
@@ -491,5 +514,8 @@ _LONGEST_SINCE_REPORT = 1.0
 
 _MOST_DOUBLINGS = 60
 """Of the pause between two tries, which has reached its most long before."""
+
+_LINGERING = 5.0
+"""Seconds that killed processes may take to be gone before it is told."""
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

@@ -30,6 +30,7 @@ from tests.runtime.worlds import (
     opened,
     order,
     processes_of,
+    records_of,
     seen_of,
     shim_of,
     until,
@@ -348,7 +349,8 @@ def test_output_has_a_limit(tmp_path: Path) -> None:
         await adapter.start(order(tmp_path, job, *PYTHON, program, epoch=2, log_bytes=limit))
         assert (await ended(adapter, job)).code == 0
         assert newest.stat().st_size + older.stat().st_size <= limit
-        for path in (newest, older, folder / RUN_FILE, folder / EXIT_FILE, folder / LOCK_FILE):
+        kept_of_it = (records_of(tmp_path, job) / name for name in (RUN_FILE, EXIT_FILE, LOCK_FILE))
+        for path in (newest, older, *kept_of_it):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     asyncio.run(main())

@@ -23,6 +23,7 @@ from tests.runtime.worlds import (
     opened,
     order,
     processes_of,
+    records_of,
     seen_of,
     until,
 )
@@ -35,7 +36,7 @@ def test_a_machine_that_was_started_anew_runs_nothing(tmp_path: Path) -> None:
         adapter, job = await opened(tmp_path), new_job(tmp_path)
         await adapter.start(order(tmp_path, job, "true"))
         await ended(adapter, job)
-        folder = tmp_path / "jobs" / job
+        folder = records_of(tmp_path, job)
         (folder / EXIT_FILE).unlink()
         start_time = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         (folder / RUN_FILE).write_text(
@@ -56,7 +57,7 @@ def test_a_process_with_the_number_of_a_shim_is_not_the_shim(tmp_path: Path) -> 
         adapter, job = await opened(tmp_path), new_job(tmp_path)
         await adapter.start(order(tmp_path, job, "true"))
         await ended(adapter, job)
-        folder = tmp_path / "jobs" / job
+        folder = records_of(tmp_path, job)
         (folder / EXIT_FILE).unlink()
         with subprocess.Popen(["sleep", "600"]) as innocent:
             (folder / RUN_FILE).write_text(
@@ -89,7 +90,7 @@ def test_files_that_make_no_sense_do_no_harm(tmp_path: Path) -> None:
         await ended(adapter, job)
         for name in (RUN_FILE, EXIT_FILE):
             for text in ("", "{", "[]", "null", '{"epoch": null}', '{"epoch": "x", "pid": []}', "\0" * 100, *ODD):
-                (tmp_path / "jobs" / job / name).write_text(text)
+                (records_of(tmp_path, job) / name).write_text(text)
                 other = await opened(tmp_path)
                 for _ in range(2):
                     await other.observe()
@@ -106,7 +107,7 @@ def test_an_end_at_no_time_is_an_end(tmp_path: Path) -> None:
         await ended(adapter, job)
         for number in ("NaN", "1e400", "-1e400"):
             told = f'{{"epoch": 1, "code": 0, "signal": 0, "ended_at": {number}, "reason": ""}}'
-            (tmp_path / "jobs" / job / EXIT_FILE).write_text(told)
+            (records_of(tmp_path, job) / EXIT_FILE).write_text(told)
             seen = await seen_of(await opened(tmp_path), job)
             assert seen == Seen(job, 1, "ended", 0)
 
@@ -117,7 +118,7 @@ def test_a_job_that_spoils_what_is_known_of_its_start_is_started_once(tmp_path: 
     async def main() -> None:
         for told in ("nonsense", '{"epoch": 1, "pid": -1, "start_time": 1, "boot": ""}'):
             adapter, job = await opened(tmp_path), new_job(tmp_path)
-            folder = tmp_path / "jobs" / job
+            folder = records_of(tmp_path, job)
             spoil = f"echo started >> starts; echo '{told}' > {RUN_FILE}; exit 7"
             for epoch in (1, 2):
                 again = order(tmp_path, job, "sh", "-c", spoil, epoch=epoch, working_directory=folder)
@@ -137,16 +138,17 @@ def test_a_job_that_spoils_what_is_known_of_its_start_is_started_once(tmp_path: 
 
 def test_a_job_that_puts_pipes_and_folders_in_the_place_of_files(tmp_path: Path) -> None:
     """Its own end may be lost; that of no other is, and nobody waits."""
-    spoils = [f"rm {name}; {what} {name}" for name in (RUN_FILE, "log") for what in ("mkfifo", "mkdir")]
+    logs = [f"cd ../../jobs/$ALLOCATOR_JOB_ID; rm log; {what} log; cd $OLDPWD" for what in ("mkfifo", "mkdir")]
+    spoils = [f"rm {RUN_FILE}; {what} {RUN_FILE}" for what in ("mkfifo", "mkdir")] + logs
     spoils += [f"{what} {EXIT_FILE}" for what in ("mkfifo", "mkdir")]
     spoils += ["rm run.lock; mkdir run.lock; kill -9 $PPID; sleep 60"]
 
     async def main() -> None:
         adapter, jobs = await opened(tmp_path), [new_job(tmp_path) for _ in spoils]
         for job, spoil in zip(jobs, spoils, strict=True):
-            folder = tmp_path / "jobs" / job
+            folder = records_of(tmp_path, job)
             await adapter.start(order(tmp_path, job, "sh", "-c", f"{spoil}; touch spoilt", working_directory=folder))
-        await until(lambda: all((tmp_path / "jobs" / job / "spoilt").exists() for job in jobs[:-1]))
+        await until(lambda: all((records_of(tmp_path, job) / "spoilt").exists() for job in jobs[:-1]))
         other = new_job(tmp_path)
         await adapter.start(order(tmp_path, other, "true"))
         assert (await ended(adapter, other)).code == 0
@@ -154,7 +156,7 @@ def test_a_job_that_puts_pipes_and_folders_in_the_place_of_files(tmp_path: Path)
         assert (await ended(adapter, jobs[-1])).code is None
         assert not processes_of(jobs[-1])
         for job in jobs:
-            folder = tmp_path / "jobs" / job
+            folder = records_of(tmp_path, job)
             await until(lambda job=job: not processes_of(job))
             for name in (RUN_FILE, EXIT_FILE):
                 with suppress(OSError):

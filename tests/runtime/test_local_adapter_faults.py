@@ -37,6 +37,7 @@ from tests.runtime.worlds import (
     opened,
     order,
     processes_of,
+    records_of,
     seen_of,
     shim_of,
     until,
@@ -210,10 +211,12 @@ def test_a_start_that_nobody_waits_for_any_more_does_not_begin(tmp_path: Path) -
         os.kill(launcher, signal.SIGCONT)
         await adapter.start(order(tmp_path, jobs[2], "true"))
         await ended(adapter, jobs[2])
-        folder = tmp_path / "jobs" / jobs[1]
+        folder, records = tmp_path / "jobs" / jobs[1], records_of(tmp_path, jobs[1])
         # its shim has looked, and left
-        await until(lambda: (folder / "run.lock").exists() and (lock := take_lock(str(folder))) and not os.close(lock))
-        assert not (folder / RUN_FILE).exists()
+        await until(
+            lambda: (records / "run.lock").exists() and (lock := take_lock(str(records))) and not os.close(lock)
+        )
+        assert not (records / RUN_FILE).exists()
         assert not (folder / "log").exists() or not lines(folder / "log")
         await adapter.close()
 
@@ -341,7 +344,7 @@ def test_a_full_disk_costs_output_and_nothing_else(small_disk: Path, tmp_path: P
         fill(small_disk)
         gates[2].touch()
         assert (await ended(adapter, job)).code == 5
-        told = number_in(str(log.with_name(EXIT_FILE)), "lost_output")
+        told = number_in(str(records_of(small_disk, job) / EXIT_FILE), "lost_output")
         assert said == [f"[{told} bytes of output were lost: the disk was full]"]
         seen = await seen_of(await opened(small_disk), job)
         assert seen
@@ -401,10 +404,9 @@ def test_a_look_at_many_jobs(tmp_path: Path, record_property: pytest.RecordPrope
         await ended(adapter, model)
         for _ in range(2000):
             job = new_job(tmp_path)
-            folder = tmp_path / "jobs" / job
+            records_of(tmp_path, job).mkdir()
             for name in (RUN_FILE, EXIT_FILE):
-                (folder / name).write_bytes((tmp_path / "jobs" / model / name).read_bytes())
-            (tmp_path / "local" / job).symlink_to(os.path.relpath(folder, tmp_path / "local"))
+                (records_of(tmp_path, job) / name).write_bytes((records_of(tmp_path, model) / name).read_bytes())
         adapter = await opened(tmp_path)
         times = []
         for _ in range(2):

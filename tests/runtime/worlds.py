@@ -82,4 +82,9 @@ def processes_of(job: str) -> list[int]:
 
 
 def shim_of(state: Path, job: str) -> int:
-    return number_in(str(state / "jobs" / job / RUN_FILE), "pid") or 0
+    return number_in(str(records_of(state, job) / RUN_FILE), "pid") or 0
+
+
+def records_of(state: Path, job: str) -> Path:
+    """The folder of what the adapter keeps of a job."""
+    return state / "local" / job

@@ -27,6 +27,7 @@ from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import Server
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import Event, Journal
+from allocator.runtime.records.ownership import own_folder
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from allocator.variants import Variant
@@ -51,6 +52,7 @@ def serve_command(
     if not state.exists():
         # who is refused leaves nothing behind
         _checked(Told.of_events(None, None).after(options, web))
+    state = own_folder(state, make=True)
     journal = Journal(state)
     last = {kind: event.data for kind in ("options", "policy") if (event := journal.last(kind))}
     before = Told.of_events(last.get("options"), last.get("policy"))

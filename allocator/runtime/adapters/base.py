@@ -114,7 +114,7 @@ class Seen:
     phase : "pending": accepted, does not run yet; "running"; "ended".
     code : exit status of an ended one; None: not known, as when its node was lost.
     signal : that ended it, else 0.
-    reason : for people.
+    reason : for people; of one that runs, why its end may not come by itself.
     ended_at : seconds since 1970, 0 where not known.
     """
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from allocator.runtime.records.ownership import check_own_peer, own_folder
 from throughputs import InputError
 
 __all__ = [
@@ -76,10 +77,12 @@ class Client:
             Something is wrong with the request.
         ServiceError
             The service could not do it, as on a full disk.
+        InputError
+            The folder or the service is another user's, or could be: nothing was sent.
         """
         line = json.dumps({"do": what, **fields}).encode() + b"\n"
         try:
-            with _connected(self._folder / "socket") as connection:
+            with _connected(own_folder(self._folder) / "socket") as connection:
                 connection.settimeout(_PATIENCE)
                 connection.sendall(line)
                 with connection.makefile("rb") as answers:
@@ -161,7 +164,8 @@ def _connected(path: Path) -> socket.socket:
             connection.connect(f"/proc/self/fd/{folder}/{path.name}")
         finally:
             os.close(folder)
-    except OSError:
+        check_own_peer(connection, path)
+    except (OSError, InputError):
         connection.close()
         raise
     return connection

@@ -1,7 +1,7 @@
 """The door of the service: a socket in its state folder, one line of JSON for each request and each answer.
 
-Only the user who owns the folder can open the socket. What comes in is bounded in size and time; whoever sends
-something else than a request is answered so, and let go.
+Only the user who owns the folder can open the socket, and by the kernel's word no other is answered. What comes in is
+bounded in size and time; whoever sends something else than a request is answered so, and let go.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from allocator.runtime.door.requests import Requests
+from allocator.runtime.records.ownership import check_own_peer
 from throughputs import InputError
 
 __all__ = ["SOCKET", "Server"]
@@ -94,10 +95,13 @@ class Server:
             if len(self._open) > _MOST_CONNECTIONS:
                 writer.write(_refusal(f"more than {_MOST_CONNECTIONS} connections at once", fault=True))
                 return
+            check_own_peer(writer.get_extra_info("socket"), self._path)
             while not self._closing and (line := await self._line(reader)):
                 self._open[me] = True
                 await self._answer(line, writer)
                 self._open[me] = False
+        except InputError as error:
+            writer.write(_refusal(str(error)))
         except (ConnectionError, TimeoutError):
             # who does not take its answer does not keep it, and the connection, for ever
             writer.transport.abort()

@@ -134,6 +134,8 @@ def seconds_left(service: Service, job: Job) -> float | None:
 
 def reason(service: Service, job: Job) -> str:
     """Why a job is where it is."""
+    if job.uuid in service.lingering:
+        return service.lingering[job.uuid]
     if job.state != QUEUED:
         return job.reason if job.reason != job.state else ""
     unfit = service.deciding.why_unfit(job)

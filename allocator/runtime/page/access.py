@@ -13,6 +13,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from allocator.runtime.records.ownership import check_parents
 from throughputs import InputError
 
 __all__ = ["Access", "read_token"]
@@ -77,15 +78,20 @@ def read_token(path: Path) -> str:
     Raises
     ------
     InputError
-        Others can read the file, or what is in it is no token.
+        Others can use the file or replace it, or what is in it is no token.
     """
+    check_parents(path)
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(32) + "\n")
     except FileExistsError:
         pass
-    with path.open("rb") as kept:
-        if stat.S_IMODE(os.fstat(kept.fileno()).st_mode) & 0o077:
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as kept:
+        status = os.fstat(kept.fileno())
+        if status.st_uid not in (0, os.geteuid()) or not stat.S_ISREG(status.st_mode):
+            found = f"owner {status.st_uid}, mode {status.st_mode:o}"
+            raise InputError(str(path), found=found, expected="a file of yours or of the administrator's")
+        if stat.S_IMODE(status.st_mode) & 0o077:
             raise InputError(str(path), found="a file that others can use", expected=f"chmod 600 {path}")
         token = kept.read(_LONGEST_TOKEN).decode(errors="replace").strip()
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:

@@ -27,6 +27,7 @@ from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import bound
 from allocator.runtime.page.access import Access, read_token
 from allocator.runtime.page.app import Desk, make_app
+from allocator.runtime.records.ownership import check_parents
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ def _listening(address: tuple[str, int]) -> _Listener:
 
 def _listening_at(path: Path) -> _Listener:
     """A Unix socket that only the user can open; one that is there and dead makes room."""
+    check_parents(path)
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.lstat().st_mode) and not _answers(path):
             path.unlink()

@@ -17,7 +17,7 @@ was killed comes back with the same book. The kinds of events, with their data:
                                                      were posted; late_seconds where one with a deadline completed
     resized         gpus, batch_size, job_type       what the job asked for, and what it is in the table then
     found           epoch                            a start that the journal has lost
-    rejected, cancelled, gave_up, adopted            reason
+    rejected, cancelled, gave_up, adopted, lingers   reason
     measured        pool, gpus, rate                 steps/s, moving average
     node            name, drained                    a node was drained or resumed
     options, policy, service, cluster, run           what the service was told, and what it runs with

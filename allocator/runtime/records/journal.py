@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allocator.runtime.records.ownership import check_own, own_folder
 from throughputs import InputError
 
 __all__ = ["Event", "Journal", "JournalError", "ReadOnlyJournal"]
@@ -84,11 +85,11 @@ class Journal:
     ------
     InputError
         Another service owns the folder, the file is of another format or none of ours, or the folder is a copy of one
-        that is still there: what runs is that one's.
+        that is still there: what runs is that one's. Or others than the user could have written what is in the folder.
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = own_folder(folder, make=True)
         self._lock = _locked(folder)
         self._path = path = folder / _FILE
         fresh = not path.exists()
@@ -223,11 +224,11 @@ class ReadOnlyJournal(Journal):
     Raises
     ------
     InputError
-        There is no journal, or it is none of ours.
+        There is no journal, or it is none of ours; or see `own_folder`.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = path = folder / _FILE
+        self._path = path = own_folder(folder) / _FILE
         if not path.is_file():
             raise InputError(str(path), found="no such file", expected="the journal of a service")
         try:
@@ -266,7 +267,7 @@ def _is_of(folder: Path, instance: str) -> bool:
     """Whether a folder has the journal of an instance of the service."""
     try:
         journal = ReadOnlyJournal(folder)
-    except InputError:
+    except (InputError, OSError):
         return False
     journal.close()
     return journal.instance == instance
@@ -283,7 +284,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _locked(folder: Path) -> Any:
     """The lock file of a folder, held until it is closed or the process ends."""
-    file = open(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), "r+")  # noqa: SIM115 - held as long as we run
+    path = folder / "lock"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = open(os.open(path, flags, 0o600), "r+")  # noqa: SIM115 - held as long as we run
+    status = os.fstat(file.fileno())
+    check_own(path, status)
+    if status.st_nlink != 1:
+        file.close()
+        raise InputError(str(path), found="a file of several names", expected=f"one of its own: rm {path}")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -291,7 +299,7 @@ def _locked(folder: Path) -> Any:
         file.close()
         expected = "a folder that no other service uses; `allocator status` speaks with the one that runs"
         raise InputError(str(folder), found=f"a running service, process {owner}", expected=expected) from None
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
+    # over what was there: of a file that is none of ours not more is lost than that
+    file.write(f"{os.getpid():<10}\n")
     file.flush()
     return file

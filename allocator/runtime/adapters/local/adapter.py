@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import marshal
 import os
+import shutil
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -24,6 +26,7 @@ from allocator.runtime.adapters.base import (
     Adapter,
     AdapterError,
     CommandError,
+    NoAnswerError,
     Node,
     Seen,
     StartOrder,
@@ -32,12 +35,16 @@ from allocator.runtime.adapters.local import folder, output, processes, shim
 from allocator.runtime.adapters.local.accelerators import Accelerators, find_accelerators
 from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, reserve_exit, take_lock, write_exit
 from allocator.runtime.adapters.local.processes import (
+    EPOCHS,
+    MARKED,
     boot_identity,
     carriers,
     children,
     descendants,
     end_processes,
     is_alive,
+    left_of,
+    signal_all,
 )
 from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order
 
@@ -57,6 +64,8 @@ module.main()"""
 _MOST_PROCESSES = 1 << 31
 """Numbers of processes are below."""
 
+_MOST_NAMED = 5
+
 _SLICE = 64
 """Jobs that are looked at before others have their turn in the event loop."""
 
@@ -74,12 +83,12 @@ class _Run:
 class LocalAdapter(Adapter):
     """This machine; each type of its accelerators is a node.
 
-    Every start has a process of its own that watches over it, the *shim*, and all that is known of it stands in the
-    folder of the job, so that jobs run on without the scheduler and another one finds them again.
+    Every start has a process of its own that watches over it, the *shim*, and all that is known of it stands in a
+    folder apart from that of the job, so that jobs run on without the scheduler and another one finds them again.
 
     Parameters
     ----------
-    state : folder of the scheduler's state; below it an index of jobs is kept.
+    state : folder of the scheduler's state; in the folder ``local`` below it each job has one for what is known of it.
     accelerators : what there is by type; None: NVIDIA's GPUs of this machine.
     visible_devices : whether jobs are told by CUDA_VISIBLE_DEVICES which are theirs.
     """
@@ -92,6 +101,8 @@ class LocalAdapter(Adapter):
         self._visible_devices = visible_devices
         self._jobs: dict[str, Path] = {}
         self._ended: dict[str, Seen] = {}
+        # in which nothing tells of a start, and of which no process is there either
+        self._idle: set[str] = set()
         self._children: set[int] = set()
         self._waiting: list[tuple[Order, int]] = []
         self._room = asyncio.Semaphore(MOST_ORDERS)
@@ -106,6 +117,12 @@ class LocalAdapter(Adapter):
             self._index.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.scandir(self._index) as entries:
                 self._jobs = {entry.name: Path(entry.path) for entry in entries if entry.is_dir()}
+            # what was kept of them may have been deleted while they run
+            found, jobs = carriers(JOB), self._index.with_name("jobs")
+            marked = {name // EPOCHS for name in found if isinstance(name, int)}
+            for job in os.listdir(jobs) if marked and jobs.is_dir() else ():
+                if job not in self._jobs and _mark(job) // EPOCHS in marked:
+                    self._jobs[job] = self._index / job
         except OSError as error:
             raise AdapterError(f"jobs cannot run on this machine: {error}") from error
         self._accelerators = self._accelerators or find_accelerators()
@@ -124,7 +141,7 @@ class LocalAdapter(Adapter):
     async def observe(self) -> Sequence[Seen]:
         """From the folders of jobs alone; one that has ended is read once."""
         self._reap()
-        strays: dict[str, list[int]] | None = None
+        strays: dict[str | int, list[int]] | None = None
         found = []
         for count, job in enumerate(list(self._jobs), 1):
             if count % _SLICE == 0:
@@ -132,35 +149,42 @@ class LocalAdapter(Adapter):
                 strays = None
             folder, seen = self._jobs.get(job), self._ended.get(job)
             run = _read_run(folder) if folder and not seen else None
-            if folder and run and not seen:
+            if folder and not seen:
                 seen = self._look(job, folder, run)
-                if not seen:
+                if not seen and (run or job not in self._idle):
                     # One search for all jobs of a slice whose end nobody has told.
                     strays = carriers(JOB) if strays is None else strays
-                    seen = self._recover(job, folder, run, strays.get(job, []))
+                    left = left_of(strays, job, _mark(job))
+                    seen = self._recover(job, folder, run, left) if run else self._unrecorded(job, left)
                     await asyncio.sleep(0)
-                if seen.phase == "ended":
+                if seen and run and seen.phase == "ended":
                     self._ended[job] = seen
                     # Where this is the first process of a container, orphans become its children.
                     self._children.add(run.pid)
-            elif folder and not seen:
-                # The job has spoilt run.json; its shim has told the end all the same.
-                seen = _told_end(job, folder)
             if seen:
                 found.append(seen)
         return found
 
-    def _look(self, job: str, folder: Path, run: _Run) -> Seen | None:
-        """What the folder says; None if the process that watches is gone without a word."""
-        if self._is_watched(run):
+    def _look(self, job: str, folder: Path, run: _Run | None) -> Seen | None:
+        """What the folder says; None if it does not say who watches, or that process is gone without a word."""
+        if run and self._is_watched(run):
             return Seen(job, run.epoch, "running")
         told = _told_end(job, folder)
-        return told if told and told.epoch == run.epoch else None
+        return told if told and (run is None or told.epoch == run.epoch) else None
+
+    def _unrecorded(self, job: str, left: Mapping[int, int]) -> Seen | None:
+        """A job of which no start is known, though processes of one may be there."""
+        left = left or left_of(carriers(JOB), job, _mark(job))
+        epoch = max(left.values(), default=0)
+        if epoch:
+            return Seen(job, epoch, "running", reason=f"what was known of its start is gone; {_named(left)}")
+        self._idle.add(job)
+        return None
 
     def _is_watched(self, run: _Run) -> bool:
         return run.boot == self._boot and is_alive(run.pid, run.start_time)
 
-    def _recover(self, job: str, folder: Path, run: _Run, left: Sequence[int]) -> Seen:
+    def _recover(self, job: str, folder: Path, run: _Run, left: Mapping[int, int]) -> Seen:
         """Say the end of a start in place of its shim, once nothing of it is left."""
         running = Seen(job, run.epoch, "running", reason="the process that watches it is gone")
         try:
@@ -179,10 +203,10 @@ class LocalAdapter(Adapter):
             if seen:
                 return seen
             # One that ends between being listed and being read may leave a child that was not listed: look twice.
-            left = left or carriers(JOB).get(job, [])
+            left = left or left_of(carriers(JOB), job, _mark(job))
             if left:
-                end_processes({*left, *descendants(left)}, seconds=0.0)
-                return running
+                there = end_processes({*left, *descendants(left)}, seconds=0.0)
+                return replace(running, reason=f"{running.reason}; {_named(there)}") if there else running
             reason = "the process that watched it was killed"
             if run.boot != self._boot:
                 reason = "the machine was started anew"
@@ -216,15 +240,19 @@ class LocalAdapter(Adapter):
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     said = await _read_all(answer)
             except TimeoutError:
-                raise AdapterError(f"the job did not start within {_ANSWER_SECONDS:g} seconds") from None
+                said = f"the job did not start within {_ANSWER_SECONDS:g} seconds"
             finally:
                 # A shim that has not come to it yet sees that nobody waits, and does not start the job.
                 os.close(answer)
                 self._ended.pop(order.job, None)
+                self._idle.discard(order.job)
         if said not in (STARTED, STARTED_BEFORE):
-            end = read_object(order.folder / EXIT_FILE)
+            end = read_object(self._index / order.job / EXIT_FILE)
             if end.get("epoch") == order.epoch and end.get("code") in (NOT_EXECUTABLE, NOT_FOUND):
                 raise CommandError(said, end["code"])
+            begun = _read_run(self._index / order.job)
+            if begun and begun.epoch == order.epoch != end.get("epoch"):
+                raise NoAnswerError("the job may have started: the process that watches it has not answered")
             raise AdapterError(said or "the process that starts the job was killed")
 
     def _indices(self, order: StartOrder) -> list[int]:
@@ -241,11 +269,11 @@ class LocalAdapter(Adapter):
         if order.job != Path(order.job).name:
             raise AdapterError(f"not the name of a folder: {order.job}")
         entry = self._index / order.job
-        # A link takes no room of its own, and stays right when the whole state is moved.
-        with suppress(FileExistsError):
-            entry.symlink_to(os.path.relpath(order.folder.absolute(), self._index))
+        entry.mkdir(mode=0o700, exist_ok=True)
         self._jobs[order.job] = entry
         self._ended.pop(order.job, None)
+        # it has not run so far, if nothing says so
+        self._idle.add(order.job)
 
     def _told(self, order: StartOrder, indices: Sequence[int]) -> Order:
         """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
@@ -253,6 +281,8 @@ class LocalAdapter(Adapter):
             job=order.job,
             epoch=order.epoch,
             folder=os.fsencode(order.folder.absolute()),
+            records=os.fsencode(self._index / order.job),
+            mark=_mark(order.job, order.epoch),
             directory=os.fsencode(order.working_directory.absolute()),
             command=[os.fsencode(argument) for argument in order.command],
             environments=[
@@ -332,9 +362,7 @@ class LocalAdapter(Adapter):
     async def stop(self, job: str, epoch: int) -> None:
         """SIGTERM to each process of the command and its group, once however often it is asked for."""
         run = self._running(job, epoch)
-        if run:
-            with suppress(ProcessLookupError):
-                os.kill(run.pid, signal.SIGTERM)
+        signal_all([run.pid] if run else self._unwatched(job, epoch), signal.SIGTERM)
 
     async def kill(self, job: str, epoch: int) -> None:
         """End all that the job has started; its shim then says so."""
@@ -346,6 +374,12 @@ class LocalAdapter(Adapter):
                     os.kill(pid, signal.SIGKILL)
             with suppress(ProcessLookupError):
                 os.kill(run.pid, signal.SIGCONT)
+        else:
+            signal_all(self._unwatched(job, epoch), signal.SIGKILL)
+
+    def _unwatched(self, job: str, epoch: int) -> list[int]:
+        """Processes of a start that nobody is known to watch over."""
+        return [] if job in self._idle or job in self._ended else carriers(JOB).get(_mark(job, epoch), [])
 
     def _running(self, job: str, epoch: int) -> _Run | None:
         folder = self._jobs.get(job)
@@ -356,8 +390,13 @@ class LocalAdapter(Adapter):
         """Take a job out of the index."""
         self._jobs.pop(job, None)
         self._ended.pop(job, None)
-        with suppress(FileNotFoundError):
-            (self._index / job).unlink()
+        self._idle.discard(job)
+        entry = self._index / job
+        if entry.is_symlink():
+            # as versions before had it, to the folder of the job
+            entry.unlink()
+        else:
+            shutil.rmtree(entry, ignore_errors=True)
 
     def _reap(self) -> None:
         for pid in list(self._children):
@@ -373,6 +412,17 @@ class LocalAdapter(Adapter):
 def shim_code() -> list[tuple[str, CodeType]]:
     """By name the modules that a shim consists of, the one to call last."""
     return [(module.__name__, compile(Path(_file(module)).read_bytes(), _file(module), "exec")) for module in _MODULES]
+
+
+def _mark(job: str, epoch: int = 0) -> int:
+    """Of the processes of a start."""
+    return MARKED + int.from_bytes(hashlib.sha256(job.encode()).digest()[:5]) * EPOCHS + epoch % EPOCHS
+
+
+def _named(pids: Collection[int]) -> str:
+    """Processes, for people."""
+    some = ", ".join(map(str, sorted(pids)[:_MOST_NAMED])) + ", ..." * (len(pids) > _MOST_NAMED)
+    return f"processes of it run on: {some}"
 
 
 def _in_memory(content: bytes) -> int:

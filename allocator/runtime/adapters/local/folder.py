@@ -1,4 +1,4 @@
-"""What a shim keeps in the folder of a job, each file replaced as a whole.
+"""What a shim keeps of a job, each file replaced as a whole, in a folder apart from that of the job.
 
 ::
 
@@ -53,7 +53,7 @@ def _json(values: dict[str, int | float | str | None]) -> bytes:
 
 
 def take_lock(folder: str) -> int | None:
-    """A descriptor that holds the lock of a job's folder, or None if another has it."""
+    """A descriptor that holds the lock of a job, or None if another has it."""
     lock = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +88,7 @@ def _partial(folder: str, name: str) -> str:
 
 
 def write_run(job: str, epoch: int) -> None:
-    """Say that this process watches over a start, in the folder of the job, where it is; then the epoch has started."""
+    """Say that this process watches over a start, in the folder where it is; then the epoch has started."""
     me = os.getpid()
     told: dict[str, int | float | str | None] = {"epoch": epoch, "job": job, "pid": me, "start_time": start_time_of(me)}
     told |= {"boot": boot_identity(), "started_at": time.time()}

@@ -11,10 +11,16 @@ LOG_FILES = ("log", "log.1")
 
 
 class Log:
-    """Output of a job: the last `limit` bytes or less, in two files; the older one is dropped for a new one."""
+    """Output of a job: the last `limit` bytes or less, in two files; the older one is dropped for a new one.
 
-    def __init__(self, limit: int) -> None:
+    Parameters
+    ----------
+    folder : a descriptor of the one for the files; None: where the process is.
+    """
+
+    def __init__(self, limit: int, folder: int | None = None) -> None:
         self.lost = 0
+        self._folder = folder
         self._unsaid = 0
         self._most = limit // 2
         self._open()
@@ -22,7 +28,7 @@ class Log:
     def _open(self) -> None:
         # a pipe that the job has put there is not waited for
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
-        self._file = os.open(LOG_FILES[0], flags, 0o600)
+        self._file = os.open(LOG_FILES[0], flags, 0o600, dir_fd=self._folder)
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
@@ -42,7 +48,7 @@ class Log:
         if self._size >= self._most:
             if not self._most:
                 raise OSError(errno.EFBIG, "no output is kept")
-            os.replace(*LOG_FILES)
+            os.replace(*LOG_FILES, src_dir_fd=self._folder, dst_dir_fd=self._folder)
             os.close(self._file)
             self._open()
         written = os.write(self._file, data[: self._most - self._size])

@@ -6,6 +6,7 @@ What the shim needs of the library stands here, in `folder` and in `output`: mod
 from __future__ import annotations
 
 import os
+import resource
 import time
 
 TYPE_CHECKING = False
@@ -17,6 +18,8 @@ else:
     import _signal as signal
 
 __all__ = [
+    "EPOCHS",
+    "MARKED",
     "attempt",
     "boot_identity",
     "carriers",
@@ -24,9 +27,29 @@ __all__ = [
     "descendants",
     "end_processes",
     "is_alive",
+    "left_of",
+    "mark_me",
     "signal_all",
     "start_time_of",
 ]
+
+
+MARKED, EPOCHS = 1 << 62, 1 << 20
+"""Marks are numbers from the one on; the last digits of each, to the base of the other, are an epoch."""
+
+_RLIMIT_LOCKS = 10
+"""A limit that Linux has not looked at since 2003."""
+
+
+def mark_me(mark: int) -> None:
+    """Mark this process and all that it will ever start, whatever they run, close, clear or detach from.
+
+    A limit of resources is inherited, cannot be lost, and is told of by ``/proc`` for processes of any user. It is the
+    soft one: another service among the processes can mark its own.
+    """
+    most = resource.getrlimit(_RLIMIT_LOCKS)[1]
+    if most == resource.RLIM_INFINITY or most >= mark:
+        attempt(resource.setrlimit, _RLIMIT_LOCKS, (mark, most))
 
 
 def is_alive(pid: int, start_time: int) -> bool:
@@ -64,20 +87,49 @@ def descendants(pids: Collection[int]) -> list[int]:
     return found
 
 
-def carriers(variable: str) -> dict[str, list[int]]:
-    """Processes of this user by the value that an environment variable had when they were started."""
+def carriers(variable: str) -> dict[str | int, list[int]]:
+    """Processes by the value that an environment variable had when they were started, and by their mark."""
     wanted = f"{variable}=".encode()
-    found: dict[str, list[int]] = {}
+    found: dict[str | int, list[int]] = {}
     for pid in _processes():
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                entries = file.read().split(b"\0")
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.startswith(wanted):
-                found.setdefault(os.fsdecode(entry[len(wanted) :]), []).append(pid)
+        names: list[str | int] = [
+            os.fsdecode(entry[len(wanted) :])
+            for entry in _read(f"/proc/{pid}/environ").split(b"\0")
+            if entry.startswith(wanted)
+        ]
+        limit = _read(f"/proc/{pid}/limits").partition(b"\nMax file locks ")[2].split(None, 1)
+        if limit and limit[0].isdigit() and int(limit[0]) >= MARKED:
+            names.append(int(limit[0]))
+        if names and _runs(pid):
+            for name in names:
+                found.setdefault(name, []).append(pid)
     return found
+
+
+def left_of(found: dict[str | int, list[int]], job: str, mark: int) -> dict[int, int]:
+    """Of `carriers` those of a job, each with its epoch, 0 where it has no mark; `mark` is that of any epoch."""
+    left = dict.fromkeys(found.get(job, ()), 0)
+    for name, pids in found.items():
+        if isinstance(name, int) and name // EPOCHS == mark // EPOCHS:
+            left |= dict.fromkeys(pids, name % EPOCHS)
+    return left
+
+
+def _runs(pid: int) -> bool:
+    """Whether any thread of a process does: the first one may have ended before the others."""
+    try:
+        return _stat(pid)[2] or len(os.listdir(f"/proc/{pid}/task")) > 1
+    except OSError:
+        return False
+
+
+def _read(path: str) -> bytes:
+    """What is in a file of ``/proc``; nothing if the process is gone, or another user's."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def end_processes(pids: Collection[int], seconds: float) -> list[int]:

@@ -1,9 +1,9 @@
 """Watches over one start of a job, in a process of its own that outlives the scheduler.
 
 A process run by ``python -I -S`` takes orders as long as the scheduler runs, and leaves another one for each, the shim
-of that start. It holds ``run.lock`` in the folder of the job as long as anything of the job runs, says in ``run.json``
-who it is, writes the output to ``log`` and ``log.1``, and says in ``exit.json`` how it ended. Those files are all that
-the scheduler needs to find the job again.
+of that start. It holds ``run.lock`` in a folder of the scheduler's as long as anything of the job runs, says in
+``run.json`` who it is, writes the output to ``log`` and ``log.1`` in the folder of the job, and says in ``exit.json``
+how it ended. Those files are all that the scheduler needs to find the job again.
 
 It runs beside every job: it imports little, and of this library only the modules that it is sent along with.
 """
@@ -33,6 +33,8 @@ from allocator.runtime.adapters.local.processes import (
     carriers,
     descendants,
     end_processes,
+    left_of,
+    mark_me,
     signal_all,
 )
 
@@ -78,7 +80,8 @@ class Order:
     Attributes
     ----------
     job, epoch : UUID, and number of the start.
-    folder : of the job.
+    folder : of the job. records : the folder where is kept what is known of its starts.
+    mark : of the processes of this start, see `mark_me`.
     directory : where the command starts.
     command : the arguments.
     environments : one for each process to start.
@@ -90,13 +93,16 @@ class Order:
         job: str,
         epoch: int,
         folder: bytes,
+        records: bytes,
+        mark: int,
         directory: bytes,
         command: list[bytes],
         environments: list[dict[bytes, bytes]],
         log_bytes: int,
     ) -> None:
         self.job, self.epoch = job, epoch
-        self.folder, self.directory = folder, directory
+        self.folder, self.records, self.directory = folder, records, directory
+        self.mark = mark
         self.command, self.environments = command, environments
         self.log_bytes = log_bytes
 
@@ -114,15 +120,15 @@ class _StartedBeforeError(Exception):
 
 
 class _Watch:
-    """The processes of a job, from their start to the end of the last one."""
+    """The processes of a job, from their start to the end of the last one; `folder` is a descriptor of its folder."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, folder: int) -> None:
         self._order = order
         self._ranks: dict[int, int] = {}
         self._told_to_end = False
         self._overdue: float | None = None
         self._code, self._signal, self._reason = 0, 0, "exit status 0"
-        self._log = Log(order.log_bytes)
+        self._log = Log(order.log_bytes, folder)
         several = len(order.environments) > 1
         pipes = [os.pipe() for _ in order.environments]
         self._writers = [writer for _, writer in pipes]
@@ -173,6 +179,7 @@ class _Watch:
             step = "working directory"
             try:
                 os.setpgid(0, 0)
+                mark_me(self._order.mark)
                 _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
                 if os.getppid() != shim:
                     os._exit(NOT_EXECUTABLE)
@@ -286,8 +293,9 @@ def _why(step: str, name: bytes, environment: dict[bytes, bytes], error: Excepti
     return f"not found: the {step} {shown}" + (", or the interpreter that it names" if step == "command" else "")
 
 
-def _claim(job: str, epoch: int) -> None:
-    """Take the lock of the folder, for good, or refuse; processes of an earlier start are ended."""
+def _claim(order: Order) -> None:
+    """Take the lock of the job, for good, or refuse; processes of an earlier start are ended."""
+    job, epoch = order.job, order.epoch
     began = time.monotonic()
     while take_lock(".") is None:
         last = number_in(RUN_FILE, "epoch")
@@ -297,21 +305,28 @@ def _claim(job: str, epoch: int) -> None:
         if time.monotonic() - began >= (LEAVING_PATIENCE if leaves else LOCK_PATIENCE):
             raise _RefusedError(EXIT_HELD, f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
-    lease, last = number_in("lease.json", "epoch"), number_in(RUN_FILE, "epoch")
+    lease, last = (
+        number_in(os.path.join(os.fsdecode(order.folder), "lease.json"), "epoch"),
+        number_in(RUN_FILE, "epoch"),
+    )
     if epoch in (last, number_in(EXIT_FILE, "epoch")):
         raise _StartedBeforeError
     if lease != epoch or (last is not None and last > epoch):
         raise _RefusedError(
             EXIT_STALE, f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}"
         )
-    # Where the folder was deleted under an earlier start, that still has the lock of a file that is no longer there.
+    # Where the lock was deleted under an earlier start, that still has the one of a file that is no longer there.
     forgotten = epoch > 1 if last is None else number_in(EXIT_FILE, "epoch") != last
     if forgotten:
-        while strays := carriers("ALLOCATOR_JOB_ID").get(job) or carriers("ALLOCATOR_JOB_ID").get(job):
-            # Looked for twice: one that ends between being listed and being read may leave a child that was not listed.
+        # Looked for twice: one that ends between being listed and being read may leave a child that was not listed.
+        while strays := _strays(job, order.mark) or _strays(job, order.mark):
             left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS)
             if left:
                 raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
+
+
+def _strays(job: str, mark: int) -> dict[int, int]:
+    return left_of(carriers("ALLOCATOR_JOB_ID"), job, mark)
 
 
 def _answer(text: str) -> None:
@@ -323,11 +338,12 @@ def _answer(text: str) -> None:
 
 
 def _carry_out(order: Order) -> None:
-    os.chdir(order.folder)
-    _claim(order.job, order.epoch)
+    folder = os.open(order.folder, os.O_RDONLY | os.O_DIRECTORY)
+    os.chdir(order.records)
+    _claim(order)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     reserved = reserve_exit(".")
-    watch = _Watch(order)
+    watch = _Watch(order, folder)
     # Standard output is where the answer goes.
     listener = select.poll()
     listener.register(1, 0)
@@ -344,7 +360,8 @@ def _carry_out(order: Order) -> None:
         watch.finish()
         outcome: tuple[int | None, int, str, int] = watch.outcome
     except Exception as error:
-        end_processes(descendants([os.getpid()]), SWEEP_SECONDS)
+        while end_processes(descendants([os.getpid()]), SWEEP_SECONDS):
+            pass
         outcome = (None, 0, f"the process that watches the job failed: {error!r}", 0)
     write_exit(".", reserved, order.epoch, *outcome)
     if refused:
