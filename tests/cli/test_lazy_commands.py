@@ -36,7 +36,7 @@ def loaded(*arguments: str) -> set[str]:
 
 
 def test_help_loads_no_command() -> None:
-    assert loaded("--help") == {"allocator", "allocator.cli", "allocator.cli.app"}
+    assert loaded("--help") == {"allocator", "allocator.cli", "allocator.cli.app", "allocator.cli.screen"}
 
 
 def test_a_command_loads_no_other() -> None:
