@@ -53,6 +53,8 @@ def lucid(frame: pd.DataFrame, source: str, first_line: int, time_unit: float | 
     }
     if reader.has("user"):
         columns["user"] = reader.text("user", empty="")
+    if reader.has("job_id"):
+        columns["trace_id"] = reader.frame["job_id"].astype(str).to_numpy(dtype=object)
     if reader.has("predicted_seconds"):
         columns["predicted_seconds"] = reader.numbers("predicted_seconds", empty=np.nan)
     if reader.has("gpu_util"):
