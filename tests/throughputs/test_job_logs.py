@@ -517,6 +517,8 @@ def test_dates_of_another_form_are_told_and_read(imported):
     assert imported(text.replace("31/05", "31/02"), date_format="%d/%m/%Y %H:%M").dropped == {
         "unreadable submission": 1
     }
+    digits = f"{HEADER}\n20240531,9,1\n20240601,9,1\n"
+    assert imported(digits, date_format="%Y%m%d").trace.arrival_time.tolist() == [0.0, 86400.0]
     with pytest.raises(InputError, match="--date-format: found '%Q'"):
         imported(text, date_format="%Q")
 

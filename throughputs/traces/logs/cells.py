@@ -128,7 +128,7 @@ class Clock:
             figures = numbers(sample, decimal_comma)
             others = sample[np.isnan(figures)]
             dated = np.count_nonzero(self._microseconds(others) != _NOT_A_TIME)
-            self.dates = bool(dated >= len(sample) - len(others))
+            self.dates = self.date_format is not None or bool(dated >= len(sample) - len(others))
             if self.dates:
                 stamps = self._microseconds(cells)
                 self._first = int(stamps.min(initial=np.iinfo(np.int64).max, where=stamps != _NOT_A_TIME))
