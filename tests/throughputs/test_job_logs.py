@@ -531,7 +531,12 @@ def test_times_that_a_zone_leaves_out_or_has_twice_are_told(imported):
     assert any("twice" in note for note in found.notes)
     with pytest.raises(InputError, match=r"log.csv:2: field 'submit_time': found '2024-03-31T02:30:00'"):
         imported(text, zone="Europe/Berlin", strict=True)
-    assert not any("twice" in note for note in imported(text.replace("10-27", "10-26"), zone="Europe/Berlin").notes)
+    for other in (text.replace("10-27", "10-26"), text.replace("10-27T02:30:00", "10-27T02:30:00Z")):
+        assert not any("twice" in note for note in imported(other, zone="Europe/Berlin").notes)
+    started = f"{HEADER},start_time\n2024-03-31T01:30:00,9,1,2024-03-31T02:30:00\n"
+    found = imported(started, zone="Europe/Berlin")
+    assert np.isnan(found.trace.recorded_start_seconds).all()
+    assert "without a recorded schedule: 1, as their start cannot be read" in found.notes
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ class Clock:
         bare = ~np.fromiter(zoned, np.bool_, len(texts)) & read.notna().to_numpy()
         self.without_zone |= bool(bare.any())
         if self.zone is not None and bare.any():
-            read = read.where(~bare, self._local(read, self.zone))
+            read = read.where(~bare, self._local(read.where(bare), self.zone))
         stamps: NDArray[np.int64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]").astype(np.int64)
         return stamps
 

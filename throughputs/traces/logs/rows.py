@@ -248,6 +248,9 @@ class Rows:
         if "start" not in self.columns or self.columns["start"] == self.columns["submit"]:
             return np.full(len(kept), np.nan), np.full(len(kept), np.nan)
         start = self.clock.seconds(self._cells("start")[kept], self.decimal_comma)
+        unread = int(np.isnan(start).sum())
+        if unread and layout_of(self.log.kind) is None:
+            self.notes.append(f"without a recorded schedule: {unread:,}, as their start cannot be read")
         early = start < begin
         start = np.where(early, begin, start)
         end = start + lasting
