@@ -6,6 +6,7 @@ and its figures are computed by the code that computes those of simulated runs, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,9 @@ _NOT_TOLD = (
     "wall_seconds",
 )
 """Figures of which the start and the end of a job say nothing."""
+
+_MOST_PLACES = 10
+"""GPU types and partitions of jobs left out that are named."""
 
 _Floats = NDArray[np.float64]
 
@@ -119,7 +123,8 @@ def recorded_schedule(
 
     A job held its GPUs from its start to its end. Those that a log says nothing of, such as preemptions in between, are
     left out of the figures. A job without recorded times is unfinished; one that the cluster cannot run is unserved, as
-    under a policy.
+    under a policy, and so is one that may have run on several types of the cluster, as the log does not say on which it
+    did: ``status_detail`` says how many these are.
 
     Parameters
     ----------
@@ -129,8 +134,7 @@ def recorded_schedule(
     Raises
     ------
     InputError
-        The trace records no job, or a job could have run on several types of the cluster, so that it is not known
-        where it did.
+        The trace records no job, or each could have run on several types of the cluster.
 
     >>> trace = Trace(["a", "b"], [1, 1], [60.0, 30.0], [0.0, 0.0], duration=[60.0, 30.0],
     ...               recorded_start_seconds=[0.0, 60.0], recorded_end_seconds=[60.0, 90.0])
@@ -147,7 +151,13 @@ def recorded_schedule(
     if not done.any():
         expected = "columns recorded_start_seconds and recorded_end_seconds of a job that the cluster can run"
         raise InputError(trace.source, found="no recorded schedule", expected=expected)
-    pool = _pools(trace, cluster, done)
+    pool, known = _pools(trace, cluster)
+    left_out = _left_out(trace, done & ~known)
+    if not (done & known).any():
+        expected = f"jobs of which GPU type or partition is one of {', '.join(cluster.accelerators)} (--map NAME=TYPE)"
+        raise InputError(trace.source, found=left_out, expected=expected)
+    jobs.rates[done & ~known] = 0.0
+    done &= known
     jobs.register("outcome", OPEN)
     jobs.register("leave_time", np.nan)
     jobs.register("restart_gpu_seconds", np.nan)
@@ -168,24 +178,27 @@ def recorded_schedule(
         makespan=record.makespan,
         utilization=record.utilization,
         record=record,
+        status_detail=left_out,
         not_told=_NOT_TOLD,
     )
 
 
-def _pools(trace: Trace, cluster: Cluster, done: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(N,) the type on which each job ran: the only one that it may use."""
-    allowed = allowed_types(trace.partition, cluster.accelerators)
+def _pools(trace: Trace, cluster: Cluster) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(N,) the type on which each job ran, and whether that is known: it is the only one that the job may use."""
+    allowed = allowed_types(trace.gpu_type, trace.partition, cluster.accelerators)
     if allowed is None:
         allowed = np.ones((len(trace), len(cluster.accelerators)), dtype=np.bool_)
-    several = np.flatnonzero(done & (allowed.sum(axis=1) > 1))
-    if len(several):
-        raise InputError(
-            trace.source,
-            field=f"partition of job {several[0]}",
-            found=trace.partition[several[0]] or None,
-            expected=f"one of {', '.join(cluster.accelerators)}, as the log does not say on which the job ran",
-        )
-    return np.asarray(allowed.argmax(axis=1), dtype=np.int64)
+    return np.asarray(allowed.argmax(axis=1), dtype=np.int64), np.asarray(allowed.sum(axis=1) == 1)
+
+
+def _left_out(trace: Trace, rows: NDArray[np.bool_]) -> str:
+    """How many jobs it is not known of where they ran, by GPU type or partition; empty for none."""
+    if not rows.any():
+        return ""
+    places = Counter(np.where(trace.gpu_type == "", trace.partition, trace.gpu_type)[rows].tolist()).most_common()
+    names = ", ".join(f"{name or 'no partition'} {count:,}" for name, count in places[:_MOST_PLACES])
+    more = ", ..." * (len(places) > _MOST_PLACES)
+    return f"{rows.sum():,} of {len(trace):,} jobs may have run on several types ({names}{more})"
 
 
 def _outcomes(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
+from throughputs.frames import parsed_number
 
 __all__ = ["DeadlineOptions", "OptionRow", "checked_options", "option_row", "option_text"]
 
@@ -154,7 +155,7 @@ def option_row(text: str, source: str, line: int) -> OptionRow:
     for part in text.split():
         seconds, _, value = part.partition(":")
         try:
-            pairs.append((float(seconds), float(value)))
+            pairs.append((parsed_number(seconds), parsed_number(value)))
         except ValueError:
             raise InputError(source, line=line, field="deadline_options", found=text, expected=_EXPECTED) from None
     return tuple(pairs)

@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from throughputs import limits
 from throughputs.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ __all__ = [
 TABLE_KINDS = ("csv", "parquet")
 """Kinds of file that `read_frame` and `write_frame` know."""
 
+_CELL = 8
+"""Bytes that a cell takes in memory at least."""
 
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 """How JSON may write one; two that belong together are a character."""
@@ -91,25 +94,43 @@ def _kind_of(contents: bytes) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Contents of a UTF-8 file, unpacked when its name ends in ``.gz``.
+    """Contents of a UTF-8 file, unpacked when its name ends in ``.gz``; lines that end with CR alone end with LF.
 
     Raises
     ------
     InputError
-        The file is not UTF-8, or not the gzip file that its name promises.
+        The file is not UTF-8, or not the gzip file that its name promises, or larger unpacked than
+        `limits.LARGEST_UNPACKED`.
     OSError
         The file cannot be opened.
     """
     raw = _contents(path)
     try:
         if path.suffix.lower() == ".gz":
-            raw = gzip.decompress(raw)
-        return raw.decode("utf-8-sig")
+            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+                unpacked = packed.read(limits.LARGEST_UNPACKED + 1)
+            _check_unpacked(path, len(unpacked))
+            raw = unpacked
+        return _with_line_feeds(raw.decode("utf-8-sig"))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(path, found=raw[:8], expected=f"a whole gzip file ({error})") from error
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
+
+
+def _with_line_feeds(text: str) -> str:
+    """The text with LF where all its lines, but for the last, end with CR."""
+    body = text.removesuffix("\n")
+    return text.replace("\r", "\n") if "\r" in body.rstrip("\r") and "\n" not in body else text
+
+
+def _check_unpacked(path: Path, size: int) -> None:
+    """Raise `InputError` for a compressed file of which more than `limits.LARGEST_UNPACKED` bytes come out."""
+    most = limits.LARGEST_UNPACKED
+    if size > most:
+        expected = f"at most {most:,} bytes; unpack it, or divide it"
+        raise InputError(path, found=f"more than {most:,} bytes unpacked", expected=expected)
 
 
 def read_head(path: Path, characters: int = 65_536) -> str:
@@ -126,7 +147,7 @@ def read_head(path: Path, characters: int = 65_536) -> str:
                 raw = file.read(characters)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(path, expected=f"a whole gzip file ({error})") from error
-    return raw.decode("utf-8-sig", errors="replace")
+    return _with_line_feeds(raw.decode("utf-8-sig", errors="replace"))
 
 
 def read_json(path: Path, unique_keys: bool = False) -> Any:
@@ -283,7 +304,15 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
     raw = _contents(path)  # what the system has against the file is an OSError; the rest is about its contents
     try:
+        from pyarrow.parquet import read_metadata
+
+        about = read_metadata(io.BytesIO(raw))
+        pages = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        # values that repeat are written once, but each cell takes its place in memory
+        _check_unpacked(path, max(pages, about.num_rows * about.num_columns * _CELL))
         return pd.read_parquet(io.BytesIO(raw))
+    except InputError:
+        raise
     except Exception as error:
         # Damage can show anywhere in pyarrow and pandas: types, keys, encodings, sizes that no memory has.
         reason = (str(error).splitlines() or [type(error).__name__])[0]

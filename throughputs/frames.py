@@ -18,7 +18,7 @@ from throughputs.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FrameReader"]
+__all__ = ["FrameReader", "parsed_number", "parsed_numbers"]
 
 _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
@@ -105,6 +105,20 @@ class FrameReader:
                 self._fail(name, row, value, "0 or 1")
         return result
 
+    def dates(self, name: str) -> NDArray[np.datetime64]:
+        """(N,) datetime64[us] in UTC, from dates or their text (ISO 8601), in UTC if they name no zone; empty: NaT."""
+        import pandas as pd
+
+        column = self._column(name)
+        cells = column if column.dtype.kind == "M" else pd.Series(self.text(name, empty=""), dtype=object)
+        read = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
+        wrong = read.isna().to_numpy() & cells.notna().to_numpy() & (cells != "").to_numpy()
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            self._fail(name, row, cells.iloc[row], "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
+        dates: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
+        return dates
+
     def _column(self, name: str) -> pd.Series[Any]:
         """The one column of that name."""
         found = self.frame.columns.tolist().count(name)
@@ -115,7 +129,7 @@ class FrameReader:
     def _parsed(self, name: str) -> NDArray[np.float64]:
         cells = self.frame[name].to_numpy(dtype=object)
         try:
-            plain: NDArray[np.float64] = cells.astype(np.float64)
+            plain = parsed_numbers(cells)
         except (TypeError, ValueError, OverflowError):
             plain = np.full(1, np.nan)
         if not np.isnan(plain).any():
@@ -126,7 +140,7 @@ class FrameReader:
             if _is_missing(cell) or (isinstance(cell, str) and not cell):
                 continue
             try:
-                values[row] = float(cell)
+                values[row] = parsed_number(cell)
             except (TypeError, ValueError, OverflowError):
                 self._fail(name, row, cell, "a number")
             if np.isnan(values[row]):  # the word "nan" is not an empty cell
@@ -135,6 +149,20 @@ class FrameReader:
 
     def _fail(self, name: str, row: int, found: Any, expected: str) -> None:
         raise InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
+
+
+def parsed_number(cell: Any) -> float:
+    """The number in a cell; raises ValueError for text with digits of other scripts, which Python would read."""
+    if isinstance(cell, str) and not cell.isascii():
+        raise ValueError(cell)
+    return float(cell)
+
+
+def parsed_numbers(cells: NDArray[np.object_]) -> NDArray[np.float64]:
+    """(N,) numbers, if all cells hold some; raises as `parsed_number` does."""
+    if not all(cell.isascii() for cell in cells if isinstance(cell, str)):
+        raise ValueError("text that is not ASCII")
+    return cells.astype(np.float64)
 
 
 def _is_missing(value: object) -> bool:

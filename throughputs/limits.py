@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from throughputs.errors import InputError
 
-__all__ = ["LARGEST_WHOLE_NUMBER", "LATEST_TIME", "MOST_JOBS", "check_number_of_jobs"]
+__all__ = ["LARGEST_UNPACKED", "LARGEST_WHOLE_NUMBER", "LATEST_TIME", "MOST_JOBS", "check_number_of_jobs"]
 
 LARGEST_WHOLE_NUMBER = 2**53
 """Whole numbers beyond it are not exact as floats, which is what most of them become."""
 
 LATEST_TIME = 1e12
 """Seconds, some thirty thousand years: until then a clock tells tenths of a millisecond apart."""
+
+LARGEST_UNPACKED = 2 * 2**30
+"""Bytes that a compressed file may unpack to: a line of some 200 bytes, as sacct prints it, for each of `MOST_JOBS`."""
 
 MOST_JOBS = 10_000_000
 """Jobs of one trace, at most; the longest public ones have 3.4 million."""

@@ -18,7 +18,7 @@ from throughputs.shown import html_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CATEGORIES", "MODES", "OWNERS", "Trace", "partition_names"]
+__all__ = ["CATEGORIES", "MODES", "OWNERS", "Trace", "date_texts", "dates_after", "partition_names"]
 
 MODES = ("static", "accordion", "gns")
 """How the batch size of a job may change while it trains."""
@@ -67,6 +67,9 @@ class Trace:
     partition : (N,) str, the partition (queue) that the job was submitted to; empty for none. Where it is the name of a
         type of a cluster, the job runs there only. Of several that would do the names have bars between, as in
         ``V100M16|V100M32``.
+    gpu_type : (N,) str, the type of GPU on which it ran or which it asked for where it was logged; empty where the
+        trace does not say. Where it is a type of a cluster, the job runs there only, whatever its partition is; names
+        of several that would do have bars between.
     category : (N,) str, what a scheduler may choose: "adaptive" (GPUs and batch size), "scale-gpus" (GPUs up to its
         scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
     gpu_fraction : (N,) share of each of its GPUs that the job asked for, above 0 and at most 1; 1 where the trace does
@@ -75,6 +78,9 @@ class Trace:
         most 1; nan where the trace does not say.
     recorded_start_seconds, recorded_end_seconds : (N,) when the job began and ended where it was logged, seconds from
         the start of the trace; nan where the trace does not say.
+    trace_id : (N,) str, what the job is called where it was logged; empty where the trace does not say.
+    arrival_date : (N,) datetime64[us] in UTC, when the job arrived where it was logged; NaT where the trace does not
+        say. All other times follow: they stand as many seconds apart as on the clock of the trace.
     source : where the trace came from, for messages.
 
     Raises
@@ -109,11 +115,14 @@ class Trace:
     entity: NDArray[np.object_]
     user: NDArray[np.object_]
     partition: NDArray[np.object_]
+    gpu_type: NDArray[np.object_]
     category: NDArray[np.object_]
     gpu_fraction: NDArray[np.float64]
     gpu_utilization: NDArray[np.float64]
     recorded_start_seconds: NDArray[np.float64]
     recorded_end_seconds: NDArray[np.float64]
+    trace_id: NDArray[np.object_]
+    arrival_date: NDArray[np.datetime64]
     source: str = "trace"
 
     def __init__(
@@ -137,11 +146,14 @@ class Trace:
         entity: Sequence[str] | NDArray[np.object_] | None = None,
         user: Sequence[str] | NDArray[np.object_] | None = None,
         partition: Sequence[str] | NDArray[np.object_] | None = None,
+        gpu_type: Sequence[str] | NDArray[np.object_] | None = None,
         category: Sequence[str] | NDArray[np.object_] | None = None,
         gpu_fraction: Sequence[float] | NDArray[np.float64] | None = None,
         gpu_utilization: Sequence[float] | NDArray[np.float64] | None = None,
         recorded_start_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         recorded_end_seconds: Sequence[float] | NDArray[np.float64] | None = None,
+        trace_id: Sequence[str] | NDArray[np.object_] | None = None,
+        arrival_date: Sequence[Any] | NDArray[np.datetime64] | None = None,
         source: str = "trace",
     ) -> None:
         n = len(job_type)
@@ -171,11 +183,14 @@ class Trace:
         keep("entity", entity, object, "")
         keep("user", user, object, "")
         keep("partition", partition, object, "")
+        keep("gpu_type", gpu_type, object, "")
         keep("category", category, object, "")
         keep("gpu_fraction", gpu_fraction, np.float64, 1.0)
         keep("gpu_utilization", gpu_utilization, np.float64, np.nan)
         keep("recorded_start_seconds", recorded_start_seconds, np.float64, np.nan)
         keep("recorded_end_seconds", recorded_end_seconds, np.float64, np.nan)
+        keep("trace_id", trace_id, object, "")
+        keep("arrival_date", arrival_date, "datetime64[us]", np.datetime64("NaT"))
         object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
         object.__setattr__(self, "source", source)
         self._validate()
@@ -301,12 +316,15 @@ class Trace:
             "entity",
             "user",
             "partition",
+            "gpu_type",
             "category",
             "predicted_seconds",
             "gpu_fraction",
             "gpu_utilization",
             "recorded_start_seconds",
             "recorded_end_seconds",
+            "trace_id",
+            "arrival_date",
         )
 
     @classmethod
@@ -336,7 +354,7 @@ class Trace:
             "recorded_end_seconds",
         )
         empty = {"priority_weight": 1.0, "gpu_fraction": 1.0} | dict.fromkeys(unknown, np.nan)
-        columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
+        columns: dict[str, NDArray[Any]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }
         for name in (
@@ -347,10 +365,16 @@ class Trace:
             "entity",
             "user",
             "partition",
+            "gpu_type",
             "category",
         ):
             if reader.has(name):
                 columns[name] = reader.text(name, empty="static" if name == "mode" else "")
+        if reader.has("trace_id"):  # names that consist of digits are numbers in some tables
+            reader = FrameReader(frame.assign(trace_id=_as_text(frame["trace_id"])), source, first_line)
+            columns["trace_id"] = reader.text("trace_id", empty="")
+        if reader.has("arrival_date"):
+            columns["arrival_date"] = reader.dates("arrival_date")
         if reader.has("deadline_options"):
             texts = reader.text("deadline_options", empty="").tolist()
             columns["deadline_options"] = [  # type: ignore[assignment]
@@ -365,7 +389,7 @@ class Trace:
             reader.numbers("arrival_time"),
         )
         try:
-            return cls(*required, **columns, source=source)  # type: ignore[arg-type]
+            return cls(*required, **columns, source=source)
         except InputError as error:
             raise error.moved(first_line - 1) from None
 
@@ -375,6 +399,7 @@ class Trace:
 
         frame = pd.DataFrame({name: getattr(self, name) for name in self.column_names()})
         frame["deadline_options"] = np.array([option_text(row) for row in self.deadline_options], dtype=object)
+        frame["arrival_date"] = date_texts(self.arrival_date)
         frame.index.name = "job_id"
         return frame
 
@@ -420,7 +445,7 @@ class Trace:
         """The same jobs, arriving `factor` times as often: arrival times are divided by it.
 
         A deadline on the clock moves with the arrival of its job, which so has as much time as before. Recorded times
-        are left out: they are of another load.
+        and dates are left out: they are of another load.
 
         Raises
         ------
@@ -441,9 +466,9 @@ class Trace:
             for row, shift, begin in zip(self.deadline_options, earlier.tolist(), arrival.tolist(), strict=True)
         ]
         deadline = np.maximum(self.deadline - earlier, arrival)
-        moved = {"arrival_time": arrival, "deadline": deadline, "deadline_options": options}
+        moved: dict[str, Any] = {"arrival_time": arrival, "deadline": deadline, "deadline_options": options}
         if factor != 1:
-            moved |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds"), np.full(len(self), np.nan))
+            moved |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds", "arrival_date"), None)
         columns = {name: getattr(self, name) for name in self.column_names()}
         return Trace(**columns | moved, source=self.source)
 
@@ -460,6 +485,31 @@ def partition_names(partition: str) -> tuple[str, ...]:
     (('V100M16', 'V100M32'), ('batch',), ())
     """
     return tuple(name for name in partition.split("|") if name)
+
+
+def date_texts(dates: NDArray[np.datetime64]) -> NDArray[np.object_]:
+    """(N,) dates in UTC as text (ISO 8601); empty for none.
+
+    >>> date_texts(np.array(["2025-03-03T08:00:00", "NaT"], dtype="datetime64[us]")).tolist()
+    ['2025-03-03T08:00:00+00:00', '']
+    """
+    whole = dates.astype("datetime64[s]")
+    texts = np.where(
+        whole == dates, np.datetime_as_string(whole), np.datetime_as_string(dates.astype("datetime64[us]"))
+    )
+    return np.where(np.isnat(dates), "", np.char.add(texts, "+00:00")).astype(object)
+
+
+def dates_after(dates: NDArray[np.datetime64], seconds: NDArray[np.float64]) -> NDArray[np.datetime64]:
+    """(N,) datetime64[us] so many seconds later; NaT where the number of seconds is nan."""
+    some = np.isfinite(seconds)
+    later = np.rint(np.where(some, seconds, 0.0) * 1e6).astype("timedelta64[us]")
+    return np.where(some, dates.astype("datetime64[us]") + later, np.datetime64("NaT"))
+
+
+def _as_text(cells: pd.Series[Any]) -> NDArray[np.object_]:
+    missing = cells.isna().to_numpy()
+    return np.array(["" if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)], dtype=object)
 
 
 def _positive(values: NDArray[np.float64]) -> NDArray[np.bool_]:

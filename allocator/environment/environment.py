@@ -235,6 +235,9 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         assert self._run is not None
         world = self._run.world
         info: dict[str, Any] = {"clock": world.clock, "seconds": seconds, "completed_jobs": world.completed}
+        if self._state is not None and (world.jobs.trace_id != "").any():
+            active = np.array(self._state.throughputs.jobs[: self.max_jobs], dtype=np.int64)
+            info["trace_id"] = world.jobs.trace_id[world.jobs.rows(active)].tolist()
         if self._state is None:
             info["reason"] = self._stalled or world.stop_reason or "all jobs are through"
         return info

@@ -63,7 +63,7 @@ class Progress:
             deadline=jobs.deadline[can_run],
             rates=jobs.rates[can_run],
             capacity=world.core.cluster.capacity,
-            allowed=allowed_types(jobs.partition[can_run], world.core.cluster.accelerators),
+            allowed=allowed_types(jobs.gpu_type[can_run], jobs.partition[can_run], world.core.cluster.accelerators),
         )
 
     @property

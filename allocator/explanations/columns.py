@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from throughputs.trace import date_texts, dates_after
 
 __all__ = ["LEAST_SHARE", "Decisions", "Jobs", "Rows"]
 
@@ -31,6 +34,8 @@ class Jobs:
     gone : (N,) when it was out of the cluster, seconds: completed, rejected or given up; inf: never.
     restart_gpu_seconds : (N,) GPU time that its starts took; nan where it is not known.
     rates : (N, M) steps/s of its gang alone, 0 where it cannot run.
+    trace_id, arrival_date : (N,) what it is called where it was logged (empty: not told), and when it arrived there,
+        datetime64[us] in UTC (NaT: not told).
     """
 
     kind: NDArray[np.object_]
@@ -46,6 +51,8 @@ class Jobs:
     restart_gpu_seconds: _Floats
     rates: _Floats
     fraction: _Floats
+    trace_id: NDArray[np.object_]
+    arrival_date: NDArray[np.datetime64]
 
     def __len__(self) -> int:
         return len(self.arrival)
@@ -54,6 +61,19 @@ class Jobs:
         """GPUs that a job takes when it runs: a whole number, or the fraction of one that it asks for."""
         gpus, fraction = int(self.gpus[job]), float(self.fraction[job])
         return gpus if fraction == 1 else gpus * fraction
+
+    def name(self, job: int) -> str:
+        """What it is called where it was logged, else its id."""
+        return str(self.trace_id[job]) or str(job)
+
+    def named(self, text: str) -> str:
+        """What a policy says of jobs, whose ids are positions to it, with the names of `name`."""
+        return re.sub(r"\bjob (\d+)\b", lambda found: f"job {self.name(int(found[1]))}", text)
+
+    def date(self, job: int, time: float) -> str:
+        """So many seconds on the clock of the run as a date (ISO 8601, UTC), as that of the job; empty: not told."""
+        since = np.array([time - self.arrival[job]])
+        return str(date_texts(dates_after(self.arrival_date[job : job + 1], since))[0])
 
     @cached_property
     def served(self) -> NDArray[np.bool_]:

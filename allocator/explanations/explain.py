@@ -41,7 +41,7 @@ def explain(
 @overload
 def explain(
     run: SimulationResult | str | os.PathLike[str],
-    job: int,
+    job: int | str,
     *,
     since: float | None = None,
     until: float | None = None,
@@ -51,7 +51,7 @@ def explain(
 
 def explain(
     run: SimulationResult | str | os.PathLike[str],
-    job: int | None = None,
+    job: int | str | None = None,
     *,
     since: float | None = None,
     until: float | None = None,
@@ -72,7 +72,7 @@ def explain(
     Parameters
     ----------
     run : what `simulate` returned, or the folder that `allocator simulate`, `compare` or `record` wrote.
-    job : its id; None: the jobs that waited longest.
+    job : its id, or as text what it is called where it was logged; None: the jobs that waited longest.
     since, until : the time that is asked about, seconds; of the one that is not given, from the arrival on, or to the
         end. Neither: the longest wait of the job.
     at : an instant in place of them: the wait that it is in, with the decision in force then.
@@ -97,7 +97,7 @@ def _window(
     life = life_of(run, job)
     begin = float(run.jobs.arrival[job])
     end = life[-1].end if life else begin
-    there = f"a time at which job {job} was there, {begin:g} to {end:g} s"
+    there = f"a time at which job {run.jobs.name(job)} was there, {begin:g} to {end:g} s"
     if at is not None:
         if (since, until) != (None, None):
             raise InputError("explain", field="at", found=at, expected="no `since` and `until` beside it")
@@ -211,6 +211,8 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         started=total["starting"],
         intervals=tuple(inside),
         waits=tuple(_wait(run, job, wait, asker, moment) for wait, moment in zip(waits, moments, strict=True)),
+        trace_id=str(jobs.trace_id[job]),
+        arrival_date=jobs.date(job, float(jobs.arrival[job])),
     )
 
 
@@ -273,7 +275,7 @@ def _moment(run: FinishedRun, job: int, time: float, asker: _Asker) -> Moment:
         if standing is None
         else {name: int(k) for name, k, p in zip(names, standing.ahead, standing.priority, strict=True) if p == p},
         priority_unit=_priority_unit(run),
-        policy_says="" if says is None else says.text,
+        policy_says="" if says is None else jobs.named(says.text),
         asked=instant is not None and instant.asked,
         redecided=same,
         changes=tuple(changes_that_help(run, instant, job)) if same and instant is not None else (),
@@ -323,6 +325,8 @@ def _overview(run: FinishedRun) -> Overview:
                 start=wait.start,
                 end=wait.end,
                 reason=next(iter(reasons)),
+                trace_id=str(jobs.trace_id[job]),
+                start_date=jobs.date(job, wait.start),
             )
         )
     return Overview(

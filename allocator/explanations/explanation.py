@@ -104,7 +104,8 @@ class Explanation:
     Attributes
     ----------
     run, policy, cluster : of which run.
-    job, job_type, entity, gpus, weight, status : the job.
+    job, trace_id, job_type, entity, gpus, weight, status : the job; `trace_id` is its name where it was logged.
+    arrival_date : when it arrived there (ISO 8601, UTC); empty where the trace has no dates.
     arrival, completion : seconds; completion is None where it did not complete.
     types : accelerator types that can run it, with its rate, steps/s.
     since, until : the time that was asked about, seconds.
@@ -132,6 +133,8 @@ class Explanation:
     started: float
     intervals: tuple[Interval, ...]
     waits: tuple[Wait, ...]
+    trace_id: str
+    arrival_date: str
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -152,6 +155,8 @@ class WaitingJob:
     ----------
     job, gpus, entity, waited : who, its gang, whose it is, and for how many seconds it waited in all.
     start, end, reason : its longest wait, seconds, and what held for most of that.
+    trace_id, start_date : what it is called where it was logged, and when that wait began as a date (ISO 8601, UTC);
+        empty where the trace does not say.
     """
 
     job: int
@@ -161,6 +166,8 @@ class WaitingJob:
     start: float
     end: float
     reason: str
+    trace_id: str
+    start_date: str
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class Holder:
     came_later : whether it arrived after the job that waited.
     gpu_hours_before, time_before : GPU hours that it had had before, and the share of its time in the cluster in which
         it had had GPUs; 0 where it was not there.
+    trace_id : what it is called where it was logged; empty: not told.
     """
 
     job: int
@@ -65,6 +66,7 @@ class Holder:
     came_later: bool
     gpu_hours_before: float
     time_before: float
+    trace_id: str
 
     @property
     def total_gpu_hours(self) -> float:
@@ -185,6 +187,7 @@ def holders(run: FinishedRun, job: int, start: float, end: float) -> list[Holder
             came_later=bool(jobs.arrival[other] > jobs.arrival[job]),
             gpu_hours_before=float(gpu_hours_before[other]),
             time_before=min(float(share[other]), 1.0),
+            trace_id=str(jobs.trace_id[other]),
         )
         for other in np.lexsort((np.arange(len(jobs)), -total)).tolist()
         if total[other] > 0

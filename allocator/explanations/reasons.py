@@ -106,7 +106,7 @@ def stretches_of(
         end_of_part = first + sum(1 for _ in alike)
         part = free[first:end_of_part]
         span = float(times.start[first]), float(times.end[end_of_part - 1])
-        found.append(Stretch(reason, *span, float(part.min()), float(part.max()), text))
+        found.append(Stretch(reason, *span, float(part.min()), float(part.max()), run.jobs.named(text)))
         first = end_of_part
     return found
 

@@ -259,7 +259,7 @@ def _nobody_before(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     for other in [*latest[:_EACH].tolist(), *largest[:_EACH].tolist()]:
         if _runs(run, at, job, without=other) is not None:
             what = "ran" if other in there else "waited, too"
-            return [Change("job", f"no job {other} ({_gpus(jobs.gpus_taken(other))}; {what})", job=other)]
+            return [Change("job", f"no job {jobs.name(other)} ({_gpus(jobs.gpus_taken(other))}; {what})", job=other)]
     return []
 
 

@@ -107,14 +107,21 @@ class FinishedRun:
         return float(self.rows.until.max(initial=0.0))
 
     def job_number(self, job: object) -> int:
-        """The id, checked.
+        """Its id: a text is what a job is called where it was logged, if jobs have such names, a number the id.
 
         Raises
         ------
         InputError
-            No such job, with the nearest ids.
+            No such job, or several of that name.
         """
-        n = len(self.jobs)
+        n, names = len(self.jobs), self.jobs.trace_id
+        if isinstance(job, str) and (names != "").any():
+            found = np.flatnonzero(names == job)
+            if len(found) != 1:
+                several = f"{job}, which are {len(found)} jobs" if len(found) else job
+                expected = "one job by its trace_id, as in jobs.csv"
+                raise InputError(self.source, field="job", found=several, expected=expected)
+            return int(found[0])
         try:
             number = int(str(job))
         except ValueError:
@@ -122,7 +129,7 @@ class FinishedRun:
         if 0 <= number < n:
             return number
         known = f"the id of a job, 0 to {n - 1}" if n else "a run with jobs"
-        raise InputError(self.source, field="job", found=job, expected=f"{known}{did_you_mean(job, range(n))}")
+        raise InputError(self.source, field="job", found=job, expected=known)
 
 
 def _of_result(result: SimulationResult) -> FinishedRun:
@@ -258,6 +265,10 @@ def _jobs(table: FrameReader, rates: FrameReader, cluster: Cluster) -> Jobs:
         restart_gpu_seconds=table.numbers("restart_gpu_seconds", empty=np.nan),
         rates=np.stack([rates.numbers(name) for name in cluster.accelerators], axis=1),
         fraction=table.numbers("gpu_fraction") if table.has("gpu_fraction") else np.ones(n),
+        trace_id=table.text("trace_id", empty="") if table.has("trace_id") else np.full(n, "", dtype=object),
+        arrival_date=table.dates("arrival_date")
+        if table.has("arrival_date")
+        else np.full(n, np.datetime64("NaT", "us")),
     )
 
 

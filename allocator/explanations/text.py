@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from allocator.explanations.explanation import Explanation, Moment, Overview, Wait
 from allocator.explanations.occupancy import FreeGpus
 from allocator.explanations.reasons import REASONS
+from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,6 +27,8 @@ _HOLDERS = 6
 _LINES = 12
 """Shorter waits that have a line each."""
 
+_TO_THE_SECOND = len("2025-03-03T08:00:00")
+
 _TEXTS = 3
 """Differing remarks on one reason that are shown."""
 
@@ -33,7 +38,7 @@ def overview_text(overview: Overview) -> Iterator[RenderableType]:
     from rich import box
     from rich.table import Table
 
-    unserved = f"; {overview.unserved:,} more have no type that can run them" if overview.unserved else ""
+    unserved = f"; {overview.unserved:,} more were never served" if overview.unserved else ""
     waited = f"{overview.jobs:,} jobs waited {_hours(overview.waited)}"
     yield f"{overview.run}: {overview.policy} on {overview.cluster}; {waited}{unserved}"
     if not overview.longest:
@@ -41,29 +46,38 @@ def overview_text(overview: Overview) -> Iterator[RenderableType]:
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     entities = any(job.entity for job in overview.longest)
-    for heading in ("job", "GPUs", "waited", "longest", "from (s)"):
+    dates = any(job.start_date for job in overview.longest)
+    for heading in ("job", "GPUs", "waited", "longest", "from (s)", *["(UTC)"] * dates):
         table.add_column(heading, justify="right", no_wrap=True)
     if entities:
         table.add_column("entity", overflow="fold")
     table.add_column("most of its longest wait", overflow="fold")
     for job in overview.longest:
-        cells = [str(job.job), f"{job.gpus:g}", _hours(job.waited), _hours(job.end - job.start), f"{job.start:,.0f}"]
+        cells = [
+            job.trace_id or str(job.job),
+            f"{job.gpus:g}",
+            _hours(job.waited),
+            _hours(job.end - job.start),
+            f"{job.start:,.0f}",
+        ]
+        cells += [_short(job.start_date)] * dates
         table.add_row(*cells, *[job.entity] * entities, REASONS[job.reason])
     yield table
-    yield f"More: --job {overview.longest[0].job}"
+    yield f"More: --job {overview.longest[0].trace_id or overview.longest[0].job}"
 
 
 def explanation_text(told: Explanation) -> Iterator[RenderableType]:
     """One job: what happened to it, and of its longest waits why, who ran instead and what would have let it run."""
+    at = _clock_of(told)
     kind = ", ".join(filter(None, (told.job_type, _gpus(told.gpus), told.entity and f"of {told.entity}")))
-    yield f"Job {told.job} ({kind}) under {told.policy} on {told.cluster}: {told.status}"
-    ended = "" if told.completion is None else f", completed at {_time(told.completion)}"
+    yield f"Job {told.trace_id or told.job} ({kind}) under {told.policy} on {told.cluster}: {told.status}"
+    ended = "" if told.completion is None else f", completed at {at(told.completion)}"
     parts = [f"waited {_hours(told.waited)}", f"ran {_hours(told.ran)}"]
     if told.started:
         parts.append(f"{_hours(told.started)} of starts")
-    yield f"Arrived at {_time(told.arrival)}{ended}; in all {', '.join(parts)}."
+    yield f"Arrived at {at(told.arrival)}{ended}; in all {', '.join(parts)}."
     if not told.waits:
-        yield f"It did not wait between {_time(told.since)} and {_time(told.until)}."
+        yield f"It did not wait between {at(told.since)} and {at(told.until)}."
         return
     longest = sorted(told.waits, key=lambda wait: -wait.seconds)[:_WAITS]
     for wait in told.waits:
@@ -75,20 +89,21 @@ def explanation_text(told: Explanation) -> Iterator[RenderableType]:
         seconds = sum(wait.seconds for wait in others)
         yield f"{len(others)} shorter wait{'s' * (len(others) != 1)}, {_hours(seconds)} in all:"
     for wait in others[:_LINES]:
-        yield f"  {_time(wait.start)} to {_time(wait.end)}: {REASONS[next(iter(wait.reasons))]}"
+        yield f"  {at(wait.start)} to {at(wait.end)}: {REASONS[next(iter(wait.reasons))]}"
     if len(others) > _LINES:
         yield "  ..."
 
 
 def _wait(told: Explanation, wait: Wait) -> Iterator[RenderableType]:
+    at = _clock_of(told)
     yield ""
-    yield f"[bold]Waited {_hours(wait.seconds)}, from {_time(wait.start)} to {_time(wait.end)}[/]"
+    yield f"[bold]Waited {_hours(wait.seconds)}, from {at(wait.start)} to {at(wait.end)}[/]"
     for reason, seconds in wait.reasons.items():
         yield f"  {_hours(seconds):>8}  {_sentence(told, wait, reason)}"
     if wait.holders:
         yield _holders(wait)
     if wait.moment is not None and told.types:
-        yield from _moment(wait.moment)
+        yield from _moment(wait.moment, at)
 
 
 def _sentence(told: Explanation, wait: Wait, reason: str) -> str:
@@ -125,7 +140,7 @@ def _holders(wait: Wait) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("on", overflow="fold")
     for holder in wait.holders[:_HOLDERS]:
-        cells = [str(holder.job), *[holder.entity] * entities, *[f"{holder.weight:g}"] * weights]
+        cells = [holder.trace_id or str(holder.job), *[holder.entity] * entities, *[f"{holder.weight:g}"] * weights]
         cells += [f"{holder.gpus:g}", f"{holder.total_gpu_hours:,.2f}", "later" if holder.came_later else "before"]
         cells += [f"{holder.gpu_hours_before:,.1f}", f"{100 * holder.time_before:.0f} %", ", ".join(holder.gpu_hours)]
         table.add_row(*cells)
@@ -140,11 +155,11 @@ def _holders(wait: Wait) -> Table:
     return table
 
 
-def _moment(moment: Moment) -> Iterator[str]:
+def _moment(moment: Moment, at: Callable[[float], str]) -> Iterator[str]:
     from rich.markup import escape
 
     number = "" if moment.decision is None else f", decision {moment.decision + 1}"
-    yield f"At {_time(moment.time)}{number}: {moment.active:,} jobs there, {moment.waiting:,} of them waiting."
+    yield f"At {at(moment.time)}{number}: {moment.active:,} jobs there, {moment.waiting:,} of them waiting."
     yield "  " + "; ".join(_free(name, free) for name, free in moment.free.items())
     if moment.policy_says:
         yield f"  the policy: {escape(moment.policy_says)}"
@@ -211,5 +226,16 @@ def _hours(seconds: float) -> str:
     return f"{seconds / 3600:,.2f} h" if seconds >= 360 else f"{seconds:,.0f} s"
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds:,.0f} s"
+def _clock_of(told: Explanation) -> Callable[[float], str]:
+    """How times are written: seconds on the clock of the run, and the date where the trace has dates."""
+    arrived = np.array([told.arrival_date.removesuffix("+00:00") or "NaT"], dtype="datetime64[us]")
+
+    def text(seconds: float) -> str:
+        date = date_texts(dates_after(arrived, np.array([seconds - told.arrival])))[0]
+        return f"{seconds:,.0f} s" + (f" ({_short(date)} UTC)" if date else "")
+
+    return text
+
+
+def _short(date: str) -> str:
+    return date[:_TO_THE_SECOND].replace("T", " ")

@@ -14,7 +14,15 @@ from throughputs.configurations import Configurations
 from throughputs.errors import did_you_mean
 from throughputs.trace import partition_names
 
-__all__ = ["Throughputs", "allowed_types", "checked_rates", "gang_rates", "of_table", "rates_by_duration"]
+__all__ = [
+    "Throughputs",
+    "allowed_types",
+    "checked_rates",
+    "gang_rates",
+    "named_types",
+    "of_table",
+    "rates_by_duration",
+]
 
 Throughputs: TypeAlias = ThroughputTable | PackedColumns | Configurations | ArrayLike
 """What a run is told of the speed of its jobs: a table by job type, what these very jobs do alone and in pairs, what
@@ -39,19 +47,34 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
     if found.n_jobs != len(trace) or found.pools != cluster.accelerators:
         expected = f"the {len(trace)} jobs of the trace on {cluster.accelerators}"
         raise InputError("configurations", found=f"{found.n_jobs} jobs on {found.pools}", expected=expected)
-    allowed = allowed_types(trace.partition, cluster.accelerators)
+    allowed = allowed_types(trace.gpu_type, trace.partition, cluster.accelerators)
     return (found if allowed is None else found.take(allowed[found.job, found.pool])).fitting(cluster.capacity)
 
 
-def allowed_types(partition: NDArray[np.object_], accelerators: Sequence[str]) -> NDArray[np.bool_] | None:
-    """(N, M) whether a job may use a type: those that its partition names, if there are any; None: all use all."""
-    names, of = np.unique(partition.astype(str), return_inverse=True)
+def allowed_types(
+    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
+) -> NDArray[np.bool_] | None:
+    """(N, M) whether a job may use a type: those that its GPU type names, else its partition, if there are any of that
+    name; None: all use all.
+    """
+    named = named_types(gpu_type, partition, accelerators)
+    return named | ~named.any(axis=1, keepdims=True) if named.any() else None
+
+
+def named_types(
+    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
+) -> NDArray[np.bool_]:
+    """(N, M) whether the GPU type of a job is, or names, an accelerator type; where it names none, its partition."""
+    named = _named(gpu_type, accelerators)
+    return named | (_named(partition, accelerators) & ~named.any(axis=1, keepdims=True))
+
+
+def _named(column: NDArray[np.object_], accelerators: Sequence[str]) -> NDArray[np.bool_]:
+    """(N, M) whether a cell names a type."""
+    names, of = np.unique(column.astype(str), return_inverse=True)
     own = [partition_names(name) for name in names.tolist()]
     named = np.array([[name in some for name in accelerators] for some in own], dtype=np.bool_)
-    if not named.any():
-        return None
-    allowed: NDArray[np.bool_] = (named | ~named.any(axis=1, keepdims=True))[of]
-    return allowed
+    return named.reshape(len(own), len(accelerators))[of]
 
 
 def rates_by_duration(trace: Trace, cluster: Cluster) -> NDArray[np.float64]:
@@ -169,5 +192,5 @@ def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -
             expected="a finite rate of at least 0 steps/s",
         )
     runs = trace.scale_factor[:, None] <= cluster.capacity[None, :]
-    allowed = allowed_types(trace.partition, cluster.accelerators)
+    allowed = allowed_types(trace.gpu_type, trace.partition, cluster.accelerators)
     return np.where(runs if allowed is None else runs & allowed, given, 0.0)

@@ -425,7 +425,7 @@ class RunRecord:
             jobs.gpus_taken[shown],
             jobs.rates[shown],
             self.cluster.capacity,
-            allowed_types(jobs.partition[shown], self.cluster.accelerators),
+            allowed_types(jobs.gpu_type[shown], jobs.partition[shown], self.cluster.accelerators),
         )
         return result
 

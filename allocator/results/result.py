@@ -57,7 +57,9 @@ class SimulationResult:
         Where the run has them also: promised_time, what running_time would be if jobs had their shares of time;
         steps_done, where a rule may cut jobs off; rho_static, rho_themis and
         scheduled_fraction (rounds in which it ran, of those in which it was there), where profiles are known; entity
-        (empty: none), user and partition (empty: not told), gpu_fraction (below 1 for one that shares its GPU),
+        (empty: none), user, partition, gpu_type and trace_id, which is what the job is called where it was logged
+        (empty: not told), arrival_date, start_date and completion_date where the trace has dates (ISO 8601, UTC),
+        gpu_fraction (below 1 for one that shares its GPU),
         deadline (seconds on the clock) and met, last_deadline and value_kept where jobs have several
         (`deadlines.deadline_columns`), cost (dollars), measured (whether the job is in the window).
     rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
@@ -186,7 +188,7 @@ class SimulationResult:
 
     def explain(
         self,
-        job: int | None = None,
+        job: int | str | None = None,
         *,
         since: float | None = None,
         until: float | None = None,

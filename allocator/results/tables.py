@@ -12,6 +12,7 @@ from allocator.fractions import WHOLE
 from allocator.results.deadlines import deadline_columns
 from allocator.results.outcomes import CUT_OFF, DROPPED, OPEN, REJECTED, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
+from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "preemptions": record.preemptions,
         "status": pd.Categorical(record.status(), [*STATUSES[1:], UNSERVED, STATUSES[OPEN]]),
     }
-    return pd.DataFrame(columns | _optional_columns(record))
+    return pd.DataFrame(columns | _optional_columns(record) | _dates(record, start))
 
 
 def _rounds_run(record: RunRecord) -> _Ints:
@@ -91,8 +92,9 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["gpu_fraction"] = jobs.fractions.thousandths / WHOLE
     if (jobs.user != "").any():
         columns["user"] = jobs.user
-    if (jobs.partition != "").any():
-        columns["partition"] = jobs.partition
+    for name in ("partition", "gpu_type", "trace_id"):
+        if (getattr(jobs, name) != "").any():
+            columns[name] = getattr(jobs, name)
     columns |= deadline_columns(record)
     gone = np.isin(jobs.columns["outcome"], (CUT_OFF, DROPPED, REJECTED)) & np.isnan(jobs.completion_time)
     if gone.any():
@@ -102,6 +104,19 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     if record.window is not None:
         columns["measured"] = record.measured
     return columns
+
+
+def _dates(record: RunRecord, start: NDArray[np.float64]) -> dict[str, Any]:
+    """Arrival, start and completion of the jobs as dates, where the trace has dates."""
+    jobs = record.jobs
+    arrived = jobs.arrival_date
+    if np.isnat(arrived).all():
+        return {}
+    return {
+        "arrival_date": date_texts(arrived),
+        "start_date": date_texts(dates_after(arrived, start - jobs.arrival_time)),
+        "completion_date": date_texts(dates_after(arrived, jobs.completion_time - jobs.arrival_time)),
+    }
 
 
 def rounds_table(record: RunRecord) -> pd.DataFrame:

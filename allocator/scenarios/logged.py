@@ -25,7 +25,7 @@ def recorded_row(scenarios: Scenarios, first: Row) -> tuple[Row | None, str]:
     Returns
     -------
     (row, told). The row stands where the first one does, but for policy and load. None where the trace records
-    nothing, where models of goodput say how fast jobs are, or where it is not known on which type jobs ran: `told`.
+    nothing, where models of goodput say how fast jobs are, or where of no job it is known on which type it ran: `told`.
     """
     speeds = scenarios.workload.get("throughputs")
     trace = read_trace(scenarios.trace)
@@ -60,4 +60,7 @@ def recorded_row(scenarios: Scenarios, first: Row) -> tuple[Row | None, str]:
         jobs=result.jobs,
     )
     most, gpus = int(result.timeline["busy_gpus"].max()), first.cluster.total_gpus
-    return row, f"the recorded schedule has up to {most} GPUs in use, {first.cluster} has {gpus}" if most > gpus else ""
+    told = [f"left out of the recorded schedule: {result.status_detail}"] if result.status_detail else []
+    if most > gpus:
+        told.append(f"the recorded schedule has up to {most} GPUs in use, {first.cluster} has {gpus}")
+    return row, "; ".join(told)

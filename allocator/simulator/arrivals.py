@@ -116,7 +116,7 @@ def preload(trace: Trace, cluster: Cluster) -> Trace:
     For each type in turn jobs are taken from the front of the trace until their gangs add up to its GPUs; these arrive
     at 0. The others keep the time between them, the first of them arriving at 0 too. A run then starts near its steady
     state instead of with an empty cluster (Gavel, OSDI'20, public artifact). Deadlines keep their distance to arrivals;
-    recorded times, which are of other arrivals, are left out.
+    recorded times and dates, which are of other arrivals, are left out.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def preload(trace: Trace, cluster: Cluster) -> Trace:
                 )
             left -= int(trace.scale_factor[count])
             count += 1
-    kept = (name for name in Trace.column_names() if not name.startswith("recorded_"))
+    kept = (name for name in Trace.column_names() if not name.startswith(("recorded_", "arrival_date")))
     columns: dict[str, Any] = {name: getattr(trace, name) for name in kept}
     arrival = trace.arrival_time.copy()
     if count < len(trace):

@@ -32,20 +32,20 @@ def guide(tmp_path_factory):
 
 def test_the_answer_is_as_printed(guide):
     _, said = guide
-    printed = said["allocator explain shared --job 95"]
+    printed = said["allocator explain shared --job 99"]
     assert [line.rstrip() for line in printed.splitlines()] == [line.rstrip() for line in SAID.splitlines()]
 
 
 def test_the_overview_names_those_that_waited_longest(guide):
     _, said = guide
-    assert re.search(r"^ +95 +2 +4\.19 h", said["allocator explain shared"], re.MULTILINE)
-    assert "More: --job 95" in said["allocator explain shared"]
+    assert re.search(r"^ +99 +2 +4\.19 h", said["allocator explain shared"], re.MULTILINE)
+    assert "More: --job 99" in said["allocator explain shared"]
 
 
 def test_json_has_all_of_it(guide):
     _, said = guide
     told = json.loads(next(text for command, text in said.items() if command.endswith("--json")))
-    assert told["job"] == 95
+    assert (told["job"], told["trace_id"]) == (95, "99")
     assert len(told["waits"]) > 5
     for wait in told["waits"]:
         assert sum(reason["seconds"] for reason in wait["reasons"]) == pytest.approx(wait["end"] - wait["start"])
@@ -57,11 +57,11 @@ def test_a_time_may_be_asked_about(guide):
     whole = json.loads(next(text for command, text in said.items() if command.endswith("--json")))
     since, until = whole["since"] + 60.0, whole["until"] - 60.0
     times = ("--since", f"{since}", "--until", f"{until / 60}m")
-    told = json.loads(run("explain", "shared", "--job", "95", *times, "--json", cwd=folder).stdout)
+    told = json.loads(run("explain", "shared", "--job", "99", *times, "--json", cwd=folder).stdout)
     assert (told["since"], told["until"]) == (since, pytest.approx(until))
     wait = whole["waits"][1]
     at = ("--at", f"{(wait['start'] + wait['end']) / 2}")
-    (there,) = json.loads(run("explain", "shared", "--job", "95", *at, "--json", cwd=folder).stdout)["waits"]
+    (there,) = json.loads(run("explain", "shared", "--job", "99", *at, "--json", cwd=folder).stdout)["waits"]
     assert (there["start"], there["end"]) == (wait["start"], wait["end"])
 
 
@@ -79,8 +79,11 @@ def spoilt(folder, name, spoil):
         (["nowhere"], "error: nowhere: found 'no such folder', expected the folder of a run"),
         (["share"], "error: share: found 'no such folder', expected the folder of a run (did you mean 'shared'?)"),
         (["."], "error: .: found 'no summary.json', expected one of the runs in it: shared, shortest"),
-        (["shared", "--job", "2000"], "the id of a job, 0 to 192 (did you mean '20'?)"),
-        (["shared", "--job", "x"], "error: shared: field 'job': found 'x', expected the id of a job, 0 to 192"),
+        (
+            ["shared", "--job", "2000"],
+            "error: shared: field 'job': found '2000', expected one job by its trace_id, as in ",
+        ),
+        (["shared", "--job", "0"], "error: shared: field 'job': found '0', expected one job by its trace_id"),
         (["shared", "--at", "5h"], "field 'job': found nothing, expected the id of a job, where a time is given"),
         (["shared", "--job", "3", "--at", "soon"], "error: --at: found 'soon', expected a length of time"),
     ],

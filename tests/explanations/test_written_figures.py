@@ -32,7 +32,7 @@ def run_of(rows: Rows, arrivals: list[float]) -> FinishedRun:
     texts = np.full(n, "", dtype=object)
     jobs = Jobs(
         texts, texts, texts, np.ones(n, np.int64), ones, ones, nothing, np.array(arrivals), nothing,
-        np.full(n, np.inf), nothing, np.ones((n, 2)), ones,
+        np.full(n, np.inf), nothing, np.ones((n, 2)), ones, texts, np.full(n, np.datetime64("NaT", "us")),
     )  # fmt: skip
     bounds = np.unique(rows.start)
     return FinishedRun(

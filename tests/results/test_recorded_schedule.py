@@ -97,13 +97,27 @@ def test_stretches_are_those_of_a_count_by_hand():
     assert ended == 25
 
 
+def test_jobs_of_an_unknown_place_are_left_out_alone_counted_and_named():
+    placed = trace_of(partition=["a100", "v100", "debug", "a100"])
+    result = recorded_schedule(placed, "a100:2,v100:2", preset=by_duration())
+    assert result.status_detail == "1 of 4 jobs may have run on several types (debug 1)"
+    assert result.rounds["job_id"].tolist() == [0, 1]
+    assert result.jobs["status"].tolist()[2] == "unserved"
+    both = trace_of(gpu_type=["a100", "v100", "a100|v100", "a100"])
+    assert "(a100|v100 1)" in recorded_schedule(both, "a100:2,v100:2", preset=by_duration()).status_detail
+
+
 def test_of_several_types_the_partition_says_where_a_job_ran():
-    with pytest.raises(InputError, match="partition of job 0': found nothing, expected one of a100, v100"):
+    with pytest.raises(InputError, match=r"found .*no partition 3\).*is one of a100, v100"):
         recorded_schedule(trace_of(), "a100:2,v100:2", preset=by_duration())
     placed = trace_of(partition=["a100", "v100", "a100", "a100"])
     result = recorded_schedule(placed, "a100:2,v100:2", preset=by_duration(), prices={"a100": 36.0, "v100": 3.6})
     assert result.rounds["accelerator"].tolist() == ["a100", "v100", "a100"]
     assert result.summary().cost == pytest.approx(0.01 * 300 + 0.001 * 50)
+    typed = trace_of(partition=["gpu"] * 4, gpu_type=["a100", "v100", "a100", "a100"])
+    again = recorded_schedule(typed, "a100:2,v100:2", preset=by_duration())
+    assert again.rounds["accelerator"].tolist() == ["a100", "v100", "a100"]
+    assert (again.status_detail, again.jobs["gpu_type"].tolist()) == ("", typed.gpu_type.tolist())
     with pytest.raises(InputError, match="found 'no recorded schedule'"):
         recorded_schedule(placed.at_load(2.0), "a100:2,v100:2", preset=by_duration())
 

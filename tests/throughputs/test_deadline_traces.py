@@ -202,8 +202,7 @@ def test_public_traces(relative: str, public_data, tmp_path: Path) -> None:
     write_trace(trace, tmp_path / "own.csv")
     again = read_trace(tmp_path / "own.csv")
     for name in trace.column_names():
-        found, expected = getattr(again, name), getattr(trace, name)
-        assert np.array_equal(found, expected, equal_nan=found.dtype.kind == "f"), name
+        np.testing.assert_array_equal(getattr(again, name), getattr(trace, name), name)
 
 
 def test_the_two_systems_say_the_same_of_one_trace(public_data) -> None:

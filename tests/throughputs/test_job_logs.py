@@ -240,6 +240,9 @@ SACCT_TRACE = {
     "scale_factor": [2, 4, 1, 3],
     "user": ["ann", "bob", "eve", "eve"],
     "partition": ["gpu", "long", "gpu", "gpu"],
+    "gpu_type": ["a100", "a100|v100", "", ""],
+    "trace_id": ["100", "102", "104_7", "107"],
+    "arrival_date": [datetime(2024, 3, 1, 7, minute, second) for minute, second in ((0, 0), (6, 0), (9, 0), (9, 40))],
     "job_type": ["job"] * 4,
     "priority_weight": [1.0] * 4,
 }
@@ -253,8 +256,9 @@ def test_sacct_text(imported, parsable):
     assert (found.kind, found.rows, found.origin) == ("sacct", 8, "2024-03-01T07:00:00+00:00")
     assert {name: columns(found.trace)[name] for name in SACCT_TRACE} == SACCT_TRACE
     assert found.dropped == SACCT_DROPPED
-    assert found.unread == ("JobID", "Priority", "JobName")
-    assert found.notes == ("still running: 1; the time until then stands for their duration",)
+    assert found.unread == ("Priority", "JobName")
+    assert found.notes[0] == "still running: 1; the time until then stands for their duration"
+    assert "1 jobs (a100 and v100: 1)" in found.notes[1]
     assert imported(text, {"user": "JobName"}).trace.user.tolist()[0] == 'say "hi'
 
 
@@ -293,7 +297,8 @@ def sacct_json(older=False):
         state = row["State"].split()[0]
         jobs.append(
             {
-                "job_id": 1,
+                "job_id": int(row["JobID"].partition("_")[0]),
+                "array": {"job_id": 104, "task_id": {"set": True, "number": 7}} if row["JobID"] == "104_7" else {},
                 "association": {"user": row["User"], "account": "x"},
                 "partition": row["Partition"],
                 "state": {"current": state if older else [state], "reason": "None"},
@@ -313,7 +318,7 @@ def sacct_json(older=False):
 @pytest.mark.parametrize("older", [False, True])
 def test_sacct_json(imported, older):
     found = imported(json.dumps(sacct_json(older)), name="sacct.json")
-    assert (found.kind, found.rows, found.origin) == ("sacct --json", 8, "1709276400")
+    assert (found.kind, found.rows, found.origin) == ("sacct --json", 8, "2024-03-01T07:00:00+00:00")
     assert {name: columns(found.trace)[name] for name in SACCT_TRACE} == SACCT_TRACE
     assert found.dropped == SACCT_DROPPED
 
@@ -376,8 +381,8 @@ def test_bad_dates_name_what_was_expected(imported):
          "its columns (--separator)"),
         (f"{HEADER},gpus\n", {}, "log.csv:1: field 'gpus': found '2 columns', expected one"),
         (f"{HEADER}\n", {}, "log.csv: found 'no rows', expected at least one job that can be used"),
-        (f"{HEADER}\n1,0,1\n1,2,0\n1,2,0\n", {}, "log.csv: found 'no GPUs: 2, zero duration: 1', expected at least one "
-         "job that can be used"),
+        (f"{HEADER}\n1,0,1\n1,2,0\n1,2,0\n", {}, "log.csv:3: field 'gpus': found '0', expected a whole number of GPUs, "
+         "at least 1; no job can be used (no GPUs: 2, zero duration: 1)"),
         ("when,hours,gpus\n", {}, "log.csv: field 'submit': found ['when', 'hours', 'gpus'], expected a column that "
          "holds it: --submit COLUMN"),
         ("submit,gpu_hours,gpus\n", {}, "log.csv: field 'duration': found ['submit', 'gpu_hours', 'gpus'], expected a "
@@ -388,7 +393,7 @@ def test_bad_dates_name_what_was_expected(imported):
          "of it (did you mean 'gpus'?): one of submit_time, duration_s, gpus"),
         (f"{HEADER}\n", {"columns": {"gpu": "gpus"}}, "columns: found 'gpu', expected a known name (did you mean "
          "'gpus'?): one of submit, duration, steps, gpus, fraction, utilization, start, end, user, model, priority, "
-         "deadline, partition, state"),
+         "deadline, partition, gpu_type, state, id"),
         (f"{HEADER}\n", {"duration_unit": "weeks"}, "--duration-unit: found 'weeks', expected one of ms, s, min, h, d"),
         (f"{HEADER}\n", {"separator": "ab"}, "--separator: found 'ab', expected one character, or one of comma, "
          "semicolon, tab, bar"),
@@ -448,3 +453,108 @@ def test_a_job_that_still_runs_ends_after_its_duration(imported):
     found = imported(SACCT, zone="Europe/Berlin", name="sacct.txt")
     assert found.trace.recorded_start_seconds.tolist() == [600.0, 390.0, 4140.0, 600.0]
     assert found.trace.recorded_end_seconds.tolist() == [4200.0, 176791.0, 6850.0, 607.0]
+
+
+def test_types_of_gpus_come_from_what_a_job_was_given_then_from_what_it_asked_for(imported):
+    text = (
+        "JobID|Submit|Elapsed|Partition|AllocTRES|ReqTRES|State\n"
+        "1|2024-03-01T08:00:00|01:00:00|gpu|gres/gpu:a100=4,gres/gpu=4|gres/gpu:h100=4|COMPLETED\n"
+        "2|2024-03-01T08:00:00|01:00:00|gpu|gres/gpu=2|gres/gpu:h100=2|COMPLETED\n"
+        "3|2024-03-01T08:00:00|01:00:00|gpu|gres/gpu=1,gres/gpu:v100=0|gres/gpu=1|COMPLETED\n"
+    )
+    trace = imported(text).trace
+    assert trace.gpu_type.tolist() == ["a100", "h100", ""]
+    assert trace.scale_factor.tolist() == [4, 2, 1]
+    jobs = {
+        "tres_alloc_str": "cpu=8,gres/gpu=4,gres/gpu:a100=4",
+        "time": {"submission": 5, "start": 5, "elapsed": 9},
+        "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 4}]},
+    }
+    found = imported(json.dumps({"jobs": [jobs, jobs | {"tres": {}}]})).trace
+    assert (found.gpu_type.tolist(), found.scale_factor.tolist()) == (["a100", "a100"], [4, 4])
+
+
+def test_names_of_a_log_are_mapped_to_types(imported):
+    text = (
+        "id,submit_time,duration_s,gpus,gpu_type,queue,model\n"
+        "a,0,9,1,NVIDIA H100 80GB HBM3,big,bert\n"
+        "b,1,9,1,,big,vit\n"
+        "c,2,9,1,,small|big,vit\n"
+        "d,3,9,1,,other,vit\n"
+    )
+    names = {"NVIDIA H100 80GB HBM3": "h100", "big": "a100", "vit": "ViT (batch size 8)"}
+    trace = imported(text, renamed=names).trace
+    assert trace.gpu_type.tolist() == ["h100", "a100", "a100", ""]
+    assert trace.partition.tolist() == ["big", "big", "small|big", "other"]
+    assert trace.job_type.tolist() == ["bert"] + ["ViT (batch size 8)"] * 3
+    assert trace.trace_id.tolist() == list("abcd")
+    with pytest.raises(InputError, match=r"log.csv: field '--map': found 'bigg', expected .*big"):
+        imported(text, renamed={"bigg": "a100"})
+
+
+def test_ids_types_and_dates_are_written_and_read_again(imported, tmp_path):
+    text = "id,submit_time,duration_s,gpus,gpu_type\n007,2024-05-01T00:00:00.5Z,9,1,a100\n8,2024-05-01T00:00:09Z,9,1,\n"
+    for name in ("jobs.csv", "jobs.parquet"):
+        imported(text).write(tmp_path / name)
+        again = read_trace(tmp_path / name)
+        assert again.trace_id.tolist() == ["007", "8"]
+        assert again.gpu_type.tolist() == ["a100", ""]
+        assert again.arrival_date.tolist() == [datetime(2024, 5, 1, 0, 0, 0, 500_000), datetime(2024, 5, 1, 0, 0, 9)]
+    (tmp_path / "jobs.csv").write_text(
+        "job_type,scale_factor,total_steps,arrival_time,arrival_date\na,1,1,0,2024-05-01\na,1,1,0,1 May\n"
+    )
+    with pytest.raises(InputError, match=r"jobs.csv:3: field 'arrival_date': found '1 May', expected a date"):
+        read_trace(tmp_path / "jobs.csv")
+
+
+def test_dates_of_another_form_are_told_and_read(imported):
+    text = f"{HEADER}\n31/05/2024 08:15,9,1\n01/06/2024 08:15,9,1\n"
+    with pytest.raises(InputError, match=r"log.csv:2: field 'submit_time': found '31/05/2024 08:15', .*--date-format"):
+        imported(text)
+    found = imported(text, date_format="%d/%m/%Y %H:%M", zone="Europe/Berlin")
+    assert found.origin == "2024-05-31T06:15:00+00:00"
+    assert found.trace.arrival_time.tolist() == [0.0, 86400.0]
+    assert imported(text.replace("31/05", "31/02"), date_format="%d/%m/%Y %H:%M").dropped == {
+        "unreadable submission": 1
+    }
+    digits = f"{HEADER}\n20240531,9,1\n20240601,9,1\n"
+    assert imported(digits, date_format="%Y%m%d").trace.arrival_time.tolist() == [0.0, 86400.0]
+    with pytest.raises(InputError, match="--date-format: found '%Q'"):
+        imported(text, date_format="%Q")
+
+
+def test_times_that_a_zone_leaves_out_or_has_twice_are_told(imported):
+    text = f"{HEADER}\n2024-03-31T02:30:00,9,1\n2024-03-31T04:00:00,9,1\n2024-10-27T02:30:00,9,1\n"
+    found = imported(text, zone="Europe/Berlin")
+    assert found.dropped == {"unreadable submission": 1}
+    assert found.trace.arrival_time.tolist() == [0.0, 210 * 86400 - 90 * 60]  # summer time both
+    assert any("twice" in note for note in found.notes)
+    with pytest.raises(InputError, match=r"log.csv:2: field 'submit_time': found '2024-03-31T02:30:00'"):
+        imported(text, zone="Europe/Berlin", strict=True)
+    for other in (text.replace("10-27", "10-26"), text.replace("10-27T02:30:00", "10-27T02:30:00Z")):
+        assert not any("twice" in note for note in imported(other, zone="Europe/Berlin").notes)
+    started = f"{HEADER},start_time\n2024-03-31T01:30:00,9,1,2024-03-31T02:30:00\n"
+    found = imported(started, zone="Europe/Berlin")
+    assert np.isnan(found.trace.recorded_start_seconds).all()
+    assert "without a recorded schedule: 1, as their start cannot be read" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ("٢,10,1", "unreadable submission"),
+        ("0,١٠,1", "unreadable duration"),
+        ("0,٠١:٠٠:٠٠,1", "unreadable duration"),
+        ("0,10,１", "unreadable GPUs"),
+        ("0,10,gres/gpu=１", "no GPUs"),
+    ],
+)
+def test_digits_of_other_scripts_are_none(imported, cells, reason):
+    assert imported(f"{HEADER}\n1,10,1\n{cells}\n").dropped == {reason: 1}
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Pacific/Auckland", "America/Los_Angeles"])
+@pytest.mark.parametrize("cell", ["9999-12-31T23:59:59", "9999-12-31", "0001-01-01T00:00:00", "٢٠٢٤-٠٥-٠١T٠٠:٠٠:٠٠"])
+def test_dates_that_are_none_of_jobs_are_left_out(imported, zone, cell):
+    found = imported(f"{HEADER}\n2024-05-01T00:00:00,9,1\n{cell},9,1\n", zone=zone)
+    assert (len(found.trace), found.dropped) == (1, {"unreadable submission": 1})

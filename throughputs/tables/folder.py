@@ -15,6 +15,7 @@ from pathlib import Path
 
 from throughputs.errors import InputError
 from throughputs.files import read_cells
+from throughputs.frames import parsed_number
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.table import ThroughputTable
@@ -92,7 +93,7 @@ def _rate(path: Path, line: int, field: str, text: str) -> float:
     if text.lower() in _NOT_PROFILED:
         return 0.0
     try:
-        rate = float(text)
+        rate = parsed_number(text)
     except ValueError:
         rate = -1.0
     if not 0 <= rate <= sys.float_info.max:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.deadlines import OptionRow
-from throughputs.frames import FrameReader
+from throughputs.frames import FrameReader, parsed_number
 from throughputs.trace import Trace
 from throughputs.traces.named_rows import in_order_of_arrival, job_types, row_error, seconds
 
@@ -128,7 +128,7 @@ def _options(reader: FrameReader, submitted: NDArray[np.float64], unit: float) -
 def _list(reader: FrameReader, row: int, name: str, text: str) -> list[float]:
     """Numbers above 0 with dashes between."""
     try:
-        numbers = [float(part) for part in text.split("-")]
+        numbers = [parsed_number(part) for part in text.split("-")]
     except ValueError:
         numbers = []
     if not numbers or not all(0 < number < np.inf for number in numbers):

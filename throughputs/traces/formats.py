@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from throughputs.errors import InputError, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, source_of, write_frame, write_text
+from throughputs.frames import parsed_number
 from throughputs.trace import Trace
 from throughputs.traces.goodput_traces import pollux_frame
 from throughputs.traces.logs.layouts import LAYOUTS
@@ -56,14 +57,14 @@ class _Field:
 
 
 def _whole(text: str) -> float:
-    value = float(text)
+    value = parsed_number(text)
     if not value.is_integer() or abs(value) > 2**53:
         raise ValueError(text)
     return value
 
 
 def _number(text: str) -> float:
-    value = float(text)
+    value = parsed_number(text)
     if not np.isfinite(value):
         raise ValueError(text)
     return value
@@ -148,6 +149,7 @@ _DEFAULTS: dict[str, object] = {
     "entity": "",
     "user": "",
     "partition": "",
+    "gpu_type": "",
     "category": "",
     "gpu_fraction": 1.0,
     "gpu_utilization": np.nan,

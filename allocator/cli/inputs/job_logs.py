@@ -9,7 +9,7 @@ import typer
 
 from allocator.cli.inputs.description import print_description
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
-from allocator.cli.options.values import make_cluster
+from allocator.cli.options.values import make_cluster, named_values
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import write_text
 from throughputs.traces.logs.example import EXAMPLE_COLUMNS, example_log
@@ -57,6 +57,10 @@ def import_command(
     deadline: Annotated[str | None, _column("deadline", "When it should be done, on the clock of --submit.")] = None,
     partition: Annotated[str | None, _column("partition", "The partition or queue that it was submitted to.")] = None,
     steps: Annotated[str | None, _column("steps", "Its training steps; without, a step is a second.")] = None,
+    gpu_type: Annotated[
+        str | None, _column("gpu-type", "The type of its GPUs; without, what Slurm's resources say.")
+    ] = None,
+    job_id: Annotated[str | None, _column("id", "What it is called; kept as trace_id.")] = None,
     start: Annotated[str | None, _column("start", "When it started; empty: never.")] = None,
     end: Annotated[str | None, _column("end", "When it ended, for logs without durations.")] = None,
     state: Annotated[str | None, _column("state", "Its state; of a job that is PENDING nothing is taken.")] = None,
@@ -72,6 +76,20 @@ def import_command(
     ] = None,
     zone: Annotated[
         str | None, typer.Option("--zone", help="Zone of dates that name none; UTC if omitted.", metavar="NAME")
+    ] = None,
+    date_format: Annotated[
+        str | None,
+        typer.Option(
+            "--date-format", help="Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", metavar="FORMAT"
+        ),
+    ] = None,
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            help="What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.",
+            metavar="NAME=TYPE",
+        ),
     ] = None,
     separator: Annotated[
         str | None,
@@ -91,7 +109,7 @@ def import_command(
     fields = {
         "submit": submit, "duration": duration, "gpus": gpus, "user": user, "model": model, "priority": priority,
         "deadline": deadline, "partition": partition, "steps": steps, "fraction": fraction,
-        "utilization": utilization, "start": start, "end": end, "state": state,
+        "utilization": utilization, "start": start, "end": end, "state": state, "gpu_type": gpu_type, "id": job_id,
     }  # fmt: skip
     imported = import_log(
         log,
@@ -100,6 +118,8 @@ def import_command(
         duration_unit=duration_unit,
         clock_unit=clock_unit,
         zone=zone,
+        date_format=date_format,
+        renamed=named_values("--map", mapped or []),
         strict=strict,
     )
     described = describe_trace(imported.trace, capacity=capacity)
@@ -126,7 +146,11 @@ def _account(imported: ImportedLog) -> list[str]:
         unit = f" [{imported.units[field]}]" if field in imported.units else ""
         if field in imported.assumed and imported.kind == "table":
             unit += f"  (unit assumed; {_UNIT_OPTIONS[field]} says otherwise)"
-        guess = f"  (guessed; --{field} says otherwise)" if column.guessed and imported.kind == "table" else ""
+        guess = (
+            f"  (guessed; --{field.replace('_', '-')} says otherwise)"
+            if column.guessed and imported.kind == "table"
+            else ""
+        )
         lines.append(f"  {field:<10}{column.name}{unit}{guess}")
     if imported.unread:
         lines.append(f"not read: {', '.join(imported.unread)}")

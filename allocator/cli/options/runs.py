@@ -350,6 +350,8 @@ class Runs:
         except InputError as error:
             typer.echo(f"the recorded schedule is left out: {error}", err=True)
             return None
+        if result.status_detail:
+            typer.echo(f"left out of the recorded schedule: {result.status_detail}", err=True)
         most, gpus = int(result.timeline["busy_gpus"].max()), self.cluster.total_gpus
         if most > gpus:
             typer.echo(f"the recorded schedule has up to {most} GPUs in use, {self.cluster} has {gpus}", err=True)

@@ -138,8 +138,9 @@ def warn_of_fallbacks(result: SimulationResult) -> None:
 
 
 def say_unserved(results: Iterable[SimulationResult]) -> None:
-    """Say why jobs of the runs were never served, each reason once; nothing where all were."""
-    for line in dict.fromkeys(line for result in results for line in unserved_reasons(result.record)):
+    """Say why jobs of simulated runs were never served, each reason once; nothing where all were."""
+    told = (line for result in results if not result.not_told for line in unserved_reasons(result.record))
+    for line in dict.fromkeys(told):
         typer.echo(line, err=True)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from throughputs.trace import partition_names
+from allocator.protocol.elastic import named_types
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
@@ -16,7 +16,8 @@ __all__ = ["unused_columns"]
 
 
 def unused_columns(trace: Trace, cluster: Cluster, entities_by: str | None, *, by_name: bool) -> list[str]:
-    """A line on the columns that are ignored, and one on partitions that are no type of the cluster where others are.
+    """A line on the columns that are ignored, and one on GPU types and partitions that are no type of the cluster where
+    others are.
 
     `entities_by` is the column whose names are entities; `by_name`: whether the run has entities at all.
     """
@@ -25,15 +26,18 @@ def unused_columns(trace: Trace, cluster: Cluster, entities_by: str | None, *, b
         unused.append("user (--entities-by user shares the cluster among users)")
     if (trace.entity != "").any() and not by_name:
         unused.append("entity (--entities FILE)")
-    known = {"", *cluster.accelerators}
-    partitions, of = np.unique(trace.partition.astype(str), return_inverse=True)
-    unknown = [known.isdisjoint(partition_names(name) or [""]) for name in partitions.tolist()]
-    elsewhere = np.array(unknown, dtype=np.bool_)[of]
-    types = bool((~elsewhere & (trace.partition != "")).any())
-    if elsewhere.any() and not types and entities_by != "partition":
-        unused.append("partition (none is the name of an accelerator type of the cluster)")
+    places = np.where(trace.gpu_type == "", trace.partition, trace.gpu_type)
+    named = named_types(trace.gpu_type, trace.partition, cluster.accelerators).any(axis=1)
+    elsewhere, types = (places != "") & ~named, bool(named.any())
+    if elsewhere.any() and not types:
+        columns = {"gpu_type": trace.gpu_type, "partition": trace.partition}
+        unused += [
+            f"{name} (none is the name of an accelerator type of the cluster)"
+            for name, column in columns.items()
+            if (column != "").any() and entities_by != name
+        ]
     lines = [f"{trace.source}: not used: {', '.join(unused)}"] if unused else []
     if elsewhere.any() and types:
-        names = ", ".join(map(repr, dict.fromkeys(trace.partition[elsewhere].tolist())))
+        names = ", ".join(map(repr, dict.fromkeys(places[elsewhere].tolist())))
         lines.append(f"{trace.source}: {elsewhere.sum()} jobs run anywhere, as the cluster has no type named {names}")
     return lines

@@ -205,7 +205,7 @@ def _told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: C
     give = "give the throughputs of its models with --throughputs"
     if system == "elasticflow":
         give += " throughputs_A100 (allocator data fetch elasticflow-throughputs)"
-    allowed = allowed_types(trace.partition, cluster.accelerators)
+    allowed = allowed_types(trace.gpu_type, trace.partition, cluster.accelerators)
     several = len(cluster.accelerators) > 1 if allowed is None else bool((allowed.sum(axis=1) > 1).any())
     if lacking and several:
         expected = f"throughputs of {_some(lacking)} on {', '.join(cluster.accelerators)}; {give}"

@@ -47,7 +47,10 @@ _SUBMITTED = (
     "entity",
     "user",
     "partition",
+    "gpu_type",
     "gpu_utilization",
+    "trace_id",
+    "arrival_date",
 )
 _PROGRESS = ("rates", "total_steps", "steps_done", "completion_time")
 _LEDGERS = ("isolated_seconds", "current_accelerator", "current_partner")
@@ -71,8 +74,8 @@ class JobTable:
     Attributes
     ----------
     ids : (N,) ids of the rows, ascending.
-    job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user, partition, gpu_utilization : (N,)
-        as in the trace; times in seconds. Steps change with the batch size.
+    job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user, partition, gpu_type,
+    gpu_utilization, trace_id, arrival_date : (N,) as in the trace; times in seconds. Steps change with the batch size.
     deadline : (N,) seconds on the clock, that of the trace or arrival_time + slo * duration; nan for a job without. A
         duration that the trace does not tell is that of its steps on v100 if the cluster has it and the job runs there,
         else on its fastest type.
@@ -109,7 +112,10 @@ class JobTable:
     entity: NDArray[np.object_]
     user: NDArray[np.object_]
     partition: NDArray[np.object_]
+    gpu_type: NDArray[np.object_]
     gpu_utilization: _Floats
+    trace_id: NDArray[np.object_]
+    arrival_date: NDArray[np.datetime64]
     rates: _Floats
     steps_done: _Floats
     completion_time: _Floats
@@ -138,6 +144,9 @@ class JobTable:
         self.entity = trace.entity
         self.user = trace.user
         self.partition = trace.partition
+        self.gpu_type = trace.gpu_type
+        self.trace_id = trace.trace_id
+        self.arrival_date = trace.arrival_date
         self.gpu_utilization = trace.gpu_utilization
         self.fractions = GpuFractions.of_trace(trace)
         self.membership = (

@@ -13,10 +13,16 @@ if TYPE_CHECKING:
 __all__ = ["outcome_columns", "trace_columns"]
 
 
+_TO_THE_MINUTE = len("2025-03-03T08:00")
+
+
 def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
-    """Ids, types, GPUs, arrivals (whole seconds), and users, partitions and deadlines where any are, of N jobs."""
+    """Of N jobs ids, those of the log if it has some, types, GPUs, arrivals (whole seconds), and users, partitions,
+    dates of arrival (UTC) and deadlines where any are.
+    """
+    names = jobs["trace_id"] if "trace_id" in jobs else [""] * len(jobs)
     columns = {
-        "id": [str(label) for label in jobs["job_id"]],
+        "id": [name or str(label) for name, label in zip(names, jobs["job_id"], strict=True)],
         **_coded("type", "types", jobs["job_type"]),
         "gpus": _gpus(jobs),
         "arrival": whole_numbers(jobs["arrival_time"]),
@@ -25,6 +31,8 @@ def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
         columns |= _coded("user", "users", jobs["user"])
     if "partition" in jobs:
         columns |= _coded("partition", "partitions", jobs["partition"])
+    if "arrival_date" in jobs:
+        columns["date"] = [date[:_TO_THE_MINUTE].replace("T", " ") for date in jobs["arrival_date"]]
     if "deadline" in jobs:
         columns["deadline"] = whole_numbers(jobs["deadline"])
     return columns

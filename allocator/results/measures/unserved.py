@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.protocol.elastic import allowed_types
 from allocator.results.outcomes import OPEN
-from throughputs.trace import partition_names
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
@@ -23,15 +24,18 @@ def unserved_reasons(record: RunRecord | None) -> list[str]:
     """A line for each reason for which jobs are "unserved", with how many they are and where they might have run.
 
     A job that no type can run asks for more GPUs than any type that it may use has; or on every type that is large
-    enough it has no throughput. The types that it may use are those that its partition names, if there are any.
+    enough it has no throughput. The types that it may use are those that its GPU type names, else its partition,
+    if there are any.
     """
     if record is None:
         return []
     jobs, cluster = record.jobs, record.cluster
     unserved = np.flatnonzero((jobs.columns["outcome"] == OPEN) & ~jobs.runnable)
     gpus = jobs.scale_factor[unserved]
-    names, of = np.unique(jobs.partition[unserved].astype(str), return_inverse=True)
-    places = [_types(name, cluster) for name in names.tolist()]
+    allowed = allowed_types(jobs.gpu_type[unserved], jobs.partition[unserved], cluster.accelerators)
+    anywhere = np.ones((len(unserved), len(cluster.accelerators)), dtype=np.bool_)
+    kinds, of = np.unique(anywhere if allowed is None else allowed, axis=0, return_inverse=True)
+    places = [tuple(compress(cluster.accelerators, kind)) for kind in kinds]
     most = np.array([max(cluster.gpus[name] for name in place) for place in places], dtype=np.int64)[of]
     large = gpus > most
     lines = []
@@ -44,12 +48,6 @@ def unserved_reasons(record: RunRecord | None) -> list[str]:
         who = "that have no throughput on any type that they may use and that is large enough"
         lines.append(f"never served: {_counted(~large, who)} ({where})")
     return lines
-
-
-def _types(partition: str, cluster: Cluster) -> tuple[str, ...]:
-    """The types that a job of the partition may use."""
-    own = tuple(name for name in partition_names(partition) if name in cluster.gpus)
-    return own or cluster.accelerators
 
 
 def _counted(jobs: NDArray[np.bool_], who: str) -> str:

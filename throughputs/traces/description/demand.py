@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from throughputs.trace import Trace, partition_names
 
-__all__ = ["demand_over_time", "gpu_hours_of", "largest_pools", "pools_of", "sizes_of"]
+__all__ = ["demand_over_time", "gpu_hours_of", "impossible_jobs", "pools_of", "sizes_of"]
 
 _Floats = NDArray[np.float64]
 
@@ -58,8 +58,7 @@ def pools_of(trace: Trace, durations: _Floats, capacity: Mapping[str, int] | Non
         )
     ]
     if capacity is not None:
-        room = largest_pools(names, capacity)
-        impossible = np.bincount(of[trace.scale_factor > room[of]], minlength=n).tolist()
+        impossible = np.bincount(of[impossible_jobs(trace, capacity)], minlength=n).tolist()
         for row, name, count in zip(rows, names.tolist(), impossible, strict=True):
             own = [capacity[part] for part in partition_names(name) if part in capacity]
             gpus = sum(own) if own else None
@@ -70,14 +69,16 @@ def pools_of(trace: Trace, durations: _Floats, capacity: Mapping[str, int] | Non
     return sorted(rows, key=lambda row: -row["gpu_hours"])
 
 
-def largest_pools(partitions: NDArray[Any], capacity: Mapping[str, int]) -> NDArray[np.int64]:
-    """(P,) GPUs of the largest type that a job of each partition may use."""
-    most = max(capacity.values(), default=0)
-    rooms = []
-    for name in partitions.tolist():
-        own = [capacity[part] for part in partition_names(name) if part in capacity]
-        rooms.append(max(own, default=most))
-    return np.array(rooms, dtype=np.int64)
+def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> NDArray[np.bool_]:
+    """(N,) whether a job is larger than each type that it may use: those that its GPU type names, else its partition,
+    else all.
+    """
+    room = np.zeros(len(trace), dtype=np.int64)
+    for column in (trace.gpu_type, trace.partition):
+        names, of = np.unique(column.astype(str), return_inverse=True)
+        own = [max((capacity.get(part, 0) for part in partition_names(name)), default=0) for name in names.tolist()]
+        room = np.where(room > 0, room, np.array(own, dtype=np.int64)[of])
+    return np.asarray(trace.scale_factor > np.where(room > 0, room, max(capacity.values(), default=0)))
 
 
 def demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:

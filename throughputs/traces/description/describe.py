@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
-from throughputs.traces.description.demand import demand_over_time, gpu_hours_of, largest_pools, pools_of, sizes_of
+from throughputs.traces.description.demand import demand_over_time, gpu_hours_of, impossible_jobs, pools_of, sizes_of
 
 __all__ = ["describe_trace", "durations_alone"]
 
@@ -112,14 +112,12 @@ def _sharing(trace: Trace, durations: NDArray[np.float64]) -> dict[str, Any]:
 def _against(trace: Trace, capacity: Mapping[str, int], gpu_hours: float | None, span: float) -> dict[str, Any]:
     """The demand of a trace beside what a cluster has."""
     gpus = sum(capacity.values())
-    names, of = np.unique(trace.partition.astype(str), return_inverse=True)
-    most = largest_pools(names, capacity)[of]
     hours = None if gpu_hours is None or not gpus else gpu_hours / gpus
     return {
         "cluster_gpus": gpus,
         "demand": hours / (span / 3600) if hours is not None and span > 0 else None,
         "least_hours": hours,
-        "n_jobs_impossible": int((trace.scale_factor > most).sum()),
+        "n_jobs_impossible": int(impossible_jobs(trace, capacity).sum()),
     }
 
 

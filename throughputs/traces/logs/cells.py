@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.frames import parsed_number, parsed_numbers
 from throughputs.limits import LATEST_TIME
+from throughputs.trace import date_texts
 from throughputs.traces.logs.columns import SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Clock", "durations", "gpu_counts", "is_blank", "numbers"]
+__all__ = ["Clock", "durations", "gpu_counts", "gpu_types", "is_blank", "numbers"]
 
 _Text = NDArray[np.object_]
 _Floats = NDArray[np.float64]
@@ -31,10 +33,13 @@ _LONGEST_BLANK = 12
 _SAMPLE = 1000
 """By so many cells it is told whether a column holds dates or numbers."""
 
-_CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
-_GPUS = re.compile(r"gres/gpu(:[^=,]*)?=(\d+)")
+_CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)", re.ASCII)
+_GPUS = re.compile(r"gres/gpu(:[^=,]*)?=(\d+)", re.ASCII)
 _LAST_SECOND = 1e11
 """In the year 5138: so many seconds since 1970 are none."""
+
+_FIRST_DATE, _NO_DATE = "1970-01-01T00:00:00Z", "9999-01-01T00:00:00Z"
+"""Earlier dates are no times of jobs, and those of year 9999 stand for never."""
 
 _DAY = len("2024-05-31")
 _MICROSECONDS = 1_000_000
@@ -46,9 +51,9 @@ def is_blank(cells: _Text) -> NDArray[np.bool_]:
 
 
 def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
-    """(N,) finite numbers."""
+    """(N,) finite numbers, in ASCII digits."""
     try:
-        values = cells.astype(np.float64)
+        values = parsed_numbers(cells)
     except ValueError:
         values = np.fromiter((_number(text, decimal_comma) for text in cells), np.float64, len(cells))
     values[~np.isfinite(values)] = np.nan
@@ -69,6 +74,13 @@ def gpu_counts(cells: _Text) -> _Floats:
     return _of_distinct(cells, _gpus, np.float64)
 
 
+def gpu_types(cells: _Text) -> _Text:
+    """(N,) names of the types in Slurm's resources, as ``a100`` for ``gres/gpu:a100=2,gres/gpu=2``; of several with
+    bars between; empty for none.
+    """
+    return _of_distinct(cells, _gpu_types, object)
+
+
 @dataclass
 class Clock:
     """Reads times: dates become seconds from the first date that was read, numbers seconds of their own clock.
@@ -82,6 +94,9 @@ class Clock:
         read yet.
     without_zone : whether some date named no zone.
     zone_assumed : whether nobody said the zone: it is that of the place where such logs are kept.
+    date_format : of dates, as ``%d/%m/%Y %H:%M``; None: ISO 8601.
+    since_1970 : whether numbers count from there, in UTC.
+    twice : whether some date stands in an hour that comes twice, where clocks are put back: the first is taken.
 
     Raises
     ------
@@ -94,6 +109,9 @@ class Clock:
     dates: bool | None = None
     without_zone: bool = False
     zone_assumed: bool = False
+    date_format: str | None = None
+    since_1970: bool = False
+    twice: bool = False
     _first: int = 0
 
     def __post_init__(self) -> None:
@@ -101,7 +119,7 @@ class Clock:
             import pandas as pd
 
             # a name that is none is told even where no date needs it
-            _local(pd.Series([pd.Timestamp(0, tz="UTC")]), self.zone)
+            self._local(pd.Series([pd.Timestamp(0, tz="UTC")]), self.zone)
 
     def seconds(self, cells: _Text, decimal_comma: bool = False) -> _Floats:
         """(N,) seconds; nan for blank cells and for what is no time of the kind that the first one is."""
@@ -110,7 +128,7 @@ class Clock:
             figures = numbers(sample, decimal_comma)
             others = sample[np.isnan(figures)]
             dated = np.count_nonzero(self._microseconds(others) != _NOT_A_TIME)
-            self.dates = bool(dated >= len(sample) - len(others))
+            self.dates = self.date_format is not None or bool(dated >= len(sample) - len(others))
             if self.dates:
                 stamps = self._microseconds(cells)
                 self._first = int(stamps.min(initial=np.iinfo(np.int64).max, where=stamps != _NOT_A_TIME))
@@ -125,10 +143,24 @@ class Clock:
 
     def origin(self, seconds: float) -> str:
         """What the clock says at so many `seconds`."""
-        if not self.dates:
+        if not (self.dates or self.since_1970):
             return f"{seconds:.6f}".rstrip("0").rstrip(".")
-        stamp = np.datetime64(self._first + round(seconds * _MICROSECONDS), "us")
-        return str(stamp).removesuffix(".000000") + "+00:00"
+        return str(date_texts(self.dates_of(np.array([seconds])))[0])
+
+    def dates_of(self, seconds: _Floats) -> NDArray[np.datetime64]:
+        """(N,) datetime64[us] in UTC of so many `seconds`; NaT where times are no dates."""
+        if not (self.dates or self.since_1970):
+            return np.full(len(seconds), np.datetime64("NaT"), dtype="datetime64[us]")
+        return (self._first + np.rint(seconds * _MICROSECONDS).astype(np.int64)).astype("datetime64[us]")
+
+    @property
+    def expected(self) -> str:
+        """What a cell should hold."""
+        if not self.dates:
+            return "a number"
+        if self.date_format is not None:
+            return f"a date as {self.date_format} (--date-format)"
+        return "a date (ISO 8601), as 2024-05-31T08:15:00+02:00, or of another form (--date-format)"
 
     def _since_first(self, stamps: NDArray[np.int64]) -> _Floats:
         values = (stamps - self._first) / _MICROSECONDS
@@ -140,28 +172,40 @@ class Clock:
         import pandas as pd
 
         texts = [text.strip() for text in cells]
-        whole = [text if len(text) >= _DAY else "" for text in texts]  # years and months alone are no times
-        read = pd.to_datetime(pd.Series(whole, dtype=object), utc=True, format="ISO8601", errors="coerce")
-        bare = np.fromiter((not _has_zone(text) for text in texts), np.bool_, len(texts)) & read.notna().to_numpy()
+        form = self.date_format
+        # years and months alone are no times
+        whole = [text if text.isascii() and (form is not None or len(text) >= _DAY) else "" for text in texts]
+        try:
+            read = pd.to_datetime(pd.Series(whole, dtype=object), utc=True, format=form or "ISO8601", errors="coerce")
+        except (ValueError, re.error) as error:
+            raise InputError("--date-format", found=form, expected=f"a form as %d/%m/%Y %H:%M ({error})") from error
+        read = read.where((read >= pd.Timestamp(_FIRST_DATE)) & (read < pd.Timestamp(_NO_DATE)))
+        zoned = (_has_zone(text) if form is None else "%z" in form for text in texts)
+        bare = ~np.fromiter(zoned, np.bool_, len(texts)) & read.notna().to_numpy()
         self.without_zone |= bool(bare.any())
         if self.zone is not None and bare.any():
-            read = read.where(~bare, _local(read, self.zone))
+            read = read.where(~bare, self._local(read.where(bare), self.zone))
         stamps: NDArray[np.int64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]").astype(np.int64)
         return stamps
 
+    def _local(self, read: pd.Series[Any], zone: str) -> pd.Series[Any]:
+        """The same figures on the clock of a zone, as UTC; of an hour that comes twice the first, of one that the zone
+        leaves out none.
+        """
+        first = np.ones(len(read), dtype=np.bool_)
+        plain = read.dt.tz_localize(None).dt
+        try:
+            there = plain.tz_localize(zone, ambiguous=first, nonexistent="NaT")
+            self.twice |= bool(
+                (there.notna() & plain.tz_localize(zone, ambiguous="NaT", nonexistent="NaT").isna()).any()
+            )
+        except (KeyError, ValueError, OSError) as error:  # whatever the zone's name finds in the data base of zones
+            raise InputError("--zone", found=zone, expected="a time zone, as Europe/Berlin") from error
+        in_utc: pd.Series[Any] = there.dt.tz_convert("UTC")
+        return in_utc
+
 
 _NOT_A_TIME = np.iinfo(np.int64).min
-
-
-def _local(read: pd.Series[Any], zone: str) -> pd.Series[Any]:
-    """The same figures on the clock of a zone, as UTC; of an hour that comes twice the first."""
-    first = np.ones(len(read), dtype=np.bool_)
-    try:
-        there = read.dt.tz_localize(None).dt.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
-    except (KeyError, ValueError, OSError) as error:  # whatever the zone's name finds in the data base of zones
-        raise InputError("--zone", found=zone, expected="a time zone, as Europe/Berlin") from error
-    in_utc: pd.Series[Any] = there.dt.tz_convert("UTC")
-    return in_utc
 
 
 def _in_seconds(values: _Floats, unit: str) -> _Floats:
@@ -183,7 +227,7 @@ def _has_zone(date: str) -> bool:
 
 def _number(text: str, decimal_comma: bool) -> float:
     try:
-        return float(text.replace(",", ".") if decimal_comma else text)
+        return parsed_number(text.replace(",", ".") if decimal_comma else text)
     except ValueError:
         return np.nan
 
@@ -208,6 +252,10 @@ def _gpus(text: str) -> float:
         # With types or without, these are the same GPUs.
         return whole[0] if whole else sum(number for _, number in counts)
     return _number(text, False)
+
+
+def _gpu_types(text: str) -> str:
+    return "|".join(dict.fromkeys(kind[1:] for kind, number in _GPUS.findall(text) if len(kind) > 1 and int(number)))
 
 
 def _of_distinct(cells: _Text, read: Callable[[str], Any], dtype: type) -> NDArray[Any]:

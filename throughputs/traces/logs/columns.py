@@ -38,7 +38,9 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "priority": ("priority_weight", "priority", "weight"),
     "deadline": ("deadline", "deadline_time", "ddl", "due", "due_date", "due_at"),
     "partition": ("partition", "queue", "virtual_cluster", "vc", "pool"),
+    "gpu_type": ("gpu_type", "gpu_model", "gpu_name", "accelerator_type", "accelerator", "gpu_spec"),
     "state": ("state", "job_state", "status"),
+    "id": ("trace_id", "job_id", "jobid", "id", "job_id_raw", "job_idraw", "job_number", "job"),
 }  # fmt: skip
 """What a log may say of a job, with the names that a column of it usually has, the likeliest first."""
 
@@ -89,7 +91,7 @@ def columns_of(
     for field, name in given.items():
         if name not in header:
             expected = f"a column of it{did_you_mean(name, header)}: one of {', '.join(header)}"
-            raise InputError(source, field=f"--{field}", found=name, expected=expected)
+            raise InputError(source, field=f"--{field.replace('_', '-')}", found=name, expected=expected)
         found[field] = Column(name, False)
     taken = {column.name for column in found.values()}
     for field, name in (known or {}).items():

@@ -109,6 +109,7 @@ LAYOUTS: dict[str, Layout] = {
             "Philly",
             frozenset(),
             {
+                "id": "jobid",
                 "submit": "submitted_time",
                 "duration": "seconds of attempts",
                 "gpus": "gpus",
@@ -132,6 +133,7 @@ LAYOUTS: dict[str, Layout] = {
             "Helios",
             frozenset({"job_id", "user", "vc", "gpu_num", "node_num", "submit_time", "start_time", "end_time"}),
             {
+                "id": "job_id",
                 "submit": "submit_time",
                 "duration": "duration",
                 "gpus": "gpu_num",
@@ -149,6 +151,7 @@ LAYOUTS: dict[str, Layout] = {
             frozenset({"job_id", "user", "node_num", "gpu_num", "type", "start_time", "end_time", "gpu_time"}),
             # Durations of Kalos have the time in the queue in them, against its description; the times do not.
             {
+                "id": "job_id",
                 "submit": "submit_time",
                 "gpus": "gpu_num",
                 "start": "start_time",
@@ -164,6 +167,7 @@ LAYOUTS: dict[str, Layout] = {
             "Alibaba openb 2023",
             frozenset({"name", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time", "scheduled_time"}),
             {
+                "id": "name",
                 "submit": "creation_time",
                 "duration": "deletion_time - scheduled_time",
                 "gpus": "num_gpu",
@@ -186,6 +190,7 @@ LAYOUTS: dict[str, Layout] = {
                 {"job_name", "organization", "gpu_model", "gpu_request", "worker_num", "submit_time", "job_type"}
             ),
             {
+                "id": "job_name",
                 "submit": "submit_time",
                 "duration": "duration",
                 "gpus": "gpu_request * worker_num",
@@ -205,6 +210,7 @@ LAYOUTS: dict[str, Layout] = {
             "Alibaba PAI 2020",
             frozenset(),
             {
+                "id": "job_name",
                 "submit": "submission",
                 "duration": "seconds of tasks",
                 "gpus": "gpus",
@@ -222,7 +228,7 @@ LAYOUTS: dict[str, Layout] = {
             "itp",
             "ITP",
             frozenset({"job_id", "submission_time", "duration", "num_gpu"}),
-            {"submit": "submission_time", "duration": "duration", "gpus": "num_gpu"},
+            {"id": "job_id", "submit": "submission_time", "duration": "duration", "gpus": "num_gpu"},
             alone=True,
         ),
         Layout(
@@ -230,6 +236,7 @@ LAYOUTS: dict[str, Layout] = {
             "the Standard Workload Format",
             frozenset(),
             {
+                "id": "job number",
                 "submit": "submit time",
                 "duration": "run time",
                 "gpus": "processors",

@@ -74,10 +74,13 @@ class ImportedLog:
             "duration": ~np.isnan(self.trace.duration),
             "user": self.trace.user != "",
             "partition": self.trace.partition != "",
+            "gpu_type": self.trace.gpu_type != "",
             "gpu_fraction": self.trace.gpu_fraction != 1.0,
             "gpu_utilization": ~np.isnan(self.trace.gpu_utilization),
             "recorded_start_seconds": ~np.isnan(self.trace.recorded_start_seconds),
             "recorded_end_seconds": ~np.isnan(self.trace.recorded_end_seconds),
+            "trace_id": self.trace.trace_id != "",
+            "arrival_date": ~np.isnat(self.trace.arrival_date),
         }
         names = ["job_type", "scale_factor", "total_steps", "arrival_time", *(n for n in said if said[n].any())]
         source = " ".join(self.source.split())
@@ -123,6 +126,8 @@ def import_log(
     duration_unit: str | None = None,
     clock_unit: str | None = None,
     zone: str | None = None,
+    date_format: str | None = None,
+    renamed: Mapping[str, str] | None = None,
     strict: bool = False,
 ) -> ImportedLog:
     """A trace from a job log.
@@ -138,6 +143,9 @@ def import_log(
         told by the name of the column, else seconds, or for times that are too large for that milliseconds since 1970.
         ``[D-]HH:MM:SS`` and dates (ISO 8601) need none.
     zone : of dates that name none, as ``Europe/Berlin``; None: that of the layout, else UTC.
+    date_format : of dates, as ``%d/%m/%Y %H:%M`` (the directives of `datetime.strptime`); None: ISO 8601.
+    renamed : types by the names that the log has for them. A GPU type is called so, and so is the GPU type of jobs of a
+        partition for which the log tells none; a model becomes a job type of that name.
     strict : a job that cannot be used is an error.
 
     Raises
@@ -164,8 +172,14 @@ def import_log(
         "submit": _unit("clock_unit", clock_unit, chosen["submit"]),
     }
     place = None if layout is None or zone is not None else layout.zone
-    clock = Clock(zone or place, told["submit"], zone_assumed=place is not None)
-    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used)
+    clock = Clock(
+        zone or place,
+        told["submit"],
+        zone_assumed=place is not None,
+        date_format=date_format,
+        since_1970=log.kind == "sacct --json",
+    )
+    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used, renamed)
     trace = Trace(**rows.usable(strict), source=log.source)
     return ImportedLog(
         trace,

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.files import read_text
+from throughputs.files import read_head, read_text
 from throughputs.traces.logs.cells import numbers
 from throughputs.traces.logs.layouts import Cells
 
@@ -137,12 +137,16 @@ def _used(source: str, tasks: pd.DataFrame, gpus: NDArray[np.float64], jobs: pd.
     if beside == path or not beside.exists():
         return np.full(len(jobs), np.nan)
     keys = ["job_name", "task_name"]
-    with beside.open(encoding="utf-8") as lines:
-        head = lines.readline().rstrip("\r\n").split(",") == list(_SENSOR)
+    head = read_head(beside).partition("\n")[0].rstrip("\r").split(",") == list(_SENSOR)
     try:
         # Larger than the other tables by far: three of its columns are kept.
         read = pd.read_csv(
-            beside, header=0 if head else None, names=list(_SENSOR), usecols=[*keys, "gpu_wrk_util"], dtype=str
+            io.StringIO(read_text(beside)) if beside.suffix.lower() == ".gz" else beside,
+            header=0 if head else None,
+            names=list(_SENSOR),
+            usecols=[*keys, "gpu_wrk_util"],
+            dtype=str,
+            compression=None,  # what is packed is unpacked above, within bounds
         )
     except ValueError as error:  # those of pandas are among them
         raise InputError(str(beside), expected=f"{len(_SENSOR)} columns: {', '.join(_SENSOR)} ({error})") from error

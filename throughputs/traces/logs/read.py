@@ -39,6 +39,8 @@ _COMMENTS = re.compile(r"(?:#.*\n|\s*\n)*")
 _HEAD = 1000
 """By so many characters JSON is told."""
 
+_TYPED_GPU = re.compile(r"gres/gpu:[^=,]+=[1-9]")
+
 _NOT_STARTED = 0
 """How the JSON of sacct writes a time that has not come."""
 
@@ -173,7 +175,10 @@ def _of_text(text: str, source: str, separator: str | None) -> Log:
     mark = _separator(line, separator, source, skipped + 1)
     # Text between bars is never quoted: names of jobs may have quotes in them.
     quoting: Literal[0, 3] = csv.QUOTE_NONE if mark == "|" else csv.QUOTE_MINIMAL
-    header = [name.strip() for name in next(csv.reader([line], delimiter=mark, quoting=quoting))]
+    try:
+        header = [name.strip() for name in next(csv.reader([line], delimiter=mark, quoting=quoting))]
+    except csv.Error as error:
+        raise InputError(source, line=skipped + 1, expected=f"a header line ({error})") from error
     while header and not header[-1]:  # sacct -p ends every line with a bar
         header.pop()
     _check_header(header, source, skipped + 1)
@@ -242,14 +247,14 @@ def _of_json(content: Any, source: str) -> Log:
         if not isinstance(job, dict):
             raise InputError(source, field=f"jobs[{i}]", found=job, expected="an object, as sacct --json prints it")
         rows.append(_json_row(job))
-    names = ("submit", "start", "end", "elapsed", "gpus", "user", "partition", "state")
+    names = ("submit", "start", "end", "elapsed", "gpus", "user", "partition", "state", "job_id")
     table = list(zip(*rows, strict=True)) or [()] * len(names)
     columns = {name: np.array(cells, dtype=object) for name, cells in zip(names, table, strict=True)}
     return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=np.bool_))
 
 
 def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
-    """Submission, start, end, elapsed, GPUs, user, partition and state of a job of sacct, as text."""
+    """Submission, start, end, elapsed, GPUs, user, partition, state and id of a job of sacct, as text."""
     time, owner = _object(job.get("time")), _object(job.get("association"))
     state = job.get("state", job.get("job_state"))
     state = state.get("current", "") if isinstance(state, dict) else state
@@ -257,17 +262,35 @@ def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
     moments = [_text(time.get(name)) for name in ("submission", "start", "end")]
     begun = ["" if text == str(_NOT_STARTED) else text for text in moments]
     user = owner.get("user") or job.get("user")
-    return (*begun, _text(time.get("elapsed")), _json_gpus(job), _text(user), _text(job.get("partition")), _text(state))
+    gpus, partition = _json_gpus(job), _text(job.get("partition"))
+    return (*begun, _text(time.get("elapsed")), gpus, _text(user), partition, _text(state), _json_id(job))
+
+
+def _json_id(job: dict[str, Any]) -> str:
+    """As the column JobID: of a job of an array with the number of its task behind the id of the array."""
+    array = _object(job.get("array"))
+    task, of = _text(array.get("task_id")), _text(array.get("job_id"))
+    return f"{of}_{task}" if task and of not in ("", "0") else _text(job.get("job_id"))
 
 
 def _json_gpus(job: dict[str, Any]) -> str:
-    """GPUs that a job was given, or asked for where it was given nothing, as in the column AllocTRES."""
+    """GPUs that a job was given, or asked for where it was given nothing, as in the column AllocTRES.
+
+    Where what it was given names no type, the types are those of what it asked for, and of the text that some versions
+    write beside (``tres_alloc_str``).
+    """
     tres = _object(job.get("tres"))
-    for entries in (tres.get("allocated"), tres.get("requested")):
-        if isinstance(entries, list) and entries:
-            gpus = [entry for entry in map(_object, entries) if _text(entry.get("name")).split(":")[0] == "gpu"]
-            return ",".join(f"gres/{_text(entry['name'])}={_text(entry.get('count'))}" for entry in gpus)
-    return ""
+    texts = []
+    for entries, text in (("allocated", "tres_alloc_str"), ("requested", "tres_req_str")):
+        listed = tres.get(entries)
+        if isinstance(listed, list) and listed:
+            gpus = [entry for entry in map(_object, listed) if _text(entry.get("name")).split(":")[0] == "gpu"]
+            texts.append(",".join(f"gres/{_text(entry['name'])}={_text(entry.get('count'))}" for entry in gpus))
+        if beside := _text(job.get(text)):
+            texts.append(beside)
+    given = texts[0] if texts else ""
+    typed = next((text for text in texts if _TYPED_GPU.search(text)), "")
+    return f"{given},{typed}" if given and typed != given else given
 
 
 def _object(value: Any) -> dict[str, Any]:

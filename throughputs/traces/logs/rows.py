@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.errors import InputError
+from throughputs.errors import InputError, did_you_mean
 from throughputs.limits import LARGEST_WHOLE_NUMBER, check_number_of_jobs
 from throughputs.tables.default import default_table
-from throughputs.traces.logs.cells import Clock, durations, gpu_counts, is_blank, numbers
+from throughputs.trace import partition_names
+from throughputs.traces.logs.cells import Clock, durations, gpu_counts, gpu_types, is_blank, numbers
 from throughputs.traces.logs.columns import Column
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import Log
@@ -35,6 +38,9 @@ _PERCENT = 100.0
 _SAMPLE = 1000
 """By so many cells it is told whether durations are numbers."""
 
+_MOST_NAMED = 10
+"""Names of a log that an error lists."""
+
 _ASKED = "ReqTRES"
 """Column of sacct: what a job asked for, where it says nothing of what it was given."""
 
@@ -56,8 +62,11 @@ class Rows:
         told: dict[str, str | None],
         clock: Clock,
         used: frozenset[str] = frozenset(),
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
         self.log, self.columns, self.told, self.clock = log, columns, told, clock
+        self.renamed = dict(renamed or {})
+        """Types, by the names of partitions, types and models in the log."""
         self.used = used
         """Columns that others were made of."""
         self.decimal_comma = log.separator == ";"
@@ -90,15 +99,16 @@ class Rows:
             self._refuse_first()
         kept = np.flatnonzero(self.is_job & (self.reason < 0))
         if not len(kept):
-            found = ", ".join(f"{reason}: {count}" for reason, count in self.dropped().items()) or "no rows"
-            raise InputError(self.log.source, found=found, expected="at least one job that can be used")
+            raise self._none_usable()
         check_number_of_jobs(len(kept), self.log.source, "jobs")
         kept = kept[np.argsort(submitted[kept], kind="stable")]
         self.origin = float(submitted[kept[0]])
         started, ended = self._recorded(kept, submitted, seconds)
         self._note(running[kept], self.clock.without_zone)
+        partition, gpu_type, model = self._text("partition")[kept], self._gpu_types(kept), self._text("model")[kept]
+        self._check_renamed(partition, gpu_type, model)
         return {
-            "job_type": self._job_types(kept, timed="steps" not in self.columns),
+            "job_type": self._job_types(model, timed="steps" not in self.columns),
             "scale_factor": gpus[kept].astype(np.int64),
             "total_steps": steps[kept],
             "arrival_time": np.round(submitted[kept] - self.origin, 6),
@@ -106,11 +116,14 @@ class Rows:
             "deadline": np.round(deadline[kept] - self.origin, 6),
             "duration": seconds[kept],
             "user": self._text("user")[kept],
-            "partition": self._text("partition")[kept],
+            "partition": partition,
+            "gpu_type": self._types(gpu_type, partition),
             "gpu_fraction": fraction[kept],
             "gpu_utilization": utilization[kept],
             "recorded_start_seconds": np.round(started - self.origin, 6),
             "recorded_end_seconds": np.round(ended - self.origin, 6),
+            "trace_id": self._text("id")[kept],
+            "arrival_date": self.clock.dates_of(submitted[kept]),
         }
 
     def unread(self) -> tuple[str, ...]:
@@ -150,6 +163,18 @@ class Rows:
             found = self.log.cells[column][row] or None
             raise self.log.error(row, column, found, f"{expected} ({reason})")
 
+    def _none_usable(self) -> InputError:
+        """That no job can be used: how many for which reason, and a cell for which most cannot."""
+        dropped = self.dropped()
+        if not dropped:
+            return InputError(self.log.source, found="no rows", expected="at least one job that can be used")
+        counts = ", ".join(f"{reason}: {count:,}" for reason, count in dropped.items())
+        most = next(iter(dropped))
+        row = next(int(row) for row in np.flatnonzero(self.reason >= 0) if self.reasons[self.reason[row]][0] == most)
+        _, column, expected = self.reasons[self.reason[row]]
+        found = self.log.cells[column][row] or None
+        return self.log.error(row, column, found, f"{expected}; no job can be used ({counts})")
+
     def _cells(self, field: str) -> NDArray[np.object_]:
         return self.log.cells[self.columns[field].name]
 
@@ -157,7 +182,7 @@ class Rows:
         """(N,) seconds on the clock; rows without are dropped where `missing` is a reason."""
         cells = self._cells(field)
         seconds, blank, name = self.clock.seconds(cells, self.decimal_comma), is_blank(cells), self.columns[field].name
-        kind = "a date (ISO 8601), as 2024-05-31T08:15:00+02:00" if self.clock.dates else "a number"
+        kind = self.clock.expected
         if missing is not None:
             self._drop(blank, missing, name, kind)
         self._drop(np.isnan(seconds) & ~blank, f"unreadable {_PROSE[field]}", name, kind)
@@ -223,6 +248,9 @@ class Rows:
         if "start" not in self.columns or self.columns["start"] == self.columns["submit"]:
             return np.full(len(kept), np.nan), np.full(len(kept), np.nan)
         start = self.clock.seconds(self._cells("start")[kept], self.decimal_comma)
+        unread = int(np.isnan(start).sum())
+        if unread and layout_of(self.log.kind) is None:
+            self.notes.append(f"without a recorded schedule: {unread:,}, as their start cannot be read")
         early = start < begin
         start = np.where(early, begin, start)
         end = start + lasting
@@ -286,10 +314,48 @@ class Rows:
         cells = np.array([text.strip() for text in self._cells(field)], dtype=object)
         return np.where(is_blank(cells), "", cells).astype(object)
 
-    def _job_types(self, kept: NDArray[np.intp], timed: bool) -> NDArray[np.object_]:
+    def _gpu_types(self, kept: NDArray[np.intp]) -> NDArray[np.object_]:
+        """(K,) the type of GPU that the log says of each job that is kept; of several the names with bars between."""
+        named = self._text("gpu_type")[kept]
+        asked = self.log.cells.get(_ASKED)
+        for cells in (self._cells("gpus"), *([] if asked is None else [asked])):
+            named = np.where(named == "", gpu_types(cells[kept]), named).astype(object)
+        several = Counter(name for name in named.tolist() if "|" in name)
+        if several:
+            names = ", ".join(f"{name.replace('|', ' and ')}: {count:,}" for name, count in several.most_common())
+            self.notes.append(
+                f"GPUs of several types at once: {several.total():,} jobs ({names}); each is taken for a gang on any "
+                "one of them"
+            )
+        return named
+
+    def _types(self, named: NDArray[np.object_], partition: NDArray[np.object_]) -> NDArray[np.object_]:
+        """(K,) the type of each job as a cluster names it: that of the log, else the one given for its partition."""
+        of_partition = np.array(
+            [
+                "|".join(self.renamed[part] for part in partition_names(name) if part in self.renamed)
+                for name in partition
+            ],
+            dtype=object,
+        )
+        of_type = ["|".join(self.renamed.get(part, part) for part in partition_names(name)) for name in named]
+        return np.where(named == "", of_partition, np.array(of_type, dtype=object)).astype(object)
+
+    def _check_renamed(self, *columns: NDArray[np.object_]) -> None:
+        """Raise `InputError` for a name that was given another and that no job of the log has."""
+        if not self.renamed:
+            return
+        cells = dict.fromkeys(cell for column in columns for cell in column.tolist())
+        names = dict.fromkeys(name for cell in cells for name in (cell, *partition_names(cell)) if name)
+        for name in self.renamed:
+            if name not in names:
+                some = ", ".join(list(names)[:_MOST_NAMED]) + ", ..." * (len(names) > _MOST_NAMED)
+                expected = f"a partition, GPU type or model of it{did_you_mean(name, names)}: {some or 'it names none'}"
+                raise InputError(self.log.source, field="--map", found=name, expected=expected)
+
+    def _job_types(self, models: NDArray[np.object_], timed: bool) -> NDArray[np.object_]:
         """(K,) models, where seconds are steps under names that the embedded table, whose steps are not, has not."""
-        models = self._text("model")[kept]
-        models[models == ""] = UNNAMED
+        models = np.array([self.renamed.get(name, name) or UNNAMED for name in models.tolist()], dtype=object)
         if timed:
             for name in default_table().job_types:
                 same = models == name
@@ -306,6 +372,10 @@ class Rows:
             self.notes.append(f"still running: {running.sum()}; the time until then stands for their duration")
         if without_zone and (self.clock.zone is None or self.clock.zone_assumed):
             self.notes.append(f"dates without a zone are taken for {self.clock.zone or 'UTC'} (--zone says otherwise)")
+        if self.clock.twice:
+            self.notes.append(
+                "dates in an hour that comes twice, as clocks are put back, are taken for the first of them"
+            )
         if self.columns["submit"] == self.columns.get("start"):
             self.notes.append(
                 "no column has the submission: the start stands in, as if no job had waited, and there is no recorded "

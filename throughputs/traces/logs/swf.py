@@ -109,6 +109,7 @@ def _columns(table: Sequence[NDArray[np.object_]], names: dict[str, dict[str, st
     starts = _printed(started, np.isnan(started))
     starts[(starts == "") & (run > 0)] = _NOT_RECORDED
     columns: Cells = {
+        "job number": _known(table[0]),
         "submit time": table[_SUBMIT],
         "start time": starts,
         "end time": _printed(ended, np.isnan(ended)),
@@ -147,7 +148,7 @@ def swf_text(trace: Trace, whole: Callable[[str, NDArray[np.float64]], NDArray[n
     wait = np.where(np.isnan(start), -1.0, start - trace.arrival_time)
     users, executables, partitions = (_numbered(column) for column in (trace.user, trace.job_type, trace.partition))
     columns: list[NDArray[Any]] = [unknown] * _FIELDS
-    columns[0] = np.arange(1, len(trace) + 1)
+    columns[0] = _job_numbers(trace)
     columns[_SUBMIT] = whole("arrival_time", trace.arrival_time)
     columns[_WAIT] = whole("recorded_start_seconds", wait)
     columns[_RUN] = whole("duration", np.where(np.isnan(trace.duration), -1.0, trace.duration))
@@ -161,6 +162,14 @@ def swf_text(trace: Trace, whole: Callable[[str, NDArray[np.float64]], NDArray[n
         head += [f"; Note: {what} {number} is {name}" for number, name in enumerate(named, start=1)]
     rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
     return "\n".join([*head, *(" ".join(map(str, row)) for row in rows)]) + "\n"
+
+
+def _job_numbers(trace: Trace) -> NDArray[np.int64]:
+    """(N,) what the jobs are called where they were logged, if these are different numbers; else they are counted."""
+    names = trace.trace_id.tolist()
+    if len(set(names)) == len(names) and all(re.fullmatch(r"[1-9][0-9]{0,15}", name) for name in names):
+        return np.array([int(name) for name in names], dtype=np.int64)
+    return np.arange(1, len(trace) + 1)
 
 
 def _check_lines(trace: Trace, name: str) -> None:

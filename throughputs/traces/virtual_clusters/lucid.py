@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.frames import FrameReader
+from throughputs.frames import FrameReader, parsed_numbers
 from throughputs.trace import Trace
 from throughputs.traces.named_rows import in_order_of_arrival, row_error, seconds
 
@@ -53,6 +53,8 @@ def lucid(frame: pd.DataFrame, source: str, first_line: int, time_unit: float | 
     }
     if reader.has("user"):
         columns["user"] = reader.text("user", empty="")
+    if reader.has("job_id"):
+        columns["trace_id"] = reader.frame["job_id"].astype(str).to_numpy(dtype=object)
     if reader.has("predicted_seconds"):
         columns["predicted_seconds"] = reader.numbers("predicted_seconds", empty=np.nan)
     if reader.has("gpu_util"):
@@ -71,12 +73,12 @@ def _submitted(reader: FrameReader, unit: float) -> NDArray[np.float64]:
     """(N,) seconds of submission, from any origin."""
     cells = reader.frame["submit_time"].astype(str)
     try:
-        return seconds(cells.to_numpy(dtype=np.float64), unit)
+        return seconds(parsed_numbers(cells.to_numpy(dtype=object)), unit)
     except ValueError:
         pass
     import pandas as pd
 
-    dates = pd.to_datetime(cells, format="%Y-%m-%d %H:%M:%S", errors="coerce")
+    dates = pd.to_datetime(cells.where(cells.map(str.isascii)), format="%Y-%m-%d %H:%M:%S", errors="coerce")
     if dates.isna().any():
         row = int(np.argmax(dates.isna().to_numpy()))
         expected = "a date, as in 2020-09-01 00:00:21, or seconds"
