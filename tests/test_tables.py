@@ -287,6 +287,7 @@ def test_recorded_runs_of_sia_come_out_again(public_data, tmp_path, cluster, wor
         assert first[name] == (figure if isinstance(figure, str) else pytest.approx(figure)), name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("policy", "said"),
     [("max_sum_throughput_perf", (7.4, 39, 46, 14.5)), ("finish_time_fairness_perf", (12.5, 46, 51, 17.2))],

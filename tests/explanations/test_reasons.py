@@ -359,7 +359,9 @@ def test_shares_of_a_policy_of_ones_own_are_explained_from_the_result():
 def test_a_job_waits_for_its_time_beside_gpus_that_are_left_idle_on_purpose():
     """Two jobs on one GPU: a half of the time each, and of that the half that the other loses by it."""
     result = run_of(trace_of([200, 200], [1, 1]), "v100:1", "max_min_fairness_strategy_proof_perf")
-    assert {share for decision in result.decisions[:1] for share in decision[2].shares[:, 0].round(6).tolist()} == {0.25}
+    assert {share for decision in result.decisions[:1] for share in decision[2].shares[:, 0].round(6).tolist()} == {
+        0.25
+    }
     reasons = {reason for reason, *_ in parts(result, 0)[0] + parts(result, 1)[0]}
     assert "share_met" in reasons
     assert "gang_does_not_fit" not in reasons
