@@ -152,7 +152,7 @@ def test_weights_of_shockwave(weights_of):
 
 
 @pytest.mark.usefixtures("published_workloads")
-@pytest.mark.parametrize("gpus", [32, 64, *(pytest.param(gpus, marks=pytest.mark.exhaustive) for gpus in (128, 256))])
+@pytest.mark.parametrize("gpus", [32, *(pytest.param(gpus, marks=pytest.mark.exhaustive) for gpus in (64, 128, 256))])
 def test_jobs_that_the_homogeneous_path_moves(gpus):
     pytest.importorskip("ecos", reason="ECOS is an extra: pip install cluster-allocator[ecos]")
     cells = row("shockwave-sizes", str(gpus)).strip("| ").split(" | ")
@@ -287,6 +287,7 @@ def test_recorded_runs_of_sia_come_out_again(public_data, tmp_path, cluster, wor
         assert first[name] == (figure if isinstance(figure, str) else pytest.approx(figure)), name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("policy", "said"),
     [("max_sum_throughput_perf", (7.4, 39, 46, 14.5)), ("finish_time_fairness_perf", (12.5, 46, 51, 17.2))],
