@@ -121,7 +121,7 @@ class _Hindrances:
         """What is new since the last time; of `wanted` jobs, None: of all."""
         hindered = {job for job in service["cannot_run"] if wanted is None or job in wanted}
         if new := sorted(hindered - self._told):
-            for job in whole_status(self._client.follow, new)["jobs"]:
+            for job in self._client.follow("status", jobs=new)["jobs"]:
                 if job["reason"]:
                     print(f"job {job['id']} cannot run: {job['reason']}", file=sys.stderr, flush=True)
         self._told = hindered
