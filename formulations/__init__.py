@@ -9,6 +9,7 @@
 ('optimal', 0.7)
 """
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -128,9 +129,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    from throughputs.errors import nearest_names
-
-    near = nearest_names(name, __all__, most=1)
+    near = get_close_matches(name, __all__, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs import InputError
-from throughputs.errors import nearest_names
 
-__all__ = ["figures", "instance", "objective_over", "tolerance_of"]
+__all__ = ["Described", "described", "figures", "instance", "tolerance_of"]
 
 Array = NDArray[np.float64]
 
@@ -61,25 +60,7 @@ def instance(source: str, field: str, value: Any, kind: type, how: str = "") -> 
     """InputError unless `value` is of a `kind`, which is made as `how` says."""
     if not isinstance(value, kind):
         expected = f"{_article(kind.__name__)}{f', as in {how}' if how else ''}"
-        raise InputError(source, field=field, found=_described(value), expected=expected)
-
-
-def objective_over(source: str, objective: Any, n_jobs: int) -> None:
-    """InputError unless `objective` is one, and over so many jobs."""
-    from formulations.core.objective import Objective
-
-    if not isinstance(objective, Objective):
-        known = ("FinishTimeFairness", "Makespan", "MaxMin", "MaxSum", "NashWelfare", "WaterFilling")
-        named = objective.__name__ if isinstance(objective, type) else objective
-        near = nearest_names(named, known, most=1) if isinstance(named, str) else []
-        expected = f"an objective{f', such as {near[0]}(...)' if near else ''}: one of {', '.join(known)}, or your own"
-        raise InputError(source, field="objective", found=_described(objective), expected=expected)
-    n = len(objective.key())
-    if n != n_jobs:
-        found = Described(f"{type(objective).__name__} over {n} jobs")
-        raise InputError(
-            source, field="objective", found=found, expected=f"figures of {n_jobs} jobs, as the polytope has"
-        )
+        raise InputError(source, field=field, found=described(value), expected=expected)
 
 
 def tolerance_of(source: str, tolerance: Any) -> None:
@@ -91,7 +72,8 @@ def _article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
-def _described(value: Any) -> Any:
+def described(value: Any) -> Any:
+    """What an error says that it found: short values as they are, of others the kind and shape."""
     if isinstance(value, type):
         return Described(f"the class {value.__name__}")
     if value is None or isinstance(value, str | int | float):

@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import Described, described
 from formulations.core.certificate import Certificate, certify_level, relative_gap
 from formulations.core.polytope import ROUNDED_UP, Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
+from throughputs import InputError
+from throughputs.errors import nearest_names
 
 if TYPE_CHECKING:
     from formulations.core.objectives import MaxMin, MaxSum, NashWelfare
     from formulations.levels.water_filling import WaterFilling
     from formulations.solving.choice import Among, Choice
 
-__all__ = ["Method", "Objective", "Proven", "Threshold"]
+__all__ = ["Method", "Objective", "Proven", "Threshold", "objective_over"]
 
 Array = NDArray[np.float64]
 
@@ -270,3 +273,19 @@ class Threshold(Objective):
     def relaxed(self, level: float, fraction: float) -> float:
         """A level worse by `fraction`."""
         return level * (1.0 - fraction) if self.higher_level_is_better else level * (1.0 + fraction)
+
+
+def objective_over(source: str, objective: Any, n_jobs: int) -> None:
+    """InputError unless `objective` is one, and over so many jobs."""
+    if not isinstance(objective, Objective):
+        known = ("FinishTimeFairness", "Makespan", "MaxMin", "MaxSum", "NashWelfare", "WaterFilling")
+        named = objective.__name__ if isinstance(objective, type) else objective
+        near = nearest_names(named, known, most=1) if isinstance(named, str) else []
+        expected = f"an objective{f', such as {near[0]}(...)' if near else ''}: one of {', '.join(known)}, or your own"
+        raise InputError(source, field="objective", found=described(objective), expected=expected)
+    n = len(objective.key())
+    if n != n_jobs:
+        found = Described(f"{type(objective).__name__} over {n} jobs")
+        raise InputError(
+            source, field="objective", found=found, expected=f"figures of {n_jobs} jobs, as the polytope has"
+        )

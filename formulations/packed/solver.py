@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.arguments import instance, objective_over, tolerance_of
+from formulations.arguments import instance, tolerance_of
 from formulations.core.certificate import relative_gap
 from formulations.core.in_turn import Judged
+from formulations.core.objective import objective_over
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.core.solution import Solution
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill

@@ -8,9 +8,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.arguments import instance, objective_over, tolerance_of
+from formulations.arguments import instance, tolerance_of
 from formulations.core.certificate import Certificate, certify
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.objective import objective_over
 from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope, parts
 from formulations.core.reductions import Classes, classes_of, types_in_order
