@@ -8,7 +8,6 @@ the mechanism). The published simulator's mode of this name differs: there, jobs
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from allocator.simulator.leases import Leases
 from allocator.simulator.pace import Pace, SteadyPace, seconds_between
 from allocator.simulator.rules.base import Stretch
 from allocator.simulator.rules.stretches import stretch_rules
-from throughputs.numerics import quotient
+from throughputs.numerics import quotient, slot_end
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -95,7 +94,7 @@ class EventExecution:
             return time
         if self._grid:
             first = float(self._table.arrival_time[0]) if self._origin is None else self._origin
-            return first + math.ceil((time - first) / self._slot) * self._slot if time < np.inf else time
+            return slot_end(first, self._slot, time)
         return max(time, world.core.asked_at + self._slot)
 
     def _is_last_end(self, first: float, finish: _Floats, jobs: _Ids) -> bool:

@@ -27,14 +27,16 @@ def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> 
         if now:
             if now != held:
                 idle = restart
-            length = times[i + 1] - time if i < last else inf
-            needed = work / curve.rate_within[now] + idle
-            if needed <= length:
-                real_end = ceil(time + needed) if filling.whole_seconds else time + needed
+            until = times[i + 1] if i < last else inf
+            through = time + (work / curve.rate_within[now] + idle)
+            # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval
+            if through <= until:
+                real_end = ceil(through) if filling.whole_seconds else through
                 end = filling.aligned(time, real_end)
-                if i < last and real_end <= times[i + 1] < end:
-                    end = times[i + 1]
+                if real_end <= until < end:
+                    end = until
                 return JobPlan(starts, gpus, end, real_end, real_end <= job.deadline, end)
+            length = until - time
             work -= max(length - idle, 0.0) * curve.rate_within[now]
             idle = max(idle - length, 0.0)
         held = now

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from math import ceil, floor, inf
+from math import ceil, inf
 
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
+from throughputs.numerics import slot_begin, slot_end
 
 __all__ = ["Filling"]
 
@@ -29,9 +30,6 @@ _Left = tuple[int | None, int, float, int, float]
 to do, and GPUs held then with the seconds in which they still get going."""
 
 _NOWHERE = (inf, inf, inf, inf)
-
-_COUNTABLE = 2.0**53
-"""Slots from which on a time is at the border of one, as far as floats tell."""
 
 _ROUNDING = 1e-12
 """Relative to the clock: what the rounding of sums of times comes to."""
@@ -55,15 +53,11 @@ class Filling:
 
     def aligned(self, now: float, time: float) -> float:
         """The end of the slot, counted from `now`, in which `time` is."""
-        slot = self.slot_seconds
-        slots = (time - now) / slot if slot else inf
-        return now + ceil(slots) * slot if slots < _COUNTABLE else time
+        return slot_end(now, self.slot_seconds, time)
 
     def begun(self, now: float, time: float) -> float:
         """The beginning of the slot, counted from `now`, in which `time` is."""
-        slot = self.slot_seconds
-        slots = (time - now) / slot if slot else inf
-        return now + floor(slots) * slot if slots < _COUNTABLE else time
+        return slot_begin(now, self.slot_seconds, time)
 
     def minimum_share(self, profile: FreeProfile, job: DeadlineJob, first: int | None = None) -> JobPlan:
         """The thinnest plan for `job` on what is free, within its deadline or else as soon as it can.

@@ -23,7 +23,7 @@ from formulations.arguments import figures, instance
 from formulations.core.certificate import Certificate, relative_gap
 from formulations.core.objective import Method, Objective, Proven, Threshold
 from formulations.core.polytope import Array, Polytope
-from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.solution import Answer, NotAcceptedError, SolverError
 from formulations.levels.hierarchy import TOP, Filling, Hierarchy
 from throughputs.numerics import dot
 
@@ -263,6 +263,10 @@ def fill(
     settle : told of a level, of the jobs (N,) that are fixed by then and of the throughput (N,) that all have come to,
         it may settle some of them for good, and returns the most throughput (N,) that each job can still come to (see
         `formulations.levels.residual_program`).
+
+    Raises
+    ------
+    SolverError : a level has multipliers from which nobody can be fixed.
     """
     most = fastest / objective.units
     base, fixed = np.zeros(len(most)), np.zeros(len(most), dtype=bool)
@@ -283,7 +287,10 @@ def fill(
         if not holding.any() and not (full & ~fixed).any():
             weight = solved.multipliers * objective.units * growth
             holding = weight == weight.max()
-        fixed = fixed | full | holding
+        before, fixed = fixed, fixed | full | holding
+        # every level fixes somebody, so there are no more levels than jobs
+        if (fixed == before).all():
+            raise SolverError(f"level {len(levels)} of water filling: its multipliers prove for no job that it is held")
         # a little less leaves the next level an interior
         if settle is not None and not fixed.all():
             most = settle(solved, fixed, base * objective.units) / objective.units * (1.0 - _LEEWAY)

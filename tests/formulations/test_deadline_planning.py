@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from formulations.deadlines import (
@@ -81,7 +81,16 @@ def test_least_shares_and_scaling_are_those_of_the_description(instance) -> None
             assert_same(plan, expected)
 
 
+# after two jobs, 5058 steps take 2937 s: the seconds left at 2147 s are 1790, and 2e-13 more by rounding
+_ROUNDED_UP = [
+    Job({1: 1.0}, 2937.0, FAR, 4),
+    Job({1: 1.0, 2: 1.7411011265922482}, 1997.0429922013088, FAR, 4),
+    Job({1: 1.722181771466997}, 5058.04786279857, FAR, 4),
+]
+
+
 @given(instances())
+@example((4, 1, _ROUNDED_UP))
 def test_earliest_deadline_first_is_that_of_the_description(instance) -> None:
     gpus, slot, found = instance
     reference, profile = Reference(gpus, slot), [(NOW, gpus)]

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from formulations import Hierarchy, MaxMin, Polytope, WaterFilling, proportional_throughput, solve
+from formulations import Hierarchy, MaxMin, Polytope, SolverError, WaterFilling, proportional_throughput, solve
 from formulations.levels.hierarchy import Filling
+from formulations.levels.water_filling import Level, WaterLevel, fill
 from throughputs import InputError
 
 Array = NDArray[np.float64]
@@ -364,3 +365,14 @@ def test_hierarchy_says_what_is_wrong():
         Hierarchy(np.array([TOP]), ones, np.array([False]), np.zeros(3, dtype=np.intp), two)
     with pytest.raises(InputError, match="positive numbers"):
         WaterFilling(np.array([1.0, 0.0]), np.ones(2))
+
+
+def test_a_level_that_fixes_nobody_ends_the_filling() -> None:
+    """A backend whose multipliers say nothing: without an end, levels of no height would go on for ever."""
+
+    def solve_level(level: WaterLevel) -> Level:
+        untold = np.full(2, np.nan)
+        return Level(0.0, 0.0, level.units * level.base, untold)
+
+    with pytest.raises(SolverError, match="level 1 "):
+        fill(WaterFilling(np.ones(2), np.ones(2)), np.ones(2), solve_level)

@@ -20,12 +20,14 @@ from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError
 
 
-def make_ledger(shares: list[list[float]], late: bool = False, **settings: Any) -> TimeLedger:
+def make_ledger(
+    shares: list[list[float]], late: bool = False, sizes: list[int] | None = None, **settings: Any
+) -> TimeLedger:
     """Ledger of n jobs with (n, M) `shares`, counting from 0 with 180 s of credit."""
     values = np.array(shares)
     types = values.shape[1]
     cluster = Cluster({f"type{j}": 8 for j in range(types)})
-    jobs = JobTable(make_trace([1.0] * 12), np.ones((12, types)), cluster)
+    jobs = JobTable(make_trace([1.0] * 12, sizes), np.ones((12, types)), cluster)
     ledger = TimeLedger(jobs, types, MechanismSettings(late_jobs_add_type_time=late, **settings))
     ledger.add(np.arange(len(values)), np.ones(values.T.shape, dtype=bool))
     ledger.start_count(0.0)
@@ -60,6 +62,16 @@ def test_deficit_is_gpu_time_owed_and_outlives_the_decision() -> None:
     assert ledger.owed(360.0).tolist() == [-180.0, 108.0, 72.0]
     # The fraction of time starts anew.
     assert per_type(ledger, 360.0, priority="time_fraction") == [[0, 1, 2]]
+
+
+def test_a_gang_is_owed_the_time_of_all_its_gpus() -> None:
+    """Of two jobs that are owed alike, the gang comes first, and credit for time before the first round is no time."""
+    ledger = make_ledger([[0.5], [0.25], [0.0]], sizes=[1, 4, *[1] * 10])
+    ledger.deficits[:] = [[10.0, -20.0, 0.0]]
+    ledger.record(Assignment.of([0], [0], [1]), np.array([60.0]))
+    queues = Queues(ledger, ledger.can_run, MechanismSettings(round_seconds=360.0))
+    # 10 + 0.5 (60 + 360) - 60, and 4 (-20 + 0.25 (60 + 360)); the last one has no share
+    assert queues.priorities(60.0).tolist() == [[160.0, 340.0, -np.inf]]
 
 
 def test_time_that_counts_since_arrival_outlives_decisions_and_jobs() -> None:

@@ -213,3 +213,13 @@ def test_a_policy_that_asks_a_solver_for_whole_numbers_has_a_time_limit(name):
         assert any(limit in (base.__doc__ or "") for base in type(policy).__mro__)
         with pytest.raises(InputError, match=limit):
             get_policy(name, **{limit: 0.0})
+
+
+@pytest.mark.parametrize("name", ["max_min_fairness", "max_min_fairness_perf"])
+@pytest.mark.parametrize("choice", ["balanced", "published"])
+def test_gangs_get_the_same_gpu_time_and_not_the_same_time(name, choice):
+    """Two GPUs for gangs of one, two and two: 2/3 of a GPU each."""
+    matrix = ThroughputMatrix([[2.0, 2.0, 2.0]] * 3, range(3), TYPES, [1, 2, 2])
+    state = ClusterState(Cluster.parse("v100:2,p100:0,k80:0"), matrix)
+    shares = get_policy(name, choice=choice).allocate(state).shares.sum(axis=1)
+    np.testing.assert_allclose(shares, [2 / 3, 1 / 3, 1 / 3], rtol=1e-5)

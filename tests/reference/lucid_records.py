@@ -1,7 +1,7 @@
-"""The recorded runs of Lucid's simulator on a synthetic log of the cluster Venus, and the log itself.
+"""The recorded runs of Lucid's simulator on synthetic logs of the clusters Venus and Philly, and the logs themselves.
 
-The log has the virtual clusters and the numbers of arrivals of Venus; seconds, sizes, durations and workloads are
-drawn.
+That of Venus has its virtual clusters and numbers of arrivals; seconds, sizes, durations and workloads are drawn. That
+of Philly has a week of its jobs; workloads are drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pandas as pd
 from allocator import Cluster, SimulationResult, simulate
 from allocator.policies.lucid.forecast import ArrivalForecast
 from allocator.policies.lucid.policy import Lucid
-from allocator.policies.lucid.profiling import ProfilingRun, profile_apart
+from allocator.policies.lucid.profiling import ProfilerSettings, ProfilingRun, profile_apart
 from allocator.presets import preset
 from throughputs import ThroughputTable, Trace
 from throughputs.colocation import RetainedFractions
@@ -30,29 +30,30 @@ EPOCH = pd.Timestamp("2020-04-01")
 
 
 @dataclass(frozen=True, eq=False)
-class VenusRecord:
+class LucidRecord:
     """Jobs in the order of the published run, what became of them under one policy, and the forecast of arrivals.
 
     Attributes
     ----------
     log : the jobs, with `arrival` in seconds since the epoch and the predicted `length` in seconds.
-    run : the recorded columns of the same jobs.
-    servers : servers of each virtual cluster.
+    run : the recorded columns of the same jobs; none where only averages are on record.
+    servers : servers of each virtual cluster that the profiler leaves.
     """
 
     log: pd.DataFrame
     run: pd.DataFrame
     servers: dict[str, int]
-    forecast: ArrivalForecast
+    forecast: ArrivalForecast | None = None
+    profiler: ProfilerSettings | None = None
 
     @cached_property
     def profiling(self) -> ProfilingRun:
         """The run of the profiler, which is apart from that of the cluster."""
         log = self.log
-        return profile_apart(log["arrival"], log["gpu_num"], log["duration"], forecast=self.forecast)
+        return profile_apart(log["arrival"], log["gpu_num"], log["duration"], self.profiler, self.forecast)
 
 
-def venus(public_data: Data, reference_data: Data, policy: str) -> VenusRecord:
+def venus(public_data: Data, reference_data: Data, policy: str) -> LucidRecord:
     """The log of the window and the record of `policy`."""
     log = pd.read_csv(public_data("lucid/venus_syn/cluster_full_log.csv.gz"))
     log["arrival"] = (pd.to_datetime(log["submit_time"]) - EPOCH).dt.total_seconds()
@@ -67,7 +68,18 @@ def venus(public_data: Data, reference_data: Data, policy: str) -> VenusRecord:
     begins = (ahead["time"] - EPOCH).dt.total_seconds()
     forecast = ArrivalForecast(tuple(begins), tuple(ahead["pred_gpu_job"]), tuple(ahead["pred_gpu_num"]))
     servers = pd.read_csv(public_data("lucid/vc_config.csv.gz"), index_col=0)["num"]
-    return VenusRecord(log, run, {str(name): int(n) for name, n in servers.items()}, forecast)
+    servers[["vc8Gr", "vcefl"]] -= 1
+    return LucidRecord(log, run, {str(name): int(n) for name, n in servers.items()}, forecast)
+
+
+def philly(public_data: Data) -> LucidRecord:
+    """The log of a week of Philly; two of its 28 servers are the profiler's."""
+    log = pd.read_csv(public_data("lucid/philly_real/cluster_full_log.csv.gz"))
+    log["arrival"] = (pd.to_datetime(log["submit_time"]) - pd.Timestamp("2017-10-01")).dt.total_seconds()
+    predicted = pd.read_csv(public_data("lucid/philly_real/Philly_ebm.csv.gz"), index_col="job_id")
+    log["length"] = predicted["priority"].loc[log["job_id"]].to_numpy()
+    profiler = ProfilerSettings(servers=2, limit_seconds=80.0, largest_gang=4, elastic=False)
+    return LucidRecord(log, pd.DataFrame(), {"philly": 26}, profiler=profiler)
 
 
 # Pairs with one of these were not measured, or hardly; the published run has them share without loss.
@@ -131,7 +143,7 @@ class Replay:
     result : of the jobs that were not through in the profiler.
     """
 
-    record: VenusRecord
+    record: LucidRecord
     result: SimulationResult
 
     @cached_property
@@ -151,11 +163,11 @@ class Replay:
         return queue
 
 
-def replay(record: VenusRecord, table: Workloads, **settings: Any) -> Replay:
+def replay(record: LucidRecord, table: Workloads, **settings: Any) -> Replay:
     """The cluster under `lucid` as the preset has it, and other `settings` of the policy."""
     log, run = record.log, record.profiling
     left = log[~run.ended]
-    servers = record.servers | {name: record.servers[name] - 1 for name in ("vc8Gr", "vcefl")}
+    servers = record.servers
     pools = tuple(servers)
     sizes = sorted(set(log["gpu_num"].tolist()))
     keys = [(name, size) for size in sizes for name in table.scores]
@@ -177,7 +189,7 @@ def replay(record: VenusRecord, table: Workloads, **settings: Any) -> Replay:
     cluster = Cluster({name: 8 * count for name, count in servers.items()}, dict.fromkeys(servers, 8))
     # As published the profiler borrows from this virtual cluster.
     loans = tuple((seconds, -change) for seconds, change in run.scaling)
-    given = {"scores": table.scores, "forecast": record.forecast, "loans": loans, "lender": "vcYVn"}
+    given = {"scores": table.scores, "forecast": record.forecast, "loans": loans, "lender": "vcYVn" if loans else ""}
     policy = Lucid(**(published.settings_of_policy("lucid", cluster) | given | settings))
     world = published.in_run("lucid", cluster).replace(
         pairs_of_one_type=table.of_one_type, guests_stay_slow=not policy.guests_recover

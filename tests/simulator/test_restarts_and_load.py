@@ -15,8 +15,9 @@ from allocator.results.measures.parts import users_table
 from allocator.results.tables import jobs_table
 from allocator.simulator import SimulationResult, SimulationStalledError
 from tests.simulator.event_policies import OrderPolicy
+from tests.simulator.packed_worlds import PairPolicy, always_together
 from tests.simulator.worlds import SharesPolicy, make_trace
-from throughputs import Trace, gavel_trace
+from throughputs import PackedColumns, Trace, gavel_trace
 
 ONE = Cluster({"v100": 1})
 SMALL = Cluster({"v100": 4, "p100": 4, "k80": 12})
@@ -35,6 +36,16 @@ def test_every_start_of_a_gang_is_paid_for_once_by_its_size() -> None:
     assert (jobs["scale_factor"] > 1).any()
     starts = jobs["preemptions"] + 1
     assert jobs["restart_gpu_seconds"].tolist() == (30.0 * jobs["scale_factor"] * starts).tolist()
+
+
+def test_gpus_that_two_jobs_share_are_lost_once() -> None:
+    """Two gangs of two on the same GPUs that both take 30 s to start: 60 GPU seconds are lost, not 120."""
+    trace = make_trace([100.0, 100.0], [2, 2])
+    rates = PackedColumns(
+        np.zeros(2, dtype=np.int64), np.ones((1, 1)), np.full((1, 1, 1), 0.5), np.array([2]), accelerators=["v100"]
+    )
+    result = simulate(trace, Cluster({"v100": 2}), PairPolicy(always_together), rates, preset=DEFAULT)
+    assert result.jobs["restart_gpu_seconds"].tolist() == [30.0, 30.0]
 
 
 def test_gangs_over_several_servers_pay_more() -> None:

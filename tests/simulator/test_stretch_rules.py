@@ -102,6 +102,13 @@ def test_slots_on_a_grid_begin_with_the_first_arrival():
     assert ends(result) == [67.0, 247.0]
 
 
+def test_who_comes_as_a_slot_begins_is_seen_then():
+    """(0.1 + 37 * 60.1 - 0.1) / 60.1 is above 37 by rounding, so that the job would be seen a slot later."""
+    second = 0.1 + 37 * 60.1
+    result, _ = run(jobs([0.1, second], [1, 1], [5000.0, 10.0]), slot_seconds=60.1, slot_grid=True)
+    assert result.jobs["start_time"].tolist() == [0.1, second]
+
+
 @pytest.mark.parametrize(("kind", "expected"), [("exact", 12.25), ("second", 13.0), ("slot", 60.0)])
 def test_when_a_job_is_through(kind, expected):
     result, _ = run(jobs([0.0], [1], [12.25]), slot_seconds=60.0, ends=kind)

@@ -7,6 +7,7 @@ import pytest
 
 from allocator import Cluster, get_policy
 from allocator.presets import Preset
+from allocator.protocol import Need
 from allocator.simulator import preset, simulate
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError, Trace, default_colocation, default_table
@@ -33,6 +34,30 @@ def test_a_gang_that_is_done_well_before_the_end_is_spared():
     completed = result.jobs["completion_time"].tolist()
     assert completed[1] == 240.0  # 90 s of a round of 100 s
     assert completed[2] > 447.0  # 97 s are too near its end
+
+
+@pytest.mark.parametrize(("steps", "lost"), [(95.0, False), (95.25, True)])
+def test_who_is_spared_ends_by_the_slack_to_the_second(steps, lost):
+    """Rounds of 100 s and a slack of 5 s: the second job, in a round that begins at 150 s, ends at 245 s or later."""
+    settings = ROUNDS.replace(restart_penalty_seconds=20.0, restart_penalty_slack_seconds=5.0)
+    trace = make_trace([100.0, steps], arrivals=[0.0, 150.0])
+    jobs = simulate(trace, Cluster({"v100": 1}), SharesPolicy(), np.ones((2, 1)), preset=settings).jobs
+    assert (jobs["completion_time"][1] > 150.0 + steps) == lost
+    assert jobs["restart_gpu_seconds"].tolist() == [0.0, 20.0 * lost]
+
+
+def test_what_was_measured_is_of_all_rounds_so_far():
+    """One job at 2 steps a second, of one sample each, when another is seen after three rounds of 100 s."""
+
+    class Watching(SharesPolicy):
+        needs = Need.TRAINING
+
+    policy = Watching()
+    trace = make_trace([1000.0, 10.0], arrivals=[0.0, 250.0])
+    simulate(trace, Cluster({"v100": 1}), policy, np.full((2, 1), 2.0), preset=ROUNDS)
+    first, second, *_ = (state.training for state in policy.states)
+    assert (first.measured_samples.tolist(), first.measured_seconds.tolist()) == ([0.0], [0.0])
+    assert (second.measured_samples[0], second.measured_seconds[0]) == (600.0, 300.0)
 
 
 def test_penalty_is_not_busy_time():

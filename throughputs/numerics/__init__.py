@@ -9,6 +9,7 @@ the functions of this package in their place.
 - `dot`, `matmul`, `einsum`: products of vectors and matrices, as sums of one order.
 - `quotient`: division where it is possible.
 - `exp`, `log`, `log2`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers of two.
+- `slot_begin`, `slot_end`: borders of slots on a clock.
 - `systems`: small dense systems, factors and eigenvalues.
 
 On other architectures sums may be fused with products; results then agree to rounding.
@@ -16,5 +17,6 @@ On other architectures sums may be fused with products; results then agree to ro
 
 from throughputs.numerics.elementary import exp, log, log2, power_of_ten
 from throughputs.numerics.products import dot, einsum, matmul, quotient
+from throughputs.numerics.slots import slot_begin, slot_end
 
-__all__ = ["dot", "einsum", "exp", "log", "log2", "matmul", "power_of_ten", "quotient"]
+__all__ = ["dot", "einsum", "exp", "log", "log2", "matmul", "power_of_ten", "quotient", "slot_begin", "slot_end"]

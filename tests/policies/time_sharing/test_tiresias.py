@@ -79,6 +79,21 @@ def test_a_waiting_job_is_promoted():
     assert queues(memory) == {1: 0, 2: 1, 3: 1}
 
 
+def test_a_gang_that_waits_is_promoted_after_a_multiple_of_its_seconds():
+    """Two seconds of waiting for one of training, on two GPUs: not for one GPU second."""
+    policy = Tiresias(queue_limits=(100.0,), promote_after=2.0)
+    memory = policy.new_memory()
+    asked(policy, memory, [1], [2], [0], cluster=TWO)
+    asked(policy, memory, [1, 2], [2, 1], [60, 0], cluster=TWO, clock=60.0, running=[1])
+    runs, seconds = asked(policy, memory, [1, 2], [2, 1], [60, 20], cluster=TWO, clock=80.0, running=[2])
+    # of 120 seconds the first has waited for 20; the second falls only at 100
+    assert (runs, seconds) == ([2], 80.0)
+    runs, seconds = asked(policy, memory, [1, 2, 3], [2, 1, 1], [60, 100, 0], cluster=TWO, clock=160.0, running=[2])
+    assert seconds == 20.0
+    asked(policy, memory, [1, 2, 3], [2, 1, 1], [60, 100, 20], cluster=TWO, clock=180.0, running=[3])
+    assert queues(memory)[1] == 0
+
+
 def test_without_promotion_nobody_is_asked_for_those_who_wait():
     policy = Tiresias(queue_limits=(100.0,), promote_after=None)
     memory = policy.new_memory()
