@@ -19,7 +19,6 @@ from allocator.cluster import Cluster
 from allocator.fractions import WHOLE
 from allocator.presets import preset as find_preset
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.elastic import allowed_types
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.results.cost import price_table
@@ -29,6 +28,7 @@ from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
+from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,17 @@ from throughputs.shown import html_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CATEGORIES", "MODES", "OWNERS", "Trace", "date_texts", "dates_after", "partition_names"]
+__all__ = [
+    "CATEGORIES",
+    "MODES",
+    "OWNERS",
+    "Trace",
+    "allowed_types",
+    "date_texts",
+    "dates_after",
+    "named_types",
+    "partition_names",
+]
 
 MODES = ("static", "accordion", "gns")
 """How the batch size of a job may change while it trains."""
@@ -485,6 +495,32 @@ def partition_names(partition: str) -> tuple[str, ...]:
     (('V100M16', 'V100M32'), ('batch',), ())
     """
     return tuple(name for name in partition.split("|") if name)
+
+
+def allowed_types(
+    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
+) -> NDArray[np.bool_] | None:
+    """(N, M) whether a job may use a type: those that its GPU type names, else its partition, if there are any of that
+    name; None: all use all.
+    """
+    named = named_types(gpu_type, partition, accelerators)
+    return named | ~named.any(axis=1, keepdims=True) if named.any() else None
+
+
+def named_types(
+    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
+) -> NDArray[np.bool_]:
+    """(N, M) whether the GPU type of a job is, or names, an accelerator type; where it names none, its partition."""
+    named = _named(gpu_type, accelerators)
+    return named | (_named(partition, accelerators) & ~named.any(axis=1, keepdims=True))
+
+
+def _named(column: NDArray[np.object_], accelerators: Sequence[str]) -> NDArray[np.bool_]:
+    """(N, M) whether a cell names a type."""
+    names, of = np.unique(column.astype(str), return_inverse=True)
+    own = [partition_names(name) for name in names.tolist()]
+    named = np.array([[name in some for name in accelerators] for some in own], dtype=np.bool_)
+    return named.reshape(len(own), len(accelerators))[of]
 
 
 def date_texts(dates: NDArray[np.datetime64]) -> NDArray[np.object_]:

@@ -35,7 +35,7 @@ COMMANDS = {
     "cancel": "Take jobs off.",
     "history": "What has happened: events of a service, or of one job.",
     "record": "Turn what a service did into the results of a run: of one that runs, or has run.",
-    "drain": "Take a node out of use: what runs there goes on to its end, or with --now elsewhere.",
+    "drain": "Take a node out of use: nothing starts there any more, and what runs there goes on to its end.",
     "resume": "Take a node into use again.",
     "policy": "The policy of a service: show it, or change it while jobs run.",
     "profile": "Measure how many steps per second a program makes, by accelerator type and number of GPUs.",

@@ -9,11 +9,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.elastic import allowed_types
 from allocator.results.fairness import isolated_jct
 from allocator.simulator.world import World
 from throughputs import InputError
 from throughputs.errors import one_of
+from throughputs.trace import allowed_types
 
 __all__ = ["REWARDS", "Figure", "Progress", "figure_of"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -12,14 +11,12 @@ from allocator.cluster import Cluster
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.errors import did_you_mean
-from throughputs.trace import partition_names
+from throughputs.trace import allowed_types
 
 __all__ = [
     "Throughputs",
-    "allowed_types",
     "checked_rates",
     "gang_rates",
-    "named_types",
     "of_table",
     "rates_by_duration",
 ]
@@ -49,32 +46,6 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
         raise InputError("configurations", found=f"{found.n_jobs} jobs on {found.pools}", expected=expected)
     allowed = allowed_types(trace.gpu_type, trace.partition, cluster.accelerators)
     return (found if allowed is None else found.take(allowed[found.job, found.pool])).fitting(cluster.capacity)
-
-
-def allowed_types(
-    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
-) -> NDArray[np.bool_] | None:
-    """(N, M) whether a job may use a type: those that its GPU type names, else its partition, if there are any of that
-    name; None: all use all.
-    """
-    named = named_types(gpu_type, partition, accelerators)
-    return named | ~named.any(axis=1, keepdims=True) if named.any() else None
-
-
-def named_types(
-    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
-) -> NDArray[np.bool_]:
-    """(N, M) whether the GPU type of a job is, or names, an accelerator type; where it names none, its partition."""
-    named = _named(gpu_type, accelerators)
-    return named | (_named(partition, accelerators) & ~named.any(axis=1, keepdims=True))
-
-
-def _named(column: NDArray[np.object_], accelerators: Sequence[str]) -> NDArray[np.bool_]:
-    """(N, M) whether a cell names a type."""
-    names, of = np.unique(column.astype(str), return_inverse=True)
-    own = [partition_names(name) for name in names.tolist()]
-    named = np.array([[name in some for name in accelerators] for some in own], dtype=np.bool_)
-    return named.reshape(len(own), len(accelerators))[of]
 
 
 def rates_by_duration(trace: Trace, cluster: Cluster) -> NDArray[np.float64]:

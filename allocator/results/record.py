@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.fractions import taken_of
-from allocator.protocol.elastic import allowed_types
 from allocator.protocol.jobs import JobTable
 from allocator.results.cost import busy_cost
 from allocator.results.fairness import isolated_jct, round_contention, static_contention
 from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
 from allocator.simulator.truth import Truth
+from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation

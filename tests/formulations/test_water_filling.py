@@ -363,7 +363,7 @@ def test_hierarchy_says_what_is_wrong():
         Hierarchy(np.array([TOP]), np.zeros(1), np.array([False]), np.zeros(2, dtype=np.intp), two)
     with pytest.raises(InputError, match="one figure per entity and job"):
         Hierarchy(np.array([TOP]), ones, np.array([False]), np.zeros(3, dtype=np.intp), two)
-    with pytest.raises(InputError, match="positive numbers"):
+    with pytest.raises(InputError, match="units"):
         WaterFilling(np.array([1.0, 0.0]), np.ones(2))
 
 

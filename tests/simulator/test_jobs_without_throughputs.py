@@ -8,9 +8,9 @@ import pytest
 import allocator
 from allocator import Cluster, get_policy
 from allocator.presets import preset
-from allocator.protocol.elastic import allowed_types
 from allocator.protocol.entities import Entities
 from throughputs import InputError, ThroughputTable, Trace, default_table
+from throughputs.trace import allowed_types
 
 SECONDS = [600.0, 1200.0, 300.0, 900.0]
 
@@ -127,7 +127,7 @@ def test_a_job_that_names_several_types_runs_on_any_of_them():
         duration=[3600.0] * 4,
         partition=["a|b", "c", "", "elsewhere|b"],
     )
-    allowed = allowed_types(trace.partition, ("a", "b", "c"))
+    allowed = allowed_types(trace.gpu_type, trace.partition, ("a", "b", "c"))
     assert allowed.tolist() == [
         [True, True, False],
         [False, False, True],
@@ -138,4 +138,4 @@ def test_a_job_that_names_several_types_runs_on_any_of_them():
     ran = result.rounds.groupby("job_id")["accelerator"].agg(set)
     assert ran[0] <= {"a", "b"}
     assert (ran[1], ran[3]) == ({"c"}, {"b"})
-    assert allowed_types(trace.partition, ("x", "y")) is None
+    assert allowed_types(trace.gpu_type, trace.partition, ("x", "y")) is None

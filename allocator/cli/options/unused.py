@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allocator.protocol.elastic import named_types
+from throughputs.trace import named_types
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster

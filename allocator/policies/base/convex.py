@@ -90,7 +90,10 @@ class ConvexPolicy(SharePolicy):
             _, rows = self.statement(cp, shares, part)
             fastest = part.rates.max(axis=1)
             speed = cp.sum(cp.multiply(part.rates / fastest[:, None], shares), axis=1)
-            return cp.Maximize((gains[jobs] * fastest) @ speed), [*rows, speed >= floors[jobs] / fastest]
+            return cp.Maximize(cp.sum(cp.multiply(gains[jobs] * fastest, speed))), [
+                *rows,
+                speed >= floors[jobs] / fastest,
+            ]
 
         solution, shares, _ = self._solved(state, statement)
         return shares, solution

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.elastic import allowed_types
 from allocator.results.outcomes import OPEN
+from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
