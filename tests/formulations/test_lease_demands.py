@@ -13,6 +13,7 @@ from benchmarks.leases import draw_program
 from formulations.leases import LeaseProgram, slot_by_slot, solve_leases
 from formulations.leases.demands import demands, first_slot
 from formulations.reference.mixed_integer import solve_mixed
+from formulations.reference.stopping import StopRule
 from tests.formulations.test_leases import enumerated, small_programs
 
 SECONDS = 60.0
@@ -44,12 +45,12 @@ def test_demands_are_exact_for_gangs_of_one_gpu_in_equal_slots(drawn: LeaseProgr
     kept, objective = enumerated(program)
     everybody_can = len(np.unique(program.job[program.possible])) == program.n_jobs
     if everybody_can:
-        infeasible = solve_mixed(demands(program).mixed, "highs", 0.0, SECONDS).infeasible
+        infeasible = solve_mixed(demands(program).mixed, "highs", StopRule(seconds=SECONDS)).infeasible
         assert infeasible == (kept < program.n_jobs)
     if not kept:
         return
     asked = demands(program, may_drop=kept < program.n_jobs)
-    answer = solve_mixed(asked.mixed, "highs", 0.0, SECONDS)
+    answer = solve_mixed(asked.mixed, "highs", StopRule(seconds=SECONDS))
     assert answer.columns is not None
     option, first_gpus = asked.read(answer.columns)
     assert int((option >= 0).sum()) == kept
@@ -57,7 +58,7 @@ def test_demands_are_exact_for_gangs_of_one_gpu_in_equal_slots(drawn: LeaseProgr
     assert value + program.weight * first_gpus == pytest.approx(objective, abs=1e-6)
     first = first_slot(program, option, first_gpus)
     assert first is not None
-    runs = solve_mixed(first, "highs", 0.0, SECONDS).columns
+    runs = solve_mixed(first, "highs", StopRule(seconds=SECONDS)).columns
     assert runs is not None
     schedule = slot_by_slot(program, option, runs > 0.5)
     assert schedule is not None
@@ -84,8 +85,8 @@ def test_answers_with_the_fewest_gangs_early_are_as_good(program: LeaseProgram) 
     if not program.possible.any():
         return
     asked = demands(program, may_drop=True)
-    best = solve_mixed(asked.mixed, "highs", 0.0, 5.0)
-    again = solve_mixed(asked.fewest_early_gangs(best.columns), "highs", 0.0, 5.0)
+    best = solve_mixed(asked.mixed, "highs", StopRule(seconds=5.0))
+    again = solve_mixed(asked.fewest_early_gangs(best.columns), "highs", StopRule(seconds=5.0))
     cost = asked.mixed.cost
     assert cost @ again.columns == pytest.approx(cost @ best.columns, abs=1e-5)
 
@@ -110,10 +111,10 @@ def test_gangs_alone_are_left_the_most_time() -> None:
         np.full(5, 4),
     )
     asked = demands(program, may_drop=True)
-    best = solve_mixed(asked.mixed, "highs", 0.0, SECONDS)
+    best = solve_mixed(asked.mixed, "highs", StopRule(seconds=SECONDS))
     later = asked.fewest_early_gangs(best.columns)
     assert asked.options[np.flatnonzero(later.cost)].tolist() == [0]
-    found = solve_mixed(later, "highs", 0.0, SECONDS)
+    found = solve_mixed(later, "highs", StopRule(seconds=SECONDS))
     assert asked.read(found.columns)[0][0] == 1
 
 

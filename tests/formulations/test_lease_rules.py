@@ -13,6 +13,7 @@ from formulations.leases import LeaseProgram, greedy_choice, latest_slots, packs
 from formulations.leases import solver as lease_solver
 from formulations.leases.statement import keep_bonus, state
 from formulations.reference.mixed_integer import LinearAnswer, solve_mixed
+from formulations.reference.stopping import StopRule
 from tests.formulations.test_leases import enumerated, small_programs
 from throughputs import InputError
 
@@ -278,9 +279,9 @@ def test_the_gap_asked_for_is_one_of_the_objective_without_what_keeping_jobs_cou
     program = program_of([1, 1], [1, 1], [1, 1], [1])
     gaps: list[float] = []
 
-    def solve(mixed: Any, method: str, gap: float, *args: Any, **options: Any) -> LinearAnswer:
-        gaps.append(gap)
-        return solve_mixed(mixed, method, gap, *args, **options)
+    def solve(mixed: Any, method: str, stop: StopRule, **options: Any) -> LinearAnswer:
+        gaps.append(stop.relative_gap)
+        return solve_mixed(mixed, method, stop, **options)
 
     monkeypatch.setattr(lease_solver, "solve_mixed", solve)
     found = solve_leases(program, relative_gap=0.1)
@@ -295,9 +296,9 @@ def test_the_gap_asked_for_is_half_a_gpu_of_the_first_slot_or_half_a_unit_of_val
     program = program_of([1, 2], [1, 2], [2, 3], [4, 4, 4], objective=objective)
     gaps: list[float] = []
 
-    def solve(mixed: Any, method: str, gap: float, *args: Any, **options: Any) -> LinearAnswer:
-        gaps.append(gap)
-        return solve_mixed(mixed, method, gap, *args, **options)
+    def solve(mixed: Any, method: str, stop: StopRule, **options: Any) -> LinearAnswer:
+        gaps.append(stop.relative_gap)
+        return solve_mixed(mixed, method, stop, **options)
 
     monkeypatch.setattr(lease_solver, "solve_mixed", solve)
     assert solve_leases(program).status == "optimal"
@@ -320,7 +321,7 @@ def test_the_most_jobs_are_kept_whatever_they_are_worth(drawn: LeaseProgram) -> 
 def test_gangs_in_the_statement_are_whole() -> None:
     """Three gangs of two on three GPUs in two slots: three halves of a gang in each slot would do."""
     program = program_of([2, 2, 2], [1, 1, 1], [2, 2, 2], [3, 3])
-    assert solve_mixed(state(program).mixed, "highs", 0.0, 10.0).infeasible
+    assert solve_mixed(state(program).mixed, "highs", StopRule(seconds=10.0)).infeasible
     assert len(solve_leases(program).dropped) == 1
 
 
@@ -339,6 +340,6 @@ def test_gpus_of_the_first_slot_are_held_while_ranks_are_lowered(first_gpus: int
     """One GPU and two: by rank alone nobody would run in slot 0."""
     program = program_of([1, 2], [1, 1], [2, 2], [3, 3], objective="maximize")
     ranked = state(program).ranked(np.arange(2), first_gpus)
-    columns = solve_mixed(ranked.mixed, "highs", 0.0, 10.0).columns
+    columns = solve_mixed(ranked.mixed, "highs", StopRule(seconds=10.0)).columns
     assert columns is not None
     assert program.worth(*ranked.read(columns)) == (20.0, first_gpus)

