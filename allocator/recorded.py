@@ -23,7 +23,7 @@ from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.results.cost import price_table
 from allocator.results.observers import StretchOutcome
-from allocator.results.outcomes import COMPLETED, OPEN
+from allocator.results.outcomes import COMPLETED, OPEN, RECORDED
 from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.truth import Truth
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from allocator.results.cost import Prices
 
 __all__ = ["RECORDED", "Stretch", "recorded_schedule", "stretches"]
-
-RECORDED = "recorded"
-"""What the run is called beside the policies."""
 
 _NOT_TOLD = (
     "preemptions",

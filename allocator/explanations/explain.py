@@ -16,6 +16,7 @@ from allocator.explanations.reasons import stretches_of
 from allocator.explanations.redecide import EventReplay, can_redecide, changes_that_help, comes_out_the_same
 from allocator.explanations.replay import Instant, RoundReplay, Standing
 from allocator.explanations.run import FinishedRun
+from allocator.results.outcomes import RECORDED
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ def explain(
             raise InputError("explain", field="job", found=None, expected="the id of a job, where a time is given")
         return _overview(finished)
     number = finished.job_number(job)
+    if finished.policy_name == RECORDED and not finished.jobs.served[number]:
+        expected = "a job of which the log says on which GPU type of this cluster it ran (trace import --map NAME=TYPE)"
+        raise InputError(finished.source, field="job", found=finished.jobs.name(number), expected=expected)
     return _explanation(finished, number, *_window(finished, number, since, until, at), at)
 
 

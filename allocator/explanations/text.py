@@ -10,6 +10,7 @@ import numpy as np
 from allocator.explanations.explanation import Explanation, Moment, Overview, Wait
 from allocator.explanations.occupancy import FreeGpus
 from allocator.explanations.reasons import REASONS
+from allocator.results.outcomes import RECORDED
 from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def overview_text(overview: Overview) -> Iterator[RenderableType]:
     from rich import box
     from rich.table import Table
 
-    unserved = f"; {overview.unserved:,} more were never served" if overview.unserved else ""
+    how = "left out of the recorded schedule" if overview.policy == RECORDED else "never served"
+    unserved = f"; {overview.unserved:,} more were {how}" if overview.unserved else ""
     waited = f"{overview.jobs:,} jobs waited {_hours(overview.waited)}"
     yield f"{overview.run}: {overview.policy} on {overview.cluster}; {waited}{unserved}"
     if not overview.longest:
@@ -174,7 +176,8 @@ def _moment(moment: Moment, at: Callable[[float], str]) -> Iterator[str]:
         yield f"  priority on {name}: {_priority(priority)}{unit}{beside}; {before}"
     if any(moment.prices.values()):
         prices = ", ".join(f"{name} {price:.4g}" for name, price in moment.prices.items())
-        yield f"  price of one more GPU, {escape(moment.unit)}: {prices}"
+        unit = f", {escape(moment.unit)}" if moment.unit else ""
+        yield f"  price of one more GPU{unit}: {prices}"
     yield from _changes(moment)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["COMPLETED", "CUT_OFF", "DROPPED", "OPEN", "REJECTED", "STATUSES", "UNSERVED"]
+__all__ = ["COMPLETED", "CUT_OFF", "DROPPED", "OPEN", "RECORDED", "REJECTED", "STATUSES", "UNSERVED"]
 
 OPEN, COMPLETED, CUT_OFF, DROPPED, REJECTED = range(5)
 
 UNSERVED = "unserved"
+
+RECORDED = "recorded"
+"""What the schedule that a trace records is called beside policies."""
 
 STATUSES = ("unfinished", "completed", "cut_off", "dropped", "rejected")
 """By number: still there at the end of the run; all steps done; taken off by a rule before its last step; given up

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
 from allocator.report.figures import MISSING, Figure, format_column
+from allocator.report.presentation import exceeded_shares
 from allocator.scenarios.figures import CHANGES, change_of, format_ratio, ratio_of, shown_figures, title_of
 from throughputs.shown import escape
 
@@ -172,6 +173,7 @@ class WhatIf:
             "leave them out"
             for cluster, count in left_out.items()
         ]
+        found += exceeded_shares([row.label for row in self.rows], [row.figures for row in self.rows])
         return found + ([self.told_of_record] if self.told_of_record else [])
 
     def as_dict(self) -> dict[str, Any]:

@@ -236,11 +236,14 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
 
 
+_NAMED = {"--map": "'NVIDIA H100 80GB HBM3=h100'", "--env": "OMP_NUM_THREADS=8", "--vary": "round_seconds=360,720"}
+
+
 def named_value(option: str, text: str) -> tuple[str, str]:
     """Name and value of ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not (equals and name.strip() and value.strip()):
-        raise InputError(option, found=text, expected="NAME=VALUE, as in round_seconds=720")
+        raise InputError(option, found=text, expected=f"NAME=VALUE, as in {_NAMED.get(option, 'round_seconds=720')}")
     return name.strip(), value.strip()
 
 

@@ -371,7 +371,9 @@ class Rows:
         if running.any():
             self.notes.append(f"still running: {running.sum()}; the time until then stands for their duration")
         if without_zone and (self.clock.zone is None or self.clock.zone_assumed):
-            self.notes.append(f"dates without a zone are taken for {self.clock.zone or 'UTC'} (--zone says otherwise)")
+            self.notes.append(
+                f"dates without a zone are taken for {self.clock.zone or 'UTC'} (--zone of `allocator trace import` says otherwise)"
+            )
         if self.clock.twice:
             self.notes.append(
                 "dates in an hour that comes twice, as clocks are put back, are taken for the first of them"
