@@ -172,7 +172,7 @@ def test_starts_and_ends_stand_in(imported):
     assert found.trace.duration.tolist() == [3600.0]
     assert found.dropped == {"no submission": 1, "no end": 1}
     assert found.notes == (
-        "dates without a zone are taken for UTC (--zone says otherwise)",
+        "dates without a zone are taken for UTC (trace import --zone says otherwise)",
         "no column has the submission: the start stands in, as if no job had waited, and there is no recorded schedule",
     )
 

@@ -210,7 +210,7 @@ def test_philly_sums_attempts_on_the_clock_of_the_pacific_coast(written):
         "several attempts: 2 jobs; their duration is the time of all attempts, their recorded time goes from the first "
         "start to the last end",
         "attempts without a start or an end: 2, which do not count",
-        "dates without a zone are taken for America/Los_Angeles (--zone says otherwise)",
+        "dates without a zone are taken for America/Los_Angeles (trace import --zone says otherwise)",
     )
     assert import_log(written(LOGS["philly"]), zone="UTC").origin == "2017-10-14T01:11:39+00:00"
 
@@ -237,7 +237,7 @@ def test_helios(written):
     assert figures(imported.trace, "recorded_start_seconds", "recorded_end_seconds") == [[0.0, 36.0], [36848.0, 285.0]]
     assert imported.dropped == {"no GPUs": 1}
     assert imported.origin == "2020-05-11T10:41:01+00:00"
-    assert imported.notes == ("dates without a zone are taken for Asia/Shanghai (--zone says otherwise)",)
+    assert imported.notes == ("dates without a zone are taken for Asia/Shanghai (trace import --zone says otherwise)",)
 
 
 def test_acme_durations_are_end_less_start(written):

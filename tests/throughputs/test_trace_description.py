@@ -137,7 +137,7 @@ def test_the_command_audits_a_log(tmp_path):
     told = describe("cluster_log.csv", "--cluster", "vcone:8,vctwo:4", cwd=tmp_path)
     assert told.startswith("cluster_log.csv: 4 jobs of helios; second 0 of the trace is 2020-05-11T10:00:00+00:00\n")
     assert "left out: 1 job (no GPUs 1)" in told
-    assert "note: dates without a zone are taken for Asia/Shanghai (--zone says otherwise)" in told
+    assert "note: dates without a zone are taken for Asia/Shanghai (trace import --zone says otherwise)" in told
     lines = [line.split() for line in told.splitlines()]
     assert ["vcone", "2", "42", "16", "8", "2.62", "1"] in lines
     assert ["vctwo", "1", "4.00", "4", "4", "0.50", "0"] in lines

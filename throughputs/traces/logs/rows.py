@@ -372,7 +372,7 @@ class Rows:
             self.notes.append(f"still running: {running.sum()}; the time until then stands for their duration")
         if without_zone and (self.clock.zone is None or self.clock.zone_assumed):
             self.notes.append(
-                f"dates without a zone are taken for {self.clock.zone or 'UTC'} (--zone of `allocator trace import` says otherwise)"
+                f"dates without a zone are taken for {self.clock.zone or 'UTC'} (trace import --zone says otherwise)"
             )
         if self.clock.twice:
             self.notes.append(
