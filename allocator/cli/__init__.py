@@ -41,6 +41,8 @@ def main() -> None:
         _end(error, EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
+    except MemoryError:
+        _end("there is not enough memory for this", EXIT_FAILED)
     except BrokenPipeError:
         _drop_output()
         raise SystemExit(EXIT_FAILED) from None

@@ -186,3 +186,10 @@ def test_ray_that_nobody_answers_for(tmp_path):
         assert len(done.stderr.splitlines()) == 1
         assert address in done.stderr
     assert Path(tmp_path / "s").is_dir()
+
+
+def test_arguments_of_a_job_may_be_any_bytes(tmp_path):
+    done = command("submit", "--state", "absent", "--env", b"A=\xff", "--", "echo", b"a\xff", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "absent" in done.stderr
+    assert "UTF-8" not in done.stderr

@@ -108,6 +108,13 @@ def test_the_clock_of_the_book_is_the_latest() -> None:
     assert (story.book.clock, story.book.at) == (50.0, 20.0)
 
 
+def test_a_decision_for_the_end_of_a_round_does_not_move_the_clock() -> None:
+    story = Story()
+    story.tell("starting", 15.0, epoch=1, pool="v100", places=PLACES)
+    story.book.apply(Event("decision", clock=370.0, data={"asked": True}, at=16.0))
+    assert (story.book.clock, story.book.at) == (15.0, 15.0)
+
+
 def test_an_end_before_the_present_state_began_took_no_time() -> None:
     story = Story()
     story.start(15.0, 1)

@@ -248,6 +248,11 @@ def test_under_umask_002_with_a_group_of_ones_own(tmp_path: Path, monkeypatch: p
     group = SimpleNamespace(gr_name="alice", gr_mem=["alice"])
     tmp_path.chmod(0o775)
     own_folder(tmp_path)
+    with monkeypatch.context() as listed:
+        # an access list names others, and the bits of the group are its mask
+        listed.setattr(os, "getxattr", lambda _path, name: name.encode())
+        with pytest.raises(InputError, match=f"chmod g-w {tmp_path}"):
+            own_folder(tmp_path)
     for field, value in (("gr_name", "users"), ("gr_mem", ["alice", "bob"])):
         group = SimpleNamespace(**{**vars(group), field: value})
         with pytest.raises(InputError, match=f"chmod g-w {tmp_path}"):

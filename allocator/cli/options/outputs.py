@@ -26,6 +26,9 @@ _LOOKED_AT = 1 << 16
 _READ = re.compile(r"FILE|FOLDER|DIR|INSTANCE|RUN|FROM")
 _TABS = (6, 9, 11)
 
+BYTES = {"submit": ("-- COMMAND...", "--env", "--directory")}
+"""What is handed on to jobs as it is, whether or not it is text."""
+
 Look = Callable[[bytes], bool]
 """Whether the bytes at the beginning and the end of a file are those of what a command writes."""
 
@@ -176,7 +179,7 @@ def guard(command: Any, name: str) -> None:
 
     def parse_args(context: Any, args: list[str]) -> Any:
         if args and not context.resilient_parsing:
-            _check(command, WRITTEN.get(name, {}), context, args)
+            _check(command, WRITTEN.get(name, {}), context, args, BYTES.get(name, ()))
         return parse(context, args)
 
     def invoke(context: Any) -> Any:
@@ -197,7 +200,9 @@ def may_name_input(parameter: Any) -> bool:
     return bool(_READ.search(str(parameter.metavar)))
 
 
-def _check(command: Any, written: Mapping[str, File | Folder], context: Any, args: Sequence[str]) -> None:
+def _check(
+    command: Any, written: Mapping[str, File | Folder], context: Any, args: Sequence[str], of_bytes: Sequence[str]
+) -> None:
     """Raise InputError where the rule is broken, or a value is no text."""
     given, _, _ = command.make_parser(context).parse_args(args=list(args))
     if given.get("help"):
@@ -207,7 +212,8 @@ def _check(command: Any, written: Mapping[str, File | Folder], context: Any, arg
     for parameter in command.get_params(context):
         option = option_of(parameter)
         for text in _texts(parameter.consume_value(context, given)[0]):
-            _check_text(option, text)
+            if option not in of_bytes:
+                _check_text(option, text)
             if option in written:
                 outputs.append((option, written[option], Path(text)))
             elif may_name_input(parameter) and text != "-":

@@ -196,7 +196,8 @@ class Book:
 
     def apply(self, event: Event) -> None:
         """What an event changes."""
-        self.clock, self.at = max(self.clock, event.clock), event.at
+        if event.kind != "decision":  # which holds from its clock on, mostly the end of a round that is still to come
+            self.clock, self.at = max(self.clock, event.clock), event.at
         if event.job:
             job = self._submit(event) if event.kind == "submitted" else self.jobs[event.job]
             getattr(self, f"_{event.kind}", self._unchanged)(job, event)

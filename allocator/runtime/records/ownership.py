@@ -122,8 +122,17 @@ def _check_trusted(path: Path, status: os.stat_result) -> None:
 
 def _check_mode(path: Path, status: os.stat_result) -> None:
     who = "go" if status.st_mode & _OTHERS else "g"
-    if status.st_mode & _OTHERS or (status.st_mode & _GROUP and not _is_of_one(status.st_gid)):
+    of_user_alone = _is_of_one(status.st_gid) and not _has_access_list(path)
+    if status.st_mode & _OTHERS or (status.st_mode & _GROUP and not of_user_alone):
         raise _refusal(path, status, f"one that others cannot write: chmod {who}-w {path}, if all in it is yours")
+
+
+def _has_access_list(path: Path) -> bool:
+    """Whether others than user and group have rights of their own, under which the bits of the group are a mask."""
+    try:
+        return bool(os.getxattr(path, "system.posix_acl_access"))
+    except OSError:
+        return False
 
 
 def _is_of_one(group: int) -> bool:
