@@ -189,7 +189,17 @@ def test_ray_that_nobody_answers_for(tmp_path):
 
 
 def test_arguments_of_a_job_may_be_any_bytes(tmp_path):
-    done = command("submit", "--state", "absent", "--env", b"A=\xff", "--", "echo", b"a\xff", cwd=tmp_path)
+    done = command(
+        "submit",
+        "--state",
+        "absent",
+        "--env",
+        os.fsdecode(b"A=\xff"),
+        "--",
+        "echo",
+        os.fsdecode(b"a\xff"),
+        cwd=tmp_path,
+    )
     assert done.returncode != 0
     assert "absent" in done.stderr
     assert "UTF-8" not in done.stderr
