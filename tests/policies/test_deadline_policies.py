@@ -129,7 +129,8 @@ def test_the_program_admits_the_most_value(solver) -> None:
     state = state_of(steps, slack, gpus=4, priority_weights=weights)
     answer = get_policy("elasticflow_mip", solver=solver, margin_seconds=0.0).allocate(state)
     assert answer.rejected == (0, 1)
-    assert (answer.objective, answer.bound, answer.gap) == (2.5, 2.5, 0.0)
+    assert answer.objective == 2.5
+    assert (answer.bound, answer.gap) == pytest.approx((2.5, 0.0), abs=1e-7)
     assert (answer.status, answer.solver) == ("optimal", solver)
     least = get_policy("elasticflow", margin_seconds=0.0).allocate(state)
     assert least.rejected == (2,)

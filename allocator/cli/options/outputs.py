@@ -217,7 +217,8 @@ def _check(
             if option in written:
                 outputs.append((option, written[option], Path(text)))
             elif may_name_input(parameter) and text != "-":
-                inputs += [(option, path) for path in _paths(text) if path.exists()]
+                # a value too long for a name is none; `Path.exists` would raise
+                inputs += [(option, path) for path in _paths(text) if os.path.exists(path)]
     for option, what, path in outputs:
         replaced = list(what.replaced(path))
         others = [(other, file) for other, _, file in outputs if other != option]

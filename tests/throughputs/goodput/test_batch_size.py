@@ -80,7 +80,9 @@ seconds = st.floats(1e-3, 2.0)
 def jobs_and_gpus(draw: st.DrawFn) -> tuple[GoodputModels, int, int]:
     times = [draw(seconds) for _ in range(6)]
     model = ThroughputModels([*times, draw(st.floats(1.0, 10.0))])
-    statistics = GradientStatistics(draw(st.floats(0.0, 10.0)), draw(st.floats(0.0, 1000.0)))
+    # subnormal numbers have fewer digits, and others in other units
+    norm, variance = (draw(st.floats(0.0, most).filter(lambda x: x == 0.0 or x > 1e-300)) for most in (10.0, 1000.0))
+    statistics = GradientStatistics(norm, variance)
     initial = draw(st.integers(1, 300))
     largest = initial * draw(st.integers(1, 40))
     least_local = draw(st.integers(1, max(initial // 4, 1)))
