@@ -323,7 +323,7 @@ from pathlib import Path
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.test_real_faults import QUICK, Serving, submit
 async def main(state):
-    settings = ServiceSettings(**vars(QUICK) | {"max_failures": 1000, "longest_retry_seconds": 0.1})
+    settings = ServiceSettings(**vars(QUICK) | {"retries": 1000, "longest_retry_seconds": 0.1})
     async with Serving(state, "v100:2", settings) as service:
         if not service.book.by_id:
             submit(service, *[(sys.executable, "-I", "-S", "-c", sys.argv[2])] * 16)
