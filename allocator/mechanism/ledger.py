@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from allocator.protocol.jobs import JobTable
     from formulations import Pairs
 
-__all__ = ["TimeLedger", "joined"]
+__all__ = ["NOTHING", "TimeLedger", "joined"]
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
-_NOTHING = 1e-6
+NOTHING = 1e-6
 """Part of a round that counts as nothing: shares of solvers are exact to fewer digits than times are."""
 
 _COLUMNS = ("active", "decided", "can_run", "shares", "received", "deficits", "type_time", "counted_since")
@@ -188,12 +188,12 @@ class TimeLedger:
         and one with half of the time starts once in four rounds, not in two. A job that has not trained yet starts when
         it is owed half a round: over many short jobs, what some have too much others have too little.
         """
-        least = np.where(self._runs, _NOTHING, self._least_to_start())
+        least = np.where(self._runs, NOTHING, self._least_to_start())
         return self._row_owed(clock + self.round_seconds) > least * self.round_seconds
 
     def _least_to_start(self) -> _Floats:
         """(R,) rounds that a row which waits must be owed."""
-        return np.where(self._new, 0.5, 1.0) - _NOTHING
+        return np.where(self._new, 0.5, 1.0) - NOTHING
 
     def _row_owed(self, clock: float) -> _Floats:
         """(M, R) time that each row was promised and has not received up to `clock`, in seconds."""
@@ -211,7 +211,7 @@ class TimeLedger:
         sizes = self.row_gpus
         owed = (self._row_owed(clock + self.round_seconds) * sizes).sum(axis=1) / self.round_seconds
         largest = np.where(due, sizes, 1).max(axis=1, initial=1)
-        gpus = np.where(owed > _NOTHING, np.ceil(owed - _NOTHING) + largest - 1, 0.0)
+        gpus = np.where(owed > NOTHING, np.ceil(owed - NOTHING) + largest - 1, 0.0)
         return [min(int(some), all_) for some, all_ in zip(gpus, capacity, strict=True)]
 
     def rounds_to_due(self, clock: float) -> float:

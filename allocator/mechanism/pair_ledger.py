@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.mechanism.gang_packing import Rows
-from allocator.mechanism.ledger import TimeLedger, joined
+from allocator.mechanism.ledger import NOTHING, TimeLedger, joined
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
 from throughputs import InputError
@@ -178,6 +178,19 @@ class PairLedger(TimeLedger):
         for member in (self._one, self._other):
             owed = owed + np.bincount(member, rows[self._paired], minlength=len(owed))
         return np.asarray(owed)
+
+    def due(self, clock: float) -> NDArray[np.bool_]:
+        """As in `TimeLedger`, where both jobs of a row are owed anything over all their rows: a debt that is carried
+        over stands in each of these, and is paid once."""
+        owed = self.owed(clock + self.round_seconds) > NOTHING * self.round_seconds
+        both = np.empty(len(self.active), dtype=np.bool_)
+        both[self._alone] = owed
+        both[self._paired] = owed[self._one] & owed[self._other]
+        return super().due(clock) & both
+
+    def due_gpus(self, due: NDArray[np.bool_], clock: float, capacity: list[int]) -> list[int]:  # noqa: ARG002
+        """All GPUs: what the rows of a type are owed together cannot be told from debts that several rows repeat."""
+        return capacity
 
     def _in_pair(self) -> NDArray[np.bool_]:
         return (self.active & _LOW) > 0

@@ -49,6 +49,7 @@ _POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(_LEAST_POWER, 
 """All that there are. Read as text they are the nearest numbers; the power function's depend on the processor."""
 
 _Floats = NDArray[np.float64]
+_Flags = NDArray[np.bool_]
 _Ids = NDArray[np.int64]
 
 
@@ -60,17 +61,15 @@ class Queues:
     ledger : shares and time received. Jobs and shares must not change in the life of this object.
     eligible : (M, n) the rows that may be chosen.
     settings : priority, tie_breaks, priority_digits, round_seconds and hysteresis_rounds are read.
-    only_due : a row may be chosen only in rounds in which its time is due (`TimeLedger.due`).
+
+    Where the answers for a round take `due`, (M, n), only these rows may be chosen in it; None: all that are eligible.
     """
 
-    def __init__(
-        self, ledger: TimeLedger, eligible: NDArray[np.bool_], settings: MechanismSettings, only_due: bool = False
-    ) -> None:
+    def __init__(self, ledger: TimeLedger, eligible: _Flags, settings: MechanismSettings) -> None:
         self.ledger = ledger
         self.settings = settings
-        self._only_due = only_due
-        self._lengths: NDArray[np.int64] = eligible.sum(axis=1)
         self._eligible = eligible
+        self._lengths: list[int] = eligible.sum(axis=1).tolist()
         types, n = eligible.shape
         # Ties are settled once: rows are stored in tie order, and the stable sort of a round keeps it. Sorting is
         # ascending, so everything is negated.
@@ -93,7 +92,11 @@ class Queues:
                 self._base = self._base - waiting
                 self._stay = ledger.hysteresis_seconds - waiting
 
-    def _negated_priorities(self, clock: float) -> _Floats:
+    def _lengths_of(self, due: _Flags | None) -> list[int]:
+        """(M,) rows that may be chosen."""
+        return self._lengths if due is None else (due & self._eligible).sum(axis=1).tolist()
+
+    def _negated_priorities(self, clock: float, due: _Flags | None) -> _Floats:
         """(M, n) in tie order; rows that may not be chosen are inf."""
         ledger = self.ledger
         if self.settings.priority == "time_fraction":
@@ -103,34 +106,34 @@ class Queues:
             values = ledger.received * self._sizes + self._base - self._promise * promised_for
             if self._stay is not None:
                 values -= self._stay * ledger.incumbent
-        if self._only_due:
-            due = ledger.due(clock)
+        if due is not None:
             values = np.where(due, values, np.inf)
-            self._lengths = (due & self._eligible).sum(axis=1)
         values = values.take(self._rows)
         digits = self.settings.priority_digits
         return values if digits is None else _round_significant(values, digits)
 
-    def priorities(self, clock: float) -> _Floats:
+    def priorities(self, clock: float, due: _Flags | None = None) -> _Floats:
         """(M, n) in the order of the ledger, the highest first served; nan for rows that may not be chosen."""
         found = np.empty(self._rows.shape)
-        found.ravel()[self._rows] = -self._negated_priorities(clock)
+        found.ravel()[self._rows] = -self._negated_priorities(clock, due)
         eligible = found > -np.inf
         # behind all with a share
         return np.where(eligible, np.where(found <= -0.5 * _LAST, -np.inf, found), np.nan)
 
-    def per_type(self, clock: float) -> list[list[int]]:
+    def per_type(self, clock: float, due: _Flags | None = None) -> list[list[int]]:
         """For each type the eligible rows, as positions in the ledger, highest priority first."""
-        order = self._negated_priorities(clock).argsort(axis=1, kind="stable")
+        order = self._negated_priorities(clock, due).argsort(axis=1, kind="stable")
         order += self._row_start
         rows = self._tie_order.take(order)
-        return [row[:length].tolist() for row, length in zip(rows, self._lengths.tolist(), strict=True)]
+        return [row[:length].tolist() for row, length in zip(rows, self._lengths_of(due), strict=True)]
 
-    def merged(self, clock: float, visit_order: Sequence[int]) -> tuple[list[int], list[int]]:
+    def merged(
+        self, clock: float, visit_order: Sequence[int], due: _Flags | None = None
+    ) -> tuple[list[int], list[int]]:
         """All eligible (row, type), highest priority first, equal ones in `visit_order` of the types."""
         visit = np.array(visit_order)
-        order = self._negated_priorities(clock).take(visit, axis=0).ravel().argsort(kind="stable")
-        order = order[: self._lengths.sum()]
+        order = self._negated_priorities(clock, due).take(visit, axis=0).ravel().argsort(kind="stable")
+        order = order[: sum(self._lengths_of(due))]
         rows = self._tie_order.take(visit, axis=0).take(order)
         return rows.tolist(), visit.take(order // self._tie_order.shape[1]).tolist()
 

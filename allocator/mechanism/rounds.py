@@ -118,7 +118,7 @@ class RoundMechanism(Executor[SharePolicy]):
         """
         if self._notes_incumbents:
             self._ledger.note_incumbents(running)
-        return (self._queues or self._prepare_queues()).priorities(clock)
+        return (self._queues or self._prepare_queues()).priorities(clock, self._due(clock))
 
     def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:
         """Enter the time of a round."""
@@ -170,7 +170,7 @@ class RoundMechanism(Executor[SharePolicy]):
         eligible = ledger.can_run if self._idle_fill == "queue_order" else ledger.can_run & (ledger.shares > 0)
         blocked = ~ledger.decided if settings.undecided_jobs_block_gpus else np.zeros_like(ledger.decided)
         self._blocked = set(np.flatnonzero(blocked).tolist())
-        self._queues, self._waiting = Queues(ledger, eligible, settings, self._only_due), None
+        self._queues, self._waiting = Queues(ledger, eligible, settings), None
         return self._queues
 
     def _choose(self, clock: float) -> list[list[int]]:
@@ -180,22 +180,22 @@ class RoundMechanism(Executor[SharePolicy]):
         if self._shuffles:
             visit_order = visit_order.copy()
             self._shuffler.shuffle(visit_order)
-        rows, left = self._ledger.rows, Vacancies(self._gpus_to_give(clock), len(self._ledger.jobs))
+        due = self._due(clock)
+        gpus = self._capacity if due is None else self._ledger.due_gpus(due, clock, self._capacity)
+        rows, left = self._ledger.rows, Vacancies(gpus, len(self._ledger.jobs))
         if self._settings.queue == "per_type":
-            chosen = pack_per_type(queues.per_type(clock), visit_order, rows, left, self._strict)
+            chosen = pack_per_type(queues.per_type(clock, due), visit_order, rows, left, self._strict)
         else:
-            chosen = pack_global(zip(*queues.merged(clock, visit_order), strict=True), rows, left, self._strict)
+            chosen = pack_global(zip(*queues.merged(clock, visit_order, due), strict=True), rows, left, self._strict)
         if self._idle_fill == "best_type" and left.waiting:
             self._fill_idle(clock, chosen, visit_order, left)
         if self._blocked:
             chosen = [[row for row in mine if row not in self._blocked] for mine in chosen]
         return chosen
 
-    def _gpus_to_give(self, clock: float) -> list[int]:
-        """GPUs of each type for the round at `clock`."""
-        if not self._only_due:
-            return self._capacity
-        return self._ledger.due_gpus(self._ledger.due(clock), clock, self._capacity)
+    def _due(self, clock: float) -> NDArray[np.bool_] | None:
+        """(M, rows) that may be chosen in the round at `clock`; None: all."""
+        return self._ledger.due(clock) if self._only_due else None
 
     def due_at(self, clock: float) -> float:
         """The beginning of the next round in which somebody's time is due; inf where nobody waits for his time."""

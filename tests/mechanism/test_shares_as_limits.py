@@ -17,6 +17,7 @@ from allocator.cluster import Cluster
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import Preset, preset
 from allocator.testing.worlds import cluster_for, table_for, trace_of
+from tests.simulator.packed_worlds import PairPolicy, packed_worlds, random_shares
 from tests.simulator.worlds import SharesPolicy, make_trace, worlds
 from throughputs import InputError
 
@@ -125,6 +126,17 @@ def test_time_received_is_bounded_by_shares_that_change_with_every_job(world: An
     result = allocator.simulate(trace, cluster, policy, rates, preset=endless())
     if result.decisions:
         within_a_round(result)
+
+
+@settings(max_examples=60)
+@given(packed_worlds(), st.integers(0, 2**32 - 1))
+def test_a_debt_that_several_rows_of_a_job_repeat_is_paid_once(world: Any, seed: int) -> None:
+    trace, cluster, columns = world
+    policy = PairPolicy(random_shares(seed), fills_idle_gpus=False)
+    result = allocator.simulate(trace, cluster, policy, columns, preset=endless())
+    if result.decisions:
+        beyond = (result.jobs["running_time"] - result.jobs["promised_time"]).to_numpy()
+        assert (beyond <= len(cluster.accelerators) * ROUND * (1 + 1e-6)).all(), beyond / ROUND
 
 
 SHARES = [
