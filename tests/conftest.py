@@ -19,6 +19,8 @@ from hypothesis.internal.constants_ast import Constants
 
 from throughputs import default_table, gavel_trace, write_table, write_trace
 
+pytest_plugins = ["tests.cpu_seconds"]
+
 # Shared machines stall for seconds; a slow example is not a failing one. Examples are the same in every run, so that
 # one commit passes or fails and not both; others are drawn by pytest --hypothesis-profile=search.
 _STALLS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

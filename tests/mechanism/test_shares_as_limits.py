@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 import allocator
 from allocator import ConvexPolicy, SharePolicy, SimulationResult
 from allocator.cluster import Cluster
+from allocator.mechanism.pair_ledger import PairLedger
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import Preset, preset
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.jobs import JobTable
 from allocator.testing.worlds import cluster_for, table_for, trace_of
-from tests.simulator.packed_worlds import PairPolicy, packed_worlds, random_shares
+from tests.simulator.packed_worlds import PairPolicy, make_pairs, packed_worlds, random_shares
 from tests.simulator.worlds import SharesPolicy, make_trace, worlds
-from throughputs import InputError
+from throughputs import InputError, PackedColumns
 
 ROUND = 360.0
 FREE_STARTS = {"restart_penalty_seconds": 0.0, "restart_penalty_by_gpus": ()}
@@ -137,6 +140,23 @@ def test_a_debt_that_several_rows_of_a_job_repeat_is_paid_once(world: Any, seed:
     if result.decisions:
         beyond = (result.jobs["running_time"] - result.jobs["promised_time"]).to_numpy()
         assert (beyond <= len(cluster.accelerators) * ROUND * (1 + 1e-6)).all(), beyond / ROUND
+
+
+def test_a_pair_is_not_due_for_what_its_job_has_had_with_another() -> None:
+    """Job 0 was owed three rounds, which both of its pairs carry over; four with the one leave nothing for the other."""
+    columns = PackedColumns([0, 1, 2], [[1.0]] * 3, np.full((3, 3, 1), 0.8))
+    jobs = JobTable.from_trace(make_trace([1e6] * 3), columns, Cluster({"type0": 1}), needs=allocator.Need.COLOCATION)
+    ledger = PairLedger(jobs, 1, MechanismSettings())
+    ledger.add(np.arange(3), np.ones((1, 3), dtype=bool))
+    ledger.start_count(0.0)
+    ledger.set_shares(np.array([[1.0], [0.0], [0.0]]), make_pairs({}))
+    ledger.start_count(3 * ROUND)
+    ledger.set_shares(np.zeros((3, 1)), make_pairs({(0, 1, 0): 0.01, (0, 2, 0): 0.01}))
+    pair = Assignment(np.array([0, 1]), np.array([0, 0]), np.array([1, 1]), np.array([1, 0]))
+    ledger.note_incumbents(pair)
+    assert ledger.due(3 * ROUND)[0, [2, 4]].all()  # each on its own
+    ledger.record(pair, np.array([4 * ROUND, 4 * ROUND]))
+    assert not ledger.due(7 * ROUND).any()
 
 
 SHARES = [
