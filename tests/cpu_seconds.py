@@ -1,4 +1,4 @@
-"""CPU seconds of the tests by folder, of the processes that they start too: printed after every run of several folders."""
+"""CPU seconds of the tests by folder, with the processes that they start; printed after a run of several folders."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_debt_that_several_rows_of_a_job_repeat_is_paid_once(world: Any, seed:
 
 
 def test_a_pair_is_not_due_for_what_its_job_has_had_with_another() -> None:
-    """Job 0 was owed three rounds, which both of its pairs carry over; four with the one leave nothing for the other."""
+    """Job 0 was owed three rounds, which both of its pairs carry over; four with one leave none for the other."""
     columns = PackedColumns([0, 1, 2], [[1.0]] * 3, np.full((3, 3, 1), 0.8))
     jobs = JobTable.from_trace(make_trace([1e6] * 3), columns, Cluster({"type0": 1}), needs=allocator.Need.COLOCATION)
     ledger = PairLedger(jobs, 1, MechanismSettings())
