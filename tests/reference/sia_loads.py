@@ -22,7 +22,7 @@ import pandas as pd
 from allocator import Cluster, Policy, get_policy, simulate
 from allocator.presets import preset
 from allocator.results.measures.contention import contention
-from tests.reference.sia_headline import CLUSTERS, NAMES, p99_of_all, settings_of, unpacked
+from tests.reference.sia_headline import CLUSTERS, NAMES, settings_of, unpacked
 from throughputs import Trace, read_trace
 from throughputs.goodput.trainings import Trainings
 
@@ -85,7 +85,6 @@ class Load:
         policy = timed(get_policy(self.policy, **chosen.settings_of_policy(self.policy, cluster) | own), seconds)
         result = simulate(self.trace(workloads), cluster, policy, trainings, preset=chosen)
         times = np.sort(result.jobs["jct"].to_numpy())
-        longest = times[-1 - len(times) * DRAWS // 100 :] if self.kind == "rate" else times[:0]
         return vars(self) | {
             "jobs": len(times),
             "gpus": cluster.total_gpus,
@@ -95,7 +94,6 @@ class Load:
             "restarts": float(result.jobs["preemptions"].mean()),
             "decision_median": float(np.median(seconds)),
             "decision_p95": float(np.percentile(seconds, 95)),
-            "longest": " ".join(f"{jct:.0f}" for jct in longest),
         }
 
 
@@ -130,10 +128,7 @@ def loads(draws: int = DRAWS) -> Iterator[Load]:
 
 
 def recorded() -> pd.DataFrame:
-    """A row for each run: `KEY`, jobs, GPUs, `FIGURES`, and JCTs: of the sizes none, of a rate the longest, in seconds.
-
-    These are as many as may be among the longest hundredth of all draws.
-    """
+    """A row for each run: `KEY`, jobs, GPUs and `FIGURES`."""
     return pd.read_csv(RECORDED) if RECORDED.exists() else pd.DataFrame(columns=[*KEY, "jobs", "gpus", *FIGURES])
 
 
@@ -153,7 +148,7 @@ def record(*, draws: int, largest: int, anew: bool) -> None:
 
 
 def rates_table() -> str:
-    """Means over the draws, p99 over the jobs of all of them, by jobs per hour on 64 GPUs of three types."""
+    """Means over the draws that were run, by jobs per hour on 64 GPUs of three types."""
     head = [
         "jobs per hour",
         "policy",
@@ -177,8 +172,6 @@ def _table(head: list[str], kind: str, name: Callable[[int], str]) -> str:
     lines = [f"| {' | '.join([*head, 'a decision, ms (p95)'])} |", "|---" * (len(head) + 1) + "|"]
     for (factor, policy), runs in rows[rows["kind"] == kind].groupby(["factor", "policy"]):
         mean = runs[list(FIGURES)].mean()
-        if kind == "rate":
-            mean["p99"] = p99_of_all(runs)
         decision = f"{1000 * mean['decision_median']:.1f} ({1000 * mean['decision_p95']:.1f})"
         figures = [f"{mean['average']:.2f}", *(f"{mean[figure]:.1f}" for figure in FIGURES[1:4]), decision]
         lines.append(f"| {name(factor)} | {NAMES[policy]} | {len(runs)} | {' | '.join(figures)} |")
