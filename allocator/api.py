@@ -92,7 +92,7 @@ def solve(
     prices = None if gpu_prices is None else _priced(gpu_prices, cluster)
     state = ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
     try:
-        return policy.allocate(state)
+        return policy.allocate(state.declared(policy.needs))
     except Exception as error:
         if (fault := fault_of(error, type(policy))) is None:
             raise

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from allocator import Cluster, default_table, simulate, solve
@@ -17,7 +18,7 @@ from throughputs import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "docs" / "examples" / "own_policies"
-NAMES = ("equal_steps", "envy_free", "gang_quota", "least_gpu_time", "best_speedup")
+NAMES = ("equal_steps", "envy_free", "gang_quota", "user_quota", "least_gpu_time", "best_speedup")
 
 
 def code_of(name: str) -> str:
@@ -42,9 +43,10 @@ def policies() -> dict[str, type]:
         from own_policies.equal_steps import EqualSteps
         from own_policies.gang_quota import GangQuota
         from own_policies.least_gpu_time import LeastGpuTime
+        from own_policies.user_quota import UserQuota
     finally:
         sys.path.remove(str(PACKAGE))
-    return dict(zip(NAMES, (EqualSteps, EnvyFree, GangQuota, LeastGpuTime, BestSpeedup), strict=True))
+    return dict(zip(NAMES, (EqualSteps, EnvyFree, GangQuota, UserQuota, LeastGpuTime, BestSpeedup), strict=True))
 
 
 def run(policy: object, jobs: int = 6) -> SimulationResult:
@@ -88,6 +90,15 @@ def test_gangs_keep_to_their_quota(part: float, policies: dict[str, type]) -> No
         assert (of_gangs <= part * np.array([4, 2]) + 1e-6).all()
         most = max(most, float((of_gangs / [4, 2]).max()))
     assert most == pytest.approx(part, rel=1e-5) or part == 1.0
+
+
+def test_no_user_has_more_than_its_quota(policies: dict[str, type]) -> None:
+    jobs = pd.DataFrame({"entity": ["ann", "ann", "bob", None]}, index=["a", "b", "c", "d"])
+    speeds = pd.DataFrame({"v100": [4.0, 2.0, 3.0, 1.0]}, index=jobs.index)
+    policy = policies["user_quota"](part=0.25)
+    answer = solve(policy, speeds, "v100:4", jobs=jobs, entities={"ann": 1, "bob": 1})
+    # Ann's two jobs share one GPU, Bob's has one, and so has the job that belongs to nobody.
+    assert answer.shares[:, 0].tolist() == pytest.approx([0.5, 0.5, 1.0, 1.0], abs=1e-5)
 
 
 def test_the_order_preempts_for_who_needs_less_gpu_time(policies: dict[str, type]) -> None:

@@ -85,9 +85,10 @@ def _misreported(state: ClusterState, i: int, rates: Array) -> ClusterState:
     claimed = state.rates.copy()
     claimed[i] = rates
     throughputs = state.throughputs.with_rates(claimed)
-    if state.colocation is None:
+    columns = state.known("colocation")
+    if columns is None:
         return state.with_throughputs(throughputs)
-    columns, g = state.colocation, int(state.colocation.group[i])
+    g = int(columns.group[i])
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(state.rates[i] > 0, rates / state.rates[i], 0.0)
     # a group of its own, which others meet as they meet its old one

@@ -13,22 +13,24 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Flag, auto
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.plan import Plan
-from allocator.protocol.state import ClusterState
 from formulations import Pairs
 from throughputs import InputError
+
+if TYPE_CHECKING:
+    from allocator.protocol.state import ClusterState
 
 __all__ = ["Hindrance", "Need", "PlanPolicy", "Policy", "SharePolicy", "Trigger", "checked_policy"]
 
 
 class Need(Flag):
-    """Knowledge that is made ready only for policies that need it.
+    """Knowledge that is made ready only for policies that need it; for others it is an error to read it.
 
     COLOCATION : what jobs do when two of them share GPUs (`ClusterState.colocation`); the answer may have pairs.
     TRAINING : how jobs train, epoch by epoch (`ClusterState.training`).

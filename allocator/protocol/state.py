@@ -15,6 +15,7 @@ from allocator.cluster import Cluster
 from allocator.fractions import WHOLE, Held, RoomForFractions, SummedFractions, taken_of
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import take, without_sharing
+from allocator.protocol.policy import Need
 from allocator.room import CountedGpus, Room
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 from throughputs.numerics import quotient
@@ -79,6 +80,19 @@ _COLUMNS = {
     "predicted_seconds": _Column(0.0),
 }
 
+_NEEDED = {
+    "colocation": Need.COLOCATION,
+    "packed": Need.COLOCATION,
+    "training": Need.TRAINING,
+    "configurations": Need.CONFIGURATIONS,
+    "deadline_options": Need.DEADLINE_OPTIONS,
+    "run_seconds": Need.SERVICE,
+    "gpu_seconds": Need.SERVICE,
+    "predicted_seconds": Need.PREDICTIONS,
+    "isolated_seconds": Need.ISOLATED_TIME,
+}
+"""What a policy must declare to read it."""
+
 
 class ClusterState:
     """Everything a policy may know at one instant about the N active jobs, ids ascending.
@@ -98,7 +112,7 @@ class ClusterState:
     steps_remaining : (N,) training steps left.
     elapsed_seconds : (N,) seconds since the job arrived.
     isolated_seconds : (N,) seconds that the steps already done would have taken on an isolated share of the
-        cluster, as it was when they were done (finish-time fairness).
+        cluster, as it was when they were done (finish-time fairness; `Need.ISOLATED_TIME`).
     current_accelerator : (N,) type the job was last given by a policy that does not preempt, -1 for none.
     slo_seconds : (N,) seconds left to the job's deadline, below 0 when it is past; inf for a job without one.
     deadlines : (N,) the same on the clock, seconds, exactly as the trace has it; of the two, one is enough to build a
@@ -106,8 +120,8 @@ class ClusterState:
     deadline_options : all deadlines of the jobs with their values (`Need.DEADLINE_OPTIONS`); None where they are not
         known.
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
-    run_seconds, gpu_seconds : (N,) seconds that the job has trained, and these times its GPUs (attained service);
-        kept for policies with `Need.SERVICE`, zeros for others.
+    run_seconds, gpu_seconds : (N,) seconds that the job has trained, and these times its GPUs (attained service;
+        `Need.SERVICE`).
     lost_seconds : (N,) seconds that the last decision cost the job before it trained, where a simulator charges
         decisions (`overhead` in its settings); zeros otherwise. Who expects a job to end at an instant is that late.
     unsaved_steps : (N,) steps since the last checkpoint of a real job that runs, which it would lose if it had no time
@@ -130,8 +144,10 @@ class ClusterState:
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
     predicted_seconds : (N,) how long each job was predicted to run on its GPUs when it was submitted; its true length
-        on its fastest type where nothing was predicted.
+        on its fastest type where nothing was predicted (`Need.PREDICTIONS`).
     ids : (N,) numbers of the jobs, ascending and never used again; positions where a state stands for itself.
+    needs : what the policy declares that the state is for: to read a view that needs more is an AttributeError that
+        names what is missing. None, as in a state made by hand: everything may be read.
     room_source : gives the room that `room` answers with; None: by the number of GPUs that nobody of `running` has.
 
     Raises
@@ -183,6 +199,7 @@ class ClusterState:
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
     room_source: Callable[[], Room] | None
+    needs: Need | None = None
 
     def __init__(
         self,
@@ -247,7 +264,7 @@ class ClusterState:
     def _check_views(self) -> None:
         """Raise InputError where a view is of other jobs than the throughputs."""
         n, matrix = self.n_jobs, self.throughputs
-        columns = self.colocation
+        columns, training = self.known("colocation"), self.known("training")
         if columns is not None and (columns.jobs, columns.accelerators) != (matrix.jobs, matrix.accelerators):
             found = f"{columns.n_jobs} jobs on {columns.accelerators}"
             expected = f"the {n} jobs and the types of the throughputs, in the same order"
@@ -256,9 +273,9 @@ class ClusterState:
             ("gpu_thousandths", self.gpu_thousandths),
             ("job_types", self.job_types),
             ("membership", None if self.membership is None else self.membership.of_job),
-            ("training", None if self.training is None else self.training.rows),
-            ("configurations", None if self.configurations is None else self.configurations.jobs),
-            ("deadline_options", self.deadline_options),
+            ("training", None if training is None else training.rows),
+            ("configurations", getattr(self.known("configurations"), "jobs", None)),
+            ("deadline_options", self.known("deadline_options")),
         ):
             if of_jobs is not None and len(of_jobs) != n:
                 raise InputError("cluster state", field=name, found=f"{len(of_jobs)} jobs", expected=f"{n} jobs")
@@ -291,24 +308,44 @@ class ClusterState:
             restart_seconds=0.0,
             room_source=None,
             gpu_thousandths=gpu_thousandths,
+            needs=behind.needs,
             _sources=sources,
             _behind=behind,
         )
         return state
 
     def __getattr__(self, name: str) -> Any:
-        # Only called for what is not there yet: a column that is read on demand.
+        # Only called for what is not there yet: a column that is read on demand, or what may not be read.
+        if not self._may_read(name):
+            need = f"needs = Need.{_NEEDED[name].name}"
+            raise AttributeError(f"state.{name} is known to policies only that declare it: {need} in the class")
         source = self.__dict__.get("_sources", {}).get(name)
         if source is None:
             raise AttributeError(f"this ClusterState has no {name!r}")
         value = self.__dict__[name] = source(self.__dict__["_behind"], self)
         return value
 
+    def _may_read(self, name: str) -> bool:
+        return self.needs is None or _NEEDED.get(name, Need.NOTHING) in self.needs
+
+    def known(self, name: str) -> Any:
+        """The column or view of this name; None where it may not be read."""
+        return getattr(self, name) if self._may_read(name) else None
+
+    def declared(self, needs: Need | None) -> ClusterState:
+        """The same state for a policy that declares these `needs`."""
+        state = copy(self)
+        state.needs = needs
+        for name in _NEEDED:
+            if not state._may_read(name):
+                state.__dict__.pop(name, None)
+        return state
+
     def settle(self) -> None:
         """Read now whatever was to be read on demand: what is behind it is about to change."""
         sources = self.__dict__.get("_sources", {})
         for name in sources:
-            getattr(self, name)
+            self.known(name)
         self.close()
 
     def close(self) -> None:
@@ -368,7 +405,11 @@ class ClusterState:
         columns = {
             name: getattr(self, name) if column.per_pool else getattr(self, name)[jobs]
             for name, column in _COLUMNS.items()
+            if self._may_read(name)
         }
+        colocation, configurations, options, training = map(
+            self.known, ("colocation", "configurations", "deadline_options", "training")
+        )
         position = np.full(self.n_jobs + 1, -1, dtype=np.int64)
         position[jobs] = np.arange(len(jobs))
         columns["current_partner"] = position[self.current_partner[jobs]]
@@ -379,12 +420,12 @@ class ClusterState:
             part,
             clock=self.clock,
             gpu_thousandths=None if self.gpu_thousandths is None else self.gpu_thousandths[jobs],
-            colocation=None if self.colocation is None else take(self.colocation, jobs),
+            colocation=None if colocation is None else take(colocation, jobs),
             job_types=None if self.job_types is None else self.job_types[jobs],
             membership=None if self.membership is None else self.membership.take(jobs),
-            configurations=None if self.configurations is None else self.configurations.of(jobs),
-            deadline_options=None if self.deadline_options is None else self.deadline_options.take(jobs),
-            training=None if self.training is None else self.training.take(jobs),
+            configurations=None if configurations is None else configurations.of(jobs),
+            deadline_options=None if options is None else options.take(jobs),
+            training=None if training is None else training.take(jobs),
             running=running,
             more_arrivals=self.more_arrivals,
             rates_version=self.rates_version,
@@ -393,7 +434,7 @@ class ClusterState:
             upcoming=self.upcoming,
             warm_start=self.warm_start,
             **columns,
-        )
+        ).declared(self.needs)
 
     def after(self, last: Allocation | None) -> ClusterState:
         """The same state, with what the `last` decision left for this one."""
@@ -416,6 +457,8 @@ class ClusterState:
         state.__dict__.pop("packed", None)
         state.throughputs, state.rates, state.scale_factors = throughputs, throughputs.rates, throughputs.scale_factors
         state.colocation = colocation
+        if colocation is None and not state._may_read("colocation"):
+            del state.colocation
         state._check_views()
         return state
 
@@ -445,9 +488,10 @@ class ClusterState:
     def _known_configurations(self, jobs: NDArray[np.int64]) -> tuple[Configurations | None, NDArray[np.int64]]:
         """Configurations, and where the jobs (K positions) are in them."""
         behind = self.__dict__.get("_behind")
-        if behind is None or "configurations" in self.__dict__ or behind.table.goodput is not None:
+        read = behind is None or "configurations" in self.__dict__ or not self._may_read("configurations")
+        if read or behind.table.goodput is not None:
             return self.configurations, jobs
-        return behind.known_configurations, behind.at.take(jobs)
+        return behind.table.configurations, behind.at.take(jobs)
 
     @property
     def runnable_rates(self) -> NDArray[np.float64]:

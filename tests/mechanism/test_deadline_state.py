@@ -39,7 +39,8 @@ def test_policies_see_deadlines_on_the_clock() -> None:
     assert options.value.tolist() == [10.0, 8.0, 1.0, 1.0]
     assert options.offsets.tolist() == [0, 2, 3, 4]
     assert jobs.snapshot(np.array([2]), 0.0, ONE).deadlines.tolist() == [np.inf]
-    assert jobs.snapshot(np.array([2]), 0.0, ONE).deadline_options is None
+    with pytest.raises(AttributeError, match=r"deadline_options.*Need\.DEADLINE_OPTIONS"):
+        _ = jobs.snapshot(np.array([2]), 0.0, ONE).deadline_options
 
 
 def test_a_table_that_grows_and_shrinks_keeps_them() -> None:

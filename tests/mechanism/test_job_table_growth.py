@@ -184,8 +184,10 @@ def test_what_few_jobs_can_run_as_is_read_without_the_others() -> None:
         assert state.rates_by_gpus(asked, 0) == [{1: 3.25, 2: 3.5, 4: 4.0}, {1: 0.25, 2: 0.5, 4: 1.0}]
         assert state.rates_by_gpus(asked, 1) == [{}, {}]
     state = jobs.snapshot(np.array([0, 2, 3]), 0.0, cluster)
-    assert state.rates_by_gpus(asked, 0) is None
-    assert state.rates_at(asked, asked, asked) is None
+    with pytest.raises(AttributeError, match=r"configurations.*Need\.CONFIGURATIONS"):
+        state.rates_by_gpus(asked, 0)
+    with pytest.raises(AttributeError, match=r"configurations.*Need\.CONFIGURATIONS"):
+        state.rates_at(asked, asked, asked)
 
 
 @pytest.mark.parametrize("count", [3, 200])

@@ -139,31 +139,33 @@ def test_what_a_policy_does_not_need_is_not_made_ready(kind: Callable[[Trigger, 
     core = core_of(kind(Trigger.USUAL, Need.NOTHING))
     assert core.jobs.training is None
     assert core.jobs.colocation is None
-    state = core.jobs.snapshot(core.active, 0.0, CLUSTER, needs=Need.NOTHING)
-    assert state.training is None
-    assert state.colocation is None
-    # Nor where the world keeps it for a purpose of its own.
+    # Nor can it be read where the world keeps it for a purpose of its own.
     both = core_of(kind(Trigger.USUAL, Need.COLOCATION | Need.TRAINING)).jobs
-    state = both.snapshot(np.arange(3), 0.0, CLUSTER, needs=Need.NOTHING)
-    assert state.training is None
-    assert state.colocation is None
+    for jobs in (core.jobs, both):
+        state = jobs.snapshot(np.arange(3), 0.0, CLUSTER, needs=Need.NOTHING)
+        for name in ("training", "colocation"):
+            assert state.known(name) is None
+            with pytest.raises(AttributeError, match=rf"{name}.*Need\.{name.upper()}"):
+                getattr(state, name)
 
 
 def test_each_need_is_met() -> None:
     for need, name in ((Need.COLOCATION, "colocation"), (Need.TRAINING, "training")):
         core = core_of(shares_policy(Trigger.USUAL, need))
         core.next(0.0)
-        known = {each: getattr(STATES[-1], each) is not None for each in ("colocation", "training")}
+        known = {each: STATES[-1].known(each) is not None for each in ("colocation", "training")}
         assert known == {each: each == name for each in known}
 
 
 def test_isolated_time_is_reckoned_only_where_it_is_needed() -> None:
-    for need, expected in ((Need.ISOLATED_TIME, [360.0, 0.0, 0.0]), (Need.NOTHING, [0.0, 0.0, 0.0])):
+    for need, expected in ((Need.ISOLATED_TIME, [360.0, 0.0, 0.0]), (Need.NOTHING, None)):
         core = core_of(shares_policy(Trigger.USUAL, need))
         core.jobs.steps_done[0] = 360.0
         core.tell(Trigger.TROUBLE)
         core.next(360.0)
-        assert STATES[-1].isolated_seconds.tolist() == expected
+        found = STATES[-1].known("isolated_seconds")
+        assert (None if found is None else found.tolist()) == expected
+        assert core.jobs.isolated_seconds[0] == (360.0 if expected else 0.0)
 
 
 def test_nothing_of_a_state_can_be_read_when_the_plan_is_made() -> None:

@@ -7,9 +7,11 @@ import sys
 import traceback
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import allocator
+from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy, SharePolicy
 from allocator.protocol.faults import fault_of, told
 from allocator.registry import get_policy, import_policies, policies_of_others
 from tests.policies.test_plugins import fresh_registry  # noqa: F401
@@ -24,11 +26,6 @@ class Undeclared(PlanPolicy):
         return self.helper(state)
     def helper(self, state):
         return state.configurations.job[0]
-
-class Declared(Undeclared):
-    needs = Need.CONFIGURATIONS
-    def helper(self, state):
-        return None.job
 
 class InNumpy(SharePolicy):
     def allocate(self, state):
@@ -99,16 +96,60 @@ def test_in_python_the_stack_ends_at_our_door(mine, name, door):
     assert "/allocator/" not in shown
 
 
-def test_what_was_read_without_being_declared_is_named(mine):
-    del mine
-    with pytest.raises(AttributeError) as caught:
-        allocator.simulate(TRACE, "v100:1", get_policy("undeclared"), [[1.0]])
-    (note,) = caught.value.__notes__
-    assert "state.configurations" in note
-    assert "Need.CONFIGURATIONS" in note
-    with pytest.raises(AttributeError) as caught:
-        allocator.solve("declared", {"v100": [1.0]}, "v100:1")
-    assert not hasattr(caught.value, "__notes__")
+VIEWS = {
+    "colocation": Need.COLOCATION,
+    "packed": Need.COLOCATION,
+    "configurations": Need.CONFIGURATIONS,
+    "training": Need.TRAINING,
+    "deadline_options": Need.DEADLINE_OPTIONS,
+    "run_seconds": Need.SERVICE,
+    "gpu_seconds": Need.SERVICE,
+    "predicted_seconds": Need.PREDICTIONS,
+    "isolated_seconds": Need.ISOLATED_TIME,
+}
+
+
+def reader(view, declared, base):
+    """A policy that reads the view, and lets the first job run."""
+
+    class Reads(base):
+        name, needs = "reads", declared
+
+        def plan(self, state, memory):
+            del memory
+            getattr(state, view)
+            return Plan.until_next_event(Assignment.of([0], pool=[0], gpus=[1]))
+
+        def allocate(self, state):
+            getattr(state, view)
+            return Allocation(self.name, state.throughputs, np.ones((state.n_jobs, 1)), "closed form")
+
+    return Reads()
+
+
+@pytest.mark.parametrize("base", [PlanPolicy, SharePolicy])
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_is_read_without_being_declared_is_an_error_that_names_the_declaration(view, base):
+    need = VIEWS[view]
+    doors = {
+        "simulate": lambda policy: allocator.simulate(TRACE, "v100:1", policy, [[1.0]]),
+        "solve": lambda policy: allocator.solve(policy, {"v100": [1.0]}, "v100:1"),
+    }
+    for door in doors.values():
+        with pytest.raises(AttributeError, match=rf"state\.{view} .*needs = Need\.{need.name}\b"):
+            door(reader(view, Need.NOTHING, base))
+    doors["solve"](reader(view, need, base))
+
+
+def test_a_state_made_by_hand_can_be_read_whole_and_a_part_of_a_declared_one_cannot():
+    state = ClusterState("v100:1", {"v100": [1.0, 2.0]}, run_seconds=[3.0, 4.0])
+    assert state.subset(np.array([1])).run_seconds.tolist() == [4.0]
+    part = state.declared(Need.ISOLATED_TIME).subset(np.array([1]))
+    assert part.isolated_seconds.tolist() == [0.0]
+    for read in (part, part.with_throughputs(part.throughputs)):
+        with pytest.raises(AttributeError, match=r"run_seconds.*Need\.SERVICE"):
+            _ = read.run_seconds
+    assert state.run_seconds.tolist() == [3.0, 4.0]
 
 
 def test_an_answer_that_is_none_is_an_input_error(mine):

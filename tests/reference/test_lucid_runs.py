@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator.simulator.rules.base import Stretch
-from allocator.simulator.rules.counted import EndsCountedDown
 from tests.conftest import Data
 from tests.reference.lucid_records import LucidRecord, Workloads, philly, replay, venus, workloads
 
@@ -74,22 +72,6 @@ def test_variants_of_the_rules_come_to_what_is_recorded(
     assert figures(record, tables, name) == pytest.approx(recorded[name], rel=1e-12)
 
 
-def guests_end_after_their_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two that share GPUs and would end in the same second, the guest ends in the next one."""
-    shape = EndsCountedDown.shape
-
-    def later(self: EndsCountedDown, s: Stretch) -> None:
-        shape(self, s)
-        rows, columns = s.decision.assignment, self._jobs.columns
-        finish = dict(zip(rows.jobs.tolist(), s.finish.tolist(), strict=True))
-        of_partner = np.array([finish.get(partner, np.nan) for partner in rows.partner.tolist()])
-        guests = (rows.partner >= 0) & (columns["guest_of"][s.at] == rows.partner) & (of_partner == s.finish)
-        columns["counted_end"][s.at[guests]] += 1.0
-        s.finish = s.finish + guests
-
-    monkeypatch.setattr(EndsCountedDown, "shape", later)
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -102,13 +84,7 @@ def guests_end_after_their_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_variants_on_philly_come_to_what_is_recorded(
-    public_data: Data, tables: Workloads, reference_data: Data, monkeypatch: pytest.MonkeyPatch, name: str
+    public_data: Data, tables: Workloads, reference_data: Data, name: str
 ) -> None:
-    """In the recorded variants in which guests recover, the end of a host is an event that puts off that of its guest.
-
-    The artifact, in which the host recovers alone, looks at both in one second.
-    """
     recorded = json.loads(reference_data("lucid/lucid_variants_Philly.json").read_text())
-    if VARIANTS[name].get("guests_recover"):
-        guests_end_after_their_hosts(monkeypatch)
     assert figures(philly(public_data), tables, name) == pytest.approx(recorded[name], rel=1e-12)

@@ -106,7 +106,7 @@ class ConvexPolicy(SharePolicy):
         order = tie_order(state.throughputs.jobs)
         jobs = order[able[order]]
         part = state.subset(jobs)
-        part = part.with_throughputs(part.throughputs.with_rates(usable[jobs]), part.colocation)
+        part = part.with_throughputs(part.throughputs.with_rates(usable[jobs]), part.known("colocation"))
         solution = solve_stated(
             Polytope(PlainColumns(part.throughputs), part.capacity),
             lambda cp, shares: statement(cp, shares, part, jobs),

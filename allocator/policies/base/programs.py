@@ -130,14 +130,14 @@ def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:
         priority_weights=state.priority_weights,
         steps_remaining=state.steps_remaining,
         elapsed_seconds=state.elapsed_seconds,
-        isolated_seconds=state.isolated_seconds,
+        isolated_seconds=state.known("isolated_seconds"),
         current_accelerator=np.where(now < 0, now, np.argsort(types)[now]),
         slo_seconds=state.slo_seconds,
         gpu_prices=state.gpu_prices[types],
         clock=state.clock,
         membership=state.membership,
-        training=state.training,
-    )
+        training=state.known("training"),
+    ).declared(state.needs)
 
 
 class Named(Protocol):

@@ -15,9 +15,8 @@ from allocator.protocol.entities import Membership
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingView
-from throughputs import PackedColumns, ThroughputMatrix
+from throughputs import ThroughputMatrix
 from throughputs.configurations import Configurations
-from throughputs.deadlines import DeadlineOptions
 
 if TYPE_CHECKING:
     from allocator.protocol.jobs.table import JobTable
@@ -63,17 +62,9 @@ class Behind:
         kept = self.table.columns.get(name)
         return np.zeros(len(self.at)) if kept is None else kept.take(self.at)
 
-    def deadline_options(self) -> DeadlineOptions | None:
-        """All deadlines of the jobs."""
-        return self.table.deadline_options.take(self.at) if Need.DEADLINE_OPTIONS in self.needs else None
-
     def prices(self) -> _Floats:
         """(M,) dollars per GPU hour."""
         return np.ones(len(self.cluster.accelerators)) if self.gpu_prices is None else self.gpu_prices
-
-    def colocation(self) -> PackedColumns | None:
-        """What the jobs do in pairs."""
-        return self.table.known_pairs(self.active) if Need.COLOCATION in self.needs else None
 
     def membership(self) -> Membership | None:
         """Whose each job is."""
@@ -83,18 +74,13 @@ class Behind:
     def training(self) -> TrainingView | None:
         """How the jobs train."""
         training = self.table.training
-        return training.view(self.at) if training is not None and Need.TRAINING in self.needs else None
-
-    @property
-    def known_configurations(self) -> Configurations | None:
-        """What all jobs of the table can run as; None for a policy that does not need to know."""
-        return self.table.configurations if Need.CONFIGURATIONS in self.needs else None
+        return None if training is None else training.view(self.at)
 
     def configurations(self) -> Configurations | None:
         """What the jobs can run as."""
-        if self.table.goodput is not None and Need.CONFIGURATIONS in self.needs:
+        if self.table.goodput is not None:
             return self.table.goodput.configurations(self.at, self.active.tolist())
-        known = self.known_configurations
+        known = self.table.configurations
         return None if known is None else known.of(self.at).relabelled(self.active.tolist())
 
 
@@ -122,9 +108,9 @@ SOURCES: dict[str, Callable[[Behind, ClusterState], Any]] = {
     "slo_seconds": lambda behind, _: _until(behind.column("deadline"), behind.clock),
     "job_types": lambda behind, _: behind.column("job_type"),
     "deadlines": lambda behind, _: _until(behind.column("deadline"), 0.0),
-    "deadline_options": lambda behind, _: behind.deadline_options(),
+    "deadline_options": lambda behind, _: behind.table.deadline_options.take(behind.at),
     "gpu_prices": lambda behind, _: behind.prices(),
-    "colocation": lambda behind, _: behind.colocation(),
+    "colocation": lambda behind, _: behind.table.known_pairs(behind.active),
     "current_partner": lambda behind, _: _positions(behind.column("current_partner"), behind.active),
     "membership": lambda behind, _: behind.membership(),
     "training": lambda behind, _: behind.training(),

@@ -73,7 +73,15 @@ class EndsCountedDown(StretchRule):
     """Each second takes a job's rate off what it has left; it is through at the first one at which nothing is.
 
     That is a sum of rounded terms: where the seconds are nearly a whole number it may be one more than their ceiling.
+
+    Parameters
+    ----------
+    guests_recover : the end of a host puts off that of its guest, which is not through in the same second but in the
+        next.
     """
+
+    def __init__(self, guests_recover: bool) -> None:
+        self._guests_recover = guests_recover
 
     def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
         """The steps that were left when the rate last changed, that rate, the time, and the end are columns."""
@@ -96,8 +104,18 @@ class EndsCountedDown(StretchRule):
                 left[at] = _counted_down(float(left[at]), float(rate[at]), round(s.clock - float(since[at])))
             rate[at], since[at] = pace, s.clock
             end[at] = s.clock + _seconds_counted(float(left[at]), pace)
+        if self._guests_recover and s.decision.assignment.shares_gpus:
+            self._put_off_guests(s)
         s.finish = end[s.at]
         s.judged = s.finish
+
+    def _put_off_guests(self, s: Stretch) -> None:
+        """Let guests that would be through with their hosts be so a second later; rows of a pair follow each other."""
+        rows, end = s.decision.assignment, self._jobs.columns["counted_end"]
+        shared = np.flatnonzero(rows.partner >= 0)
+        one, other = end[s.at[shared[::2]]], end[s.at[shared[1::2]]]
+        guests = self._jobs.columns["guest_of"][s.at[shared]] == rows.partner[shared]
+        end[s.at[shared[guests & (one == other).repeat(2)]]] += 1.0
 
 
 def _counted_down(left: float, rate: float, seconds: int) -> float:

@@ -245,11 +245,11 @@ class JudgedByEnd(StretchRule):
 def stretch_rules(settings: SimulatorSettings) -> list[StretchRule]:
     """The rules that the settings of a preset name, in the order in which a stretch goes through them."""
     rules: list[StretchRule] = []
-    if settings.guests_stay_slow or settings.pairs_of_one_type:
+    if settings.guests_stay_slow or settings.pairs_of_one_type or settings.ends == "counted":
         of_one_type = {name: (guest, host) for name, guest, host in settings.pairs_of_one_type}
         rules.append(GuestsAndHosts(settings.guests_stay_slow, of_one_type))
     if settings.ends == "counted":
-        rules.append(EndsCountedDown())
+        rules.append(EndsCountedDown(guests_recover=not settings.guests_stay_slow))
     elif settings.ends != "exact":
         slots = EndsWithSlots(settings.slot_seconds, waits_at_deadline=settings.late_jobs_wait)
         rules.append(EndsInWholeSeconds() if settings.ends == "second" else slots)
