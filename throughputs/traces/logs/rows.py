@@ -299,8 +299,8 @@ class Rows:
         found, duration = round(float(between[first])), self._cells("duration")[row]
         self.notes.append(
             f"{names['end']} less {names['start']} is not {names['duration']}: {len(other):,} of {len(kept):,} jobs, "
-            f"as {job}{self.log.place(row)}: {found:,} s, but {duration!r}; does --zone, --date-format or --duration-unit "
-            "have to be another?"
+            f"as {job}{self.log.place(row)}: {found:,} s, but {duration!r}; does --zone, --date-format or "
+            "--duration-unit have to be another?"
         )
 
     def _seconds(self, running: _Flags) -> _Floats:
