@@ -36,7 +36,8 @@ class Repeats:
         found[rows[again]] = True
         if again.any():
             self._note(
-                f"the same row again: {again.sum():,}, taken once", rows[(cells == cells[again].iloc[0]).all(axis=1)]
+                f"the same row again: {again.sum():,}, taken once",
+                rows[(cells == cells[again].iloc[0]).all(axis=1).to_numpy()],
             )
         return found
 
