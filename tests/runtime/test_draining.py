@@ -15,9 +15,11 @@ from allocator.cli.service.serve import _Maker
 from allocator.cli.service.serve_options import Told
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.door.client import MOST_AT_ONCE, ServiceError
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.stopped import StoppedService
 from allocator.runtime.recorded.leases import Leases
+from allocator.runtime.records.journal import JournalError
 from tests.runtime.lives import leave, started, states, submit
 from tests.runtime.model_cluster import ModelCluster, job, one_type, run_on, service_on, settle, two_types, world_under
 from throughputs import InputError
@@ -230,3 +232,56 @@ def test_hardware_in_full_has_all_nodes() -> None:
     assert hardware.in_full.cluster.gpus == {"k80": 4, "v100": 4}
     assert hardware.stays({"b": (0,)})
     assert not hardware.stays({"a": (0,), "b": (0,)})
+
+
+class Full(Asked):
+    """A service whose disk is full from the second request on."""
+
+    def ask(self, what: str, **fields: Any) -> dict[str, Any]:
+        self.asked.append({"do": what} | fields)
+        if len(self.asked) > 1:
+            raise ServiceError("journal: database or disk is full")
+        return {"cancelled": list(fields["jobs"]), "through": []}
+
+
+def test_of_many_jobs_those_that_were_cancelled_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Full([])
+    monkeypatch.setattr("allocator.cli.service.jobs.Client", lambda _: full)
+    done = CliRunner().invoke(load("cancel"), ["--state", "x", *map(str, range(MOST_AT_ONCE + 1))])
+    assert isinstance(done.exception, ServiceError)
+    assert done.output.splitlines() == [f"job {number} cancelled" for number in range(MOST_AT_ONCE)]
+    again = CliRunner().invoke(load("cancel"), ["--state", "x", "--json", "1"])
+    assert (isinstance(again.exception, ServiceError), again.output) == (True, "")
+
+
+@pytest.mark.parametrize("asked", [{"do": "cancel", "jobs": [0, 1]}, {"do": "drain", "node": "k", "evict": [0]}])
+def test_on_a_full_disk_nothing_is_half_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    async def go() -> None:
+        service = await started(tmp_path, one_type(1), job(40.0), job(40.0))
+        append, before = service.journal.append, states(service)
+        assert before == ["running", "queued"]
+        room = [1]
+
+        def little_room(events: Any) -> Any:
+            room[0] -= 1
+            if room[0] < 0:
+                raise JournalError("journal: database or disk is full")
+            return append(events)
+
+        for left in (0, 1):
+            room[0] = left
+            with monkeypatch.context() as full:
+                full.setattr(service.journal, "append", little_room)
+                answer = Requests(service).answer(asked)
+            assert answer["ok"] == bool(left)
+            if not left:
+                assert "disk is full" in answer["error"]
+                assert states(service) == before
+                assert not service.book.drained
+        assert states(service) == ["stopping", "cancelled" if asked["do"] == "cancel" else "queued"]
+        assert service.book.drained == ({"k"} if asked["do"] == "drain" else set())
+        await leave(service)
+
+    asyncio.run(go())

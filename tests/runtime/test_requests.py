@@ -218,6 +218,25 @@ def test_silent_and_endless_clients_do_not_hold_up_others(tmp_path: Path) -> Non
             connection.close()
 
 
+def test_who_has_been_silent_for_longest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("allocator.runtime.door.server._MOST_CONNECTIONS", 4)
+    with Serving(tmp_path):
+        silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(4)]
+        for connection in silent:
+            connection.settimeout(PATIENCE)
+            connection.connect(str(tmp_path / "socket"))
+        for _ in range(2):
+            assert Client(tmp_path).ask("status")["jobs"] == []
+        told = json.loads(silent[0].makefile("rb").readline())
+        assert (told["ok"], told["fault"]) == (False, True)
+        assert "silent" in told["error"]
+        # the newest of them is still heard
+        silent[-1].sendall(b'{"do": "status"}\n')
+        assert json.loads(silent[-1].makefile("rb").readline())["ok"]
+        for connection in silent:
+            connection.close()
+
+
 def test_who_does_not_take_its_answer_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("allocator.runtime.door.server._PATIENCE", 0.3)
     with Serving(tmp_path) as serving:
