@@ -23,24 +23,29 @@ TORCH ?= torch==2.13.0
 CONSTRAINTS := tests/constraints.txt
 EXAMPLES := .venv-examples
 
-.PHONY: demo test test-all test-slurm test-examples lint docs tables bench clean
+.PHONY: demo test test-all slurm test-slurm test-examples lint docs tables bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
 
+# Two workers for each core: many tests wait for processes.
+WORKERS ?= $(shell $(BIN)/python -c "import os; print(2 * len(os.sched_getaffinity(0)))")
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -m "not exhaustive"
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive"
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge
 AS_ROOT = $(shell test "$$(id -u)" = 0 || echo sudo)
 
-test-slurm: $(VENV)/.dev
+slurm:
 	@PATH="$$PATH:/usr/sbin"; which slurmctld slurmd sbatch munged >/dev/null || \
 		{ $(AS_ROOT) apt-get update --quiet && \
 		$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SLURM_PACKAGES); }
+
+test-slurm: $(VENV)/.dev slurm
 	ALLOCATOR_EXPECT_SLURM=1 $(BIN)/python -m pytest -n 2 tests/runtime/slurm
 
 test-examples: $(EXAMPLES)/.run
