@@ -1,8 +1,8 @@
 """Which tests notice a wrong change: ``python -m tests.mutants [--only ID ...] [--room ROOM ...] [--whole]``.
 
-Each worker has a copy of the tree, applies one mutant at a time, and runs the tests that have to notice it, the likeliest
-files first, until one fails; that test must pass without the mutant. A test that hangs has noticed it. What is known is
-kept and not run again while the mutant is the same; `--again` forgets it.
+Each worker has a copy of the tree, applies one mutant at a time, and runs the tests that have to notice it, the
+likeliest files first, until one fails; that test must pass without the mutant. A test that hangs has noticed it. What
+is known is kept and not run again while the mutant is the same; `--again` forgets it.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def in_order(mutant: Mutant, tree: Path) -> list[str]:
     files = sorted((tree / mutant.noticed_by).rglob("test_*.py"))
     words = {path: set(_WORD.findall(path.read_text().lower() + path.stem)) for path in files}
     common = Counter(word for mine in words.values() for word in mine)
-    wanted = mutant.words(tree)
+    wanted, names = mutant.words(tree), mutant.public_names(tree)
 
     def likely(path: Path) -> tuple[bool, float]:
-        named = any(name in path.read_text() for name in mutant.public_names(tree))
+        named = any(name in path.read_text() for name in names)
         return named, sum(log(len(files) / common[word]) for word in wanted & words[path]) / log(len(words[path]) + 2)
 
     return [path.relative_to(tree).as_posix() for path in sorted(files, key=likely, reverse=True)]
@@ -135,7 +135,9 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, dict[st
     """Verdicts by id; those that are known already are kept."""
     file = Path(options.results)
     known = json.loads(file.read_text()) if file.exists() and not options.again else {}
-    waiting = [m for m in mutants if not m.equivalent and not asdict(m).items() <= known.get(m.id, {}).items()]
+    done = {m.id for m in mutants if known.get(m.id, {}).items() >= asdict(m).items()}
+    done -= {name for name in done if "cut short" in str(known[name]["verdict"])}
+    waiting = [m for m in mutants if not m.equivalent and m.id not in done]
     with tempfile.TemporaryDirectory(prefix="mutants-") as top, Progress() as progress:
         trees: Queue[Path] = Queue()
         for worker in range(min(options.workers, len(waiting))):

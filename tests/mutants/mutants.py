@@ -9,7 +9,9 @@ import ast
 import re
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,8 +40,9 @@ class Mutant:
 
     def check(self, root: Path) -> None:
         """Raise ValueError unless the mutant applies, is Python, differs in more than layout, and has its tests."""
-        changed, original = ast.parse(self.mutated(root)), ast.parse((root / self.file).read_text())
-        if ast.dump(changed) == ast.dump(original):
+        self.mutated(root)
+        part = _statement_around((root / self.file).read_text(), self.old)
+        if ast.dump(ast.parse(part)) == ast.dump(ast.parse(part.replace(self.old.strip("\n "), self.new.strip("\n ")))):
             raise ValueError(f"mutant {self.id}: the program in {self.file} is the same")
         if not (root / self.noticed_by).is_dir():
             raise ValueError(f"mutant {self.id}: noticed_by is no folder: {self.noticed_by}")
@@ -55,6 +58,21 @@ class Mutant:
         before, _, after = (root / self.file).read_text().partition(self.old)
         around = f"{before[-500:]} {self.old} {after[:500]} {self.file} {self.kind}"
         return set(re.findall(r"[a-z]{4,}", around.lower()))
+
+
+@cache
+def _statements(text: str) -> list[tuple[int, int]]:
+    """First and last lines of those of a module and of its classes."""
+    body = ast.parse(text).body
+    inner = [node for of in body if isinstance(of, ast.ClassDef) for node in of.body]
+    return [(node.lineno - 1, node.end_lineno or node.lineno) for node in (*inner, *body)]
+
+
+def _statement_around(text: str, old: str) -> str:
+    """The smallest of these that has all of the old text."""
+    lines, old = text.splitlines(keepends=True), old.strip("\n ")
+    parts = (dedent("".join(lines[first:end])) for first, end in _statements(text))
+    return next(part for part in parts if old in part)
 
 
 def read_mutants(folder: Path = Path(__file__).parent) -> list[Mutant]:
