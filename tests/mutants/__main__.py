@@ -32,7 +32,7 @@ from tests.mutants.mutants import ROOT, Mutant, read_mutants
 
 NOTICED = ("noticed", "timed out")
 PYTEST = [sys.executable, "-m", "pytest", "-m", "not exhaustive", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
-FIRST = 6
+FIRST = 4
 """Files of tests that are loaded first."""
 _WORD = re.compile(r"[a-z]{4,}")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
@@ -87,15 +87,19 @@ def run_tests(tree: Path, arguments: list[str], seconds: float, each: float) -> 
 
 
 def in_order(mutant: Mutant, tree: Path) -> list[str]:
-    """The files of tests: first those that name the mutated module, each time those that share most words with it."""
+    """The files of tests, the likeliest first: by their names, by the names of the module, by the words in both."""
     files = sorted((tree / mutant.noticed_by).rglob("test_*.py"))
-    words = {path: set(_WORD.findall(path.read_text().lower() + path.stem)) for path in files}
+    words = {path: set(_WORD.findall(path.read_text().lower())) for path in files}
+    about = set(_WORD.findall(f"{mutant.id} {Path(mutant.file).stem}"))
     common = Counter(word for mine in words.values() for word in mine)
-    wanted, names = mutant.words(tree), mutant.public_names(tree)
+    titles = Counter(word for path in files for word in set(_WORD.findall(path.stem)))
+    names = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in mutant.public_names(tree)))
+    wanted = mutant.words(tree)
 
-    def likely(path: Path) -> tuple[bool, float]:
-        named = any(name in path.read_text() for name in names)
-        return named, sum(log(len(files) / common[word]) for word in wanted & words[path]) / log(len(words[path]) + 2)
+    def likely(path: Path) -> float:
+        title = sum(log(len(files) / titles[word]) for word in about & set(_WORD.findall(path.stem)))
+        inside = sum(log(len(files) / common[word]) for word in wanted & words[path]) / log(len(words[path]) + 2)
+        return 3.0 * title + 3.0 * bool(names.search(path.read_text())) + inside
 
     return [path.relative_to(tree).as_posix() for path in sorted(files, key=likely, reverse=True)]
 
