@@ -22,7 +22,7 @@ from dataclasses import asdict
 from math import log
 from pathlib import Path
 from queue import Queue
-from shutil import copy2
+from shutil import copy2, rmtree
 from threading import Lock, Timer
 
 from rich.progress import Progress
@@ -148,6 +148,7 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, dict[st
             tree = Path(top) / str(worker)
             copy_tree(ROOT, tree)
             if options.tests_from:
+                rmtree(tree / "tests")
                 copy_tree(Path(options.tests_from), tree, "tests")
             trees.put(tree)
         task, lock = progress.add_task("mutants", total=len(waiting)), Lock()
