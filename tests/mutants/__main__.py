@@ -73,10 +73,10 @@ def run_tests(tree: Path, arguments: list[str], seconds: float, each: float) -> 
     """What came of it, the test that failed, and CPU seconds."""
     text, code, cpu = output_of(tree, arguments, seconds, each)
     failed = _FAILED.search(text)
-    if code == -signal.SIGKILL:
-        verdict = "cut short"
-    elif failed:
+    if failed:
         verdict = "noticed"
+    elif code == -signal.SIGKILL:
+        verdict = "cut short"
     elif "Timeout (" in text:
         verdict = "timed out"
     elif code in (0, 5):  # 5: all tests of these files are exhaustive
