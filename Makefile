@@ -4,6 +4,7 @@
 #   make test-all  all tests: whole simulations, every solver on every instance, every notebook
 #   make test-slurm  the Slurm adapter on a real Slurm, whose Debian packages it installs where they are absent
 #   make test-examples  the examples of training scripts, in an environment of their own with PyTorch and transformers
+#   make mutants   which tests notice small wrong changes of the product (docs/contributing.md): hours
 #   make lint      format, lint and types
 #   make docs      the documentation as a site, in docs-output, which opens without a network
 #   make tables    writes the tables of README and docs anew that are made from runs (docs need the public data)
@@ -23,7 +24,7 @@ TORCH ?= torch==2.13.0
 CONSTRAINTS := tests/constraints.txt
 EXAMPLES := .venv-examples
 
-.PHONY: demo test test-all slurm test-slurm test-examples lint docs tables bench clean
+.PHONY: demo test test-all slurm test-slurm test-examples golden mutants lint docs tables bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
@@ -50,6 +51,9 @@ test-slurm: $(VENV)/.dev slurm
 
 test-examples: $(EXAMPLES)/.run
 	ALLOCATOR_EXPECT_EXAMPLES=1 OMP_NUM_THREADS=1 $(EXAMPLES)/bin/python -m pytest -n 2 tests/examples
+
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
