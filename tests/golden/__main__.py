@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.golden.kept import FOLDER, Case, Taken, differences, read, write
 
-SUITES = ("policies",)
+SUITES = ("policies", "commands", "service")
 """Modules of this folder with a function `cases`; each keeps its goldens in files whose names begin with its own."""
 
 
