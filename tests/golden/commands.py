@@ -35,7 +35,7 @@ OWN_POLICIES = HERE.parents[2] / "docs" / "examples" / "own_policies"
 PLAIN = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "PYTHONHASHSEED": "0"}
 WALL = re.compile(r"(?<!\w)(?:\w*(?:wall|solve|solver|decision|policy|elapsed|runtime)_(?:seconds|ms))$")
 DIGITS = re.compile(r"-?\d+\.\d+(e[-+]\d+)?")
-OPAQUE = {".gz", ".ckpt", ".png", ".zip", ".state", ".npz", ".svg"}
+OPAQUE = {".gz", ".ckpt", ".png", ".zip", ".state", ".npz", ".svg", ".html"}
 
 
 def cases() -> list[Case]:
@@ -145,16 +145,13 @@ def _text(text: str, folder: Path) -> Any:
 
 
 def _read(path: Path) -> Any:
-    """What a file holds: JSON as such, tables by column, the text of pages, lines, or nothing that can be told."""
+    """What a file holds: JSON as such, tables by column, lines, or nothing that can be told."""
     kind = path.suffix
     if kind in OPAQUE:
         return f"a file {kind}"
     if kind == ".parquet":
         return json.loads(pd.read_parquet(path).to_json(orient="split", double_precision=15))
     text = path.read_text()
-    if kind == ".html":
-        text = re.sub(r"<(script|style|svg)\b.*?</\1>", "", text, flags=re.DOTALL)
-        return [line for line in re.sub(r"<[^>]*>", "\n", text).splitlines() if line.strip()]
     if kind == ".json":
         return json.loads(text)
     if kind == ".csv" and not text.startswith("#"):
