@@ -8,6 +8,7 @@
 #   make lint      format, lint and types
 #   make docs      the documentation as a site, in docs-output, which opens without a network
 #   make tables    writes the tables of README and docs anew that are made from runs (docs need the public data)
+#   make golden    says which results have changed since the goldens were kept, and keeps those of today
 #   make bench     decisions and simulations, timed beside the plain cvxpy + ECOS path
 #   make clean     remove what these made
 
@@ -68,6 +69,9 @@ docs: $(VENV)/.docs
 tables: $(VENV)/.dev
 	$(BIN)/python -m tests.tables
 	$(BIN)/python notebooks/run.py --table
+
+golden: $(VENV)/.dev
+	$(BIN)/python -m tests.golden
 
 bench: $(VENV)/.run
 	$(BIN)/python -m benchmarks
