@@ -92,7 +92,7 @@ VARIANTS = (
 
 
 def _of_policy(policy: str) -> Iterator[tuple[str, str, str]]:
-    """Preset, world and seeds of the runs of a policy: the first two are those of every day."""
+    """Preset, world and seeds of the runs of a policy: the first two are of every day, and those with what it reads."""
     usual = "deadlines" if policy in DEADLINES else "pairs" if policy.endswith("packed") else "gangs"
     yield "default", usual, "01"
     if policy in AT_EVENTS:
@@ -197,6 +197,7 @@ def cases() -> list[Case]:
             (*run, seed) for *run, seeds in _of_policy(policy) for seed in seeds[: 1 if policy in DEAR else 2]
         )
         first = [run for run in runs if run[2] == "0"][:2]
+        first += [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
         found += [_case(policy, *run, everyday=run in first) for run in runs]
         found += [
             _case(variant, "default", world, "0") for variant, world in VARIANTS if variant.partition(":")[0] == policy
