@@ -1,13 +1,13 @@
-"""`make golden`, or `python -m tests.golden [SUITE ...]`: says what is not as it was, and keeps it as it is now."""
+"""`make golden`, or `python -m tests.golden [SUITE[/FILE] ...]`: says what is not as it was, and keeps what is."""
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
-from typing import Any
+from itertools import groupby
 
 from tests.golden.kept import FOLDER, Case, Taken, differences, read, write
 
@@ -20,26 +20,31 @@ def _taken(case: Case) -> Taken:
 
 
 def renew(suite: str, cases: Sequence[Case]) -> None:
-    """Take all cases of a suite on all cores, print what changed, and keep them."""
-    goldens: dict[str, dict[str, Any]] = defaultdict(dict)
-    changed = new = 0
+    """Take all cases of a suite, or of one of its files, on all cores; print what changed; keep them file by file."""
+    counts: Counter[str] = Counter()
     with ProcessPoolExecutor() as pool:
-        for done, (case, taken) in enumerate(zip(cases, pool.map(_taken, cases, chunksize=4), strict=True), 1):
-            before = read(case.file).get(case.name)
-            new += before is None
-            if before is not None and (found := differences(before, taken)):
-                changed += 1
-                print("\n  ".join([f"\r{case.title}", *found, f"$ {case.line}"]))
-            goldens[case.file][case.name] = taken.kept
-            print(f"\r{suite}: {done} of {len(cases)}", end="", flush=True, file=sys.stderr)
+        taken = zip(cases, pool.map(_taken, cases, chunksize=2), strict=True)
+        for file, group in groupby(taken, lambda pair: pair[0].file):
+            before, goldens = read(file), {}
+            for case, now in group:
+                goldens[case.name] = now.kept
+                counts["new" if case.name not in before else "taken"] += 1
+                found = differences(before[case.name], now) if case.name in before else []
+                if found:
+                    counts["changed"] += 1
+                    print("\n  ".join([f"\r{case.title}", *found, f"$ {case.line}"]))
+                print(f"\r{suite}: {counts.total() - counts['changed']} of {len(cases)}", end="", file=sys.stderr)
+            counts["gone"] += len({*before} - {*goldens})
+            write(file, goldens)
+    print(f"\r{suite}: {counts['changed']} of {len(cases)} changed, {counts['new']} new, {counts['gone']} gone")
     kept = {path.relative_to(FOLDER).as_posix().removesuffix(".json.xz") for path in FOLDER.rglob("*.json.xz")}
-    of_suite = sorted(file for file in kept if file.split("/")[0] == suite)
-    gone = sum(name not in goldens.get(file, {}) for file in of_suite for name in read(file))
-    for file in {*goldens, *of_suite}:
-        write(file, goldens.get(file, {}))
-    print(f"\r{suite}: {changed} of {len(cases)} changed, {new} new, {gone} gone")
+    for file in kept - {case.file for case in cases}:
+        if suite == file.split("/")[0]:
+            print(f"{file}: gone")
+            write(file, {})
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SUITES:
-        renew(name, import_module(f"tests.golden.{name}").cases())
+        cases = import_module(f"tests.golden.{name.partition('/')[0]}").cases()
+        renew(name, [case for case in cases if name in (case.file, case.file.split("/")[0])])

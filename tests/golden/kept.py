@@ -20,8 +20,11 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "recorded"
 
-MOST_TOLD = 6
-"""Figures that are told of one golden; the others are counted."""
+MOST_TOLD = 7
+"""Differences that are told of one golden; the others are counted."""
+
+TOLD_FIRST = ("refused", "table rounds", "table decisions", "jobs.csv")
+"""What says most of a run: since when it differs, in which decisions, and in which jobs."""
 
 Table = list[list[str]]
 
@@ -86,9 +89,9 @@ def _hash(text: str) -> str:
 
 
 def differences(before: Mapping[str, Any], after: Taken) -> list[str]:
-    """What is not as it was, a line each; digests come first, as they say since when."""
+    """What is not as it was, a line each."""
     found = list(_between("", before, after.kept, after.tables))
-    found.sort(key=lambda line: not line.startswith("table "))
+    found.sort(key=lambda line: [not line.startswith(name) for name in TOLD_FIRST])
     if len(found) > MOST_TOLD:
         found[MOST_TOLD:] = [f"and {len(found) - MOST_TOLD} more"]
     return found
@@ -99,7 +102,8 @@ def _between(path: str, before: Any, after: Any, tables: Mapping[str, Table]) ->
         return
     if isinstance(before, dict) and isinstance(after, dict):
         if {*before} == {*after} == {"columns", "rows"}:
-            yield _of_digests(path, before, after, tables.get(path.rpartition("/")[2]))
+            name = path.rpartition("/")[2]
+            yield _of_digests(name, before, after, tables.get(name))
             return
         for name in sorted({*before, *after}):
             inside = f"{path}/{name}" if path else name
@@ -118,12 +122,12 @@ def _between(path: str, before: Any, after: Any, tables: Mapping[str, Table]) ->
         yield f"{path}: {_change(before, after)}"
 
 
-def _of_digests(path: str, before: Any, after: Any, table: Table | None) -> str:
+def _of_digests(name: str, before: Any, after: Any, table: Table | None) -> str:
     old, new = before["rows"], after["rows"]
     first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     columns = {*before["columns"], *after["columns"]}
-    other = sorted(name for name in columns if before["columns"].get(name) != after["columns"].get(name))
-    told = f"table {path}: columns {', '.join(other)} differ, first in row {first} of {len(old)} (now {len(new)})"
+    other = sorted(each for each in columns if before["columns"].get(each) != after["columns"].get(each))
+    told = f"table {name}: columns {', '.join(other)} differ, first in row {first} of {len(old)} (now {len(new)})"
     if table is None or first >= len(table) - 1:
         return f"{told}, which is no longer there"
     return f"{told}, which is now {_row(table[0], table[first + 1])}"
@@ -158,7 +162,8 @@ def _change(before: Any, after: Any) -> str:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return repr(text) if not text else text if len(text) <= 300 else f"{text[:300]}..."
+    first = text.partition("\n")[0][:200]
+    return repr(text) if not text else text if text == first else f"{first}..."
 
 
 def check(case: Case) -> None:

@@ -25,6 +25,9 @@ LINES = {"fcfs", "sjf", "qssf", "srtf", "tiresias", "tiresias_gittins"}
 AT_EVENTS = ON_ONE_TYPE - {"shockwave"} | GOODPUT | LINES | {"quotas", "lucid", "lucid_program"}
 """Policies that answer with plans; all others answer with shares of time."""
 
+DEAR = {"max_min_fairness_strategy_proof", "max_min_fairness_strategy_proof_perf", "shockwave", "allox"}
+"""These run with one seed alone."""
+
 PUBLISHED = ("gavel", "shockwave", "elasticflow", "chronus", "lucid", "pollux", "sia")
 
 OF_WORLD: dict[str, tuple[str, list[str], list[str]]] = {
@@ -55,9 +58,41 @@ OF_WORLD: dict[str, tuple[str, list[str], list[str]]] = {
 }
 """Trace, cluster, and further options; % stands for the seed."""
 
+VARIANTS = (
+    ("allox:alpha=0.5", "gangs"),
+    ("chronus:objective=maximize", "deadlines"),
+    ("edf_admission:late_block=true", "deadlines"),
+    ("elasticflow:admission=repair", "deadlines"),
+    ("elasticflow:admission=batch,levels=all", "deadlines"),
+    ("elasticflow_no_admission:score=published", "deadlines"),
+    ("fcfs:backfill=easy", "gangs"),
+    ("fcfs:backfill=easy", "fractions"),
+    ("gandiva_time_slicing:turn_seconds=600", "gangs"),
+    ("lucid:host=fastest", "pairs"),
+    ("lucid:packs=false", "pairs"),
+    ("max_min_fairness_perf:solver=structured", "gangs"),
+    ("max_sum_throughput_normalized_by_cost_perf:cost=total", "prices"),
+    ("max_sum_throughput_normalized_by_cost_perf_SLOs:infeasible=drop_all", "prices"),
+    ("oef:form=non_cooperative", "gangs"),
+    ("optimus:search=marginal_gains", "samples"),
+    ("pollux:power=-0.5", "samples"),
+    ("pollux:search=genetic,generations=10", "samples"),
+    ("qssf:backfill=easy", "gangs"),
+    ('quotas:borrowing={"vision.v100": 1}', "entities"),
+    ("quotas:cohorts=siblings,sharing=per_type", "entities"),
+    ("quotas:reclaim=false,preempt=false", "entities"),
+    ("shockwave:form=binaries,future_rounds=5", "training"),
+    ("sia:power=-0.5", "samples"),
+    ("sjf:backfill=easy", "gangs"),
+    ("themis:lease_seconds=1200", "gangs"),
+    ("tiresias:queue_limits=[3000,20000]", "gangs"),
+    ("tiresias_gittins:published_index=true", "gangs"),
+)
+"""Settings of policies that no preset sets, with a world for each."""
+
 
 def _of_policy(policy: str) -> Iterator[tuple[str, str, str]]:
-    """Preset, world and seeds of the runs of a policy: the first two are those of every day."""
+    """Preset, world and seeds of the runs of a policy: the first two are of every day, and those with what it reads."""
     usual = "deadlines" if policy in DEADLINES else "pairs" if policy.endswith("packed") else "gangs"
     yield "default", usual, "01"
     if policy in AT_EVENTS:
@@ -76,20 +111,18 @@ def _of_plans(policy: str, usual: str) -> Iterator[tuple[str, str, str]]:
     others = [preset for preset in PUBLISHED if preset != first]
     if policy in GOODPUT | {"tiresias", "fcfs"}:
         if policy in GOODPUT:
-            yield first, "goodput", "01"
+            yield first, "samples", "01"
+            yield "default", "goodput", "0"
         for preset in ("default", "pollux", "sia"):
-            if (preset, policy in GOODPUT) != (first, True):
-                yield preset, "goodput", "0"
-        yield "default", "samples", "1"
-    yield first, usual, "01"
-    for preset in others:
-        yield preset, usual, "0"
+            yield preset, "samples", "0"
+    for preset, seeds in ((first, "01"), *((other, "0") for other in others)):
+        # under these two the speed of a gang follows from the duration of its job
+        yield preset, "deadlines" if preset in ("lucid", "elasticflow") else usual, seeds
     if policy == "chronus":
         yield "chronus_elasticflow", usual, "01"
     if policy.startswith("lucid"):
         for world in ("pairs", "profiler", "estimated"):
             yield "default", world, "01"
-        yield "lucid", "pairs", "01"
     if policy == "quotas":
         for world in ("entities", "users"):
             yield "default", world, "01"
@@ -129,18 +162,20 @@ def _of_shares(policy: str, usual: str) -> Iterator[tuple[str, str, str]]:
         for world in ("window", "saturated", "spread", "whole"):
             yield "default", world, "1"
     if policy in ("max_sum_throughput_perf", "finish_time_fairness_perf", "shockwave"):
-        yield "sia", "goodput", "0"
-        yield "default", "goodput", "0"
+        yield "sia", "samples", "0"
+        yield "default", "samples", "0"
 
 
-def _case(policy: str, preset: str, world: str, seed: str, everyday: bool) -> Case:
+def _case(variant: str, preset: str, world: str, seed: str, everyday: bool = False) -> Case:
+    policy, _, settings = variant.partition(":")
     trace, cluster, options = OF_WORLD[world]
     if policy in ON_ONE_TYPE and cluster is THREE_TYPES:
         cluster = ONE_TYPE
-    arguments = ["--trace", f"{WORLDS}/{trace}-{seed}.csv", "--policy", policy, "--preset", preset, "--seed", seed]
+    arguments = ["--trace", f"{WORLDS}/{trace}-{seed}.csv", "--policy", variant, "--preset", preset, "--seed", seed]
     arguments += [*cluster, *(word.replace("%", seed) for word in options)]
     line = door.simulate_line(arguments)
-    return Case(f"policies/{policy}", f"{preset}-{world}-{seed}", line, partial(taken, arguments), everyday)
+    name = f"{preset}-{world}-{seed}{settings and f'-{settings}'}"
+    return Case(f"policies/{policy}", name, line, partial(taken, arguments), everyday)
 
 
 def taken(arguments: list[str]) -> Taken:
@@ -158,7 +193,13 @@ def taken(arguments: list[str]) -> Taken:
 def cases() -> list[Case]:
     found = []
     for policy in door.policy_names():
-        runs = dict.fromkeys((*run, seed) for *run, seeds in _of_policy(policy) for seed in seeds)
+        runs = dict.fromkeys(
+            (*run, seed) for *run, seeds in _of_policy(policy) for seed in seeds[: 1 if policy in DEAR else 2]
+        )
         first = [run for run in runs if run[2] == "0"][:2]
+        first += [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
         found += [_case(policy, *run, everyday=run in first) for run in runs]
+        found += [
+            _case(variant, "default", world, "0") for variant, world in VARIANTS if variant.partition(":")[0] == policy
+        ]
     return found
