@@ -33,9 +33,11 @@ from tests.golden.kept import Case, Taken
 HERE = Path(__file__).parent / "commands"
 OWN_POLICIES = HERE.parents[2] / "docs" / "examples" / "own_policies"
 PLAIN = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "PYTHONHASHSEED": "0"}
-WALL = re.compile(r"(?<!\w)(?:\w*(?:wall|solve|solver|decision|policy|elapsed|runtime)_(?:seconds|ms))$")
+WALL = re.compile(r"(?:\w*(?:wall|solve|solver|decision|policy|elapsed|runtime)_(?:seconds|ms)|(?:cpu|run)_seconds|started_at|peak_\w+)$")
+"""Names of figures that tell of the machine, not of the answer; so does ``seconds`` beside a solver's status."""
+LASTED = re.compile(r"\b\d+(\.\d+)? (ms|s)(?=; (prices|about))|, in \d+(\.\d+)? s\b.*|; about .* left")
 DIGITS = re.compile(r"-?\d+\.\d+(e[-+]\d+)?")
-OPAQUE = {".gz", ".ckpt", ".png", ".zip", ".state", ".npz", ".svg", ".html"}
+OPAQUE = {".gz", ".ckpt", ".png", ".zip", ".state", ".npz", ".svg", ".html", ".log"}
 
 
 def cases() -> list[Case]:
@@ -162,7 +164,8 @@ def _read(path: Path) -> Any:
 def plain(told: Any, folder: Path) -> Any:
     """Without what differs from day to day and from place to place, and the last digits of solvers."""
     if isinstance(told, dict):
-        return {name: "seconds" if WALL.search(name) else plain(value, folder) for name, value in told.items()}
+        wall = {name for name in told if WALL.match(name) or (name == "seconds" and "status" in told)}
+        return {name: "..." if name in wall else plain(value, folder) for name, value in told.items()}
     if isinstance(told, list):
         return [plain(one, folder) for one in told]
     if isinstance(told, float):
@@ -170,7 +173,7 @@ def plain(told: Any, folder: Path) -> Any:
     if isinstance(told, str):
         if DIGITS.fullmatch(told):
             return repr(_short(float(told)))
-        return told.replace(str(folder), "DIR").replace(__version__, "VERSION")
+        return LASTED.sub("...", told.replace(str(folder), "DIR").replace(__version__, "VERSION"))
     return told
 
 

@@ -144,7 +144,7 @@ def _of_life() -> Taken:
     with tempfile.TemporaryDirectory() as made:
         answers, starts, journal = lived(Path(made).resolve() / "state")
     told = [f"{n} {clock:g} {kind} {job[-2:]} {json.dumps(data)}" for n, clock, _, kind, job, data in journal]
-    return Taken({"answers": answers, "starts": starts, "journal": told})
+    return Taken({"answers": answers, "starts": [list(start) for start in starts], "journal": told})
 
 
 def _of_cut(command: str, places: Sequence[int]) -> Taken:

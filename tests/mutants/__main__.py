@@ -1,8 +1,9 @@
 """Which tests notice a wrong change: ``python -m tests.mutants [--only ID ...] [--room ROOM ...] [--whole]``.
 
-Each worker has a copy of the tree, applies one mutant at a time, and runs the tests that have to notice it, the
-likeliest files first, until one fails; that test must pass without the mutant. A test that hangs has noticed it. What
-is known is kept and not run again while the mutant is the same; `--again` forgets it.
+Which tests run which lines is found first, folder by folder. Each worker then has a copy of the tree, applies one
+mutant at a time, and runs the tests of its folder that run the changed lines, the quickest first, until one fails; that
+test must pass without the mutant. A test that hangs has noticed it. What is known is kept in `build` and not run again
+while the mutant is the same; `--again` forgets verdicts and reach.
 """
 
 from __future__ import annotations
@@ -15,27 +16,45 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from math import log
+from multiprocessing import get_context
 from pathlib import Path
 from queue import Queue
+from runpy import run_path
 from shutil import copy2, rmtree
-from threading import Lock, Timer
+from threading import Lock
 
 from rich.progress import Progress
 
 from tests.conftest import HERE, _data_root
 from tests.mutants.mutants import ROOT, Mutant, read_mutants
+from tests.mutants.reach import Reach
 
 NOTICED = ("noticed", "timed out")
-PYTEST = [sys.executable, "-m", "pytest", "-m", "not exhaustive", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
-FIRST = 4
-"""Files of tests that are loaded first."""
-_WORD = re.compile(r"[a-z]{4,}")
+CHILD = str(Path(__file__).with_name("child.py"))
+PYTEST = ["-m", "not exhaustive", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
+MOST_TESTS = 400
+"""Tests that are named one by one; where more run a line, whole files are run."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
+_ENDED = re.compile(r"^ended with (\d+) after (\S+) CPU seconds$", re.MULTILINE)
+
+_SERVER = get_context("forkserver")
+_SERVER.set_forkserver_preload(
+    [
+        "pytest",
+        "hypothesis",
+        "numpy",
+        "scipy.optimize",
+        "pandas",
+        "pyarrow.parquet",
+        "highspy",
+        "clarabel",
+        "cvxpy",
+        "typer",
+    ]
+)
 
 
 def copy_tree(source: Path, target: Path, *below: str) -> None:
@@ -47,89 +66,85 @@ def copy_tree(source: Path, target: Path, *below: str) -> None:
             copy2(source / name, target / name)
 
 
-def output_of(tree: Path, arguments: list[str], seconds: float, each: float) -> tuple[str, int, float]:
-    """What pytest prints, its exit code, and CPU seconds; code -9 where it took longer than `seconds`."""
-    environment = os.environ | {"PYTHONPATH": str(tree), "ALLOCATOR_DATA": str(_data_root())}
-    hangs = ["-o", f"faulthandler_timeout={each}", "-o", "faulthandler_exit_on_timeout=true"]
-    with tempfile.TemporaryFile("w+") as output:
-        run = subprocess.Popen(
-            [*PYTEST, *hangs, *arguments],
-            cwd=tree,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        timer = Timer(seconds, os.killpg, (run.pid, signal.SIGKILL))
-        timer.start()
-        _, status, usage = os.wait4(run.pid, 0)
-        timer.cancel()
-        run.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        return output.read(), run.returncode, usage.ru_utime + usage.ru_stime
-
-
-def run_tests(tree: Path, arguments: list[str], seconds: float, each: float) -> tuple[str, str, float]:
-    """What came of it, the test that failed, and CPU seconds."""
-    text, code, cpu = output_of(tree, arguments, seconds, each)
-    failed = _FAILED.search(text)
+def run_tests(tree: Path, tests: list[str], options: argparse.Namespace) -> tuple[str, set[str], float]:
+    """What came of it, the tests that failed, and CPU seconds."""
+    output = tree.with_suffix(".output")
+    hangs = ["-o", f"faulthandler_timeout={options.each}", "-o", "faulthandler_exit_on_timeout=true"]
+    given = {"TREE": str(tree), "ARGUMENTS": [*PYTEST, *hangs, *tests], "OUTPUT": str(output)}
+    child = _SERVER.Process(target=run_path, args=(CHILD,), kwargs={"init_globals": given})
+    child.start()
+    child.join(options.limit)
+    if late := child.is_alive():
+        os.killpg(child.pid or 0, signal.SIGKILL)
+        child.join()
+    text = output.read_text(errors="replace")
+    failed, ended = set(_FAILED.findall(text)), _ENDED.search(text)
     if failed:
         verdict = "noticed"
-    elif code == -signal.SIGKILL:
-        verdict = "cut short"
-    elif "Timeout (" in text:
+    elif late or "Timeout (" in text:
         verdict = "timed out"
-    elif code in (0, 5):  # 5: all tests of these files are exhaustive
+    elif ended and int(ended[1]) in (0, 5):  # 5: all that was named is exhaustive
         verdict = "survived"
     else:
         verdict = f"broken: {text[-300:]}"
-    return verdict, failed[1] if failed else "", cpu
+    return verdict, failed, float(ended[2]) if ended else 0.0
 
 
-def in_order(mutant: Mutant, tree: Path) -> list[str]:
-    """The files of tests, the likeliest first: by their names, by the names of the module, by the words in both."""
-    files = sorted((tree / mutant.noticed_by).rglob("test_*.py"))
-    words = {path: set(_WORD.findall(path.read_text().lower())) for path in files}
-    about = set(_WORD.findall(f"{mutant.id} {Path(mutant.file).stem}"))
-    common = Counter(word for mine in words.values() for word in mine)
-    titles = Counter(word for path in files for word in set(_WORD.findall(path.stem)))
-    names = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in mutant.public_names(tree)))
-    wanted = mutant.words(tree)
+def find_reach(tree: Path, folders: list[str], options: argparse.Namespace) -> Reach:
+    """Which tests of these folders run which lines; found once."""
+    files = {folder: Path(options.results).parent / "reach" / folder.replace("/", ".") for folder in folders}
+    missing = [folder for folder, file in files.items() if options.again or not file.exists()]
 
-    def likely(path: Path) -> float:
-        title = sum(log(len(files) / titles[word]) for word in about & set(_WORD.findall(path.stem)))
-        inside = sum(log(len(files) / common[word]) for word in wanted & words[path]) / log(len(words[path]) + 2)
-        return 3.0 * title + 3.0 * bool(names.search(path.read_text())) + inside
+    def one(folder: str) -> None:
+        file = files[folder].resolve()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        environment = os.environ | {"PYTHONPATH": str(tree), "REACH": str(file)}
+        environment["ALLOCATOR_TEST_SECONDS"] = str(file.with_suffix(".seconds"))
+        found = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "tests.mutants.reach", *PYTEST, folder],
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        print(f"{folder}: {found.stdout.splitlines()[-1] if found.stdout else found.stderr}", flush=True)
 
-    return [path.relative_to(tree).as_posix() for path in sorted(files, key=likely, reverse=True)]
+    with ThreadPoolExecutor(options.workers) as pool:
+        list(pool.map(one, missing))
+    return Reach(files.values())
 
 
-def judge(mutant: Mutant, tree: Path, options: argparse.Namespace) -> dict[str, object]:
+def named(tests: list[str], folder: str) -> list[str]:
+    """What is said to pytest: tests in their order, or the files that have them, or the folder."""
+    if len(tests) <= MOST_TESTS:
+        return tests or [folder]
+    return list(dict.fromkeys(test.partition("::")[0] for test in tests))
+
+
+def judge(mutant: Mutant, tree: Path, reach: Reach, options: argparse.Namespace) -> dict[str, object]:
     """Apply the mutant, run its tests, take it back."""
-    path, begun, cpu = tree / mutant.file, time.monotonic(), 0.0
-    files, original = in_order(mutant, tree), path.read_text()
-    stages = [files[:FIRST], files[FIRST:], ["tests"] if options.whole else []]
-    verdict, test, passed = "survived", "", 0
+    path, cpu = tree / mutant.file, 0.0
+    original = path.read_text()
+    tests = reach.tests_of(mutant.file, mutant.lines(tree), mutant.noticed_by)
+    stages = [named(tests, mutant.noticed_by), ["tests"] if options.whole else []]
+    verdict, test = "survived", ""
     try:
         path.write_text(mutant.mutated(tree))
         for stage in filter(None, stages):
-            left = max(options.limit - (time.monotonic() - begun), 1.0)
-            verdict, test, used = run_tests(tree, ["-x", *stage], left, options.each)
+            verdict, failed, used = run_tests(tree, ["-x", *stage], options)
             cpu += used
             if verdict != "survived":
+                test = min(failed, default="")
                 break
-            passed += len(stage)
     finally:
         path.write_text(original)
-    if verdict == "cut short":
-        verdict = f"survived {passed} of {len(files)} files, then cut short"
-    return asdict(mutant) | {"verdict": verdict, "test": test, "cpu_seconds": round(cpu, 1)}
+    return asdict(mutant) | {"verdict": verdict, "test": test, "reached_by": len(tests), "cpu_seconds": round(cpu, 1)}
 
 
 def check_controls(found: list[dict[str, object]], tree: Path, options: argparse.Namespace) -> None:
     """What noticed a mutant has to pass without it."""
     tests = sorted({str(entry["test"]) for entry in found if entry["verdict"] == "noticed" and entry["test"]})
-    failed = set(_FAILED.findall(output_of(tree, tests, 3600.0, options.each)[0])) if tests else set()
+    failed = run_tests(tree, tests, options)[1] if tests else set()
     for entry in found:
         if entry["test"] in failed:
             entry["verdict"] = "broken: its test fails without it"
@@ -140,7 +155,6 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, dict[st
     file = Path(options.results)
     known = json.loads(file.read_text()) if file.exists() and not options.again else {}
     done = {m.id for m in mutants if known.get(m.id, {}).items() >= asdict(m).items()}
-    done -= {name for name in done if "cut short" in str(known[name]["verdict"])}
     waiting = [m for m in mutants if not m.equivalent and m.id not in done]
     with tempfile.TemporaryDirectory(prefix="mutants-") as top, Progress() as progress:
         trees: Queue[Path] = Queue()
@@ -150,8 +164,13 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, dict[st
             if options.tests_from:
                 rmtree(tree / "tests")
                 copy_tree(Path(options.tests_from), tree, "tests")
+                for name in ("cpu_seconds.py", "mutants/reach.py", "mutants/__init__.py"):  # what is measured with
+                    if (HERE / name).exists():
+                        (tree / "tests" / name).parent.mkdir(exist_ok=True)
+                        copy2(HERE / name, tree / "tests" / name)
             trees.put(tree)
         task, lock = progress.add_task("mutants", total=len(waiting)), Lock()
+        reach = find_reach(trees.queue[0], sorted({m.noticed_by for m in waiting}), options) if waiting else Reach([])
 
         def note(verdict: dict[str, object]) -> None:
             known[str(verdict["id"])] = verdict
@@ -161,7 +180,7 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, dict[st
         def one(mutant: Mutant) -> dict[str, object]:
             tree = trees.get()
             try:
-                verdict = judge(mutant, tree, options)
+                verdict = judge(mutant, tree, reach, options)
             finally:
                 trees.put(tree)
             with lock:
@@ -187,11 +206,12 @@ def main() -> int:
     parser.add_argument("--whole", action="store_true", help="run the whole suite on what its own folder lets pass")
     parser.add_argument("--tests-from", metavar="PATH", help="take the tests of another checkout")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for one mutant")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds for one mutant")
     parser.add_argument("--each", type=float, default=120.0, help="seconds after which one test hangs")
     parser.add_argument("--results", default=str(HERE.parent / "build" / "mutants.json"))
     parser.add_argument("--again", action="store_true", help="run those that are known too")
     options = parser.parse_args()
+    os.environ["ALLOCATOR_DATA"] = str(_data_root())
     mutants = read_mutants()
     if unknown := set(options.only or ()) - {m.id for m in mutants}:
         parser.error(f"no mutants: {', '.join(sorted(unknown))}")

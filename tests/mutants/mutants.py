@@ -6,7 +6,6 @@ One TOML file per room. ``old`` occurs exactly once in ``file``; ``equivalent`` 
 from __future__ import annotations
 
 import ast
-import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -47,17 +46,11 @@ class Mutant:
         if not (root / self.noticed_by).is_dir():
             raise ValueError(f"mutant {self.id}: noticed_by is no folder: {self.noticed_by}")
 
-    def public_names(self, root: Path) -> set[str]:
-        """What a test may call the mutated module by: its dotted name, and its public functions and classes."""
-        body = ast.parse((root / self.file).read_text()).body
-        defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        return {self.file.removesuffix(".py").replace("/", "."), *(name for name in defined if name[0] != "_")}
-
-    def words(self, root: Path) -> set[str]:
-        """Words of the path and of the lines around the change."""
-        before, _, after = (root / self.file).read_text().partition(self.old)
-        around = f"{before[-500:]} {self.old} {after[:500]} {self.file} {self.kind}"
-        return set(re.findall(r"[a-z]{4,}", around.lower()))
+    def lines(self, root: Path) -> range:
+        """Numbers of the lines that change, from 1."""
+        before = self.mutated(root) and (root / self.file).read_text().partition(self.old)[0]
+        first = before.count("\n") + 1
+        return range(first, first + self.old.count("\n") + 1)
 
 
 @cache
