@@ -57,8 +57,9 @@ def hard(kind, seed):
     return _SOLVED[kind, seed]
 
 
-def hard_ones(kind):
-    for seed in range(FEATURES):
+def hard_ones(kind, first=0, step=3):
+    """Every third feature, of which each property begins with another."""
+    for seed in range(first, FEATURES, step):
         yield seed, np.random.default_rng(seed), *hard(kind, seed)
 
 
@@ -89,7 +90,7 @@ def counted_in(objective, factor):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_order_of_jobs_and_types_changes_no_bit(kind):
-    for seed in range(8):
+    for seed in range(6):
         polytope, objectives = draw_contended(seed)
         objective, rng = objectives[kind], np.random.default_rng(seed)
         jobs, types = rng.permutation(polytope.n_jobs), rng.permutation(len(polytope.capacity))
@@ -103,7 +104,7 @@ def test_order_of_jobs_and_types_changes_no_bit(kind):
 def test_order_of_a_hard_program(kind):
     """Jobs: to the last bit. Types that are the same to all may swap shares: the value, and nearly all throughputs."""
     far = 0
-    for seed, rng, polytope, objective, one in hard_ones(kind):
+    for seed, rng, polytope, objective, one in hard_ones(kind, 0, 1):
         jobs, types = rng.permutation(polytope.n_jobs), rng.permutation(len(polytope.capacity))
         other = solve(with_jobs(polytope, jobs), objective.take(jobs))
         np.testing.assert_array_equal(other.shares, one.shares[jobs], err_msg=f"seed {seed}")
@@ -120,7 +121,7 @@ def test_order_of_a_hard_program(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_units_of_each_jobs_throughput(kind):
     """Steps of one job may be epochs of another: with goals in the same units nothing changes but rounding."""
-    for seed in range(8):
+    for seed in range(6):
         polytope, objectives = draw_contended(seed)
         objective, factor = objectives[kind], 10.0 ** np.random.default_rng(seed).uniform(-3, 3, polytope.n_jobs)
         scaled = polytope_of(polytope.rates * factor[:, None], polytope.scale_factors, polytope.capacity)
@@ -128,7 +129,7 @@ def test_units_of_each_jobs_throughput(kind):
         np.testing.assert_allclose(other.shares, one.shares, atol=SHARES)
         u, v = relative_throughput(polytope, one), relative_throughput(scaled, other)
         np.testing.assert_allclose(v, u, atol=FLAT if kind == "nash_welfare" else THROUGHPUTS)
-    for seed, rng, polytope, objective, one in hard_ones(kind):
+    for seed, rng, polytope, objective, one in hard_ones(kind, 1):
         factor = 2.0 ** rng.integers(-9, 10, polytope.n_jobs)
         scaled = polytope_of(polytope.rates * factor[:, None], polytope.scale_factors, polytope.capacity)
         shift = float(objective.totals[one.served] @ np.log(factor[one.served])) if kind == "nash_welfare" else 0.0
@@ -140,7 +141,7 @@ def test_units_of_each_jobs_throughput(kind):
 def test_units_of_all_throughput_and_of_gpus(kind):
     """A thousand times the throughput, goals as they were: the value scales as its unit says. Gangs and GPUs in pairs:
     the same program."""
-    for seed, _, polytope, objective, one in hard_ones(kind):
+    for seed, _, polytope, objective, one in hard_ones(kind, 2):
         paired = polytope_of(polytope.rates, polytope.scale_factors * 2, polytope.capacity * 2)
         u, v = relative_throughput(polytope, one), relative_throughput(paired, solve(paired, objective))
         np.testing.assert_allclose(v, u, atol=FLAT if kind == "nash_welfare" else 1e-5, err_msg=f"seed {seed}")
@@ -155,7 +156,7 @@ def test_units_of_all_throughput_and_of_gpus(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_identical_jobs_get_identical_shares_and_a_class_is_so_many_jobs(kind):
-    for seed, rng, polytope, objective, _ in hard_ones(kind):
+    for seed, rng, polytope, objective, _ in hard_ones(kind, 0):
         N = polytope.n_jobs
         counts = rng.integers(1, 4, N)
         copies = rng.permutation(np.repeat(np.arange(N), counts))
@@ -173,7 +174,7 @@ def test_identical_jobs_get_identical_shares_and_a_class_is_so_many_jobs(kind):
 def test_more_gpus_never_hurt_and_bring_no_more_than_their_price(kind):
     """The value of a level, a sum or logarithms is concave in capacity; makespan and finish times are not."""
     concave = kind in ("max_min", "max_sum", "nash_welfare")
-    for seed, _, polytope, objective, at in hard_ones(kind):
+    for seed, _, polytope, objective, at in hard_ones(kind, 2):
         sign = 1 if objective.maximise else -1
         for j in np.flatnonzero(polytope.capacity > 0)[:2]:
             for change in (0.5, -0.25 * min(polytope.capacity[j], 1.0)):
@@ -189,7 +190,7 @@ def test_more_gpus_never_hurt_and_bring_no_more_than_their_price(kind):
 def test_prices_are_what_more_gpus_bring(kind):
     """By differences, for types with and without GPUs; where the value bends, a difference is less than a price."""
     exact = asked = 0
-    for seed in range(8):
+    for seed in range(6):
         polytope, objectives = draw_contended(seed)
         objective = objectives[kind]
         at, sign = solve(polytope, objective), 1 if objective.maximise else -1
@@ -226,7 +227,7 @@ def test_the_first_gpu_of_a_type_and_what_nobody_knows():
 @pytest.mark.parametrize("kind", KINDS)
 def test_efficient_nothing_useful_is_left_idle(kind):
     """Where a type has GPUs left, no job that it would speed up has time left, or is on a slower type."""
-    for seed, _, polytope, objective, found in hard_ones(kind):
+    for seed, _, polytope, objective, found in hard_ones(kind, 1):
         if found.status == "empty" or (isinstance(objective, MaxSum) and not (objective.gains > 0).all()):
             continue
         _, time, used = given(polytope, found)
@@ -244,7 +245,7 @@ def test_efficient_nothing_useful_is_left_idle(kind):
 def test_efficient_nobody_gains_unless_another_loses(kind):
     """By simplex above what everybody has: over shares, and over shares in pairs."""
     for draw, run, engines in ((draw_contended, solve, ("auto", "highs")), (draw_packed, solve_packed, ENGINES)):
-        for seed in range(10):
+        for seed in range(4):
             polytope, objectives = draw(seed)
             for solver in engines:
                 found = run(polytope, objectives[kind], solver=solver)
@@ -262,7 +263,7 @@ def test_efficient_nobody_gains_unless_another_loses(kind):
 
 def test_one_family_is_another():
     """Max-min is the makespan of its weights; without a past the worst rho is a makespan; a job more never helps."""
-    for seed, _, polytope, objective, one in hard_ones("max_min"):
+    for seed, _, polytope, objective, one in hard_ones("max_min", 1):
         if one.status == "empty":
             continue
         assert close(objective, solve(polytope, Makespan(objective.weights)).objective, 1.0 / one.objective)
@@ -351,7 +352,7 @@ def draw_floors(seed, pairs):
 @pytest.mark.parametrize("ratio", [False, True])
 @pytest.mark.parametrize("pairs", [False, True])
 def test_prices_above_floors_are_what_more_gpus_bring(pairs, ratio):
-    for seed in range(8):
+    for seed in range(6):
         polytope, floors, gains, cost = draw_floors(seed, pairs)
         of, ones = polytope.columns, np.ones(polytope.n_jobs)
 
@@ -372,16 +373,6 @@ def test_prices_above_floors_are_what_more_gpus_bring(pairs, ratio):
             # a ratio is not concave in capacity
             assert gained / STEP <= at.prices[j] * (1 + 5e-3) + noise, f"seed {seed}, type {j}"
             assert ratio or pairs or gained / STEP >= at.prices[j] * 0.99 - noise, f"seed {seed}, type {j}"
-        if not pairs:
-            # prices and multipliers of a ratio are per unit of cost spent
-            spent = float((cost * of.scale_factors[:, None] * at.shares).sum()) if ratio else 1.0
-            worth = of.rates - at.bound * np.outer(of.scale_factors, cost) if ratio else gains * of.rates
-            prices, multipliers = np.nan_to_num(at.prices) * spent, at.multipliers * spent
-            earned = worth + multipliers[:, None] * of.rates - of.scale_factors[:, None] * prices
-            earned = np.where((of.rates > 0) & (np.isfinite(at.prices)), earned, -np.inf).max(axis=1)
-            proven = float(np.maximum(earned, 0).sum() + polytope.capacity @ prices - multipliers @ floors)
-            expected = 0.0 if ratio else at.bound
-            assert abs(proven - expected) <= 1e-8 * at.bound * max(spent, 1.0), f"seed {seed}"
 
 
 @pytest.mark.parametrize("kind", PACKED)

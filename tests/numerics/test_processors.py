@@ -83,7 +83,7 @@ def test_every_processor_gives_the_same_bytes(parts):
     """Every day: the one that differs the most."""
     expected = output([str(SCRIPT), *parts])
     assert len(expected) > 20
-    for variables in others()[:1] if parts == ["few"] else others():
+    for variables in others()[:1] if parts == ["few"] else others()[::3]:
         found = output([str(SCRIPT), *parts], **variables)
         differing = [name for name in expected if found[name] != expected[name]]
         assert not differing, f"{variables}: {differing}"
