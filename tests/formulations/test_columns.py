@@ -369,7 +369,7 @@ def test_a_search_that_is_cut_short_says_how_far_it_came(solver):
         assert "stopped with status" in str(error)  # noqa: PT017 - a busy machine may not come to a point at all
         return
     assert found.status == "feasible"
-    assert 1e-7 < found.gap < 1.0
+    assert 1e-7 < found.gap <= 1.0
     assert found.bound > found.objective == pytest.approx(float(rates @ found.x))
     assert allowed(program, found.x)
 

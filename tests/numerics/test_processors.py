@@ -71,9 +71,9 @@ def others():
 def test_the_settings_stand_for_different_processors():
     """Else the test below would compare one processor with itself."""
     found = [probe(), probe(**others()[0])]
-    if "AVX2" in found[0]["has"]:
-        for name in ("product", "loops", "exponentials"):
-            assert found[0][name] != found[1][name]
+    wide = "AVX512F" in found[0]["has"]  # NumPy's exponentials are its own there only
+    for name in ("product", "loops", "exponentials") if wide else ("product", "loops"):
+        assert found[0][name] != found[1][name] or "AVX2" not in found[0]["has"]
 
 
 @pytest.mark.parametrize(
