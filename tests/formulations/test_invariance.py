@@ -190,7 +190,7 @@ def test_more_gpus_never_hurt_and_bring_no_more_than_their_price(kind):
 def test_prices_are_what_more_gpus_bring(kind):
     """By differences, for types with and without GPUs; where the value bends, a difference is less than a price."""
     exact = asked = 0
-    for seed in range(6):
+    for seed in range(8):
         polytope, objectives = draw_contended(seed)
         objective = objectives[kind]
         at, sign = solve(polytope, objective), 1 if objective.maximise else -1

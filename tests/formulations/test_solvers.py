@@ -101,7 +101,7 @@ def test_every_solver_finds_the_same_and_claims_no_more(solver, kind):
             solve(polytope, objectives[kind], solver=solver)
         return
     cvxpy = solver in ("clarabel", "ecos", "scs")
-    for draw, number in ((draw_contended, 3), (draw_hard, 4 if cvxpy else FEATURES)):
+    for draw, number in ((draw_contended, 2), (draw_hard, 3 if cvxpy else 6)):
         for seed in range(number):
             polytope, objectives = draw(seed)
             objective, case = objectives[kind], f"{draw.__name__} {seed}"
@@ -127,7 +127,7 @@ def test_every_solver_finds_the_same_and_claims_no_more(solver, kind):
                 np.testing.assert_allclose(found.shares, best.shares, atol=2e-4 if off < 1e-6 else 1e-2, err_msg=case)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     rates=arrays(np.float64, (4, 3), elements=st.integers(0, 9).map(float)),
     scale_factors=arrays(np.int64, 4, elements=st.sampled_from([1, 2, 4])),
@@ -151,7 +151,7 @@ def test_small_whole_numbers(rates, scale_factors, capacity, weights):
 @pytest.mark.parametrize("kind", KINDS)
 def test_figures_over_eighteen_decades_warn_of_nothing(kind):
     """Jobs that are all but done, that have waited for ages, that hardly run."""
-    for seed in range(10):
+    for seed in range(6):
         rng = np.random.default_rng([seed, 99])
         N, M, decades = int(rng.integers(1, 12)), int(rng.integers(1, 5)), float(rng.choice([1, 3, 6, 9]))
         rates = rng.uniform(0.01, 1, (N, M)) * 10.0 ** rng.uniform(-decades / 2, decades / 2, (N, 1))
