@@ -86,7 +86,7 @@ def recorded(monkeypatch, polytope, statement):
 @pytest.mark.parametrize("name", GOALS)
 def test_objectives_of_all_cones_are_proven_and_any_multipliers_prove_a_bound_that_holds(monkeypatch, name):
     """However far off multipliers are: no proof, or a bound below the optimum (of the program to minimise)."""
-    polytope = draw(5, 3, 11)
+    polytope = draw(8, 3, 11)
     found, form, point, multipliers = recorded(monkeypatch, polytope, stated(name, polytope))
     assert found.status == "optimal", found.attempts
     assert abs(found.bound - found.objective) <= 1e-6 * max(abs(found.objective), 1.0)
