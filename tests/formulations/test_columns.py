@@ -476,7 +476,7 @@ def test_capacity_in_units_of_several_gpus_is_rounded_down():
 @pytest.mark.parametrize("capacity", [(47, 31), (46, 29, 23), (95,)])
 def test_a_search_with_rounded_rows_ends_at_the_same_optimum(monkeypatch, capacity):
     """Its multipliers are those of the program's own rows, and another objective is solved as by a fresh engine."""
-    program, rate, stated = gangs(0, 24, capacity)
+    program, rate, stated = gangs(3, 40, capacity)
     every = solve_columns(program, Total(rate), solver="highs")
     monkeypatch.setattr("formulations.columns.engines._FEW_COLUMNS", 0)
     near, engine = solve_columns(program, Total(rate), solver="highs"), engines.Highs(stated, 60.0)
