@@ -61,7 +61,7 @@ def run_cbc(
 
     CBC's preprocessing of whole columns may, in version 2.10, fix them wrongly and end "optimal" beside the optimum
     (tests/formulations/test_leases.py has such a program), or at a point that does not keep the rows
-    (tests/formulations/test_second_solver.py); without it CBC crashes where there is no point at all. So a program with
+    (tests/formulations/test_columns.py); without it CBC crashes where there is no point at all. So a program with
     whole columns for which it found a point is solved again without, and the better point that keeps the rows counts;
     it is proven where that second search has proven it.
 

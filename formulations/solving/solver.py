@@ -87,8 +87,9 @@ def solve(
         none, seconds = prices_of_none(polytope.rates), perf_counter() - started
         return Solution.empty(polytope.n_jobs, none, unit=objective.unit, efficiency_gap=0.0, seconds=seconds)
     classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
-    part = polytope.restricted(jobs[classes.first], types, classes.counts)
-    goal = objective.of_classes(jobs[classes.first], classes.counts)
+    counts = classes.counts * polytope.counts[jobs[classes.first]]
+    part = polytope.restricted(jobs[classes.first], types, counts)
+    goal = objective.of_classes(jobs[classes.first], counts)
     if choice == "published" and len(classes.first) < _PUBLISHED_PRICES and solver == "auto":
         backends = [backend for backend in backends if backend.name != "prices"]
     starts: tuple[Start, ...] = ()
@@ -165,6 +166,8 @@ def _reduce(
     if not aggregates:
         return Classes.single(len(jobs))
     columns = [*polytope.rates.T[types], polytope.scale_factors, *objective.key().T]
+    if (polytope.counts != 1).any():
+        columns.append(polytope.counts)
     return classes_of(columns if len(jobs) == polytope.n_jobs else [column[jobs] for column in columns])
 
 

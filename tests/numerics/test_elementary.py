@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from throughputs.numerics import dot, exp, log, matmul, power_of_ten
+from throughputs.numerics import dot, exp, log, matmul, power_of_ten, slot_begin, slot_end
 from throughputs.numerics.systems import (
     Factors,
     cholesky,
@@ -24,79 +25,67 @@ from throughputs.numerics.systems import (
 )
 
 RNG = np.random.default_rng(0)
+U = RNG.uniform
+WIDE = U(1, 2, 500) * 2.0 ** RNG.integers(-1000, 1000, 500)
 
 
-def worst_error(found: np.ndarray, arguments: np.ndarray, exact: Callable[[Decimal], Decimal]) -> float:
-    """In units in the last place."""
+@pytest.mark.parametrize(
+    ("function", "exact", "units", "arguments"),
+    [
+        (exp, Decimal.exp, 1.0, [U(-1, 1, 500), U(-700, 700, 500), U(-1e-3, 1e-3, 100)]),
+        (log, Decimal.ln, 1.0, [U(0, 3, 500), WIDE, 1 + U(-1e-3, 1e-3, 200)]),
+        (power_of_ten, lambda y: Decimal(10) ** y, 2.0, [U(-5, 5, 500), U(-300, 300, 500)]),
+    ],
+)
+def test_functions_are_within_units_in_the_last_place(function, exact, units, arguments):
+    x = np.concatenate(arguments)
     with localcontext() as context:
         context.prec = 40
-        errors = []
-        for value, argument in zip(found.tolist(), arguments.tolist(), strict=True):
+        for value, argument in zip(function(x).tolist(), x.tolist(), strict=True):
             truth = exact(Decimal(argument))
-            errors.append(abs(Decimal(value) - truth) / Decimal(math.ulp(float(truth))))
-        return float(max(errors))
-
-
-def test_exponentials_are_within_a_unit_in_the_last_place() -> None:
-    x = np.concatenate([RNG.uniform(-1, 1, 1000), RNG.uniform(-700, 700, 1000), RNG.uniform(-1e-3, 1e-3, 200)])
-    assert worst_error(exp(x), x, Decimal.exp) < 1.0
-
-
-def test_logarithms_are_within_a_unit_in_the_last_place() -> None:
-    wide = RNG.uniform(1, 2, 1000) * 2.0 ** RNG.integers(-1000, 1000, 1000)
-    x = np.concatenate([RNG.uniform(0, 3, 1000), wide, 1 + RNG.uniform(-1e-3, 1e-3, 500)])
-    assert worst_error(log(x), x, Decimal.ln) < 1.0
-
-
-def test_powers_of_ten_are_within_two_units_in_the_last_place() -> None:
-    y = np.concatenate([RNG.uniform(-5, 5, 1000), RNG.uniform(-300, 300, 1000)])
-    assert worst_error(power_of_ten(y), y, lambda exponent: Decimal(10) ** exponent) < 2.0
-    np.testing.assert_array_equal(power_of_ten([0.0, 1.0, 2.0, 3.0]), [1.0, 10.0, 100.0, 1000.0])
+            assert abs(Decimal(value) - truth) / Decimal(math.ulp(float(truth))) < units
 
 
 @pytest.mark.filterwarnings("error")
-def test_limits_are_those_of_numpy() -> None:
+def test_limits_and_shapes_are_those_of_numpy():
     beyond = np.array([0.0, np.inf, -np.inf, np.nan, -1.0, 5e-324, 1e308, 1e-310, 709.7, 710.0, -745.0, -746.0, -1e300])
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(exp(beyond), np.exp(beyond), rtol=1e-15, atol=5e-324)
         np.testing.assert_allclose(log(beyond), np.log(beyond), rtol=1e-15)
-    np.testing.assert_array_equal(power_of_ten([400.0, -400.0, np.inf, -np.inf]), [np.inf, 0.0, np.inf, 0.0])
+    y = [0.0, 1.0, 2.0, 3.0, 400.0, -400.0, np.inf, -np.inf]
+    np.testing.assert_array_equal(power_of_ten(y), [1.0, 10.0, 100.0, 1000.0, np.inf, 0.0, np.inf, 0.0])
     assert np.isnan(power_of_ten(np.nan))
-
-
-def test_shapes_are_kept() -> None:
     assert exp(1.0).shape == ()
-    grid = RNG.uniform(0.1, 2, (300, 70))
+    grid = U(0.1, 2, (300, 70))
     np.testing.assert_array_equal(log(grid), np.stack([log(row) for row in grid]))
     np.testing.assert_array_equal(exp(grid.T), exp(grid).T)
 
 
-def test_products_are_those_of_numpy() -> None:
-    A, B, v, w = RNG.normal(size=(5, 7)), RNG.normal(size=(7, 4)), RNG.normal(size=7), RNG.normal(size=5)
-    stack = RNG.normal(size=(3, 7, 4))
+def test_products_are_those_of_numpy():
+    A, B, v, w, stack = (RNG.normal(size=shape) for shape in ((5, 7), (7, 4), 7, 5, (3, 7, 4)))
     assert dot(v, v) == pytest.approx(v @ v, rel=1e-14)
     for a, b in ((A, B), (A, v), (w, A), (v, v), (A, stack), (stack, B[0])):
         np.testing.assert_allclose(matmul(a, b), a @ b, rtol=1e-12, atol=1e-13)
 
 
-def test_systems_are_solved() -> None:
+def test_systems_are_solved():
     for n in (1, 2, 5, 12):
         A, b = RNG.normal(size=(n, n)), RNG.normal(size=n)
         np.testing.assert_allclose(A @ solve(A, b), b, atol=1e-10)
         np.testing.assert_allclose(solve(A, np.eye(n)) @ A, np.eye(n), atol=1e-10)
     assert Factors(np.array([[0.0, 1.0], [1.0, 0.0]])).trusted
-    assert not Factors(np.ones((2, 2))).trusted
-    assert not np.isfinite(Factors(np.ones((2, 2))).solve(np.ones(2))).all()
+    singular = Factors(np.ones((2, 2)))
+    assert not singular.trusted
+    assert not np.isfinite(singular.solve(np.ones(2))).all()
     with pytest.raises(np.linalg.LinAlgError):
         solve(np.ones((2, 2)), np.ones(2))
 
 
-def test_definite_systems_are_solved() -> None:
+def test_definite_systems_are_solved():
     for n in (1, 20, 48, 49, 130):
         A, b = RNG.normal(size=(n, n + 3)), RNG.normal(size=n)
         square = A @ A.T
         L = cholesky(square)
-        assert L is not None
         np.testing.assert_allclose(L @ L.T, square, atol=1e-12 * np.abs(square).max())
         np.testing.assert_allclose(square @ solve_cholesky(L, b), b, atol=1e-8)
         stacked = solve_definite(np.stack([square, 2 * square]), np.stack([b, b]))
@@ -106,8 +95,9 @@ def test_definite_systems_are_solved() -> None:
     assert cholesky(np.full((2, 2), np.nan)) is None
 
 
-def test_shortest_solutions_of_all_ranks() -> None:
-    for seed in range(150):
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_shortest_solutions_of_all_ranks_in_any_unit():
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         m, n = int(rng.integers(1, 12)), int(rng.integers(1, 9))
         rank = int(rng.integers(1, min(m, n) + 1))
@@ -121,21 +111,22 @@ def test_shortest_solutions_of_all_ranks() -> None:
     np.testing.assert_array_equal(least_squares(np.zeros((2, 3)), np.ones(2)), np.zeros(3))
     with pytest.raises(np.linalg.LinAlgError):
         least_squares(np.array([[np.nan, 1.0], [0.0, 1.0]]), np.ones(2))
+    A, b = np.array([[2.0, 0.0, -1.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 3.0]]), np.array([1.0, 4.0, 2.0])
+    for unit in (1e-200, 1e-157, 1.0, 1e160, 1e250):  # whose squares are no numbers
+        found = least_squares(A * unit, b * min(unit, 1.0)) * max(unit, 1.0)
+        np.testing.assert_allclose(found, np.linalg.lstsq(A, b)[0], rtol=1e-12, atol=1e-14)
 
 
-def test_eigenvalues_and_singular_values() -> None:
+def test_eigenvalues_singular_values_and_leading_directions():
     for n in (1, 2, 5, 9):
         A = RNG.normal(size=(n, n))
         values, vectors = eigh(A + A.T)
         np.testing.assert_allclose(values, np.linalg.eigvalsh(A + A.T), atol=1e-13 * np.abs(values).max())
         np.testing.assert_allclose((vectors * values) @ vectors.T, A + A.T, atol=1e-13 * np.abs(values).max())
-        wide = RNG.normal(size=(n, 4)) * 10.0 ** RNG.uniform(-8, 0, (n, 1))
+        wide = RNG.normal(size=(n, 4)) * 10.0 ** U(-8, 0, (n, 1))
         np.testing.assert_allclose(singular_values(wide), np.sort(np.linalg.svd(wide)[1]), atol=1e-15)
     # what the eigenvalues of the products would lose
     assert singular_values(np.array([[1.0, 0.0, 1e-9], [1.0, 0.0, 0.0]]))[0] == pytest.approx(1e-9 / math.sqrt(2))
-
-
-def test_leading_directions() -> None:
     A = RNG.normal(size=(6, 40))
     sizes, right = leading_directions(A, 4)
     np.testing.assert_allclose(sizes, np.linalg.svd(A)[1][:4], rtol=1e-12)
@@ -144,3 +135,18 @@ def test_leading_directions() -> None:
     sizes, right = leading_directions(np.outer(RNG.normal(size=5), RNG.normal(size=7)), 5)
     np.testing.assert_allclose(sizes[1:], 0.0, atol=1e-12)
     np.testing.assert_allclose(right @ right.T, np.eye(5), atol=1e-12)
+
+
+SLOTS, ORIGINS = st.sampled_from([60.0, 240.0, 0.1, 7.3]), st.floats(0, 1e6)
+
+
+@given(ORIGINS, SLOTS, st.integers(0, 10**5), st.floats(0, 1e6))
+def test_slots_are_found_as_they_are_on_the_clock(origin, slot, k, since):
+    """``ceil((border - origin) / slot)`` is one slot too many for every fifth of the borders."""
+    border, time = origin + k * slot, origin + since
+    assert slot_end(origin, slot, border) == slot_begin(origin, slot, border) == border
+    begin, end = slot_begin(origin, slot, time), slot_end(origin, slot, time)
+    assert begin <= time <= end == slot_end(origin, slot, end)
+    assert end - begin <= slot * (1 + 1e-6)
+    assert slot_end(10.0, 0.0, 95.0) == slot_begin(10.0, 0.0, 95.0) == 95.0
+    assert slot_end(10.0, 60.0, math.inf) == math.inf

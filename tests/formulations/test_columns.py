@@ -1,0 +1,504 @@
+"""Programs over configurations: against brute force, simplex and CBC; order, proof, and what cannot be solved."""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+from formulations.columns import (
+    ColumnProgram,
+    InfeasibleError,
+    Least,
+    MostFloors,
+    Ratio,
+    Rows,
+    Total,
+    engines,
+    solve_columns,
+)
+from formulations.columns.order import undominated
+from formulations.columns.rounding import rounded_rows
+from formulations.columns.written import write_out
+from formulations.core.solution import SolverError
+from formulations.reference.cbc import run_cbc
+from formulations.reference.mixed_integer import RowBuilder, solve_mixed
+from formulations.reference.stopping import StopRule
+from throughputs import Configurations, InputError
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def programs(draw, *, whole, rows=True, floors=True):
+    """Up to 4 jobs on up to 2 pools with small whole figures; floors and rows that shares of 0.1 each may keep."""
+    rng = np.random.default_rng(draw(SEEDS))
+    N, M = int(rng.integers(1, 5)), int(rng.integers(1, 3))
+    keys = [(i, j, g, -1) for i, j, g in product(range(N), range(M), (1, 2, 4))]
+    keys += [(i, j, 1, k) for i, k, j in product(range(N), range(N), range(M)) if i < k]
+    size = int(rng.integers(1, min(len(keys), 9) + 1))
+    job, pool, gpus, partner = np.array([keys[c] for c in rng.choice(len(keys), size, replace=False)]).T
+    ways = Configurations(
+        job,
+        pool,
+        gpus,
+        rng.integers(0, 8, size) / 2,
+        partner=partner,
+        partner_rate=np.where(partner >= 0, rng.integers(1, 4, size), 0),
+        jobs=range(N),
+        pools=[f"pool{j}" for j in range(M)],
+    )
+    needed = coupling = None
+    if floors and rng.random() < 0.5:
+        most = ways.rates.toarray().max(axis=1)
+        needed = np.where(rng.random(N) < 0.5, most * (1.0 if whole else rng.choice([0.1, 0.5, 1.0])), 0.0)
+    if rows and rng.random() < 0.5:
+        coupling = Rows(rng.integers(-1, 2, (2, size)), [-np.inf, -1.0], [1.0, rng.integers(0, 2)])
+    return ColumnProgram(ways, rng.integers(0, 6, M), floors=needed, rows=coupling, whole=whole)
+
+
+ANY = programs(whole=True) | programs(whole=False)
+
+
+def values_for(program, seed, number=1):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(-2, 6, program.columns.n_columns).astype(float) for _ in range(number)]
+
+
+def rows_of(program):
+    """``A x <= b``, dense."""
+    of = program.columns
+    rows = [of.time.toarray(), of.usage.toarray(), -of.rates.toarray()]
+    limits = [np.ones(of.n_jobs), program.capacity, -program.floors]
+    if program.rows is not None:
+        coupled = program.rows.matrix.toarray()
+        for sign, ends in ((1, program.rows.upper), (-1, -program.rows.lower)):
+            rows.append(sign * coupled[np.isfinite(ends)])
+            limits.append(ends[np.isfinite(ends)])
+    return np.vstack(rows), np.concatenate(limits)
+
+
+def allowed(program, x, slack=1e-9):
+    rows, limits = rows_of(program)
+    return bool((rows @ x <= limits + slack).all())
+
+
+def optimum(program, values):
+    """Lexicographic over all choices of whole columns, else of the first by simplex; None where none is allowed."""
+    if program.whole.all():
+        choices = (np.array(x, dtype=float) for x in product((0, 1), repeat=program.columns.n_columns))
+        return max((tuple(float(v @ x) for v in values) for x in choices if allowed(program, x)), default=None)
+    rows, limits = rows_of(program)
+    result = linprog(-values[0], A_ub=rows, b_ub=limits, bounds=(0, None))
+    return (-float(result.fun),) if result.status == 0 else None
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+@settings(max_examples=25, deadline=None)
+@given(program=ANY, seed=SEEDS)
+def test_optima_are_those_of_brute_force_and_simplex(solver, program, seed):
+    values = values_for(program, seed, 2)
+    goals, expected = [Total(v) for v in values], optimum(program, values)
+    if expected is None:
+        with pytest.raises(InfeasibleError):
+            solve_columns(program, goals, solver=solver)
+        return
+    found, whole = solve_columns(program, goals, solver=solver), program.whole.all()
+    # CBC prints eight digits of shares and multipliers
+    off = 1e-5 if solver == "cbc" else 1e-7
+    assert found.solver == solver
+    assert found.status == "optimal" or (solver == "cbc" and not whole)
+    assert not whole or set(found.x.tolist()) <= {0.0, 1.0}
+    assert allowed(program, found.x, 1e-7 if solver == "cbc" else 1e-9)
+    for stage, best in zip(found.stages, expected, strict=False):
+        assert stage.objective == pytest.approx(best, abs=off)
+        # weak duality, from multipliers alone
+        assert best - off <= stage.bound <= (np.inf if whole else best + 10 * off)
+        assert stage.gap <= 1e-5
+    np.testing.assert_allclose(found.throughput, program.columns.rates.toarray() @ found.x, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(programs(whole=False, rows=False), SEEDS)
+def test_the_least_throughput_is_that_of_simplex(program, seed):
+    weights = np.random.default_rng(seed).integers(0, 3, program.columns.n_jobs).astype(float)
+    assume((weights > 0).any())
+    goal, (rows, limits), held = Least.of_throughput(program.columns, weights), rows_of(program), weights > 0
+    demand = -(weights[:, None] * program.columns.rates.toarray())[held]
+    rows = np.vstack([np.pad(rows, ((0, 0), (0, 1))), np.hstack([demand, np.ones((held.sum(), 1))])])
+    cost = -np.eye(rows.shape[1])[-1]
+    result = linprog(cost, A_ub=rows, b_ub=np.append(limits, np.zeros(held.sum())), bounds=(0, None))
+    if result.status != 0:
+        with pytest.raises(InfeasibleError):
+            solve_columns(program, goal)
+        return
+    found = solve_columns(program, goal)
+    assert (found.status, found.objective) == ("optimal", pytest.approx(-result.fun, abs=1e-7))
+
+
+@settings(max_examples=20, deadline=None)
+@given(programs(whole=False, rows=False), SEEDS)
+def test_the_largest_ratio_is_that_of_the_transformed_program(program, seed):
+    """Against the linear program of Charnes and Cooper (Naval Research Logistics Quarterly 9, 1962)."""
+    rng = np.random.default_rng(seed)
+    values, costs = rng.uniform(-1, 5, program.columns.n_columns), rng.uniform(0.5, 2, program.columns.n_columns)
+    goal, none = Ratio(values, costs), optimum(program, [0 * costs]) is None
+    if none or not (program.floors > 0).any():
+        with pytest.raises(InfeasibleError if none else InputError):
+            solve_columns(program, goal)
+        return
+    rows, limits = rows_of(program)
+    best = -linprog(
+        -np.append(values, 0), A_ub=np.column_stack([rows, -limits]), b_ub=0 * limits, A_eq=[[*costs, 0]], b_eq=[1]
+    ).fun
+    found = solve_columns(program, goal)
+    assert found.status == "optimal"
+    assert allowed(program, found.x)
+    assert found.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
+    assert found.bound >= best - 1e-6
+    assert found.objective == pytest.approx((values @ found.x) / (costs @ found.x), rel=1e-12)
+    # held: the least cost among the shares of that ratio
+    cheapest = solve_columns(program, [goal, Total(costs, maximise=False)])
+    assert cheapest.stages[0].objective == pytest.approx(found.objective, rel=1e-6, abs=1e-6)
+    assert cheapest.stages[1].objective <= costs @ found.x + 1e-6
+
+
+@settings(max_examples=20, deadline=None)
+@given(programs(whole=False, floors=False, rows=False), SEEDS)
+def test_no_more_floors_can_be_kept(program, seed):
+    """All sets of jobs, each by a linear program."""
+    N = program.columns.n_jobs
+    floors = program.columns.rates.toarray().max(axis=1) * np.random.default_rng(seed).choice([0.0, 0.4, 0.7], N)
+    assume((floors > 0).any())
+    found, best = solve_columns(program, MostFloors(floors)), 0
+    for chosen in product((0, 1), repeat=N):
+        asked = ColumnProgram(program.columns, program.capacity, floors=floors * chosen * (1 - 1e-9))
+        if optimum(asked, [np.zeros(program.columns.n_columns)]) is not None:
+            best = max(best, int(((floors > 0) * np.array(chosen)).sum()))
+    assert (found.status, found.objective, found.bound) == ("optimal", best, best)
+
+
+@settings(max_examples=20, deadline=None)
+@given(ANY, SEEDS)
+def test_the_order_of_jobs_columns_pools_and_rows_does_not_matter(program, seed):
+    """Bit for bit: the same program listed in another order has the same answer."""
+    rng, of = np.random.default_rng(seed), program.columns
+    jobs, pools, listed = (rng.permutation(n) for n in (of.n_jobs, len(of.pools), of.n_columns))
+    at, on = np.argsort(jobs), np.argsort(pools)
+    other = Configurations(
+        at[of.job][listed],
+        on[of.pool][listed],
+        of.gpus[listed],
+        of.rate[listed],
+        partner=np.where(of.partner < 0, -1, at[of.partner])[listed],
+        partner_rate=of.partner_rate[listed],
+        jobs=[of.jobs[i] for i in jobs],
+        pools=[of.pools[j] for j in pools],
+    )
+    found = []
+    for ways, job, pool, rows in (
+        (of, np.arange(of.n_jobs), np.arange(len(of.pools)), [0, 1]),
+        (other, jobs, pools, [1, 0]),
+    ):
+        both = ways.rate + ways.partner_rate
+        coupling = Rows(np.array([ways.gpus - 2.0, both > 1.0])[rows], -np.inf, np.array([1.0, 3.0])[rows])
+        asked = ColumnProgram(
+            ways, program.capacity[pool], floors=program.floors[job], rows=coupling, whole=program.whole.all()
+        )
+        with suppress(InfeasibleError):
+            found.append(solve_columns(asked, Total(np.round(3 * both) % 7 - ways.gpus / 4)))
+    if found:
+        np.testing.assert_array_equal(found[1].throughput, found[0].throughput[jobs])
+        np.testing.assert_array_equal(found[1].prices, found[0].prices[pools])
+        np.testing.assert_array_equal(np.sort(found[1].x), np.sort(found[0].x))
+
+
+@settings(max_examples=20, deadline=None)
+@given(ANY, SEEDS)
+def test_dominated_columns_change_no_optimum(program, seed):
+    goals = [Total(np.abs(v)) for v in values_for(program, seed)]
+    assume(optimum(program, [goals[0].values]) is not None)
+    whole, reduced = solve_columns(program, goals, reduce=False), solve_columns(program, goals)
+    assert reduced.objective == pytest.approx(whole.objective, abs=1e-7)
+    kept = undominated(program, goals)
+    assert not reduced.x[~kept].any()
+    assert reduced.dropped == (~kept).sum()
+
+
+def test_a_column_is_dropped_only_where_another_is_as_good_in_everything():
+    ways = Configurations([0, 0, 0], [0, 0, 0], [1, 2, 4], [1.0, 2.0, 2.0], jobs="a", pools=["v100"])
+    plain, low = ColumnProgram(ways, [4]), Total([3, 2, 2])
+    for program, goals, kept in (
+        (plain, [Total([1, 2, 2])], "110"),
+        (plain, [low], "100"),
+        # throughput counts where there is a floor, and every objective does
+        (ColumnProgram(ways, [4], floors=[1.5]), [low], "110"),
+        (plain, [low, Total(ways.rate)], "110"),
+        (plain, [low, Total([1, 1, 0], maximise=False)], "101"),
+        # a column in a coupling row is left alone, and so is one that cannot have all of the time
+        (ColumnProgram(ways, [4], rows=Rows([[0.0, 0.0, 1.0]], upper=0.5)), [Total([1, 2, 2])], "111"),
+        (ColumnProgram(ways, [4], most=[1, 0.5, 1]), [Total([1, 2, 2])], "111"),
+    ):
+        assert undominated(program, goals).tolist() == [each == "1" for each in kept]
+
+
+def test_any_multipliers_prove_a_bound():
+    ways = Configurations([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 2, 1], [3.0, 1.0, 2.0, 2.0])
+    program, goal = ColumnProgram(ways, [1, 2], floors=[0.5, 1.0]), Total([3.0, 1.0, 2.0, 2.0])
+    best, written = solve_columns(program, goal).objective, write_out(program, [goal])
+    for multipliers in np.random.default_rng(0).normal(0, 2, (100, len(written.lower))):
+        assert written.dual_bound(written.costs[0], multipliers) >= best - 1e-9
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_most_floors_are_kept_and_then_the_most_throughput(solver):
+    ways = Configurations([0, 1, 2], [0, 0, 0], [1, 1, 1], [1.0, 2.0, 4.0])
+    program, goal = ColumnProgram(ways, [1.5]), MostFloors(np.array([0.9, 1.0, 3.0]))
+    found = solve_columns(program, [goal, Total(ways.rate)], solver=solver)
+    assert found.objective == goal.kept(program, found.x).sum() == 2
+    assert found.stages[1].objective == pytest.approx(5.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_a_later_objective_has_room_for_the_digits_that_the_solver_leaves_out(solver):
+    """Thirds as CBC writes them are worth more than the optimum: with a row that asks for so much there is no point."""
+    ways = Configurations(
+        [0, 0, 0, 1, 1], [0, 0, 1, 0, 1], [1, 2, 1, 1, 4], [1.5, 0.0, 1.5, 3.0, 3.5],
+        partner=[1, -1, 1, 2, -1], partner_rate=[2.0, 0.0, 2.0, 2.0, 0.0], jobs=range(3), pools=["a", "b"],
+    )  # fmt: skip
+    program = ColumnProgram(ways, [5, 5], rows=Rows([[1, 1, -1, 1, 0], [1, 0, 0, 1, 1]], [-np.inf, -1.0], [1.0, 1.0]))
+    found = solve_columns(
+        program, [Total([3.0, 5.0, 1.0, 5.0, -2.0]), Total([4.0, 5.0, 1.0, -2.0, -1.0])], solver=solver
+    )
+    assert [stage.objective for stage in found.stages] == pytest.approx([7.0, 7 / 3], abs=1e-6)
+
+
+def test_jobs_that_must_run_do():
+    ways = Configurations([0, 0, 1], [0, 0, 0], [1, 2, 2], [1.0, 3.0, 1.0])
+    for exactly, expected in ((False, [0, 1, 0]), (True, [1, 0, 1])):
+        program = ColumnProgram(ways, [3], whole=True, exactly=exactly)
+        assert solve_columns(program, Total([1.0, 3.0, -1.0])).x.tolist() == expected
+    with pytest.raises(InfeasibleError, match="2 jobs that must run"):
+        solve_columns(ColumnProgram(ways, [2], whole=True, exactly=True), Total([1.0, 3.0, -1.0]))
+
+
+def test_slots_have_a_capacity_and_a_life_each():
+    """One GPU in the first slot, three in the second; a floor over both."""
+    ways = Configurations([0, 0, 1], [0, 0, 0], [1, 2, 1], [1.0, 2.0, 1.0], jobs="ab", pools=["v100"])
+    program = ColumnProgram(ways, [[1, 3]], floors=[3.0, 0.0], whole=True)
+    found = solve_columns(program, Total(np.array([[1.0, 1.0], [1.0, 1.0], [2.0, 5.0]])))
+    np.testing.assert_array_equal(found.x, [[1, 0], [0, 1], [0, 1]])
+    assert (found.throughput.tolist(), found.prices.shape) == ([3.0, 1.0], (1, 2))
+    assert found.to_frame()[["share 0", "share 1"]].to_numpy().sum() == 3
+
+
+def test_counts_stand_for_identical_jobs_and_nothing_for_nothing():
+    one = Configurations([0, 0, 1], [0, 1, 0], [1, 1, 2], [4.0, 1.0, 3.0])
+    merged = solve_columns(ColumnProgram(one, [4, 1], counts=[3, 1]), Total([12.0, 3.0, 3.0]))
+    many = Configurations([0, 0, 1, 1, 2, 2, 3], [0, 1, 0, 1, 0, 1, 0], [1] * 6 + [2], [4.0, 1.0] * 3 + [3.0])
+    assert merged.objective == pytest.approx(solve_columns(ColumnProgram(many, [4, 1]), Total(many.rate)).objective)
+    nothing = Configurations([], [], [], [], jobs="ab", pools=["v100"])
+    found = solve_columns(ColumnProgram(nothing, [4]), Total([]))
+    assert (found.status, found.objective, found.x.shape) == ("optimal", 0.0, (0,))
+    with pytest.raises(InfeasibleError):
+        solve_columns(ColumnProgram(nothing, [4], floors=[1, 0]), Total([]))
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_rows_may_be_generated_when_they_are_violated(solver):
+    ways = Configurations(np.arange(6), np.zeros(6, int), np.ones(6, int), np.arange(1.0, 7.0))
+    every, asked = np.eye(6)[1:] - 2 * np.eye(6)[:-1], []
+
+    def no_job_more_than_twice_the_next(x):
+        worst = every @ x > 1e-6
+        asked.append(x.shape)
+        return Rows(csr_array(every[worst]), upper=0.0) if worst.any() else None
+
+    at_once = solve_columns(ColumnProgram(ways, [2], rows=Rows(every, upper=0.0)), Total(ways.rate))
+    found = solve_columns(
+        ColumnProgram(ways, [2]), Total(ways.rate), solver=solver, generate=no_job_more_than_twice_the_next
+    )
+    assert len(asked) > 1
+    assert found.generated > 0
+    assert found.status == "optimal"
+    assert (found.objective, found.bound) == pytest.approx((at_once.objective,) * 2, rel=1e-7)
+
+
+def test_what_was_not_proven_is_not_called_optimal_and_what_breaks_a_row_is_not_taken(monkeypatch):
+    """Engines that stop short of the optimum, or over a limit, and say that they did not."""
+
+    def highs(change):
+        class Changed(engines.Highs):
+            def optimise(self, cost):
+                found = super().optimise(cost)
+                return replace(found, z=change(found.z))
+
+        monkeypatch.setitem(engines.ENGINES, "highs", Changed)
+
+    program, goal = ColumnProgram(Configurations([0, 1], [0, 0], [1, 1], [1.0, 2.0]), [1]), Total([1.0, 2.0])
+    highs(lambda z: z * 0.5)
+    short = solve_columns(program, goal, solver="highs")
+    assert (short.status, short.gap) == ("feasible", pytest.approx(0.5))
+    second = solve_columns(program, goal)
+    assert (second.status, second.solver) == ("optimal", "cbc")
+    assert [attempt.solver for attempt in second.attempts] == ["highs", "cbc"]
+    highs(np.ones_like)
+    with pytest.raises(SolverError, match="rows violated by"):
+        solve_columns(program, goal, solver="highs")
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_a_search_that_is_cut_short_says_how_far_it_came(solver):
+    rng, N, gpus = np.random.default_rng(0), 400, np.tile([1, 3, 5, 7], 800)
+    rates = rng.uniform(1, 2, 8 * N) * gpus ** rng.uniform(0.5, 1, 8 * N)
+    ways = Configurations(np.repeat(np.arange(N), 8), np.tile([0] * 4 + [1] * 4, N), gpus, rates)
+    program = ColumnProgram(ways, [150, 170], whole=True, rows=Rows(rng.uniform(0, 1, (6, 8 * N)), upper=40.0))
+    try:
+        found = solve_columns(program, Total(rates), solver=solver, seconds=0.7)
+    except SolverError as error:
+        assert "stopped with status" in str(error)  # noqa: PT017 - a busy machine may not come to a point at all
+        return
+    assert found.status == "feasible"
+    assert 1e-7 < found.gap <= 1.0
+    assert found.bound > found.objective == pytest.approx(float(rates @ found.x))
+    assert allowed(program, found.x)
+
+
+WAYS = Configurations([0, 0, 1], [0, 1, 0], [1, 1, 1], [1.0, 2.0, 3.0], pools=["v100", "k80"])
+FINE = ColumnProgram(WAYS, [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: ColumnProgram(WAYS, [1]), r"capacity.*shape \(2,\)"),
+        (lambda: ColumnProgram(WAYS, [1, -1]), "capacity.*-1.0"),
+        (lambda: ColumnProgram(WAYS, [1, 1], floors=[1.0]), r"floors.*shape \(2,\)"),
+        (lambda: ColumnProgram(WAYS, [1, 1], floors=[1.0, np.nan]), "floors.*nan"),
+        (lambda: ColumnProgram(WAYS, [1, 1], most=1.5), "most.*1.5"),
+        (lambda: ColumnProgram(WAYS, [1, 1], counts=[-1, 1]), "counts"),
+        (lambda: ColumnProgram(WAYS, [1, 1], whole=[True]), "whole"),
+        (lambda: ColumnProgram(WAYS, [1, 1], rows=Rows(np.ones((1, 2)))), "rows.*3 columns"),
+        (lambda: ColumnProgram(WAYS, [1, 1], exactly=None), "exactly"),
+        (lambda: ColumnProgram(WAYS, [1, 1], whole=[0.5, 1.0, 1.0]), "whole"),
+        (lambda: ColumnProgram(Configurations([0], [0], [1], [1.0], partner=[1]), [1], counts=[2, 1]), "counts"),
+        (lambda: Rows(np.ones((1, 2)), 2.0, 1.0), "lower <= upper"),
+        (lambda: Rows([[np.nan, 1.0]]), "not finite"),
+        (lambda: solve_columns(FINE, Total([1.0])), "values"),
+        (lambda: solve_columns(FINE, Total([1.0, np.inf, 1.0])), "values"),
+        (lambda: solve_columns(FINE, Least(np.zeros((0, 3)))), "rows of Least"),
+        (lambda: solve_columns(FINE, Least(-np.ones((1, 3)))), "rows of Least"),
+        (lambda: solve_columns(FINE, MostFloors(np.ones(3))), "floors"),
+        (lambda: Least.of_throughput(WAYS, [1.0]), "weights"),
+        (lambda: solve_columns(FINE, []), "objectives"),
+        (lambda: solve_columns(FINE, Total(WAYS.rate), solver="gurobi"), "gurobi.*auto, highs, cbc"),
+    ],
+)
+def test_bad_programs_rows_objectives_and_solvers_are_named(call, named):
+    with pytest.raises(InputError, match=named):
+        call()
+
+
+def test_a_point_that_does_not_keep_the_rows_gives_way_to_one_that_does():
+    """CBC 2.10 calls (1, 1, 0) optimal, although the second row allows one of the two."""
+    matrix = csr_array(np.array([[-1.0, 1.0, -1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 2.0], [0.0, 1.0, 1.0]]))
+    rows = (np.array([-1.0, -np.inf, -np.inf, -np.inf]), np.array([0.0, 1.0, 2.0, 1.0]))
+    cost, ones = np.array([0.0, 0.5, -1.0]), np.ones(3)
+    found = run_cbc(matrix, cost, rows, lower=0 * ones, upper=ones, maximise=True, whole=ones.astype(bool))
+    assert (matrix @ found.columns <= rows[1]).all()
+    assert (cost @ found.columns, found.proven) == (0.0, True)
+
+
+@pytest.mark.parametrize("rule", [StopRule(0.0, 5.0), StopRule(0.05, 0.0), StopRule(0.0, 0.0)], ids=str)
+def test_both_solvers_stop_by_the_same_rule(rule):
+    """An answer is as near to the optimum as the gaps say, and so is its bound, whoever gives it."""
+    for seed in range(2):
+        rng, ones = np.random.default_rng(seed), np.ones(12)
+        rows = RowBuilder(12)
+        rows.add(2, [(np.arange(2)[:, None], np.arange(12)[None, :], rng.integers(3, 30, (2, 12)))], -np.inf, 75.0)
+        program = rows.program(-rng.uniform(3, 30, 12), 0 * ones, ones, ones.astype(bool))
+        best = float(program.cost @ solve_mixed(program, "highs", StopRule(0.0, 0.0)).columns)
+        for solver in ("highs", "cbc"):
+            found = solve_mixed(program, solver, rule)
+            cost = float(program.cost @ found.columns)
+            within = rule.distance(cost) + 1e-6
+            assert best - 1e-6 <= cost <= best + within
+            assert cost - 1.1 * within <= found.bound <= best + 1e-6
+
+
+def test_a_rule_is_the_same_in_the_words_of_both():
+    rule = StopRule(1e-3, 0.5, math.inf)
+    assert list(rule.for_highs().values()) == list(rule.for_cbc().values())
+    assert 0 < StopRule(seconds=-1.0).limit < rule.limit < math.inf
+
+
+def gangs(seed, jobs, capacity, gpus=(1, 2, 4, 8, 12), *, whole=True):
+    """Jobs on powers of two within nodes of four GPUs, or on whole nodes; written out, with their values."""
+    rng = np.random.default_rng(seed)
+    job, pool, at = (axis.ravel() for axis in np.indices((jobs, len(capacity), len(gpus))))
+    count = np.array(gpus)[at]
+    rate = count ** rng.uniform(0.6, 1.0, jobs)[job] * rng.uniform(1.0, 2.0, (jobs, len(capacity)))[job, pool]
+    program = ColumnProgram(Configurations(job, pool, count, rate), capacity, whole=whole)
+    return program, rate, write_out(program, [Total(rate)])
+
+
+def test_capacity_in_units_of_several_gpus_is_rounded_down():
+    """Of 7 GPUs in nodes of four: 3 pairs, 1 node; of 8 nothing is left over. Whole choices keep the rows."""
+    powers = (1, 2, 4, 8)
+    seven = gangs(0, 2, (7,), powers)[2]
+    rows, upper = rounded_rows(seven)
+    assert upper.tolist() == [3.0, 1.0]
+    assert rows.toarray().tolist() == [[0.0, 1.0, 2.0, 4.0] * 2, [0.0, 0.0, 1.0, 2.0] * 2]
+    # shares; units that few numbers have; columns below 0
+    for more in (((8,), powers), ((9,), (2, 3, 5, 7))):
+        assert rounded_rows(gangs(0, 2, *more)[2]) is None
+    assert rounded_rows(gangs(0, 2, (7,), powers, whole=False)[2]) is None
+    assert rounded_rows(replace(seven, least=np.full_like(seven.least, -1.0))) is None
+    stated, fitting = gangs(2, 3, (13,))[2], 0
+    rows, upper = rounded_rows(stated)
+    for choice in product(np.eye(6)[:, 1:], repeat=3):
+        z = np.concatenate(choice)
+        fitting += (fits := stated.violation(z) <= 0)
+        assert not fits or (rows @ z <= upper).all()
+    assert fitting > 10
+
+
+@pytest.mark.parametrize("capacity", [(47, 31), (46, 29, 23), (95,)])
+def test_a_search_with_rounded_rows_ends_at_the_same_optimum(monkeypatch, capacity):
+    """Its multipliers are those of the program's own rows, and another objective is solved as by a fresh engine."""
+    program, rate, stated = gangs(3, 40, capacity)
+    every = solve_columns(program, Total(rate), solver="highs")
+    monkeypatch.setattr("formulations.columns.engines._FEW_COLUMNS", 0)
+    near, engine = solve_columns(program, Total(rate), solver="highs"), engines.Highs(stated, 60.0)
+    assert (near.status, every.status) == ("optimal", "optimal")
+    assert near.objective == pytest.approx(every.objective, rel=1e-9)
+    first, again, fresh = (
+        e.optimise(v) for e, v in ((engine, rate), (engine, rate**2), (engines.Highs(stated, 60.0), rate**2))
+    )
+    assert first.multipliers.shape == again.multipliers.shape == stated.lower.shape
+    assert rate**2 @ again.z == pytest.approx(rate**2 @ fresh.z, rel=1e-9)
+    bounds = [stated.dual_bound(rate**2, found.multipliers) for found in (again, fresh)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-7)
+
+
+def test_examples_of_the_page_run(capsys):
+    """One after the other, as they build on each other."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "configurations.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    assert len(blocks) == 4
+    names: dict[str, object] = {"__name__": "page"}
+    for code in blocks:
+        exec(compile(code, str(page), "exec"), names)
+    printed = capsys.readouterr().out
+    for said in ("at least 1 GPU", "optimal", "no shares keep all rows"):
+        assert said in printed

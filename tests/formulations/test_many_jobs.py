@@ -1,0 +1,228 @@
+"""Hundreds to thousands of jobs: prices first, classes of identical jobs, and starts from an earlier decision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from formulations import MaxMin, NashWelfare, Polytope, SolverError, WarmStart, solve
+from formulations.core.certificate import certify
+from formulations.core.reductions import Classes, _by_hash, _by_order, _project, classes_of
+from formulations.interior_point import structured
+from formulations.prices import search as prices
+from tests.formulations.programs import (
+    KINDS,
+    LINEAR,
+    draw_many,
+    feasible,
+    polytope_of,
+    size_of,
+    value_of,
+    verify,
+    with_jobs,
+)
+from throughputs import InputError
+
+FEATURES = 7
+
+
+@pytest.fixture
+def from_200_jobs(monkeypatch):
+    """Prices first at sizes that would not need it."""
+    for least in ("_SMALLEST", "_MANY_CLASSES"):
+        monkeypatch.setattr(prices, least, 200)
+
+
+def by_prices(polytope, objective):
+    """None where the path gives up, which sends the program to the next."""
+    try:
+        return certify(polytope, objective, prices.solve(polytope, objective))
+    except RuntimeError:
+        return None
+
+
+@pytest.mark.usefixtures("from_200_jobs")
+@pytest.mark.parametrize("blocks", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kind", LINEAR)
+def test_prices_agree_with_the_interior_point(kind, blocks):
+    """The path gives up or is proven; the whole call is proven either way, whatever the order of the jobs."""
+    proven = 0
+    for seed in range(FEATURES * blocks):
+        N = 200 + (seed * 37) % 200
+        polytope, objectives = draw_many(seed, N)
+        objective = objectives[kind]
+        solution, found = solve(polytope, objective), by_prices(polytope, objective)
+        verify(polytope, objective, solution, f"seed {seed}")
+        assert {attempt.solver for attempt in solution.attempts} <= {"prices", "structured", "highs", "clarabel"}
+        order = np.random.default_rng(seed).permutation(N)
+        other = solve(with_jobs(polytope, order), objective.take(order))
+        np.testing.assert_array_equal(other.shares, solution.shares[order], err_msg=f"seed {seed}")
+        if found is None:
+            continue
+        point, sign = (
+            certify(polytope, objective, structured.solve(polytope, objective)),
+            1 if objective.maximise else -1,
+        )
+        assert sign * (point.objective - found.bound) <= 1e-9 * abs(found.bound), f"seed {seed}"
+        assert sign * (found.objective - point.bound) <= 1e-9 * abs(point.bound), f"seed {seed}"
+        assert polytope.violation(found.shares) <= 1e-12, f"seed {seed}"
+        assert (found.prices >= 0).all(), f"seed {seed}"
+        if found.gap <= 1e-7:
+            proven += 1
+            assert found.objective == pytest.approx(point.objective, rel=1e-8 + found.gap + point.gap)
+    assert proven >= 0.5 * FEATURES * blocks
+
+
+@pytest.mark.usefixtures("from_200_jobs")
+@pytest.mark.parametrize("kind", LINEAR)
+def test_a_class_is_so_many_jobs(kind):
+    """Jobs in classes of 1 to 9, the same jobs one by one, and one by one with rates that differ by next to nothing."""
+    polytope, objectives = draw_many(0, 220)
+    counts = np.random.default_rng(0).integers(1, 10, 220)
+    each, objective = np.repeat(np.arange(220), counts), objectives[kind]
+    many = Polytope(with_jobs(polytope, each).columns, 5.0 * polytope.capacity)
+    classes = Polytope(polytope.columns, many.capacity, counts.astype(float))
+    found = by_prices(classes, objective.of_classes(np.arange(220), classes.counts))
+    together = solve(many, objective.take(each))
+    apart = polytope_of(many.rates * (1 + 1e-13 * np.arange(len(each))[:, None]), many.scale_factors, many.capacity)
+    for other in (solve(apart, objective.take(each)), found):
+        if other is not None:
+            assert other.gap <= 1e-7
+            assert other.objective == pytest.approx(together.objective, rel=1e-8 + other.gap + together.gap)
+
+
+@pytest.mark.parametrize("N", [3200, pytest.param(17_000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kind", LINEAR)
+def test_at_its_own_size(kind, N):
+    """Distinct jobs as they come, by prices, proven by hand."""
+    polytope, objectives = draw_many(0, N)
+    found = solve(polytope, objectives[kind])
+    assert found.attempts[0].solver == "prices"
+    verify(polytope, objectives[kind], found)
+
+
+def test_a_job_that_holds_the_level_alone():
+    """The slowest job on its best type is the optimum: capacity is worth nothing, and prices say nothing."""
+    for N in (300, 3300):
+        rates = np.random.default_rng(4).uniform(1, 2, (N, 3))
+        rates[0] = [1e-3, 1e-4, 1e-4]
+        found = solve(polytope_of(rates, None, np.full(3, N / 3.0)), MaxMin(np.ones(N)))
+        assert (found.status, found.objective) == ("optimal", pytest.approx(1e-3, rel=1e-8))
+        np.testing.assert_allclose(found.prices, 0.0, atol=1e-12)
+
+
+def test_prices_say_what_they_do_not_take():
+    polytope, objectives = draw_many(0, 40)
+    for goal, said in ((objectives["max_min"], "40 .* 3000"), (NashWelfare(np.ones(40)), "NashWelfare")):
+        with pytest.raises(SolverError, match=said):
+            solve(polytope, goal, solver="prices")
+
+
+@pytest.mark.parametrize("N", [260, 1600])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_start_from_elsewhere_gives_the_same_answer(kind, N):
+    """From the decision before, and from nonsense: proof and choice are as from nothing."""
+    polytope, objectives = draw_many(7, N + 30)
+    one, other = (with_jobs(polytope, np.arange(first, first + N)) for first in (0, 30))
+    goal, M = objectives[kind].take(np.arange(30, 30 + N)), len(polytope.capacity)
+    cold, rng = solve(other, goal), np.random.default_rng(3)
+    before = solve(one, objectives[kind].take(np.arange(N))).warm_start
+    honest = cold.warm_start
+    shape, levels, types = honest.prices.shape, honest.levels, honest.accelerators
+    nonsense = [
+        WarmStart(honest.objective, types, np.full(shape, np.nan), levels),
+        WarmStart(honest.objective, types, 10.0 ** rng.uniform(-3, 3, shape), levels * 50.0),
+        WarmStart("Another", types, honest.prices, -levels - 1.0),
+        WarmStart(honest.objective, tuple("abcde"[:M]), honest.prices, levels),
+    ]
+    for start in (before, *nonsense[: 4 if N < 1000 else 2]):
+        found = solve(other, goal, warm=start)
+        assert found.status == "optimal"
+        apart = abs(found.objective - cold.objective) / size_of(goal, cold.objective)
+        assert apart <= 1e-8 + found.gap + cold.gap
+        u = feasible(other, found)
+        np.testing.assert_allclose(u / other.fastest, feasible(other, cold) / other.fastest, atol=1e-4)
+        assert value_of(goal, u) == pytest.approx(found.objective, rel=1e-6)
+    with pytest.raises(InputError, match="shape"):
+        WarmStart("MaxMin", types, np.ones((1, M + 1)), np.ones(1))
+
+
+def test_a_failed_start_is_on_record_and_a_published_point_takes_none(monkeypatch):
+    polytope, objectives = draw_many(7, 1600)
+    goal = objectives["finish_time"]
+    start, honest = solve(polytope, goal).warm_start, prices._Search.run
+
+    def run(self, begin=None):
+        if begin is not None:
+            raise RuntimeError("broke down")
+        return honest(self, begin)
+
+    monkeypatch.setattr(prices._Search, "run", run)
+    found = solve(polytope, goal, warm=start)
+    assert [(each.solver, each.warm, each.note) for each in found.attempts[:2]] == [
+        ("prices", True, "broke down"),
+        ("prices", False, ""),
+    ]
+    published = solve(polytope, goal, choice="published", warm=start)
+    assert not any(each.warm or each.solver == "prices" for each in published.attempts)
+
+
+def columns_of(rng, n_jobs, n_kinds, n_columns=5):
+    """Rows of `n_kinds` kinds; the last column holds integers, as scale factors do."""
+    kinds = rng.uniform(0, 1, (n_kinds, n_columns)) * 10.0 ** rng.integers(-6, 7, (n_kinds, 1))
+    columns = list(kinds[rng.integers(0, n_kinds, n_jobs)].T.copy())
+    columns[-1] = np.floor(columns[-1]).astype(np.int64)
+    return columns
+
+
+def check_classes(classes, columns):
+    """Members are equal to the first of their class, different classes differ, and all are counted."""
+    rows = np.stack([column.astype(float) for column in columns], axis=1)
+    np.testing.assert_array_equal(rows[classes.first][classes.of], rows)
+    assert len(np.unique(rows, axis=0)) == len(classes.first)
+    np.testing.assert_array_equal(np.bincount(classes.of, minlength=len(classes.first)), classes.counts)
+    np.testing.assert_array_equal(classes.of[classes.first], np.arange(len(classes.first)))
+
+
+@pytest.mark.parametrize(("n_jobs", "n_kinds"), [(1, 1), (50, 7), (300, 300), (60_000, 40), (60_000, 60_000)])
+def test_classes_depend_on_content_alone(n_jobs, n_kinds):
+    """In any order; by sorting and by hashing; above the size at which the hash table is tried, too."""
+    rng = np.random.default_rng(2)
+    columns, order = columns_of(rng, n_jobs, n_kinds), rng.permutation(n_jobs)
+    one, other = classes_of(columns), classes_of([column[order] for column in columns])
+    check_classes(one, columns)
+    np.testing.assert_array_equal(other.of, one.of[order])
+    np.testing.assert_array_equal(other.counts, one.counts)
+    for column in columns:
+        np.testing.assert_array_equal(column[order][other.first], column[one.first])
+    place = _project(columns)
+    for way in (_by_order, _by_hash):
+        np.testing.assert_array_equal(way(columns, place).of, one.of)
+
+
+def test_different_rows_that_meet_in_one_place_stay_apart():
+    """Two rows of which the second figure makes up for the first, to the last bit; among many, sorting takes over."""
+    weights, rng = _project([np.array([1.0, 0.0]), np.array([0.0, 1.0])]), np.random.default_rng(3)
+    for _ in range(20_000):
+        a, b = rng.uniform(0, 1, 2)
+        c = a + rng.uniform(0.01, 1)
+        pair = [np.array([a, c]), np.array([b, (a * weights[0] + b * weights[1] - c * weights[0]) / weights[1]])]
+        place = _project(pair)
+        if place[0] == place[1]:
+            break
+    assert place[0] == place[1]
+    check_classes(classes_of(pair), pair)
+    assert _by_hash(pair, place) is None
+    at = rng.integers(0, 2, 60_000)
+    classes, rows = classes_of([column[at] for column in pair]), np.stack([column[at] for column in pair], axis=1)
+    # equal rows that lie apart among their equals in place may be more than one class, but no class mixes rows
+    np.testing.assert_array_equal(rows[classes.first][classes.of], rows)
+    assert classes.counts.sum() == 60_000
+    single = Classes.single(4)
+    np.testing.assert_array_equal([*single.first, *single.of, *single.counts], [*range(4), *range(4), 1, 1, 1, 1])
+
+
+def test_weights_and_gangs_tell_jobs_apart():
+    """Equal rates are not enough: 1 t + 2 t + 2 t + 4 t = 2."""
+    found = solve(polytope_of(np.ones((4, 1)), [1, 1, 2, 2], [2.0]), MaxMin([1.0, 2.0, 1.0, 2.0]))
+    np.testing.assert_allclose(found.shares[:, 0], np.array([1, 2, 1, 2]) * 2 / 9, rtol=1e-8)

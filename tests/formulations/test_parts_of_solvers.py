@@ -1,0 +1,122 @@
+"""By hand: closed forms, small optima, uniqueness; and the certificate of whatever a backend answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from formulations import (
+    MaxMin,
+    MaxSum,
+    isolated_shares,
+    isolated_throughput,
+    proportional_shares,
+    proportional_throughput,
+    solve,
+)
+from formulations.core.certificate import certify, relative_gap
+from formulations.core.dual_repair import repair_duals
+from formulations.core.solution import Answer
+from formulations.interior_point import structured
+from formulations.reference.linear import solve_highs
+from formulations.solving.uniqueness import is_unique
+from tests.formulations.programs import LINEAR, draw_hard, polytope_of
+
+
+def test_isolated_and_proportional_shares_by_hand():
+    for gpus, expected in (
+        ([4, 4], [[0.5, 0.5], [0.5, 0.5]]),
+        ([1, 1], [[0.5, 0.5], [0.125, 0.125]]),
+        ([[1, 4], [0, 4]], [[0.2, 0.8], [0, 0.5]]),  # that each of two jobs may use
+    ):
+        np.testing.assert_allclose(isolated_shares(np.array([1, 4]), np.array(gpus)), expected)
+    rates = np.array([[2.0, 1.0], [8.0, 8.0]])
+    np.testing.assert_allclose(isolated_throughput(rates, np.array([1, 4]), np.array([1, 1])), [1.5, 2.0])
+    np.testing.assert_allclose(proportional_shares(2, np.array([1, 3])), [[0.25, 0.75]] * 2)
+    np.testing.assert_allclose(proportional_throughput(np.array([[4.0, 8.0]]), np.array([1, 3])), [7.0])
+    assert not proportional_shares(1, np.array([0, 0])).any()
+    assert isolated_shares(np.zeros(0, dtype=np.int64), np.array([1])).shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rates", "sizes", "gpus", "weights", "objective", "shares"),
+    [
+        # a has v100 for x of the time and k80 for the rest, b the reverse: x + (1 - x)/4 = (1 - x) + x/2
+        ([[4, 1], [2, 1]], [1, 1], [1, 1], [4, 2], 0.7, [[0.6, 0.4], [0.4, 0.6]]),
+        ([[1, 4]], [2], [8, 2], [1], 4, [[0, 1]]),  # one job takes its fastest type
+        ([[2, 1], [0, 0]], [1, 1], [1, 1], [1, 1], 2, [[1, 0], [0, 0]]),  # one that runs nowhere holds nobody
+        ([[2, 0], [1, 0]], [1, 1], [1, 5], [1, 1], 2 / 3, [[1 / 3, 0], [2 / 3, 0]]),  # nothing where nothing is gained
+        ([[3]], [4], [1], [1], 0.75, [[0.25]]),  # a gang above capacity gets a fraction
+    ],
+)
+def test_small_optima_by_hand(rates, sizes, gpus, weights, objective, shares):
+    found = solve(polytope_of(rates, sizes, gpus), MaxMin(weights))
+    assert found.objective == pytest.approx(objective, rel=1e-8)
+    np.testing.assert_allclose(found.shares, shares, atol=1e-6)
+
+
+def test_no_jobs_and_no_gpus():
+    nobody = solve(polytope_of(np.zeros((0, 2)), [], [3, 4]), MaxSum(np.zeros(0)))
+    assert (nobody.status, nobody.shares.shape) == ("empty", (0, 2))
+    assert np.isnan(nobody.objective)
+    nothing = solve(polytope_of(np.ones((2, 2)), None, [0, 0]), MaxMin([1, 1]))
+    assert (nothing.status, nothing.served.any()) == ("empty", False)
+
+
+def hard_part(seed, kind, least=0.0):
+    """A hard program as a backend gets to see it; None where nothing is left."""
+    polytope, objectives = draw_hard(seed)
+    types = np.flatnonzero(polytope.capacity > least)
+    jobs = np.flatnonzero((polytope.rates[:, types] > 0).any(axis=1))
+    return (polytope.restricted(jobs, types), objectives[kind].take(jobs)) if len(jobs) else None
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+def test_whatever_a_backend_answers_is_made_feasible_and_its_bound_holds(kind):
+    """Weak duality, at any shares, multipliers and prices; a wrong answer does not pass."""
+    rng = np.random.default_rng(0)
+    for seed in range(24):
+        polytope, objective = hard_part(seed, kind)
+        best, (N, M) = solve(polytope, objective), polytope.rates.shape
+        sign = 1 if objective.maximise else -1
+        for shares in (rng.random((N, M)), np.full((N, M), 3.0), -rng.random((N, M)), np.full((N, M), np.nan)):
+            answer = Answer(shares, rng.exponential(size=N), rng.exponential(size=M))
+            found = certify(polytope, objective, answer)
+            assert polytope.violation(found.shares) <= 1e-12, f"seed {seed}"
+            assert sign * (found.bound - best.objective) >= -1e-9 * abs(best.objective), f"seed {seed}"
+        point = structured.solve(polytope, objective)
+        worse = certify(polytope, objective, Answer(point.shares * 0.9, point.multipliers, point.prices))
+        assert worse.gap > (1e-6 if kind == "finish_time" else 0.05), f"seed {seed}"
+
+
+def test_rounding_is_taken_back():
+    """Multipliers of an optimum, off by a billionth, prove it to a billionth where GPUs are next to nothing too."""
+    rng, plain, sharp = np.random.default_rng(6), 0, 0
+    for seed in range(3, 240, 12):
+        polytope, objective = hard_part(seed, "max_min")
+        best = certify(polytope, objective, solve_highs(polytope, objective))
+        off = best.multipliers, best.dual_prices * (1.0 - 1e-9 * rng.uniform(0, 1, len(polytope.capacity)))
+        repaired = repair_duals(polytope, best.shares, *off)
+        gaps = [
+            relative_gap(best.objective, objective.bound(duals[0], polytope.supply_at(*duals)))
+            for duals in (off, repaired)
+        ]
+        plain, sharp = plain + (gaps[0] <= 1e-8), sharp + (gaps[1] <= 1e-8)
+    assert sharp > plain
+    assert sharp >= 18
+
+
+@pytest.mark.parametrize(
+    ("rates", "gpus", "weights", "unique"),
+    [
+        ([[4, 1], [2, 1]], [0.5, 1], [4, 2], True),  # prices make one job indifferent, capacity settles it
+        ([[1, 1], [1, 1]], [0.5, 0.5], [1, 1], False),  # equal types
+        ([[1, 1]], [4, 10], [1], False),  # to spare: time and throughput of the job are one condition, not two
+        ([[3, 2, 1], [3, 2, 1]], [0.4, 0.6, 0.5], [1, 1], False),  # jobs of the same tastes trade mixes of three types
+    ],
+)
+def test_uniqueness_by_hand(rates, gpus, weights, unique):
+    polytope, objective = polytope_of(rates, None, gpus), MaxMin(weights)
+    best = certify(polytope, objective, structured.solve(polytope, objective))
+    held = np.ones(len(rates), dtype=bool)
+    assert is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, held) == unique
