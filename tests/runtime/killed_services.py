@@ -27,12 +27,12 @@ from allocator.runtime.settings import ServiceSettings
 TRAINER = Path(__file__).with_name("quick_trainer.py")
 
 
-def world(hardware: Hardware) -> World:
+def world(hardware):
     mechanism = preset("default").replace(round_seconds=0.5, hysteresis_rounds=0.0).mechanism
     return World(hardware.cluster, get_policy("max_min_fairness_perf"), mechanism)
 
 
-async def serve(state: Path, jobs: int, until_done: bool) -> dict[str, object]:
+async def serve(state, jobs, until_done):
     settings = ServiceSettings(poll_seconds=0.02, notice_seconds=30.0, grace_seconds=60.0)
     service = Service(state, LocalAdapter(state, virtual_accelerators("v100:2,k80:2")), settings)
     await service.open(world)
@@ -49,7 +49,7 @@ async def serve(state: Path, jobs: int, until_done: bool) -> dict[str, object]:
     return {"states": [job.state for job in service.book.by_id], "epochs": [job.epoch for job in service.book.by_id]}
 
 
-def main() -> None:
+def main():
     state, kills, seed, jobs = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     draw, killed = random.Random(seed), 0
     # what the first decision imports is there before the first fork
@@ -68,7 +68,7 @@ def main() -> None:
     print(json.dumps(asyncio.run(serve(state, jobs, until_done=True)) | {"killed": killed}))
 
 
-def _hardware() -> Hardware:
+def _hardware():
     from allocator.runtime.adapters.base import Node
 
     return Hardware((Node("here", "v100", 1),))

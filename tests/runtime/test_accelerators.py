@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,11 +31,11 @@ from throughputs import InputError
         ("NVIDIA Graphics", "nvidia graphics"),
     ],
 )
-def test_the_type_of_a_device(name: str, kind: str) -> None:
+def test_the_type_of_a_device(name, kind):
     assert accelerator_type(name) == kind
 
 
-def test_virtual_accelerators_share_no_index() -> None:
+def test_virtual_accelerators_share_no_index():
     assert virtual_accelerators("v100:2, k80:3,a-b.c_1:1") == {"v100": (0, 1), "k80": (2, 3, 4), "a-b.c_1": (5,)}
 
 
@@ -45,7 +43,7 @@ def test_virtual_accelerators_share_no_index() -> None:
     "text",
     ["", "v100", "v100:", ":2", "v100:0", "v100:-1", "v100:x", "v100:2,", "v100:1,v100:1", "v100:100001", "a b:1"],
 )
-def test_what_is_not_understood_is_named(text: str) -> None:
+def test_what_is_not_understood_is_named(text):
     with pytest.raises(InputError, match="virtual accelerators"):
         virtual_accelerators(text)
 
@@ -54,8 +52,8 @@ class _NvmlError(Exception):
     pass
 
 
-def driver(names: list[str | bytes], failure: str = "") -> SimpleNamespace:
-    def start() -> None:
+def driver(names, failure=""):
+    def start():
         if failure:
             raise _NvmlError(failure)
 
@@ -70,7 +68,7 @@ def driver(names: list[str | bytes], failure: str = "") -> SimpleNamespace:
     )
 
 
-DEVICES: list[str | bytes] = ["NVIDIA A100-SXM4-80GB", b"Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB"]
+DEVICES = ["NVIDIA A100-SXM4-80GB", b"Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB"]
 
 
 @pytest.mark.parametrize(
@@ -81,24 +79,19 @@ DEVICES: list[str | bytes] = ["NVIDIA A100-SXM4-80GB", b"Tesla V100-SXM2-16GB", 
         ("GPU-20", {"a100": (2,)}),
     ],
 )
-def test_nvidia_devices_that_may_be_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visible: str | None, found: dict[str, tuple[int, ...]]
-) -> None:
+async def test_nvidia_devices_that_may_be_used(monkeypatch, tmp_path, visible, found):
     monkeypatch.setitem(sys.modules, "pynvml", driver(DEVICES))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert find_accelerators() == found
 
-    async def nodes() -> list[Node]:
-        adapter = LocalAdapter(tmp_path)
-        await adapter.open()
-        return list(await adapter.nodes())
-
-    assert asyncio.run(nodes()) == [Node(f"local-{kind}", kind, len(devices)) for kind, devices in found.items()]
+    adapter = LocalAdapter(tmp_path)
+    await adapter.open()
+    assert list(await adapter.nodes()) == [Node(f"local-{kind}", kind, len(devices)) for kind, devices in found.items()]
 
 
-def test_a_machine_without_devices_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_devices_says_what_to_do(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(AdapterError, match=r"nvidia-ml-py: install it, or name virtual ones"):

@@ -10,10 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 
 
-def start(*arguments: str, **more: Any) -> subprocess.Popen[str]:
+def start(*arguments, **more):
     """A command under way."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
@@ -37,7 +35,7 @@ def start(*arguments: str, **more: Any) -> subprocess.Popen[str]:
     )
 
 
-def told(*arguments: str) -> tuple[int, str, str]:
+def told(*arguments):
     """Exit status, output and errors of a command."""
     with start(*arguments) as command:
         output, errors = command.communicate(timeout=PATIENCE)
@@ -45,7 +43,7 @@ def told(*arguments: str) -> tuple[int, str, str]:
     return command.returncode, output, errors
 
 
-def serve(state: Path) -> subprocess.Popen[str]:
+def serve(state):
     """A service that answers."""
     service = start("serve", "--state", str(state), "--virtual", "v100:2", "--round", "5")
     deadline = time.monotonic() + PATIENCE
@@ -59,7 +57,7 @@ def serve(state: Path) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Iterator[Path]:
+def state(tmp_path):
     folder = tmp_path / "state"
     yield folder
     with suppress(NoServiceError):
@@ -74,7 +72,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 COUNTING = "import time\nfor n in range(10 ** 6): print('line', n, flush=True); time.sleep(0.02)"
 
 
-def test_commands_that_follow_outlive_a_restart_of_the_service(state: Path) -> None:
+def test_commands_that_follow_outlive_a_restart_of_the_service(state):
     service = serve(state)
     client = Client(state)
     command = [sys.executable, "-c", COUNTING]
@@ -118,7 +116,7 @@ def test_commands_that_follow_outlive_a_restart_of_the_service(state: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_a_service_that_serves_and_leave_its_jobs(state: Path, number: int) -> None:
+def test_signals_end_a_service_that_serves_and_leave_its_jobs(state, number):
     service = serve(state)
     Client(state).ask("submit", jobs=[{"command": ["sleep", "600"], "working_directory": "/"}])
     deadline = time.monotonic() + PATIENCE
@@ -136,7 +134,7 @@ def test_signals_end_a_service_that_serves_and_leave_its_jobs(state: Path, numbe
 
 
 @pytest.mark.exhaustive
-def test_signals_at_any_moment_of_a_start(state: Path) -> None:
+def test_signals_at_any_moment_of_a_start(state):
     """No traceback, no service that stays, and the next one serves."""
     draw = random.Random(0)
     for number in (signal.SIGTERM, signal.SIGINT) * 6:
@@ -149,7 +147,7 @@ def test_signals_at_any_moment_of_a_start(state: Path) -> None:
     serve(state)
 
 
-def view(number: int, **more: object) -> dict[str, object]:
+def view(number, **more):
     shown = {"id": number, "name": "train.py", "state": "running", "gpus": 1, "accelerator": "v100", "steps": 12.0}
     times = {"waited_seconds": 44.0, "run_seconds": 9000.0, "seconds_left": 400.0}
     none = {"deadline": None, "met": None, "due_in": None, "finished_at": None, "reckoned": False, "unsaved_stops": 0}
@@ -157,7 +155,7 @@ def view(number: int, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_table_fits_and_says_why(width: int) -> None:
+def test_the_table_fits_and_says_why(width):
     from rich.console import Console
 
     why = "failed 5 times without a newly saved step in between, the last time: not found: the command x, " + "y" * 300
@@ -175,7 +173,7 @@ def test_the_table_fits_and_says_why(width: int) -> None:
         assert "job 2: failed 5 times without a newly saved step in between, the last time: not found" in words
 
 
-def test_the_lines_above_the_table_say_what_is_wrong() -> None:
+def test_the_lines_above_the_table_say_what_is_wrong():
     node = {"name": "n[v]", "accelerator": "v100", "gpus": 2, "state": "drained", "reason": "", "jobs": [[3], []]}
     other = node | {"name": "m", "state": "up", "jobs": [[], [4]]}
     told = {"policy": "fifo", "counts": {"queued": 0, "running": 2}, "nodes": [node, other], "trouble": "[disk] full"}

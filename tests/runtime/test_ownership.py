@@ -7,7 +7,6 @@ import os
 import pwd
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +27,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="to become another user t
 
 
 @contextmanager
-def by_mallory(do: Callable[[], object], then: Callable[[], object] = lambda: None) -> Iterator[None]:
+def by_mallory(do, then=lambda: None):
     """What another user has done, and `then` goes on to do, in a process that is gone at the end."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -56,7 +55,7 @@ def by_mallory(do: Callable[[], object], then: Callable[[], object] = lambda: No
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def place():
     """A folder that everybody can reach, and nobody but its owner changes."""
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o755)
@@ -64,14 +63,14 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def open_place(place: Path) -> Path:
+def open_place(place):
     """A folder in which everybody makes folders of their own, as in /tmp."""
     (place / "tmp").mkdir()
     (place / "tmp").chmod(0o1777)
     return place / "tmp"
 
 
-def write_down(listener: socket.socket, heard: Path) -> None:
+def write_down(listener, heard):
     """Answer as a service might, and write down whatever is asked."""
     while True:
         connection, _ = listener.accept()
@@ -82,11 +81,11 @@ def write_down(listener: socket.socket, heard: Path) -> None:
 
 
 @as_root
-def test_another_users_service_is_told_nothing(open_place: Path) -> None:
+def test_another_users_service_is_told_nothing(open_place):
     state, heard = open_place / "state", open_place / "heard"
     listener = socket.socket(socket.AF_UNIX)
 
-    def listen() -> None:
+    def listen():
         state.mkdir()
         listener.bind(str(state / "socket"))
         (state / "socket").chmod(0o666)
@@ -104,7 +103,7 @@ def test_another_users_service_is_told_nothing(open_place: Path) -> None:
 
 
 @as_root
-def test_another_users_process_behind_a_socket_of_ours_is_told_nothing(place: Path) -> None:
+def test_another_users_process_behind_a_socket_of_ours_is_told_nothing(place):
     state, heard = place / "state", place / "heard"
     state.mkdir()
     heard.touch()
@@ -118,10 +117,10 @@ def test_another_users_process_behind_a_socket_of_ours_is_told_nothing(place: Pa
 
 
 @as_root
-def test_a_journal_that_another_user_has_prepared_runs_nothing(open_place: Path) -> None:
+def test_a_journal_that_another_user_has_prepared_runs_nothing(open_place):
     state, pwned = open_place / "state", open_place / "pwned"
 
-    def prepare() -> None:
+    def prepare():
         journal = Journal(state)
         job = {"command": ["touch", str(pwned)], "working_directory": "/", "gpus": 1}
         journal.append([Event("submitted", "0" * 32, data=job)])
@@ -146,7 +145,7 @@ def test_a_journal_that_another_user_has_prepared_runs_nothing(open_place: Path)
 
 @as_root
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_lock_that_is_a_link_costs_nobody_a_file(place: Path, link: Callable[[Path, Path], None]) -> None:
+def test_a_lock_that_is_a_link_costs_nobody_a_file(place, link):
     state, precious = place / "state", place / "precious"
     precious.write_text("precious")
     state.mkdir()
@@ -167,7 +166,7 @@ def test_a_lock_that_is_a_link_costs_nobody_a_file(place: Path, link: Callable[[
 
 
 @as_root
-def test_a_service_answers_its_user_alone(place: Path) -> None:
+def test_a_service_answers_its_user_alone(place):
     """Though somebody has opened the socket to all."""
     state, heard = place / "state", place / "heard"
     state.mkdir()
@@ -177,7 +176,7 @@ def test_a_service_answers_its_user_alone(place: Path) -> None:
     try:
         (state / "socket").chmod(0o666)
 
-        def ask() -> None:
+        def ask():
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.connect(str(state / "socket"))
                 heard.write_bytes(connection.makefile("rb").readline())
@@ -193,7 +192,7 @@ def test_a_service_answers_its_user_alone(place: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "lock", "socket", "token", "journal.sqlite", "policy.state", "jobs", "local"])
 @pytest.mark.parametrize("mode", [0o702, 0o720])
-def test_what_others_may_write_is_refused(tmp_path: Path, name: str, mode: int) -> None:
+def test_what_others_may_write_is_refused(tmp_path, name, mode):
     state = tmp_path / "state"
     state.mkdir()
     if name in ("jobs", "local"):
@@ -206,7 +205,7 @@ def test_what_others_may_write_is_refused(tmp_path: Path, name: str, mode: int) 
             use(state)
 
 
-def test_what_is_another_users_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_another_users_is_refused(tmp_path, monkeypatch):
     state = tmp_path / "state"
     Journal(state).close()
     mine = os.geteuid()
@@ -215,7 +214,7 @@ def test_what_is_another_users_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         Journal(state)
 
 
-def test_folders_above_that_others_can_replace_are_refused(tmp_path: Path) -> None:
+def test_folders_above_that_others_can_replace_are_refused(tmp_path):
     shared = tmp_path / "shared"
     (shared / "state").mkdir(parents=True)
     shared.chmod(0o777)
@@ -229,7 +228,7 @@ def test_folders_above_that_others_can_replace_are_refused(tmp_path: Path) -> No
 
 
 @as_root
-def test_a_link_of_another_user_on_the_way_is_refused(open_place: Path) -> None:
+def test_a_link_of_another_user_on_the_way_is_refused(open_place):
     (open_place / "mine").mkdir()
     with by_mallory(lambda: (open_place / "link").symlink_to(open_place / "mine")):
         with pytest.raises(InputError, match=f"{open_place / 'link'}: found 'a link, owner user {MALLORY}"):
@@ -241,7 +240,7 @@ def test_a_link_of_another_user_on_the_way_is_refused(open_place: Path) -> None:
     assert own_folder(open_place / "own") == open_place / "mine"
 
 
-def test_under_umask_002_with_a_group_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_umask_002_with_a_group_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.setattr(ownership, "pwd", SimpleNamespace(getpwuid=lambda _: me))
     monkeypatch.setattr(ownership, "grp", SimpleNamespace(getgrgid=lambda _: group))
     me = SimpleNamespace(pw_uid=1000, pw_gid=os.getegid(), pw_name="alice")
@@ -264,7 +263,7 @@ def test_under_umask_002_with_a_group_of_ones_own(tmp_path: Path, monkeypatch: p
         own_folder(tmp_path)
 
 
-def test_what_a_service_makes_it_accepts_whatever_the_umask(tmp_path: Path) -> None:
+def test_what_a_service_makes_it_accepts_whatever_the_umask(tmp_path):
     before = os.umask(0)
     try:
         state = own_folder(tmp_path / "new" / "deep" / "state", make=True)
@@ -274,13 +273,13 @@ def test_what_a_service_makes_it_accepts_whatever_the_umask(tmp_path: Path) -> N
     assert own_folder(state) == state
 
 
-def test_a_folder_that_is_not_there_is_no_service(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_no_service(tmp_path):
     with pytest.raises(NoServiceError, match="no such folder"):
         Client(tmp_path / "none").ask("status")
     assert not (tmp_path / "none").exists()
 
 
-def test_files_on_another_disk_of_the_user_are_accepted(tmp_path: Path) -> None:
+def test_files_on_another_disk_of_the_user_are_accepted(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "disk").mkdir()
     (tmp_path / "state" / "jobs").symlink_to(tmp_path / "disk")

@@ -30,16 +30,16 @@ while True:
 """Fifty steps/s by the clock: what it is late with one line the next makes good."""
 
 
-def trainer(**rates: float) -> list[str]:
+def trainer(**rates):
     text = ",".join(f"{name}={rate}" for name, rate in rates.items())
     return [sys.executable, "-I", "-S", str(TRAINER), text]
 
 
-def profile(*arguments: str, command: list[str]):  # type: ignore[no-untyped-def]
+def profile(*arguments, command):
     return CliRunner().invoke(app, ["profile", "--seconds", "0.5", *arguments, "--", *command])
 
 
-def test_a_table_with_pairs_and_what_reads_it(tmp_path: Path) -> None:
+def test_a_table_with_pairs_and_what_reads_it(tmp_path):
     out = tmp_path / "table.csv"
     other = shlex.join(trainer(v100=20))
     options = ["--type", "mine", "--virtual", "v100:2", "--gpus", "1,2,4", "--repeats", "1", "--out", str(out)]
@@ -61,7 +61,7 @@ def test_a_table_with_pairs_and_what_reads_it(tmp_path: Path) -> None:
         assert simulated.exit_code == 0, simulated.output
 
 
-def test_figures_are_added_to_a_table(tmp_path: Path) -> None:
+def test_figures_are_added_to_a_table(tmp_path):
     table = tmp_path / "table.json"
     options = ["--type", "one", "--virtual", "v100:1,k80:1", "--repeats", "2", "--into", str(table)]
     assert profile(*options, command=trainer(v100=40, k80=20)).exit_code == 0
@@ -74,7 +74,7 @@ def test_figures_are_added_to_a_table(tmp_path: Path) -> None:
     assert (spread["lower_quartile"] <= spread["upper_quartile"]).all()
 
 
-def test_steps_are_found_in_the_output_of_a_program(tmp_path: Path) -> None:
+def test_steps_are_found_in_the_output_of_a_program(tmp_path):
     out = tmp_path / "table.json"
     options = ["--type", "told", "--virtual", "v100:1", "--repeats", "1", "--out", str(out)]
     options += ["--steps-pattern", r"step (\d+)", "--seconds", "2"]
@@ -84,7 +84,7 @@ def test_steps_are_found_in_the_output_of_a_program(tmp_path: Path) -> None:
     assert 25 < read_table(out).rates(["told"], [1], ["v100"])[0, 0] < 100
 
 
-def test_the_speed_of_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_speed_of_what_is_printed(tmp_path, monkeypatch):
     """Steps since the first lines that were seen, over the time since then; what was printed before is not counted."""
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
     monkeypatch.setattr("allocator.runtime.profiling.program.time", clock)
@@ -99,7 +99,7 @@ def test_the_speed_of_what_is_printed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert readings == [Reading(8.0, 10.0)] * 2
 
 
-def test_no_step_is_missed_when_a_full_log_makes_place_for_another(tmp_path: Path) -> None:
+def test_no_step_is_missed_when_a_full_log_makes_place_for_another(tmp_path):
     count, log = StepCount(tmp_path, "j", re.compile("step")), tmp_path / "log"
     log.write_text("step\nstep\n")
     assert count.look() is not None
@@ -124,7 +124,7 @@ def test_no_step_is_missed_when_a_full_log_makes_place_for_another(tmp_path: Pat
         (["sleep", "60"], ["--patience", "0.5"], "made no step in 0.5 s"),
     ],
 )
-def test_what_cannot_be_measured_is_said(tmp_path: Path, command: list[str], options: list[str], expected: str) -> None:
+def test_what_cannot_be_measured_is_said(tmp_path, command, options, expected):
     given = ["--type", "x", "--virtual", "v100:1", "--out", str(tmp_path / "t.json"), *options]
     ran = profile(*given, command=command)
     assert ran.exit_code != 0
@@ -143,13 +143,13 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path, command: list[str], opt
         (["--virtual", "v100:2", "--out", "t.json", "--seconds", "0"], "above 0"),
     ],
 )
-def test_bad_options(options: list[str], expected: str) -> None:
+def test_bad_options(options, expected):
     ran = profile("--type", "x", *options, command=["true"])
     assert ran.exit_code != 0
     assert expected in str(ran.exception)
 
 
-def test_output_is_read_as_it_grows(tmp_path: Path) -> None:
+def test_output_is_read_as_it_grows(tmp_path):
     log = tmp_path / "log"
     count = StepCount(tmp_path, "j", re.compile(r"step"))
     assert count.look() is None
@@ -166,7 +166,7 @@ def test_output_is_read_as_it_grows(tmp_path: Path) -> None:
     assert not count.reports
 
 
-def test_later_figures_take_the_place_of_earlier_ones() -> None:
+def test_later_figures_take_the_place_of_earlier_ones():
     old = ThroughputTable([("a", 1), ("b", 1)], ["x", "y"], [[1, 2], [3, float("nan")]], [[0, 1]], [[[5, 6], [7, 8]]])
     new = ThroughputTable([("b", 1), ("a", 1)], ["y", "z"], [[9, 4], [2, 1]], [[0, 1]], [[[1, 2], [3, 4]]])
     both = merged_tables(old, new)

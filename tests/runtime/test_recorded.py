@@ -7,11 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -33,7 +31,7 @@ TRAINER = ROOT / "benchmarks/runtime/trainer.py"
 
 
 @contextmanager
-def served(state: Path, *options: str) -> Iterator[Client]:
+def served(state, *options):
     """A service of its own process."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "allocator", "serve", "--state", str(state), *options]
@@ -54,7 +52,7 @@ def served(state: Path, *options: str) -> Iterator[Client]:
         service.wait()
 
 
-def job(steps: int, rate: float, **more: Any) -> dict[str, Any]:
+def job(steps, rate, **more):
     options = ["--steps", str(steps), "--rates", f"v100={rate},k80={rate / 2}"]
     environment = {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-S", str(TRAINER), *options]
@@ -62,13 +60,13 @@ def job(steps: int, rate: float, **more: Any) -> dict[str, Any]:
     return told | more
 
 
-def allocator(*arguments: str) -> Any:
+def allocator(*arguments):
     ran = CliRunner().invoke(app, list(arguments))
     assert ran.exit_code == 0, f"{ran.output}{ran.exception!r}"
     return ran.output
 
 
-def test_a_service_is_recorded_and_compared(tmp_path: Path) -> None:
+def test_a_service_is_recorded_and_compared(tmp_path):
     state, out = tmp_path / "state", tmp_path / "out"
     with served(state, "--virtual", "v100:1", "--policy", "max_min_fairness_perf", "--round", "2") as client:
         client.ask("submit", jobs=[job(120, 40, job_type="mine"), job(60, 20), job(4000, 40)])
@@ -114,7 +112,7 @@ def test_a_service_is_recorded_and_compared(tmp_path: Path) -> None:
     assert "max_min_fairness_perf" in allocator("explain", str(out))
 
 
-def test_admission_on_a_running_service(tmp_path: Path) -> None:
+def test_admission_on_a_running_service(tmp_path):
     state, table = tmp_path / "state", tmp_path / "table.csv"
     table.write_text("job_type,scale_factor,accelerator,throughput\nmine,1,v100,10\nmine,2,v100,20\n")
     options = ["--virtual", "v100:2", "--policy", "elasticflow", "--slot", "1", "--throughputs", str(table)]
@@ -135,7 +133,7 @@ def test_admission_on_a_running_service(tmp_path: Path) -> None:
         allocator("wait", "--state", str(state))
 
 
-def test_admission_beside_jobs_of_unknown_length_and_on_several_types(tmp_path: Path) -> None:
+def test_admission_beside_jobs_of_unknown_length_and_on_several_types(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("job_type,scale_factor,accelerator,throughput\nmine,1,v100,10\n")
     with Serving(tmp_path):
@@ -155,11 +153,11 @@ def test_admission_beside_jobs_of_unknown_length_and_on_several_types(tmp_path: 
             present_jobs(tmp_path, table)
 
 
-def events() -> Iterator[Event]:
+def events():
     """Two jobs on one GPU; the second starts when the first has made room and finds it 0.5 s late."""
     clock = 10.0
     nodes = [{"name": "n", "accelerator": "v100", "gpus": 1}]
-    told: list[tuple[float, str, str, dict[str, Any]]] = [
+    told = [
         (0.0, "service", "", {"nodes": nodes}),
         (clock, "submitted", "a", {"command": ["x"], "total_steps": 100.0}),
         (clock, "submitted", "b", {"command": ["y"], "job_type": "t", "total_steps": 50.0, "gpus": 1}),
@@ -178,7 +176,7 @@ def events() -> Iterator[Event]:
         yield Event(kind, uuid, at, data, at, number)
 
 
-def recorded(*more: tuple[int, str, dict[str, Any]]) -> RecordedRun:
+def recorded(*more):
     """The same run, in which something else happens after so many events."""
     told = list(events())
     runs = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_seconds": 5.0}, "seed": 0}
@@ -206,7 +204,7 @@ OTHER = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_secon
         (((8, "node", {"name": "n", "drained": True}),), ["GPUs came or went while jobs were there."]),
     ],
 )
-def test_what_changed_on_the_way_is_told_and_not_compared(more: Any, words: list[str]) -> None:
+def test_what_changed_on_the_way_is_told_and_not_compared(more, words):
     run = recorded(*more)
     found = caveats(run)
     assert len(found) == len(words)
@@ -219,7 +217,7 @@ def test_what_changed_on_the_way_is_told_and_not_compared(more: Any, words: list
     assert all(escape(caveat.words) in errors_section(comparison) for caveat in found)
 
 
-def test_jobs_that_are_not_through_are_told_of_and_left_out() -> None:
+def test_jobs_that_are_not_through_are_told_of_and_left_out():
     # of two jobs the second is through, the first runs again
     run = RecordedRun(Leases.of_events(list(events())[:-1]))
     (caveat,) = caveats(run)
@@ -233,12 +231,12 @@ def test_jobs_that_are_not_through_are_told_of_and_left_out() -> None:
     assert [figures[name]["error"] for name in ("makespan", "utilization", "preemptions")] == [None] * 3
 
 
-def _end(outcome: str, steps: float, trained: float, seconds: float) -> dict[str, Any]:
+def _end(outcome, steps, trained, seconds):
     saved = {"steps": steps, "saved_steps": steps, "trained_steps": trained, "trained_seconds": seconds}
     return saved | {"outcome": outcome, "reason": "", "code": 0, "signal": 0}
 
 
-def test_leases_by_hand() -> None:
+def test_leases_by_hand():
     run = RecordedRun(Leases.of_events(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
     assert run.trace.arrival_time.tolist() == [0.0, 0.0]
     assert run.trace.total_steps.tolist() == [100.0, 50.0]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,14 +21,14 @@ from throughputs import InputError
 FIRST = Told.of_events(None, None)
 
 
-def after(told: Told, **said: Any) -> Told:
+def after(told, **said):
     """After another start, by way of the journal's JSON."""
     told = told.after(ServeOptions(**said), WebOptions())
     policy = {"name": told.policy, "settings": dict(told.policy_settings)}
     return Told.of_events(json.loads(json.dumps(told.options)), json.loads(json.dumps(policy)))
 
 
-def test_what_is_not_said_stays() -> None:
+def test_what_is_not_said_stays():
     first = after(FIRST, virtual="v100:2", round_seconds=5.0, policy="max_min_fairness", early_dispatch=False)
     assert after(first) == first
     assert first.words() == ["--virtual v100:2", "--round 5", "--whole-rounds"]
@@ -39,14 +37,14 @@ def test_what_is_not_said_stays() -> None:
     assert second.policy == "max_min_fairness"
 
 
-def test_failures_of_an_older_start_are_retries_now() -> None:
+def test_failures_of_an_older_start_are_retries_now():
     told = Told.of_events({"virtual": "v100:2", "max_failures": 3}, None)
     assert told.options == {"virtual": "v100:2", "retries": 2}
     assert after(told).words() == ["--virtual v100:2", "--retries 2"]
     assert list(after(told, retries=0).changes(told)) == ["--retries 2 -> 0"]
 
 
-def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own() -> None:
+def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own():
     said = ["policy.choice=published", "queue=global", "placement=buddy"]
     first = after(FIRST, policy="max_min_fairness", settings=said)
     second = after(first, settings=["queue=per_type"])
@@ -60,7 +58,7 @@ def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own() -> N
     assert after(third, choice="published").policy_settings == {}
 
 
-def test_paths_are_found_again_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_found_again_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told = FIRST.after(ServeOptions(throughputs=Path("table.csv")), WebOptions(web="unix:web", token_file=Path("t")))
     assert told.path("throughputs") == tmp_path / "table.csv"
@@ -72,7 +70,7 @@ def test_paths_are_found_again_from_another_folder(tmp_path: Path, monkeypatch: 
     told.check_files()
 
 
-def test_another_kind_of_cluster_begins_without_the_options_of_the_one_before() -> None:
+def test_another_kind_of_cluster_begins_without_the_options_of_the_one_before():
     local = after(FIRST, virtual="v100:2", grace=5.0)
     slurm = after(local, adapter="slurm", partition="gpu")
     assert slurm.words() == ["--grace 5", "--adapter slurm", "--partition gpu"]
@@ -81,20 +79,18 @@ def test_another_kind_of_cluster_begins_without_the_options_of_the_one_before() 
             after(told, **wrong)
 
 
-def test_jobs_that_run_are_not_left_for_another_kind_of_cluster(tmp_path: Path) -> None:
-    async def go() -> None:
-        cluster = one_type()
-        service = await started(tmp_path, cluster, job(60.0))
-        await leave(service)
-        cluster.name = "other"  # type: ignore[misc]
-        with pytest.raises(InputError, match=r"found 'other, while jobs hold GPUs of model \(1 in the journal\)'"):
-            await service_on(tmp_path, cluster)
-        assert len(cluster.running()) == 1
+async def test_jobs_that_run_are_not_left_for_another_kind_of_cluster(tmp_path):
 
-    asyncio.run(go())
+    cluster = one_type()
+    service = await started(tmp_path, cluster, job(60.0))
+    await leave(service)
+    cluster.name = "other"
+    with pytest.raises(InputError, match=r"found 'other, while jobs hold GPUs of model \(1 in the journal\)'"):
+        await service_on(tmp_path, cluster)
+    assert len(cluster.running()) == 1
 
 
-def served(state: Path, *options: str) -> str:
+def served(state, *options):
     """What a service prints that is started and stopped."""
     with start("serve", "--state", str(state), *options) as service:
         deadline = time.monotonic() + PATIENCE
@@ -109,7 +105,7 @@ def served(state: Path, *options: str) -> str:
     return output + errors
 
 
-def test_a_start_without_options_goes_on_with_the_last_ones(tmp_path: Path) -> None:
+def test_a_start_without_options_goes_on_with_the_last_ones(tmp_path):
     state = tmp_path / "state"
     served(
         state, "--virtual", "v100:2", "--round", "5", "--policy", "max_min_fairness", "--web", f"unix:{tmp_path}/web"

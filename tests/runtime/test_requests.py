@@ -11,8 +11,6 @@ import stat
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,7 +24,6 @@ from allocator.runtime.door.client import Client, NoServiceError, whole_status
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import Server
 from allocator.runtime.records.journal import Event
-from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import service_on, settle, two_types
 from throughputs import InputError
@@ -36,7 +33,7 @@ GOOD = {"command": ["train", "5"], "working_directory": "/", "gpus": 1}
 
 
 @pytest.fixture
-def requests(tmp_path: Path) -> Any:
+def requests(tmp_path):
     loop = asyncio.new_event_loop()
     cluster = two_types()
     cluster.clock = 5.0
@@ -83,14 +80,14 @@ def requests(tmp_path: Path) -> Any:
         ({"do": "history", "last": 0}, "a whole number from 1"),
     ],
 )
-def test_bad_requests_are_told_what_is_wrong(requests: Requests, asked: Any, told: str) -> None:
+def test_bad_requests_are_told_what_is_wrong(requests, asked, told):
     answer = requests.answer(asked)
     assert answer["ok"] is False
     assert told in answer["error"]
     assert not requests._service.book.jobs
 
 
-def test_arguments_need_not_be_utf_8(requests: Requests) -> None:
+def test_arguments_need_not_be_utf_8(requests):
     given = json.dumps(GOOD | {"command": [os.fsdecode(b"caf\xe9.py"), "a\nb"], "name": "Größe <b>"})
     assert requests.answer({"do": "submit", "jobs": [json.loads(given)]})["ok"]
     (job,) = requests._service.book.by_id
@@ -98,12 +95,12 @@ def test_arguments_need_not_be_utf_8(requests: Requests) -> None:
     assert job.name == "Größe <b>"
 
 
-def test_one_bad_job_lets_none_in(requests: Requests) -> None:
+def test_one_bad_job_lets_none_in(requests):
     assert not requests.answer({"do": "submit", "jobs": [GOOD, GOOD | {"gpus": -1}]})["ok"]
     assert not requests._service.book.jobs
 
 
-def test_a_submission_that_is_sent_again_counts_once(requests: Requests) -> None:
+def test_a_submission_that_is_sent_again_counts_once(requests):
     job = GOOD | {"uuid": "0" * 31 + "1"}
     first = requests.answer({"do": "submit", "jobs": [job]})
     assert requests.answer({"do": "submit", "jobs": [job]})["jobs"] == first["jobs"]
@@ -115,7 +112,7 @@ def test_a_submission_that_is_sent_again_counts_once(requests: Requests) -> None
     assert len(requests._service.book.by_id) == 2
 
 
-def test_nothing_is_let_in_that_cannot_be_written_down(requests: Requests) -> None:
+def test_nothing_is_let_in_that_cannot_be_written_down(requests):
     requests._service.journal._base.execute("PRAGMA query_only = ON")
     answer = requests.answer({"do": "submit", "jobs": [GOOD]})
     assert not answer["ok"]
@@ -137,7 +134,7 @@ fields = st.sampled_from(["jobs", "job", "node", "last", "after", "evict", "name
 @given(
     asked=plain | st.builds(lambda what, more: {"do": what} | more, names, st.dictionaries(fields, plain, max_size=4))
 )
-def test_no_request_breaks_the_service(requests: Requests, asked: Any) -> None:
+def test_no_request_breaks_the_service(requests, asked):
     answer = requests.answer(asked)
     assert answer["ok"] in (True, False)
     json.dumps(answer)
@@ -147,7 +144,7 @@ def test_no_request_breaks_the_service(requests: Requests, asked: Any) -> None:
 @given(
     changes=st.dictionaries(st.sampled_from([*GOOD, "total_steps", "deadline", "environment", "name", "uuid"]), plain)
 )
-def test_jobs_of_any_form_are_taken_or_refused(requests: Requests, changes: dict[str, Any]) -> None:
+def test_jobs_of_any_form_are_taken_or_refused(requests, changes):
     before = len(requests._service.book.jobs)
     answer = requests.answer({"do": "submit", "jobs": [GOOD | changes]})
     assert len(requests._service.book.jobs) - before in ((0, 1) if answer["ok"] else (0,))
@@ -158,12 +155,12 @@ def test_jobs_of_any_form_are_taken_or_refused(requests: Requests, changes: dict
 class Serving:
     """A service with its socket, in a thread."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._ready, self._folder = threading.Event(), folder
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
-    async def _serve(self) -> None:
-        self.service: Service = await service_on(self._folder, two_types())
+    async def _serve(self):
+        self.service = await service_on(self._folder, two_types())
         self._loop = asyncio.get_running_loop()
         server = Server(self._folder, Requests(self.service))
         await server.start()
@@ -171,17 +168,17 @@ class Serving:
         await self.service.run()
         await server.close()
 
-    def __enter__(self) -> Serving:
+    def __enter__(self):
         self._thread.start()
         assert self._ready.wait(PATIENCE)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._loop.call_soon_threadsafe(self.service.close)
         self._thread.join(PATIENCE)
 
 
-def talk(folder: Path, sent: bytes) -> bytes:
+def talk(folder, sent):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE)
         connection.connect(str(folder / "socket"))
@@ -190,7 +187,7 @@ def talk(folder: Path, sent: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
-def test_the_socket_is_private_and_answers_line_by_line(tmp_path: Path) -> None:
+def test_the_socket_is_private_and_answers_line_by_line(tmp_path):
     with Serving(tmp_path):
         mode = (tmp_path / "socket").stat().st_mode
         assert stat.S_ISSOCK(mode)
@@ -207,7 +204,7 @@ def test_the_socket_is_private_and_answers_line_by_line(tmp_path: Path) -> None:
         Client(tmp_path).ask("status")
 
 
-def test_silent_and_endless_clients_do_not_hold_up_others(tmp_path: Path) -> None:
+def test_silent_and_endless_clients_do_not_hold_up_others(tmp_path):
     with Serving(tmp_path):
         silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(20)]
         for connection in silent:
@@ -218,7 +215,7 @@ def test_silent_and_endless_clients_do_not_hold_up_others(tmp_path: Path) -> Non
             connection.close()
 
 
-def test_who_does_not_take_its_answer_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_take_its_answer_is_let_go(tmp_path, monkeypatch):
     monkeypatch.setattr("allocator.runtime.door.server._PATIENCE", 0.3)
     with Serving(tmp_path) as serving:
         serving.service.submit([(f"{number:032x}", GOOD | {"name": "n" * 1000}) for number in range(200)])
@@ -240,7 +237,7 @@ def test_who_does_not_take_its_answer_is_let_go(tmp_path: Path, monkeypatch: pyt
         greedy.close()
 
 
-def test_a_service_ends_in_peace_while_it_is_spoken_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_service_ends_in_peace_while_it_is_spoken_with(tmp_path, caplog):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, Serving(tmp_path):
         connection.connect(str(tmp_path / "socket"))
         connection.sendall(b'{"do": "status"}\n{')
@@ -248,7 +245,7 @@ def test_a_service_ends_in_peace_while_it_is_spoken_with(tmp_path: Path, caplog:
     assert not caplog.records
 
 
-def test_a_path_longer_than_sockets_take(tmp_path: Path) -> None:
+def test_a_path_longer_than_sockets_take(tmp_path):
     folder = tmp_path / ("long" * 30) / ("longer" * 20)
     folder.mkdir(parents=True)
     with Serving(folder):
@@ -258,27 +255,24 @@ def test_a_path_longer_than_sockets_take(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"weight": 1e300}, {"weight": 1e-300}, {"total_steps": 1e300}, {"duration": 1e-12}, {"entity": "nobody"}]
 )
-def test_no_job_is_let_in_that_stops_decisions_about_all_others(tmp_path: Path, wrong: dict[str, Any]) -> None:
+async def test_no_job_is_let_in_that_stops_decisions_about_all_others(tmp_path, wrong):
     entities = Entities.parse({"team": {"weight": 2}})
 
-    async def go() -> None:
-        service = await service_on(tmp_path, two_types())
-        policy = get_policy("max_min_fairness_water_filling_perf")
-        mechanism = preset("default").mechanism
-        service.use_policy(lambda hardware: World(hardware.cluster, policy, mechanism, entities=entities))
-        requests = Requests(service)
-        assert not requests.answer({"do": "submit", "jobs": [GOOD | wrong]})["ok"]
-        jobs = [GOOD, GOOD | {"entity": "team"}, GOOD | {"weight": 1e-6}, GOOD | {"weight": 1e15}]
-        assert requests.answer({"do": "submit", "jobs": jobs})["ok"]
-        await settle(service)
-        assert service.deciding.trouble == ""
-        assert service.book.holding
-        await service._finish()
-
-    asyncio.run(go())
+    service = await service_on(tmp_path, two_types())
+    policy = get_policy("max_min_fairness_water_filling_perf")
+    mechanism = preset("default").mechanism
+    service.use_policy(lambda hardware: World(hardware.cluster, policy, mechanism, entities=entities))
+    requests = Requests(service)
+    assert not requests.answer({"do": "submit", "jobs": [GOOD | wrong]})["ok"]
+    jobs = [GOOD, GOOD | {"entity": "team"}, GOOD | {"weight": 1e-6}, GOOD | {"weight": 1e15}]
+    assert requests.answer({"do": "submit", "jobs": jobs})["ok"]
+    await settle(service)
+    assert service.deciding.trouble == ""
+    assert service.book.holding
+    await service._finish()
 
 
-def test_long_answers_come_in_pieces_and_are_the_same(requests: Requests) -> None:
+def test_long_answers_come_in_pieces_and_are_the_same(requests):
     for count in (0, 1, 45):
         if count:
             requests._service.submit((f"{count:016x}{number:016x}", GOOD) for number in range(count))
@@ -286,7 +280,7 @@ def test_long_answers_come_in_pieces_and_are_the_same(requests: Requests) -> Non
             assert json.loads("".join(requests.pieces(requests.open(asked)))) == requests.answer(asked)
 
 
-def test_a_job_that_is_named_again_and_again_is_told_of_once_and_names_are_counted(requests: Requests) -> None:
+def test_a_job_that_is_named_again_and_again_is_told_of_once_and_names_are_counted(requests):
     requests._service.submit((f"{number:032x}", GOOD) for number in range(3))
     some = requests.answer({"do": "status", "jobs": [2, 0, f"{2:032x}", 0] * 200})
     assert [one["id"] for one in some["jobs"]] == [2, 0]
@@ -298,12 +292,12 @@ def test_a_job_that_is_named_again_and_again_is_told_of_once_and_names_are_count
     assert len(requests.answer({"do": "submit", "jobs": [GOOD] * 1001})["error"]) < 300
 
 
-def test_answers_come_page_by_page_and_none_is_long(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_come_page_by_page_and_none_is_long(requests, monkeypatch):
     for place in ("requests", "client"):
         monkeypatch.setattr(f"allocator.runtime.door.{place}.MOST_AT_ONCE", 10)
     service, asked = requests._service, []
 
-    def ask(what: str, **fields: Any) -> dict[str, Any]:
+    def ask(what, **fields):
         asked.append(fields)
         answer = requests.answer({"do": what, **fields})
         assert answer["ok"], answer
@@ -324,27 +318,24 @@ def test_answers_come_page_by_page_and_none_is_long(requests: Requests, monkeypa
     assert not requests.answer({"do": "status", "last": 11})["ok"]
 
 
-def test_others_have_their_turn_between_the_pieces_of_long_answers(requests: Requests) -> None:
+async def test_others_have_their_turn_between_the_pieces_of_long_answers(requests):
     requests._service.submit((f"{number:032x}", GOOD) for number in range(45))
 
-    async def go() -> None:
-        turns, told = 0, []
+    turns, told = 0, []
 
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        async def reader() -> None:
-            async for piece in requests.stream(requests.open({"do": "status"})):
-                assert piece.count('"uuid"') <= 25
-                told.append(turns)
+    async def reader():
+        async for piece in requests.stream(requests.open({"do": "status"})):
+            assert piece.count('"uuid"') <= 25
+            told.append(turns)
 
-        busy = asyncio.ensure_future(others())
-        await asyncio.gather(*(reader() for _ in range(8)))
-        busy.cancel()
-        # of all who ask no two are told something in the same turn
-        assert len(told) == len(set(told)) > 8 * 3
-
-    asyncio.run(go())
+    busy = asyncio.ensure_future(others())
+    await asyncio.gather(*(reader() for _ in range(8)))
+    busy.cancel()
+    # of all who ask no two are told something in the same turn
+    assert len(told) == len(set(told)) > 8 * 3

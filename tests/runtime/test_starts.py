@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,14 +32,14 @@ from tests.runtime.test_stopped import ended
         (["--grace", "-1"], "grace"),
     ],
 )
-def test_a_service_that_is_refused_leaves_no_folder(tmp_path: Path, wrong: list[str], named: str) -> None:
+def test_a_service_that_is_refused_leaves_no_folder(tmp_path, wrong, named):
     code, output, errors = told("serve", "--state", str(tmp_path / "state"), *wrong)
     assert (code, output) == (2, "")
     assert named in errors
     assert not (tmp_path / "state").exists()
 
 
-def test_the_page_without_its_packages_is_refused_before_anything_else(tmp_path: Path) -> None:
+def test_the_page_without_its_packages_is_refused_before_anything_else(tmp_path):
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('no', name='uvicorn')")
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     options = ["--state", str(tmp_path / "state"), "--virtual", "v100:1", "--web", f"unix:{tmp_path}/web"]
@@ -58,7 +57,7 @@ def test_the_page_without_its_packages_is_refused_before_anything_else(tmp_path:
 
 
 @pytest.mark.parametrize("room", [0, 8, 64])
-def test_a_start_on_a_full_disk_is_refused_in_one_line_and_may_be_tried_again(tmp_path: Path, room: int) -> None:
+def test_a_start_on_a_full_disk_is_refused_in_one_line_and_may_be_tried_again(tmp_path, room):
     """With `room` KiB."""
     with small_disk_at(tmp_path / "disk", "1m") as disk:
         (disk / "room").write_bytes(b"r" * 1024 * room)
@@ -75,7 +74,7 @@ def test_a_start_on_a_full_disk_is_refused_in_one_line_and_may_be_tried_again(tm
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_stopped_service_answers_from_a_disk_that_cannot_be_written_to(tmp_path: Path, killed: bool) -> None:
+def test_a_stopped_service_answers_from_a_disk_that_cannot_be_written_to(tmp_path, killed):
     with small_disk_at(tmp_path / "disk", "8m") as disk:
         (disk / "state").mkdir()
         ended(disk / "state", killed=killed)
@@ -84,8 +83,8 @@ def test_a_stopped_service_answers_from_a_disk_that_cannot_be_written_to(tmp_pat
         assert asked_or_read(disk / "state", "history", last=3)["events"]
 
 
-def later(act: Any) -> threading.Thread:
-    def work() -> None:
+def later(act):
+    def work():
         time.sleep(0.3)
         act()
 
@@ -94,7 +93,7 @@ def later(act: Any) -> threading.Thread:
     return thread
 
 
-def test_who_follows_waits_for_a_service_that_has_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_follows_waits_for_a_service_that_has_run(tmp_path, capsys):
     with Serving(tmp_path):
         Client(tmp_path).ask("submit", jobs=[GOOD])
     again = Serving(tmp_path)
@@ -108,7 +107,7 @@ def test_who_follows_waits_for_a_service_that_has_run(tmp_path: Path, capsys: py
     assert str(tmp_path) in errors
 
 
-def test_nobody_waits_where_none_has_run_nor_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_where_none_has_run_nor_for_ever(tmp_path, monkeypatch):
     with pytest.raises(AbsentError):
         Client(tmp_path).follow("status")
     monkeypatch.setattr(door, "_ABSENCE", 0.3)

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +19,7 @@ from allocator.runtime.records.journal import Journal
 from tests.runtime.lives import leave, started
 from tests.runtime.model_cluster import job, run_on, two_types
 
-QUESTIONS: list[dict[str, Any]] = [
+QUESTIONS = [
     {"do": "status"},
     {"do": "status", "active": True},
     {"do": "status", "jobs": [2]},
@@ -30,10 +29,10 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-def ended(folder: Path, *, killed: bool) -> list[dict[str, Any]]:
+def ended(folder, *, killed):
     """What a service has answered that has ended since: two jobs are through, two run, one waits, one has no room."""
 
-    async def go() -> list[dict[str, Any]]:
+    async def go():
         cluster = two_types(2, 1)
         jobs = [job(2.0), job(2.0), *(job(500.0) for _ in range(4)), job(5.0, gpus=9)]
         service = await started(folder, cluster, *jobs)
@@ -46,7 +45,7 @@ def ended(folder: Path, *, killed: bool) -> list[dict[str, Any]]:
     return asyncio.run(go())
 
 
-def shape(told: Any) -> Any:
+def shape(told):
     """Names and kinds of values."""
     if isinstance(told, dict):
         return {name: shape(value) for name, value in told.items()}
@@ -56,7 +55,7 @@ def shape(told: Any) -> Any:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_answers_are_those_of_the_service(tmp_path: Path, killed: bool) -> None:
+def test_answers_are_those_of_the_service(tmp_path, killed):
     before = ended(tmp_path, killed=killed)
     stopped = StoppedService(tmp_path)
     assert stopped.in_order is not killed
@@ -82,10 +81,10 @@ def test_answers_are_those_of_the_service(tmp_path: Path, killed: bool) -> None:
     ]
 
 
-def test_nothing_is_changed(tmp_path: Path) -> None:
+def test_nothing_is_changed(tmp_path):
     ended(tmp_path, killed=False)
 
-    def files() -> dict[Path, str]:
+    def files():
         left = (path for path in tmp_path.rglob("*") if path.is_file() and path.suffix not in (".sqlite-shm",))
         return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in left if path.stat().st_size}
 
@@ -101,7 +100,7 @@ def test_nothing_is_changed(tmp_path: Path) -> None:
     assert files() == before
 
 
-def test_commands_say_where_their_answers_are_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_say_where_their_answers_are_from(tmp_path, capsys):
     ended(tmp_path, killed=False)
     assert len(asked_or_read(tmp_path, "status")["jobs"]) == 7
     output, errors = capsys.readouterr()
@@ -118,14 +117,14 @@ def test_commands_say_where_their_answers_are_from(tmp_path: Path, capsys: pytes
         asked_or_read(tmp_path / "empty", "status")
 
 
-def test_a_folder_on_which_no_service_has_run(tmp_path: Path) -> None:
+def test_a_folder_on_which_no_service_has_run(tmp_path):
     # as one that was started with a policy that there is not
     Journal(tmp_path).close()
     with pytest.raises(AbsentError, match="no service has run"):
         asked_or_read(tmp_path, "status")
 
 
-def test_logs_are_found_wherever_the_service_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_are_found_wherever_the_service_was_started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ended(Path("state"), killed=False)
     told = StoppedService(Path("state")).answer({"do": "status"})["jobs"]
@@ -135,7 +134,7 @@ def test_logs_are_found_wherever_the_service_was_started(tmp_path: Path, monkeyp
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
 
-    def logs(job: int) -> str:
+    def logs(job):
         done = CliRunner().invoke(load("logs"), ["--state", str(tmp_path / "state"), str(job)])
         assert done.exit_code == 0
         return done.output

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass
@@ -16,32 +14,28 @@ class Answer:
     body: bytes
 
     @property
-    def text(self) -> str:
+    def text(self):
         return self.body.decode()
 
-    def json(self) -> Any:
+    def json(self):
         return json.loads(self.body)
 
 
 class Asker:
     """Speaks with an application as ``https://localhost``."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app):
         self.app = app
 
-    def get(self, path: str, headers: Mapping[str, str | bytes] | None = None) -> Answer:
+    def get(self, path, headers=None):
         return self.ask("GET", path, headers)
 
-    def post(
-        self, path: str, headers: Mapping[str, str | bytes] | None = None, *, content: bytes = b"", data: Any = None
-    ) -> Answer:
+    def post(self, path, headers=None, *, content=b"", data=None):
         if data is not None:
             content, headers = json.dumps(data).encode(), {"content-type": "application/json"} | dict(headers or {})
         return self.ask("POST", path, headers, content)
 
-    def ask(
-        self, method: str, path: str, headers: Mapping[str, str | bytes] | None = None, content: bytes = b""
-    ) -> Answer:
+    def ask(self, method, path, headers=None, content=b""):
         sent = {"host": b"localhost"} | dict(headers or {})
         scope = {
             "type": "http",
@@ -58,15 +52,15 @@ class Asker:
             "client": ("127.0.0.1", 1),
         }
         pieces = [content[at : at + 65536] for at in range(0, len(content), 65536)] or [b""]
-        told: list[dict[str, Any]] = []
+        told = []
 
-        async def receive() -> dict[str, Any]:
+        async def receive():
             if not pieces:
                 # who has asked stays until it is answered
                 await asyncio.Event().wait()
             return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send(message):
             told.append(message)
 
         asyncio.run(self.app(scope, receive, send))
@@ -74,5 +68,5 @@ class Asker:
         return Answer(told[0]["status"], headers_told, b"".join(one.get("body", b"") for one in told[1:]))
 
 
-def _bytes(value: str | bytes) -> bytes:
+def _bytes(value):
     return value if isinstance(value, bytes) else value.encode("latin-1")

@@ -8,20 +8,15 @@ import shutil
 import subprocess
 import threading
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.registry import get_policy
-from allocator.runtime.adapters.base import Adapter, Node, Seen, StartOrder
-from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.adapters.base import Adapter, Node, Seen
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.page.door import Door, DoorSettings
-from allocator.runtime.records.book import Job
+from allocator.runtime.page.door import Door
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import settle
@@ -35,34 +30,34 @@ class Imagined(Adapter):
 
     name = "imagined"
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes):
         self._nodes = tuple(nodes)
-        self.seen: dict[str, Seen] = {}
-        self.orders: dict[str, StartOrder] = {}
+        self.seen = {}
+        self.orders = {}
 
-    async def open(self) -> None:
+    async def open(self):
         return
 
-    async def close(self) -> None:
+    async def close(self):
         return
 
-    async def nodes(self) -> Sequence[Node]:
+    async def nodes(self):
         return self._nodes
 
-    async def observe(self) -> Sequence[Seen]:
+    async def observe(self):
         return list(self.seen.values())
 
-    async def start(self, order: StartOrder) -> None:
+    async def start(self, order):
         self.orders[order.job] = order
         self.seen[order.job] = Seen(order.job, order.epoch, "running")
 
-    async def stop(self, job: str, epoch: int) -> None:
+    async def stop(self, job, epoch):
         self.seen[job] = Seen(job, epoch, "ended", 0)
 
-    async def kill(self, job: str, epoch: int) -> None:
+    async def kill(self, job, epoch):
         self.seen[job] = Seen(job, epoch, "ended", None, 9)
 
-    async def forget(self, job: str) -> None:
+    async def forget(self, job):
         self.seen.pop(job, None)
 
 
@@ -75,32 +70,32 @@ class Made(Service):
     policy = "fifo_perf"
     table: ThroughputTable | None = None
 
-    def world(self, hardware: Hardware) -> World:
+    def world(self, hardware):
         return World(hardware.cluster, get_policy(self.policy), MechanismSettings(), self.table, None, 0)
 
 
-def make_service(folder: Path, policy: str = "fifo_perf", **settings: Any) -> Made:
+def make_service(folder, policy="fifo_perf", **settings):
     made = Made(folder, Imagined(NODES), ServiceSettings(**settings))
     made.policy = policy
     return made
 
 
-def submission(name: str = "train", steps: float = 100.0, gpus: int = 1, **more: Any) -> tuple[str, dict[str, Any]]:
+def submission(name="train", steps=100.0, gpus=1, **more):
     data = {"command": ["train"], "name": name, "gpus": gpus, "total_steps": steps, "user": "ada"} | more
     return str(uuid.uuid4()), data
 
 
-def stop_clock(service: Service) -> float:
+def stop_clock(service):
     """From now on no time passes for a service; returns what its clock shows."""
     now = service.clock()
-    service.clock = lambda: now  # type: ignore[assignment]
+    service.clock = lambda: now
     return now
 
 
-def settled(service: Made, *jobs: tuple[str, dict[str, Any]]) -> list[Job]:
+def settled(service, *jobs):
     """A service with jobs that it has decided on."""
 
-    async def go() -> list[Job]:
+    async def go():
         await service.open(service.world)
         made = service.submit(jobs)
         await settle(service)
@@ -112,14 +107,14 @@ def settled(service: Made, *jobs: tuple[str, dict[str, Any]]) -> list[Job]:
 class Live:
     """A service with its door, on a loop in a thread of its own."""
 
-    def __init__(self, service: Made, settings: DoorSettings) -> None:
+    def __init__(self, service, settings):
         self.service = service
         self.door = Door(service, Requests(service), settings)
         self.loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._main(),))
 
-    async def _main(self) -> None:
+    async def _main(self):
         await self.service.open(self.service.world)
         await self.door.open()
         self._ready.set()
@@ -128,38 +123,38 @@ class Live:
         finally:
             await self.door.close()
 
-    def start(self) -> None:
+    def start(self):
         self._thread.start()
         assert self._ready.wait(PATIENCE)
 
-    def close(self) -> None:
+    def close(self):
         self.loop.call_soon_threadsafe(self.service.close)
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         self.loop.close()
 
-    def do(self, work: Callable[[], Any]) -> Any:
+    def do(self, work):
         """Something on the loop."""
 
-        async def go() -> Any:
+        async def go():
             return work()
 
         return self.wait(go())
 
-    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def wait(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     @property
-    def token(self) -> str:
+    def token(self):
         return (self.service.folder / "token").read_text().strip()
 
     @property
-    def port(self) -> int:
+    def port(self):
         return int(self.door.url.rpartition(":")[2])
 
 
 @contextlib.contextmanager
-def live(service: Made, settings: DoorSettings) -> Iterator[Live]:
+def live(service, settings):
     one = Live(service, settings)
     one.start()
     try:
@@ -168,7 +163,7 @@ def live(service: Made, settings: DoorSettings) -> Iterator[Live]:
         one.close()
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
+def certificate(folder):
     """A certificate for this machine, and its key."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")

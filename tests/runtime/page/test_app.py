@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +17,7 @@ from allocator.runtime.page.document import document
 from allocator.runtime.page.picture import picture
 from allocator.runtime.records.journal import Event
 from tests.runtime.page.asking import Asker
-from tests.runtime.page.clusters import Made, make_service, settled, stop_clock, submission
+from tests.runtime.page.clusters import make_service, settled, stop_clock, submission
 from throughputs import InputError, default_table
 
 TOKEN = "a-token-of-some-length"
@@ -29,7 +26,7 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def service(tmp_path_factory):
     made = make_service(tmp_path_factory.mktemp("state"))
     names = ["first", HOSTILE, "third", "fourth", "too large"]
     settled(made, *(submission(name, gpus=9 if name == "too large" else 2) for name in names))
@@ -37,30 +34,30 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     made.journal.close()
 
 
-def client_of(service: Made, **more: Any) -> tuple[Desk, Asker]:
+def client_of(service, **more):
     desk = Desk(service, Requests(service), Access(TOKEN), **more)
     return desk, Asker(make_app(desk))
 
 
 @pytest.fixture(scope="module")
-def guarded(service: Made) -> Asker:
+def guarded(service):
     return client_of(service)[1]
 
 
 @pytest.fixture(scope="module")
-def changing(service: Made) -> Asker:
+def changing(service):
     return client_of(service, changes=True)[1]
 
 
 @pytest.mark.parametrize("path", ["/", "/events", "/metrics", "/nothing", "/api", "/docs", "//metrics", "/metrics/"])
 @pytest.mark.parametrize("shown", ["", "Bearer ", "Bearer wrong", f"Basic {TOKEN}", TOKEN, "Bearer \xff\xfe"])
-def test_nothing_is_told_without_the_token(guarded: Asker, path: str, shown: str) -> None:
+def test_nothing_is_told_without_the_token(guarded, path, shown):
     answer = guarded.get(path, {"authorization": shown} if shown else {})
     assert answer.status == 401
     assert "first" not in answer.text
 
 
-def test_the_token_opens_page_and_metrics(guarded: Asker) -> None:
+def test_the_token_opens_page_and_metrics(guarded):
     page = guarded.get("/", headers=BEARER)
     assert page.status == 200
     assert 'id="queue"' in page.text
@@ -71,7 +68,7 @@ def test_the_token_opens_page_and_metrics(guarded: Asker) -> None:
     assert guarded.get("/nothing", headers=BEARER).status == 404
 
 
-def test_a_browser_logs_in_and_may_read_only(service: Made) -> None:
+def test_a_browser_logs_in_and_may_read_only(service):
     client = client_of(service, changes=True)[1]
     for wrong in (b"token=wrong", b"", b"a=1&b=2&c=3&d=4&token=" + TOKEN.encode(), b"token=%ff\xff%00"):
         refused = client.post("/login", content=wrong)
@@ -87,7 +84,7 @@ def test_a_browser_logs_in_and_may_read_only(service: Made) -> None:
     assert client.post("/api", cookie, data={"do": "status"}).status == 401
 
 
-def test_a_session_ends_and_cannot_be_made_up() -> None:
+def test_a_session_ends_and_cannot_be_made_up():
     access = Access(TOKEN)
     session = access.session(1000.0)
     assert access.is_session(session, 1000.0 + 11 * 3600)
@@ -98,7 +95,7 @@ def test_a_session_ends_and_cannot_be_made_up() -> None:
     assert not Access(TOKEN + "x").is_session(session, 1000.0)
 
 
-def test_jobs_have_tokens_of_their_own() -> None:
+def test_jobs_have_tokens_of_their_own():
     access = Access(TOKEN)
     own = access.of_job("a", 1)
     assert access.is_of_job(f"Bearer {own}", "a", "1")
@@ -108,7 +105,7 @@ def test_jobs_have_tokens_of_their_own() -> None:
     assert not access.in_header(f"Bearer {own}")
 
 
-def test_every_answer_has_its_headers_and_the_page_its_policy(guarded: Asker) -> None:
+def test_every_answer_has_its_headers_and_the_page_its_policy(guarded):
     for answer in (guarded.get("/"), guarded.get("/", headers=BEARER), guarded.get("/nothing", headers=BEARER)):
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cache-control"] == "no-store"
@@ -119,14 +116,14 @@ def test_every_answer_has_its_headers_and_the_page_its_policy(guarded: Asker) ->
 
 
 @pytest.mark.parametrize("name", ["page.html", "login.html"])
-def test_documents_ask_for_nothing_from_elsewhere(name: str) -> None:
+def test_documents_ask_for_nothing_from_elsewhere(name):
     text = document(name).text
     assert not re.findall(r"(?:src|href)=(?![\"']?data:)", text)
     assert not re.findall(r"https?://|@import|url\(| style=| on[a-z]+=", text)
     assert "innerHTML" not in text
 
 
-def test_requests_that_change_need_leave(service: Made, guarded: Asker, changing: Asker) -> None:
+def test_requests_that_change_need_leave(service, guarded, changing):
     asked = {"do": "submit", "jobs": [{"command": ["true"]}]}
     refused = guarded.post("/api", data=asked, headers=BEARER)
     assert refused.status == 403
@@ -142,14 +139,14 @@ def test_requests_that_change_need_leave(service: Made, guarded: Asker, changing
     assert again.json()["cancelled"] == [before]
 
 
-def test_a_service_that_ends_answers_nothing(service: Made) -> None:
+def test_a_service_that_ends_answers_nothing(service):
     desk, asker = client_of(service)
     desk.close()
     assert asker.get("/metrics", BEARER).status == 503
     assert asker.post("/api", BEARER, data={"do": "history"}).status == 503
 
 
-def test_scripts_of_other_sites_cannot_ask(service: Made) -> None:
+def test_scripts_of_other_sites_cannot_ask(service):
     client = client_of(service, guarded=False, changes=True)[1]
     body = json.dumps({"do": "status"}).encode()
     assert client.post("/api", content=body, headers={"content-type": "application/json"}).status == 200
@@ -160,13 +157,13 @@ def test_scripts_of_other_sites_cannot_ask(service: Made) -> None:
         assert client.get("/metrics", headers={"host": host}).status == status
 
 
-def test_large_bodies_are_refused(guarded: Asker) -> None:
+def test_large_bodies_are_refused(guarded):
     assert guarded.post("/login", content=b"x" * (1 << 20)).status == 413
     headers = BEARER | {"content-type": "application/json"}
     assert guarded.post("/api", content=b" " * (9 << 20), headers=headers).status == 413
 
 
-def test_the_picture_is_json_that_browsers_read(service: Made) -> None:
+def test_the_picture_is_json_that_browsers_read(service):
     desk, _ = client_of(service)
     text = json.dumps(picture(service, desk.history), allow_nan=False)
     shown = json.loads(text)
@@ -181,7 +178,7 @@ def test_the_picture_is_json_that_browsers_read(service: Made) -> None:
     assert all(set(one) >= {"at", "seconds", "status", "jobs"} for one in shown["decisions"])
 
 
-def test_measured_speeds_are_shown_beside_those_of_the_table(tmp_path: Path) -> None:
+def test_measured_speeds_are_shown_beside_those_of_the_table(tmp_path):
     service = make_service(tmp_path)
     service.table = default_table()
     kind = service.table.job_types[0]
@@ -199,7 +196,7 @@ def test_measured_speeds_are_shown_beside_those_of_the_table(tmp_path: Path) -> 
     service.journal.close()
 
 
-def test_the_picture_is_bounded_and_quick_with_many_jobs(tmp_path: Path) -> None:
+def test_the_picture_is_bounded_and_quick_with_many_jobs(tmp_path):
     service = make_service(tmp_path)
     settled(service, *(submission(f"job {k} " + "x" * 1000) for k in range(10_000)))
     desk, _ = client_of(service)
@@ -213,7 +210,7 @@ def test_the_picture_is_bounded_and_quick_with_many_jobs(tmp_path: Path) -> None
     assert min(took) < 0.5
 
 
-def test_tokens_are_private_and_long(tmp_path: Path) -> None:
+def test_tokens_are_private_and_long(tmp_path):
     path = tmp_path / "token"
     token = read_token(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -244,7 +241,7 @@ FIELDS = ["do", "jobs", "job", "node", "last", "active", "name", "settings", "uu
     raw=st.none() | st.binary(max_size=60),
     depth=st.sampled_from([0, 0, 500, 100_000]),
 )
-def test_no_request_breaks_it(changing: Asker, what: Any, more: Any, raw: bytes | None, depth: int) -> None:
+def test_no_request_breaks_it(changing, what, more, raw, depth):
     body = json.dumps(more | {"do": what}).encode() if raw is None else raw
     if depth:
         body = b'{"do":"cancel","jobs":' + b"[" * depth + b"]" * depth + b"}"
@@ -265,9 +262,7 @@ def test_no_request_breaks_it(changing: Asker, what: Any, more: Any, raw: bytes 
     ),
     body=st.binary(max_size=80),
 )
-def test_no_path_or_header_breaks_it(
-    guarded: Asker, method: str, path: str, headers: dict[str, bytes], body: bytes
-) -> None:
+def test_no_path_or_header_breaks_it(guarded, method, path, headers, body):
     answer = guarded.ask(method, path, headers, body)
     may = headers.get("authorization") == BEARER["authorization"].encode()
     assert 400 <= answer.status < 500 or (may and answer.status == 200)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from allocator.runtime.page.door import DoorSettings
 from allocator.runtime.records.journal import Event
 from allocator.runtime.watching import Told
-from tests.runtime.page.chromium import CHROMIUM, Tab, opened
-from tests.runtime.page.clusters import Live, certificate, live, make_service, submission
+from tests.runtime.page.chromium import CHROMIUM, opened
+from tests.runtime.page.clusters import certificate, live, make_service, submission
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
@@ -20,7 +18,7 @@ HOSTILE = "<img src=x onerror=\"document.title='broken'\"><script>document.title
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Tab]]:
+def shown(tmp_path_factory):
     """The page, entered by a link with the token."""
     folder = tmp_path_factory.mktemp("page")
     settings = DoorSettings("127.0.0.1:0", *certificate(folder))
@@ -37,14 +35,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Tab]
         assert not refused, refused
 
 
-def text_of(tab: Tab, selector: str, *words: str) -> str:
+def text_of(tab, selector, *words):
     """The text of a part of the page, once some words are in it."""
     wanted = json.dumps(words)
     tab.until(f"{wanted}.every((word) => document.querySelector('{selector}').innerText.includes(word))")
     return tab.text(selector)
 
 
-def test_the_page_follows_what_happens(shown: tuple[Live, Tab]) -> None:
+def test_the_page_follows_what_happens(shown):
     one, tab = shown
     text_of(tab, "#running", "Nothing runs.")
     jobs = one.do(lambda: one.service.submit([submission(f"train {k}", gpus=2) for k in range(3)]))
@@ -70,7 +68,7 @@ def test_the_page_follows_what_happens(shown: tuple[Live, Tab]) -> None:
     text_of(tab, "#nodes", "k80, drained")
 
 
-def test_names_are_text_and_nothing_else(shown: tuple[Live, Tab]) -> None:
+def test_names_are_text_and_nothing_else(shown):
     one, tab = shown
     one.do(lambda: one.service.submit([submission(HOSTILE, gpus=9, user=HOSTILE)]))
     text_of(tab, "#queue", "<img src=x", "needs 9 GPUs")
@@ -78,7 +76,7 @@ def test_names_are_text_and_nothing_else(shown: tuple[Live, Tab]) -> None:
     assert tab.value("document.images.length + document.querySelectorAll('td script').length") == 0
 
 
-def test_the_policy_of_the_page_holds(shown: tuple[Live, Tab]) -> None:
+def test_the_policy_of_the_page_holds(shown):
     _, tab = shown
     before = len(tab.complaints)
     assert (
@@ -94,7 +92,7 @@ def test_the_policy_of_the_page_holds(shown: tuple[Live, Tab]) -> None:
 
 @pytest.mark.parametrize("width", [360, 800, 1400])
 @pytest.mark.parametrize("dark", [False, True])
-def test_it_fits_screens_of_any_width(shown: tuple[Live, Tab], width: int, dark: bool) -> None:
+def test_it_fits_screens_of_any_width(shown, width, dark):
     _, tab = shown
     tab.show(width, 800, dark=dark)
     assert tab.until("window.innerWidth", lambda found: found == width) == width
@@ -103,7 +101,7 @@ def test_it_fits_screens_of_any_width(shown: tuple[Live, Tab], width: int, dark:
     assert ground == ("rgb(18, 21, 26)" if dark else "rgb(244, 245, 248)")
 
 
-def test_it_says_when_the_service_is_gone(tmp_path: Path) -> None:
+def test_it_says_when_the_service_is_gone(tmp_path):
     settings = DoorSettings("127.0.0.1:0", *certificate(tmp_path))
     with opened(tmp_path / "profile") as tab:
         with live(make_service(tmp_path / "state"), settings) as one:

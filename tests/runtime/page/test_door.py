@@ -13,32 +13,30 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.page import app, door
 from allocator.runtime.page.door import Door, DoorSettings
-from tests.runtime.page.clusters import PATIENCE, Live, certificate, live, make_service, submission
+from tests.runtime.page.clusters import PATIENCE, certificate, live, make_service, submission
 from throughputs import InputError
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def files(tmp_path_factory):
     return certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
-def tcp(tmp_path: Path, files: tuple[Path, Path]) -> Iterator[Live]:
+def tcp(tmp_path, files):
     with live(make_service(tmp_path / "state"), DoorSettings("127.0.0.1:0", *files)) as one:
         yield one
 
 
 @pytest.fixture
-def hurried(tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+def hurried(tmp_path, files, monkeypatch):
     """A door that waits for nobody for more than a second: on a busy machine not even for who means well."""
     monkeypatch.setattr(door, "_TO_ASK", 1.0)
     monkeypatch.setattr(door, "_TO_READ", 1.0)
@@ -48,11 +46,11 @@ def hurried(tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.Monkey
         yield one
 
 
-def trusting(files: tuple[Path, Path]) -> ssl.SSLContext:
+def trusting(files):
     return ssl.create_default_context(cafile=str(files[0]))
 
 
-def fetch(one: Live, files: tuple[Path, Path], path: str, **headers: str) -> tuple[int, bytes]:
+def fetch(one, files, path, **headers):
     asked = urllib.request.Request(one.door.url + path, headers=headers)
     try:
         with urllib.request.urlopen(asked, timeout=PATIENCE, context=trusting(files)) as answer:
@@ -61,15 +59,15 @@ def fetch(one: Live, files: tuple[Path, Path], path: str, **headers: str) -> tup
         return error.code, error.read()
 
 
-def connected(one: Live) -> socket.socket:
+def connected(one):
     return socket.create_connection(("127.0.0.1", one.port), timeout=PATIENCE)
 
 
-def encrypted(one: Live, files: tuple[Path, Path]) -> ssl.SSLSocket:
+def encrypted(one, files):
     return trusting(files).wrap_socket(connected(one), server_hostname="127.0.0.1")
 
 
-def heard_to_the_end(connection: socket.socket) -> bytes:
+def heard_to_the_end(connection):
     """What the other side says until it ends the connection, which it does in time."""
     connection.settimeout(PATIENCE)
     heard = b""
@@ -80,7 +78,7 @@ def heard_to_the_end(connection: socket.socket) -> bytes:
     return heard
 
 
-def test_tcp_is_tls_with_a_token(tcp: Live, files: tuple[Path, Path]) -> None:
+def test_tcp_is_tls_with_a_token(tcp, files):
     assert fetch(tcp, files, "/metrics")[0] == 401
     assert fetch(tcp, files, "/metrics", Authorization="Bearer x" * 9)[0] == 401
     status, text = fetch(tcp, files, "/metrics", Authorization=f"Bearer {tcp.token}")
@@ -104,14 +102,14 @@ def test_tcp_is_tls_with_a_token(tcp: Live, files: tuple[Path, Path]) -> None:
         (DoorSettings("127.0.0.1:0", Path("absent.pem"), Path("absent.pem")), "a certificate and its key"),
     ],
 )
-def test_what_is_not_safe_is_refused(tmp_path: Path, settings: DoorSettings, words: str) -> None:
+def test_what_is_not_safe_is_refused(tmp_path, settings, words):
     service = make_service(tmp_path)
     with pytest.raises(InputError, match=words):
         Door(service, Requests(service), settings)
     service.journal.close()
 
 
-def test_an_address_that_is_taken_is_told(tmp_path: Path, files: tuple[Path, Path]) -> None:
+def test_an_address_that_is_taken_is_told(tmp_path, files):
     service = make_service(tmp_path)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -121,7 +119,7 @@ def test_an_address_that_is_taken_is_told(tmp_path: Path, files: tuple[Path, Pat
     service.journal.close()
 
 
-def test_a_socket_file_is_for_the_user_alone(tmp_path: Path) -> None:
+def test_a_socket_file_is_for_the_user_alone(tmp_path):
     path = tmp_path / "web"
     with live(make_service(tmp_path / "state"), DoorSettings(f"unix:{path}")) as one:
         mode = path.stat().st_mode
@@ -142,7 +140,7 @@ def test_a_socket_file_is_for_the_user_alone(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_dead_socket_makes_room_and_a_living_one_does_not(tmp_path: Path) -> None:
+def test_a_dead_socket_makes_room_and_a_living_one_does_not(tmp_path):
     path = tmp_path / "web"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -153,7 +151,7 @@ def test_a_dead_socket_makes_room_and_a_living_one_does_not(tmp_path: Path) -> N
         other.journal.close()
 
 
-def say(one: Live, files: tuple[Path, Path], *pieces: bytes) -> bytes:
+def say(one, files, *pieces):
     """Say something piece by piece; what comes of it until one is let go, perhaps before all is said."""
     with contextlib.suppress(ConnectionError, ssl.SSLError):
         connection = encrypted(one, files)
@@ -166,14 +164,12 @@ def say(one: Live, files: tuple[Path, Path], *pieces: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("pieces", [[], [b"GET / HTTP/1.1\r\nHost:"], [b"G"] * 3])
-def test_who_asks_for_nothing_is_let_go(hurried: Live, files: tuple[Path, Path], pieces: list[bytes]) -> None:
+def test_who_asks_for_nothing_is_let_go(hurried, files, pieces):
     assert heard_to_the_end(connected(hurried)) == b""
     assert say(hurried, files, *pieces) == b""
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(
-    tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_that_does_not_come_is_not_waited_for(tcp, files, monkeypatch):
     monkeypatch.setattr(app, "_PATIENCE", 0.5)
     with encrypted(tcp, files) as slow:
         slow.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntok")
@@ -197,13 +193,13 @@ def test_a_body_that_does_not_come_is_not_waited_for(
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_and_let_go(hurried: Live, files: tuple[Path, Path], said: bytes) -> None:
+def test_what_is_no_http_is_refused_and_let_go(hurried, files, said):
     answer = say(hurried, files, said)
     assert not answer or answer.split(b" ")[1][:1] == b"4", answer
     wait_for(lambda: fetch_or_none(hurried, files) == 401)
 
 
-def test_many_connections_cost_neither_files_nor_the_scheduler(hurried: Live, files: tuple[Path, Path]) -> None:
+def test_many_connections_cost_neither_files_nor_the_scheduler(hurried, files):
     crowd = [connected(hurried) for _ in range(100)]
     made = hurried.do(lambda: hurried.service.submit([submission()]))
     wait_for(lambda: made[0].state == "running")
@@ -214,18 +210,18 @@ def test_many_connections_cost_neither_files_nor_the_scheduler(hurried: Live, fi
     wait_for(lambda: fetch_or_none(hurried, files) == 401)
 
 
-def fetch_or_none(one: Live, files: tuple[Path, Path]) -> int | None:
+def fetch_or_none(one, files):
     try:
         return fetch(one, files, "/metrics")[0]
     except (urllib.error.URLError, ConnectionError):
         return None
 
 
-def test_events_come_and_end_with_the_service(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    seen: list[dict[str, Any]] = []
+def test_events_come_and_end_with_the_service(tmp_path, files):
+    seen = []
     over = threading.Event()
 
-    def listen(one: Live) -> None:
+    def listen(one):
         asked = urllib.request.Request(f"{one.door.url}/events", headers={"Authorization": f"Bearer {one.token}"})
         with urllib.request.urlopen(asked, timeout=PATIENCE, context=trusting(files)) as answer:
             seen.extend(json.loads(line[6:]) for line in answer if line.startswith(b"data: "))
@@ -241,9 +237,7 @@ def test_events_come_and_end_with_the_service(tmp_path: Path, files: tuple[Path,
     listener.join()
 
 
-def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(
-    tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(tcp, files, monkeypatch):
     monkeypatch.setattr(door, "_TO_READ", 1.0)
     tcp.do(lambda: tcp.service.submit([submission("x" * 250) for _ in range(400)]))
     deaf = encrypted(tcp, files)
@@ -257,7 +251,7 @@ def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(
     deaf.close()
 
 
-async def flood(one: Live) -> None:
+async def flood(one):
     feed = one.door._desk.feed
     for _ in range(2000):
         if not feed._readers:
@@ -269,15 +263,15 @@ async def flood(one: Live) -> None:
         await asyncio.sleep(0.002)
 
 
-def test_only_so_many_pages_are_open(tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_pages_are_open(tcp, files, monkeypatch):
     monkeypatch.setattr(app, "_MOST_READERS", 0)
     assert fetch(tcp, files, "/events", Authorization=f"Bearer {tcp.token}")[0] == 503
 
 
-def test_jobs_are_told_where_to_post(tcp: Live) -> None:
+def test_jobs_are_told_where_to_post(tcp):
     (job,) = tcp.do(lambda: tcp.service.submit([submission(environment={"KUBEFLOW_TRAINER_STATUS_URL": "mine"})]))
-    wait_for(lambda: job.uuid in tcp.service.adapter.orders)  # type: ignore[attr-defined]
-    told = tcp.service.adapter.orders[job.uuid].environment  # type: ignore[attr-defined]
+    wait_for(lambda: job.uuid in tcp.service.adapter.orders)
+    told = tcp.service.adapter.orders[job.uuid].environment
     assert told["KUBEFLOW_TRAINER_STATUS_URL"] == "mine", "what the user wants comes first"
     token = Path(told["KUBEFLOW_TRAINER_SERVER_TOKEN"])
     assert token.stat().st_mode & 0o777 == 0o600
@@ -290,7 +284,7 @@ def test_jobs_are_told_where_to_post(tcp: Live) -> None:
     assert tcp.do(lambda: tcp.service.steps_of(job)) == 50
 
 
-def wait_for(condition: Any) -> None:
+def wait_for(condition):
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-
 import pytest
 
 from allocator.runtime.door.views import seconds_left
@@ -15,7 +12,7 @@ from tests.runtime.model_cluster import settle
 from tests.runtime.page.clusters import make_service, settled, stop_clock, submission
 
 
-def test_who_waits_starts_when_who_runs_is_done(tmp_path: Path) -> None:
+def test_who_waits_starts_when_who_runs_is_done(tmp_path):
     service = make_service(tmp_path)
     kind = {"job_type": "any"}
     jobs = settled(service, *(submission(gpus=2, steps=steps, **kind) for steps in (100, 1000, 300, 50)))
@@ -37,7 +34,7 @@ def test_who_waits_starts_when_who_runs_is_done(tmp_path: Path) -> None:
     service.journal.close()
 
 
-def test_who_takes_turns_starts_with_a_round(tmp_path: Path) -> None:
+def test_who_takes_turns_starts_with_a_round(tmp_path):
     service = make_service(tmp_path, "max_min_fairness_perf")
     jobs = settled(service, *(submission(gpus=2, steps=1e6) for _ in range(6)))
     assert expected_starts(service, 10) == {}, "nobody has made room for another yet"
@@ -55,14 +52,11 @@ def test_who_takes_turns_starts_with_a_round(tmp_path: Path) -> None:
     service.journal.close()
 
 
-def test_jobs_that_fit_nowhere_have_no_guess_and_hold_nobody_up(tmp_path: Path) -> None:
+async def test_jobs_that_fit_nowhere_have_no_guess_and_hold_nobody_up(tmp_path):
     service = make_service(tmp_path)
     jobs = settled(service, submission(gpus=9), submission(gpus=1))
 
-    async def go() -> None:
-        await settle(service)
-
-    asyncio.run(go())
+    await settle(service)
     assert jobs[1].state == "running"
     assert expected_starts(service, 10) == {}
     service.journal.close()

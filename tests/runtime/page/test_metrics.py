@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
 
 import pytest
 
@@ -20,12 +19,12 @@ LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\\\|\\"|\\n)*"'
 SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (NaN|[+-]Inf|[+-]?[0-9.]+(?:e[+-]?[0-9]+)?)")
 
 
-def parsed(text: str) -> tuple[dict[str, str], dict[tuple[str, str], float]]:
+def parsed(text):
     """Kinds by name of the family, and values by name and labels; fails on whatever the format does not know."""
     assert text.endswith("\n")
-    kinds: dict[str, str] = {}
-    helped: set[str] = set()
-    values: dict[tuple[str, str], float] = {}
+    kinds = {}
+    helped = set()
+    values = {}
     family = ""
     for line in text[:-1].split("\n"):
         if line.startswith("# HELP "):
@@ -54,7 +53,7 @@ def parsed(text: str) -> tuple[dict[str, str], dict[tuple[str, str], float]]:
     return kinds, values
 
 
-def test_metrics_are_of_the_format_and_right(tmp_path: Path) -> None:
+async def test_metrics_are_of_the_format_and_right(tmp_path):
     service = make_service(tmp_path)
     history = History(service)
     jobs = settled(service, submission(gpus=2), submission(gpus=1), submission(gpus=2))
@@ -73,20 +72,17 @@ def test_metrics_are_of_the_format_and_right(tmp_path: Path) -> None:
     assert buckets[-1] == values["allocator_decision_seconds_count", ""] >= 1
     assert values["allocator_decision_seconds_sum", ""] > 0
 
-    async def goes_wrong() -> None:
-        service.record([Event("ended", jobs[0].uuid, data={"outcome": "failed", "reason": "x", "code": 1})])
-        await settle(service)
-
-    asyncio.run(goes_wrong())
+    service.record([Event("ended", jobs[0].uuid, data={"outcome": "failed", "reason": "x", "code": 1})])
+    await settle(service)
     _, values = parsed(metrics(service, history))
     assert values["allocator_job_failures_total", ""] == 1
     service.journal.close()
 
 
-def test_names_of_any_kind_are_labels(tmp_path: Path) -> None:
+def test_names_of_any_kind_are_labels(tmp_path):
     service = make_service(tmp_path)
     settled(service)
-    service.adapter._nodes = (Node('a"b\\c\nd\ud800é', 'ty"pe\\ \n{}', 2), Node("down", "x", 1, up=False))  # type: ignore[attr-defined]
+    service.adapter._nodes = (Node('a"b\\c\nd\ud800é', 'ty"pe\\ \n{}', 2), Node("down", "x", 1, up=False))
     asyncio.run(_see(service))
     _, values = parsed(metrics(service, History(service)))
     assert values["allocator_nodes", 'state="down"'] == 1
@@ -94,7 +90,7 @@ def test_names_of_any_kind_are_labels(tmp_path: Path) -> None:
     service.journal.close()
 
 
-async def _see(service) -> None:  # type: ignore[no-untyped-def]
+async def _see(service):
     service.see_nodes(await service.adapter.nodes())
 
 
@@ -102,10 +98,10 @@ async def _see(service) -> None:  # type: ignore[no-untyped-def]
     ("value", "text"),
     [(0.0, "0"), (3, "3"), (0.25, "0.25"), (float("inf"), "+Inf"), (float("-inf"), "-Inf"), (float("nan"), "NaN")],
 )
-def test_numbers(value: float, text: str) -> None:
+def test_numbers(value, text):
     assert _number(value) == text
 
 
-def test_labels() -> None:
+def test_labels():
     assert _labels({}) == ""
     assert _labels({"a": 'x"\n\\', "b": ""}) == '{a="x\\"\\n\\\\",b=""}'

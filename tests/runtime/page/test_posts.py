@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,18 +11,17 @@ from hypothesis import strategies as st
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.page.access import Access
 from allocator.runtime.page.app import Desk, make_app
-from allocator.runtime.records.book import Job
 from allocator.runtime.records.journal import Event
 from tests.runtime.model_cluster import settle
-from tests.runtime.page.asking import Answer, Asker
-from tests.runtime.page.clusters import Made, make_service, settled, submission
+from tests.runtime.page.asking import Asker
+from tests.runtime.page.clusters import make_service, settled, submission
 from tests.runtime.page.test_app import json_values
 
 ACCESS = Access("a-token-of-some-length")
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Made]:
+def service(tmp_path):
     made = make_service(tmp_path)
     settled(made, submission(steps=1000), submission(steps=0))
     yield made
@@ -34,18 +29,18 @@ def service(tmp_path: Path) -> Iterator[Made]:
 
 
 @pytest.fixture
-def asker(service: Made) -> Asker:
+def asker(service):
     return Asker(make_app(Desk(service, Requests(service), ACCESS)))
 
 
-def post(asker: Asker, job: Job, status: Any, epoch: int | None = None, token: str | None = None) -> Answer:
+def post(asker, job, status, epoch=None, token=None):
     number = job.epoch if epoch is None else epoch
     shown = ACCESS.of_job(job.uuid, number) if token is None else token
     headers = {"authorization": f"Bearer {shown}"}
     return asker.post(f"/jobs/{job.uuid}/{number}/status", headers, data={"trainerStatus": status})
 
 
-def test_percentages_are_steps(service: Made, asker: Asker) -> None:
+def test_percentages_are_steps(service, asker):
     job = service.book.by_id[0]
     answer = post(asker, job, {"progressPercentage": 45, "lastUpdatedTime": "2026-01-01T00:00:00+00:00"})
     assert (answer.status, answer.json()) == (200, {})
@@ -54,7 +49,7 @@ def test_percentages_are_steps(service: Made, asker: Asker) -> None:
     assert service.steps_of(job) == 450, "a trainer that begins may go on from the middle"
 
 
-def test_metrics_with_steps_are_finer(service: Made, asker: Asker) -> None:
+def test_metrics_with_steps_are_finer(service, asker):
     known, unknown = service.book.by_id
     metrics = [{"name": "current_step", "value": "123"}, {"name": "total_steps", "value": "500"}]
     for job in (known, unknown):
@@ -66,7 +61,7 @@ def test_metrics_with_steps_are_finer(service: Made, asker: Asker) -> None:
     assert told.metrics["current_step"] == "123"
 
 
-def test_totals_that_are_none_do_not_count(service: Made, asker: Asker) -> None:
+def test_totals_that_are_none_do_not_count(service, asker):
     known = service.book.by_id[0]
     for total in ("0", "1e-320", "1e-5", "-3", "nan", "inf", "1e400"):
         for current, steps in (("0", 0.0), ("5", 5.0)):
@@ -75,40 +70,37 @@ def test_totals_that_are_none_do_not_count(service: Made, asker: Asker) -> None:
             assert service.steps_of(known) == steps
 
 
-def test_speed_is_measured_from_posts(service: Made, asker: Asker) -> None:
+def test_speed_is_measured_from_posts(service, asker):
     job = service.book.by_id[0]
-    service.clock = lambda: 5.0  # type: ignore[assignment]
+    service.clock = lambda: 5.0
     post(asker, job, {"progressPercentage": 0, "metrics": [{"name": "total_steps", "value": 1000}]})
     for step, clock in ((100, 10.0), (200, 20.0), (150, 21.0), (350, 41.0)):
-        service.clock = lambda clock=clock: clock  # type: ignore[assignment, misc]
+        service.clock = lambda clock=clock: clock
         post(asker, job, {"metrics": [{"name": "current_step", "value": step}]})
     (measured,) = service.watching.measure()
     assert (measured.kind, measured["rate"]) == ("measured", 10.0)
     assert service.watching.measure() == []
 
 
-def test_what_was_posted_is_kept_when_a_start_ends(service: Made, asker: Asker) -> None:
+async def test_what_was_posted_is_kept_when_a_start_ends(service, asker):
     job = service.book.by_id[0]
     post(asker, job, {"progressPercentage": 70})
 
-    async def end() -> None:
-        service.stop([job], "its lease ended")
-        await service.adapter.kill(job.uuid, job.epoch)
-        await settle(service)
-
-    asyncio.run(end())
+    service.stop([job], "its lease ended")
+    await service.adapter.kill(job.uuid, job.epoch)
+    await settle(service)
     assert job.epoch >= 2
     assert job.steps == 700
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "a-token-of-some-length", ACCESS.of_job("another", 1)])
-def test_only_the_start_itself_may_post(service: Made, asker: Asker, token: str) -> None:
+def test_only_the_start_itself_may_post(service, asker, token):
     job = service.book.by_id[0]
     assert post(asker, job, {"progressPercentage": 99}, token=token).status == 401
     assert service.watching.told(job) is None
 
 
-def test_a_start_that_is_over_may_not_post(service: Made, asker: Asker) -> None:
+def test_a_start_that_is_over_may_not_post(service, asker):
     job = service.book.by_id[0]
     assert post(asker, job, {"progressPercentage": 99}, epoch=job.epoch + 1).status == 409
     service.record([Event("cancelled", job.uuid, data={"reason": "x"})])
@@ -132,14 +124,14 @@ def test_a_start_that_is_over_may_not_post(service: Made, asker: Asker) -> None:
         {"metrics": [{"value": "1"}]},
     ],
 )
-def test_what_makes_no_sense_is_refused(service: Made, asker: Asker, status: Any) -> None:
+def test_what_makes_no_sense_is_refused(service, asker, status):
     answer = post(asker, service.book.by_id[0], status)
     assert answer.status == 422
     assert answer.json()["message"]
     assert service.watching.told(service.book.by_id[0]) is None
 
 
-def test_large_and_odd_posts(service: Made, asker: Asker) -> None:
+def test_large_and_odd_posts(service, asker):
     job = service.book.by_id[0]
     many = [{"name": f"m{k}" * 50, "value": "9" * 1000} for k in range(40)]
     assert post(asker, job, {"progressPercentage": 1, "metrics": many}).status == 200
@@ -166,7 +158,7 @@ def test_large_and_odd_posts(service: Made, asker: Asker) -> None:
         ),
     )
 )
-def test_no_post_breaks_it(fuzzed: tuple[Made, Asker], status: Any) -> None:
+def test_no_post_breaks_it(fuzzed, status):
     service, asker = fuzzed
     job = service.book.by_id[0]
     assert post(asker, job, status).status in (200, 422)
@@ -175,7 +167,7 @@ def test_no_post_breaks_it(fuzzed: tuple[Made, Asker], status: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, Asker]]:
+def fuzzed(tmp_path_factory):
     made = make_service(tmp_path_factory.mktemp("state"))
     settled(made, submission(steps=1000))
     yield made, Asker(make_app(Desk(made, Requests(made), ACCESS)))

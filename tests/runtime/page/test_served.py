@@ -7,9 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,7 +47,7 @@ time.sleep(600)
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[Path]:
+def serving(folder):
     state = folder / "state"
     cert, key = certificate(folder)
     options = ["--virtual", "v100:2", "--policy", "fifo_perf", "--round", "5"]
@@ -66,33 +63,33 @@ def serving(folder: Path) -> Iterator[Path]:
         assert service.wait(PATIENCE) == 0
 
 
-def until(condition: Any) -> None:
+def until(condition):
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def ask(state: Path, what: str, **fields: Any) -> dict[str, Any]:
+def ask(state, what, **fields):
     return Client(state).ask(what, **fields)
 
 
-def submit(state: Path, steps: float, *command: str) -> None:
+def submit(state, steps, *command):
     ask(state, "submit", jobs=[{"command": [sys.executable, "-c", *command], "total_steps": steps}])
 
 
-def steps(state: Path) -> list[float]:
+def steps(state):
     return [job["steps"] for job in ask(state, "status")["jobs"]]
 
 
-def test_trainers_post_in_either_spelling(tmp_path: Path) -> None:
+def test_trainers_post_in_either_spelling(tmp_path):
     with serving(tmp_path) as state:
         submit(state, 400, TRAINER, "SERVER")
         submit(state, 800, TRAINER, "STATUS")
         until(lambda: steps(state) == [300, 600])
 
 
-def test_the_callback_of_transformers_reports(tmp_path: Path) -> None:
+def test_the_callback_of_transformers_reports(tmp_path):
     found = pytest.importorskip("transformers.integrations.integration_utils")
     if not hasattr(found, "KubeflowCallback"):
         pytest.skip("this version of transformers has no KubeflowCallback")
@@ -101,7 +98,7 @@ def test_the_callback_of_transformers_reports(tmp_path: Path) -> None:
         until(lambda: steps(state) == [216])
 
 
-def test_what_is_not_safe_is_not_served(tmp_path: Path) -> None:
+def test_what_is_not_safe_is_not_served(tmp_path):
     command = [*ALLOCATOR, "serve", "--state", str(tmp_path / "state"), "--virtual", "v100:1", "--web", "127.0.0.1:0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

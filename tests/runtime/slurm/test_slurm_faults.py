@@ -12,11 +12,11 @@ from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.adapters.slurm import runner
 from allocator.runtime.adapters.slurm.commands import Slurm
-from tests.runtime.slurm.jobs import Jobs, holds, run, seen, until
+from tests.runtime.slurm.jobs import holds, run, seen, until
 
 
-def test_jobs_run_on_while_slurmctld_is_killed(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_jobs_run_on_while_slurmctld_is_killed(jobs):
+    async def work():
         adapter = jobs.adapter(command_seconds=3.0)
         await adapter.open()
         order = jobs.order()
@@ -51,8 +51,8 @@ def test_jobs_run_on_while_slurmctld_is_killed(jobs: Jobs) -> None:
     run(work())
 
 
-def test_a_kill_reaches_a_job_without_slurmctld(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_kill_reaches_a_job_without_slurmctld(jobs):
+    async def work():
         adapter = jobs.adapter(command_seconds=2.0)
         await adapter.open()
         order = jobs.order(ending="ignore")
@@ -68,8 +68,8 @@ def test_a_kill_reaches_a_job_without_slurmctld(jobs: Jobs) -> None:
     run(work())
 
 
-def test_a_submission_that_slurm_lost_is_given_again(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_submission_that_slurm_lost_is_given_again(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=test")
@@ -102,7 +102,7 @@ def test_a_submission_that_slurm_lost_is_given_again(jobs: Jobs) -> None:
     run(work())
 
 
-def keep_state(jobs: Jobs) -> None:
+def keep_state(jobs):
     """What slurmctld knows now."""
     root = jobs.cluster.root
     jobs.cluster.kill("slurmctld", 15)
@@ -110,7 +110,7 @@ def keep_state(jobs: Jobs) -> None:
     jobs.cluster.start_controller()
 
 
-def return_to_kept_state(jobs: Jobs) -> None:
+def return_to_kept_state(jobs):
     """As slurmctld does that is killed before it has saved what has happened since."""
     root = jobs.cluster.root
     jobs.cluster.kill("slurmctld")
@@ -120,8 +120,8 @@ def return_to_kept_state(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("known", ["not at all", "as waiting"])
-def test_slurmctld_comes_back_with_a_state_in_which_the_job_did_not_run(jobs: Jobs, known: str) -> None:
-    async def work() -> None:
+def test_slurmctld_comes_back_with_a_state_in_which_the_job_did_not_run(jobs, known):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         first = jobs.order(1, ["p1"])
@@ -146,8 +146,8 @@ def test_slurmctld_comes_back_with_a_state_in_which_the_job_did_not_run(jobs: Jo
     run(work())
 
 
-def test_a_node_is_lost_and_comes_back_with_the_old_copy(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_node_is_lost_and_comes_back_with_the_old_copy(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         first = jobs.order(1, ["v1"], ending="ignore")
@@ -178,8 +178,8 @@ def test_a_node_is_lost_and_comes_back_with_the_old_copy(jobs: Jobs) -> None:
     run(work())
 
 
-def test_a_copy_that_slurm_queued_again_by_itself_does_not_run(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_copy_that_slurm_queued_again_by_itself_does_not_run(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         order = jobs.order(1, ["v1"])
@@ -202,8 +202,8 @@ def test_a_copy_that_slurm_queued_again_by_itself_does_not_run(jobs: Jobs) -> No
     run(work())
 
 
-def test_a_stale_epoch_is_refused_on_the_node(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_stale_epoch_is_refused_on_the_node(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         order = jobs.order(4, lease=5)
@@ -223,14 +223,14 @@ def test_a_stale_epoch_is_refused_on_the_node(jobs: Jobs) -> None:
     run(work())
 
 
-def test_a_start_of_which_the_answer_is_lost_counts(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_of_which_the_answer_is_lost_counts(jobs, monkeypatch):
     submit = Slurm.submit
 
-    async def submit_and_lose_the_answer(*arguments: object) -> int:
-        await submit(*arguments)  # type: ignore[arg-type]
+    async def submit_and_lose_the_answer(*arguments):
+        await submit(*arguments)
         raise AdapterError("sbatch has not answered")
 
-    async def work() -> None:
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         monkeypatch.setattr(Slurm, "submit", submit_and_lose_the_answer)
@@ -242,15 +242,15 @@ def test_a_start_of_which_the_answer_is_lost_counts(jobs: Jobs, monkeypatch: pyt
     run(work())
 
 
-def test_a_start_that_stopped_half_way_is_given_again(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_stopped_half_way_is_given_again(jobs, monkeypatch):
     control = Slurm.control
 
-    async def no_release(slurm: Slurm, verb: str, number: int) -> None:
+    async def no_release(slurm, verb, number):
         if verb == "release":
             raise AdapterError("scontrol has not answered")
         await control(slurm, verb, number)
 
-    async def work() -> None:
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         first = jobs.order(1, ["v1"])
@@ -271,8 +271,8 @@ def test_a_start_that_stopped_half_way_is_given_again(jobs: Jobs, monkeypatch: p
     run(work())
 
 
-def test_many_jobs_at_once(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_many_jobs_at_once(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         orders = [jobs.order(nodes=[node], steps=3) for node in ("v1", "v2", "p1", "k1") for _ in range(3)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from allocator.runtime.adapters.base import AdapterError
-from tests.runtime.slurm.jobs import Jobs, holds, run, seen, until
+from tests.runtime.slurm.jobs import holds, run, seen, until
 
 REPORT = """
 import os, sys
@@ -26,12 +26,12 @@ os.write(1, (" ".join(os.environ[name] for name in names) + "\\n").encode())
 """
 
 
-def python(program: str, *arguments: str) -> list[str]:
+def python(program, *arguments):
     return [sys.executable, "-c", program, *arguments]
 
 
-def test_nodes_have_a_type_and_gpus_and_say_why_they_are_not_up(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_nodes_have_a_type_and_gpus_and_say_why_they_are_not_up(jobs):
+    async def work():
         adapter = jobs.adapter(partition="gpus", accelerators={"k80": "tesla_k80"})
         await adapter.open()
         jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=fan broken")
@@ -59,13 +59,13 @@ def test_nodes_have_a_type_and_gpus_and_say_why_they_are_not_up(jobs: Jobs) -> N
     run(work())
 
 
-def test_a_partition_without_gpus_is_refused(jobs: Jobs) -> None:
+def test_a_partition_without_gpus_is_refused(jobs):
     with pytest.raises(AdapterError, match="no node of partition none has GPUs"):
         run(jobs.adapter(partition="none").open())
 
 
-def test_a_job_runs_where_it_is_wanted_and_completes(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_job_runs_where_it_is_wanted_and_completes(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         order = jobs.order(
@@ -98,8 +98,8 @@ def test_a_job_runs_where_it_is_wanted_and_completes(jobs: Jobs) -> None:
         (["/etc/passwd"], 126, 0),
     ],
 )
-def test_failures_are_told(jobs: Jobs, command: list[str], code: int, signal: int) -> None:
-    async def work() -> None:
+def test_failures_are_told(jobs, command, code, signal):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         order = jobs.order(command=command)
@@ -110,8 +110,8 @@ def test_failures_are_told(jobs: Jobs, command: list[str], code: int, signal: in
     run(work())
 
 
-def test_a_lease_ends_and_the_next_is_on_another_type(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_lease_ends_and_the_next_is_on_another_type(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         first = jobs.order(1, ["v1"])
@@ -150,7 +150,7 @@ def test_a_lease_ends_and_the_next_is_on_another_type(jobs: Jobs) -> None:
     run(work())
 
 
-def processes_of(job: str) -> list[int]:
+def processes_of(job):
     """Trainers of a job."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -163,8 +163,8 @@ def processes_of(job: str) -> list[int]:
     return found
 
 
-def test_another_number_of_gpus_is_another_slurm_job(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_another_number_of_gpus_is_another_slurm_job(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         first = jobs.order(1, ["v1"])
@@ -181,8 +181,8 @@ def test_another_number_of_gpus_is_another_slurm_job(jobs: Jobs) -> None:
     run(work())
 
 
-def test_one_process_a_gpu_on_two_nodes(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_one_process_a_gpu_on_two_nodes(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         order = jobs.order(1, ["v1", "v2"], gpus=2, command=python(RANKS), one_process_per_gpu=True)
@@ -210,8 +210,8 @@ def test_one_process_a_gpu_on_two_nodes(jobs: Jobs) -> None:
     run(work())
 
 
-def test_nodes_that_are_to_give_different_numbers_are_refused(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_nodes_that_are_to_give_different_numbers_are_refused(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         order = jobs.order()
@@ -223,8 +223,8 @@ def test_nodes_that_are_to_give_different_numbers_are_refused(jobs: Jobs) -> Non
     run(work())
 
 
-def test_a_job_that_ignores_the_end_of_its_lease_is_killed(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_job_that_ignores_the_end_of_its_lease_is_killed(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         first = jobs.order(1, ending="ignore")
@@ -246,8 +246,8 @@ def test_a_job_that_ignores_the_end_of_its_lease_is_killed(jobs: Jobs) -> None:
     run(work())
 
 
-def test_a_job_that_waits_is_taken_back(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_a_job_that_waits_is_taken_back(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=test")
@@ -264,8 +264,8 @@ def test_a_job_that_waits_is_taken_back(jobs: Jobs) -> None:
     run(work())
 
 
-def test_output_is_bounded(jobs: Jobs) -> None:
-    async def work() -> None:
+def test_output_is_bounded(jobs):
+    async def work():
         adapter = jobs.adapter()
         await adapter.open()
         order = jobs.order(command=python("for i in range(200_000): print('line', i)"), log_bytes=100_000)

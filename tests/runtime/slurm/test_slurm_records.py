@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,18 +40,18 @@ NEW = OLD | {
 
 
 @pytest.mark.parametrize("row", [OLD, NEW])
-def test_jobs_of_old_and_new_versions(row: dict[str, Any]) -> None:
+def test_jobs_of_old_and_new_versions(row):
     states = frozenset({"PENDING"})
     (job,) = read_jobs({"jobs": [row]}, user=1000)
     assert job == SlurmJob(7, MARK, states, "JobHeldUser", True, 2, 3, 0, "", 1795340952)
 
 
-def test_a_mark_in_a_job_of_somebody_else_does_not_count() -> None:
+def test_a_mark_in_a_job_of_somebody_else_does_not_count():
     rows = [OLD, OLD | {"user_id": 1001}, OLD | {"comment": "nothing of ours"}, OLD | {"comment": None}]
     assert len(read_jobs({"jobs": rows}, user=1000)) == 1
 
 
-def test_nodes_of_old_and_new_versions() -> None:
+def test_nodes_of_old_and_new_versions():
     old = {
         "name": "a1",
         "gres": "gpu:a100:4(S:0-1),shard:8",
@@ -86,11 +84,11 @@ def test_nodes_of_old_and_new_versions() -> None:
     assert (servers[1].cpus, servers[1].memory) == (64, 512000)
 
 
-def job(state: str, **others: Any) -> SlurmJob:
+def job(state, **others):
     return SlurmJob(7, others.pop("mark", MARK), frozenset(state.split()), restarts=others.pop("restarts", 1), **others)
 
 
-CASES: dict[str, tuple[SlurmJob | None, int, str | None]] = {
+CASES = {
     "it waits": (job("PENDING", reason="Resources"), 1, "pending"),
     "it runs": (job("RUNNING"), 2, "running"),
     "it is about to begin": (job("CONFIGURING"), 1, "running"),
@@ -110,7 +108,7 @@ CASES: dict[str, tuple[SlurmJob | None, int, str | None]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_seen(tmp_path: Path, case: str) -> None:
+def test_what_is_seen(tmp_path, case):
     row, begun, phase = CASES[case]
     (tmp_path / runner.RUN_FILE).write_text(json.dumps({"epoch": begun}))
     one = see(Start(MARK, tmp_path), row)
@@ -134,14 +132,14 @@ def test_what_is_seen(tmp_path: Path, case: str) -> None:
         assert one.code == (None if taken or (code and requeued) else code)
 
 
-def test_while_a_start_is_being_given_it_is_not_lost(tmp_path: Path) -> None:
+def test_while_a_start_is_being_given_it_is_not_lost(tmp_path):
     for row in (None, job("PENDING", held=True)):
         one = see(Start(MARK, tmp_path), row, starting=True)
         assert one is not None
         assert one.phase == "pending"
 
 
-def test_jobs_of_another_epoch_or_size_are_others(tmp_path: Path) -> None:
+def test_jobs_of_another_epoch_or_size_are_others(tmp_path):
     start = Start(MARK, tmp_path)
     others = [job("RUNNING", mark=Mark("0b6f3c52", *rest)) for rest in ((1, 1, 1, 1), (2, 0, 1, 1), (2, 1, 1, 2))]
     assert row_of(start, others) is None

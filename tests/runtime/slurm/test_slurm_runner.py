@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,18 +36,18 @@ JOB = "0b6f3c52"
 class Folder:
     """A job's folder, and copies of the runner as Slurm would start them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
-        self._copies: list[subprocess.Popen[str]] = []
+        self._copies = []
 
-    def order(self, program: str, epoch: int = 1, restarts: int = 0, **others: Any) -> Start:
+    def order(self, program, epoch=1, restarts=0, **others):
         command = (sys.executable, "-c", program)
         order = StartOrder(JOB, epoch, command, {"v1": (0, 1)}, "v100", self.path, self.path, **others)
         write_file(self.path / LEASE_FILE, Grant(JOB, epoch))
         write_runner(self.path, sys.executable)
         return write_start(order, mark_of(order, restarts), lock_seconds=0.3)
 
-    def begin(self, restarts: int = 0, name: str = job_name(JOB)) -> subprocess.Popen[str]:
+    def begin(self, restarts=0, name=job_name(JOB)):
         variables = {"SLURM_JOB_NAME": name, "SLURM_RESTART_COUNT": str(restarts), "CUDA_VISIBLE_DEVICES": "2,3"}
         copy = subprocess.Popen(
             [self.path / runner.RUNNER_FILE],
@@ -62,16 +60,16 @@ class Folder:
         self._copies.append(copy)
         return copy
 
-    def run(self, **options: Any) -> tuple[int, str]:
+    def run(self, **options):
         copy = self.begin(**options)
         return copy.wait(60), copy.communicate()[1]
 
-    def log(self) -> str:
+    def log(self):
         path = self.path / "log"
         return path.read_text() if path.exists() else ""
 
     @contextmanager
-    def closing(self) -> Iterator[Folder]:
+    def closing(self):
         try:
             yield self
         finally:
@@ -84,12 +82,12 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
+def folder(tmp_path):
     with Folder(tmp_path).closing() as made:
         yield made
 
 
-def test_it_runs_the_order_and_says_how_it_ended(folder: Folder) -> None:
+def test_it_runs_the_order_and_says_how_it_ended(folder):
     start = folder.order("import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(4)")
     assert folder.run() == (4, "")
     assert folder.log() == "2,3\n"
@@ -100,7 +98,7 @@ def test_it_runs_the_order_and_says_how_it_ended(folder: Folder) -> None:
     assert json.loads((folder.path / runner.RUN_FILE).read_text())["epoch"] == 1
 
 
-def test_one_process_a_gpu(folder: Folder) -> None:
+def test_one_process_a_gpu(folder):
     program = (
         "import os; os.write(1, b'here\\n'); os.write(1, (os.environ['RANK'] + os.environ['WORLD_SIZE']).encode())"
     )
@@ -109,7 +107,7 @@ def test_one_process_a_gpu(folder: Folder) -> None:
     assert sorted(folder.log().splitlines()) == ["rank 0: 02", "rank 0: here", "rank 1: 12", "rank 1: here"]
 
 
-def test_one_process_that_fails_ends_the_others(folder: Folder) -> None:
+def test_one_process_that_fails_ends_the_others(folder):
     program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit(7); time.sleep(60)"
     start = folder.order(program, one_process_per_gpu=True)
     assert folder.run()[0] == 7
@@ -118,7 +116,7 @@ def test_one_process_that_fails_ends_the_others(folder: Folder) -> None:
     assert how.code == 7
 
 
-def test_an_epoch_is_begun_once(folder: Folder) -> None:
+def test_an_epoch_is_begun_once(folder):
     folder.order("print('ran')")
     assert folder.run()[0] == 0
     code, complaint = folder.run()
@@ -127,7 +125,7 @@ def test_an_epoch_is_begun_once(folder: Folder) -> None:
     assert folder.log() == "ran\n"
 
 
-def test_only_the_copy_that_the_order_is_for(folder: Folder) -> None:
+def test_only_the_copy_that_the_order_is_for(folder):
     folder.order("print('ran')", restarts=2)
     assert "queued the job again 3 times, and the order is for 2" in folder.run(restarts=3)[1]
     assert "no order for the job allocator-other" in folder.run(name="allocator-other", restarts=2)[1]
@@ -135,19 +133,19 @@ def test_only_the_copy_that_the_order_is_for(folder: Folder) -> None:
     assert folder.log() == "ran\n"
 
 
-def test_without_an_order_nothing_runs(folder: Folder) -> None:
+def test_without_an_order_nothing_runs(folder):
     folder.order("print('ran')")
     (folder.path / runner.START_FILE).unlink()
     assert folder.run()[0] == runner.REFUSED
 
 
-def test_a_newer_lease_forbids_the_start(folder: Folder) -> None:
+def test_a_newer_lease_forbids_the_start(folder):
     folder.order("print('ran')")
     write_file(folder.path / LEASE_FILE, Grant(JOB, 2))
     assert "epoch 1 is stale: the lease is of epoch 2" in folder.run()[1]
 
 
-def test_a_newer_lease_ends_a_copy_and_the_next_one_waits_for_that(folder: Folder) -> None:
+def test_a_newer_lease_ends_a_copy_and_the_next_one_waits_for_that(folder):
     first = folder.order("import time; print('first', flush=True); time.sleep(60)")
     old = folder.begin()
     wait_until(lambda: folder.log() == "first\n", "it runs")
@@ -160,12 +158,12 @@ def test_a_newer_lease_ends_a_copy_and_the_next_one_waits_for_that(folder: Folde
     assert ended(first) is None, "what a stale copy has to say does not count"
 
 
-def write_start_again(folder: Folder, lock_seconds: float) -> None:
+def write_start_again(folder, lock_seconds):
     path = folder.path / runner.START_FILE
     path.write_text(json.dumps(json.loads(path.read_text()) | {"lock_seconds": lock_seconds}))
 
 
-def test_the_lock_is_held_until_the_last_process_is_gone(folder: Folder) -> None:
+def test_the_lock_is_held_until_the_last_process_is_gone(folder):
     folder.order("import time; print('runs', flush=True); time.sleep(60)")
     copy = folder.begin()
     wait_until(lambda: folder.log() == "runs\n", "it runs")
@@ -175,7 +173,7 @@ def test_the_lock_is_held_until_the_last_process_is_gone(folder: Folder) -> None
     assert "another copy still runs" in folder.run()[1]
 
 
-def test_a_kill_ends_processes_that_hide(folder: Folder) -> None:
+def test_a_kill_ends_processes_that_hide(folder):
     program = (
         "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -196,13 +194,13 @@ def test_a_kill_ends_processes_that_hide(folder: Folder) -> None:
     assert not Path("/proc", folder.log().strip()).exists()
 
 
-def test_a_full_log_does_not_hold_the_command_up(folder: Folder) -> None:
+def test_a_full_log_does_not_hold_the_command_up(folder):
     folder.order("print('x' * 300_000)", log_bytes=1000)
     assert folder.run() == (0, "")
     assert len(folder.log()) <= 500
 
 
-def test_marks_are_read_as_they_are_written() -> None:
+def test_marks_are_read_as_they_are_written():
     mark = Mark(JOB, 3, 1, 2, 4)
     assert str(mark) == f"allocator:{JOB}:3:1:2x4"
     assert Mark.read(str(mark)) == mark
@@ -216,7 +214,7 @@ def test_marks_are_read_as_they_are_written() -> None:
         assert Mark.read(comment) is None
 
 
-def test_orders_are_private_and_a_kill_is_of_its_epoch(tmp_path: Path) -> None:
+def test_orders_are_private_and_a_kill_is_of_its_epoch(tmp_path):
     folder = Folder(tmp_path)
     first = folder.order("")
     assert (tmp_path / runner.START_FILE).stat().st_mode & 0o077 == 0
@@ -225,7 +223,7 @@ def test_orders_are_private_and_a_kill_is_of_its_epoch(tmp_path: Path) -> None:
     assert not kill_ordered(folder.order("", epoch=2))
 
 
-def test_a_copy_that_is_behind_the_order_does_not_run(tmp_path: Path) -> None:
+def test_a_copy_that_is_behind_the_order_does_not_run(tmp_path):
     folder = Folder(tmp_path)
     folder.order("open('ran', 'w')", restarts=1)
     copy = folder.begin(restarts=0)
@@ -234,7 +232,7 @@ def test_a_copy_that_is_behind_the_order_does_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_stands_in_the_place_of_files_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_in_the_place_of_files_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     start = Folder(tmp_path).order("")
     for name in (runner.EXIT_FILE, runner.RUN_FILE):
