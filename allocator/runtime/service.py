@@ -395,24 +395,37 @@ class Service:
         """Take jobs off; those that run are told to end."""
         chosen = [job for job in jobs if job.uuid in self.book.active]
         waiting = [Event("cancelled", job.uuid, data={"reason": CANCELLED}) for job in chosen if job.state == QUEUED]
-        for event in self.record(waiting):
-            self._after(event)
-        self.stop([job for job in chosen if job.uuid in self.book.holding], CANCELLED, then=CANCELLED)
+        held = [job for job in chosen if job.uuid in self.book.holding]
+        # all of it is written down at once, or nothing is done
+        for event in self.record([*waiting, *self._stopping(held, CANCELLED, CANCELLED)]):
+            if event.kind == "cancelled":
+                self._after(event)
+            else:
+                self._told(event)
         self.wake()
 
     def drain(self, name: str, drained: bool, evicted: Iterable[Job] = ()) -> None:
         """Take a node out of use, or into use again; what runs there goes on to its end, unless it is `evicted`."""
-        if drained != (name in self.book.drained):
-            self.record([Event("node", data={"name": name, "drained": drained})])
-        self.stop([job for job in evicted if name in job.places and job.state != STOPPING], f"evicted from node {name}")
+        turned = drained != (name in self.book.drained)
+        events = [Event("node", data={"name": name, "drained": drained})] if turned else []
+        leaving = [job for job in evicted if name in job.places and job.state != STOPPING]
+        for event in self.record([*events, *self._stopping(leaving, f"evicted from node {name}")]):
+            if event.job:
+                self._told(event)
         self.see_nodes(self.hardware.nodes)
 
     def stop(self, jobs: Iterable[Job], why: str, *, then: str = "") -> None:
         """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
+        for event in self.record(self._stopping(jobs, why, then)):
+            self._told(event)
+
+    def _stopping(self, jobs: Iterable[Job], why: str, then: str = "") -> list[Event]:
         data = {"reason": why, "then": then}
-        for event in self.record(Event("stopping", job.uuid, data=data | self._progress_of(job)) for job in jobs):
-            job = self.book.jobs[event.job]
-            self._dispatch.lease(job, self.deciding.serial)
+        return [Event("stopping", job.uuid, data=data | self._progress_of(job)) for job in jobs]
+
+    def _told(self, event: Event) -> None:
+        """Tell the trainer of a lease that ends."""
+        self._dispatch.lease(self.book.jobs[event.job], self.deciding.serial)
 
     def _progress_of(self, job: Job) -> dict[str, float]:
         """What a program that does not report is taken to have done: nobody will know better."""

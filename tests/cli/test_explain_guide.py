@@ -95,6 +95,23 @@ def test_errors_are_one_line(guide, arguments, message):
     assert message in done.stderr
 
 
+def test_a_policy_of_ones_own_is_to_be_imported(guide):
+    folder, _ = guide
+
+    def rename(copy):
+        summary = json.loads((copy / "summary.json").read_text())
+        (copy / "summary.json").write_text(json.dumps(summary | {"policy": "my_own"}))
+
+    name = spoilt(folder, "imported", rename)
+    for arguments in ([name], [name, "--job", "99"]):
+        done = run("explain", *arguments, cwd=folder)
+        assert done.returncode == 0
+        assert "my_own" in done.stderr
+        assert "--import" in done.stderr
+    assert run("explain", "shared", "--job", "99", cwd=folder).stderr == ""
+    shutil.rmtree(folder / name)
+
+
 def test_a_run_of_an_older_version_says_what_is_missing(guide):
     folder, _ = guide
     name = spoilt(folder, "old", lambda copy: (copy / "rates.parquet").unlink())

@@ -183,3 +183,11 @@ def test_the_lines_above_the_table_say_what_is_wrong():
         "deadlines of jobs that are through: 3 met, 1 missed",
         "[red]trouble:[/] \\[disk] full",
     ]
+
+
+@pytest.mark.parametrize("command", [["status"], ["cancel", "0"], ["admit", "--job-type", "x", "--steps", "3"]])
+def test_no_folder_is_not_the_working_folder(command: list[str]) -> None:
+    code, output, errors = told(*command, "--state", "")
+    assert (code, output) == (2, "")
+    assert "--state" in errors
+    assert "''" in errors

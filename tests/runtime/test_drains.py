@@ -13,9 +13,11 @@ from allocator.cli.service.serve import _Maker
 from allocator.cli.service.serve_options import Told
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.door.client import MOST_AT_ONCE, ServiceError
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.stopped import StoppedService
 from allocator.runtime.recorded.leases import Leases
+from allocator.runtime.records.journal import JournalError
 from tests.runtime.model_cluster import (
     ModelCluster,
     job,
@@ -186,6 +188,53 @@ def test_who_evicts_is_told_whom_and_asked(monkeypatch, options, typed, evicted)
         assert "job 3" in done.output
         assert "ada" in done.output
         assert "job 4" not in done.output
+
+
+class Full(Asked):
+    """A service whose disk is full from the second request on."""
+
+    def ask(self, what, **fields):
+        self.evicted.append(what)
+        if len(self.evicted) > 1:
+            raise ServiceError("journal: database or disk is full")
+        return {"cancelled": list(fields["jobs"]), "through": []}
+
+
+def test_of_many_jobs_those_that_were_cancelled_are_told(monkeypatch):
+    full = Full([])
+    monkeypatch.setattr("allocator.cli.service.jobs.Client", lambda _: full)
+    done = CliRunner().invoke(load("cancel"), ["--state", "x", *map(str, range(MOST_AT_ONCE + 1))])
+    assert isinstance(done.exception, ServiceError)
+    assert done.output.splitlines() == [f"job {number} cancelled" for number in range(MOST_AT_ONCE)]
+    again = CliRunner().invoke(load("cancel"), ["--state", "x", "--json", "1"])
+    assert (isinstance(again.exception, ServiceError), again.output) == (True, "")
+
+
+@pytest.mark.parametrize("asked", [{"do": "cancel", "jobs": [0, 1]}, {"do": "drain", "node": "k", "evict": [0]}])
+async def test_on_a_full_disk_nothing_is_half_done(tmp_path, monkeypatch, asked):
+    service = await started(tmp_path, one_type(1), job(40.0), job(40.0))
+    append, before = service.journal.append, states(service)
+    assert before == ["running", "queued"]
+    room = []
+
+    def little_room(events):
+        if not room:
+            raise JournalError("journal: database or disk is full")
+        room.pop()
+        return append(events)
+
+    for left in (0, 1):
+        room[:] = [None] * left
+        with monkeypatch.context() as full:
+            full.setattr(service.journal, "append", little_room)
+            answer = Requests(service).answer(asked)
+        assert answer["ok"] == bool(left)
+        if not left:
+            assert "disk is full" in answer["error"]
+            assert (states(service), service.book.drained) == (before, set())
+    cancels = asked["do"] == "cancel"
+    assert states(service) == ["stopping", "cancelled" if cancels else "queued"]
+    assert service.book.drained == (set() if cancels else {"k"})
 
 
 def test_hardware_in_full_has_all_nodes():

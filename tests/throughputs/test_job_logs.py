@@ -558,3 +558,59 @@ def test_digits_of_other_scripts_are_none(imported, cells, reason):
 def test_dates_that_are_none_of_jobs_are_left_out(imported, zone, cell):
     found = imported(f"{HEADER}\n2024-05-01T00:00:00,9,1\n{cell},9,1\n", zone=zone)
     assert (len(found.trace), found.dropped) == (1, {"unreadable submission": 1})
+
+
+RUN = "7|2024-03-01T08:00:00|2024-03-01T08:10:00|2024-03-01T09:10:00|01:00:00|gres/gpu=2|COMPLETED\n"
+STILL = "8|2024-03-01T08:05:00|2024-03-01T08:10:00|Unknown|00:{}:00|gres/gpu=1|RUNNING\n"
+SLURM = "JobID|Submit|Start|End|Elapsed|AllocTRES|State\n"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_jobs_of_logs_that_overlap_are_taken_once(imported, tmp_path, strict):
+    ended = STILL.format(50).replace("Unknown", "2024-03-01T09:00:00").replace("RUNNING", "COMPLETED")
+    first, second = SLURM + RUN + STILL.format(20), SLURM + RUN + STILL.format(40) + ended
+    found = imported(first + second, strict=strict)
+    assert columns(found.trace)["trace_id"] == ["7", "8"]
+    assert columns(found.trace)["duration"] == [3600.0, 3000.0]
+    assert (found.rows, found.dropped) == (2, {})
+    copies, outdated = found.notes[:2]
+    for part in ("the same row again: 1", "'7'", "line 2 and line 5", str(tmp_path / "log.csv")):
+        assert part in copies
+    for part in ("still running", "2, left out", "'8'", "line 3 and line 6"):
+        assert part in outdated
+    # of one that never ended the last line counts
+    assert columns(imported(SLURM + STILL.format(20) + STILL.format(40)).trace)["duration"] == [2400.0]
+
+
+def test_runs_that_differ_under_one_id_are_told_and_stay(imported):
+    again = RUN.replace("01T08:00", "01T10:00").replace("01T09:10", "01T11:15").replace("01T08:10", "01T10:15")
+    found = imported(SLURM + RUN + RUN.replace("7|", "9|", 1) + again)
+    assert columns(found.trace)["trace_id"] == ["7", "9", "7"]
+    (note,) = (note for note in found.notes if "differ" in note)
+    assert "'7'" in note
+    assert "line 2 and line 4" in note
+    # jobs without ids may well be alike
+    assert len(imported(f"{HEADER}\n1,9,1\n1,9,1\n").trace) == 2
+    assert len(imported(f"job,{HEADER}\n,1,9,1\n,1,9,1\n").trace) == 2
+
+
+def test_a_form_that_most_dates_do_not_have_is_refused(imported):
+    text = HEADER + "".join(f"\n{day:02}/05/2024 08:15,9,1" for day in range(11, 31)) + "\n"
+    with pytest.raises(InputError) as error:
+        imported(text, date_format="%m/%d/%Y %H:%M")
+    for part in ("log.csv:4:", "submit_time", "'13/05/2024 08:15'", "--date-format", "18 of 20"):
+        assert part in str(error.value)
+    assert len(imported(text, date_format="%d/%m/%Y %H:%M").trace) == 20
+    ends = SLURM + "".join(RUN.replace("7|", f"{job}|", 1).replace("01T09:10:00", "01 09:10") for job in range(3))
+    with pytest.raises(InputError, match=r"log.csv:2: field 'End': found '2024-03-01 09:10', .*--date-format"):
+        imported(ends, date_format="%Y-%m-%dT%H:%M:%S")
+
+
+def test_times_that_are_not_the_durations_are_told(imported):
+    wrong = RUN.replace("01T09:10", "01T08:10").replace("01T08:10:00", "01T08:10:01", 1)
+    rows = [RUN.replace("7|", f"{job}|", 1) for job in range(4)]
+    rows += [wrong.replace("7|", f"{job}|", 1) for job in range(4, 8)]
+    (note,) = imported(SLURM + "".join(rows)).notes[:1]
+    for part in ("End less Start", "Elapsed", "4 of 8", "'4'", "line 6", "-1 s", "'01:00:00'", "--zone"):
+        assert part in note
+    assert not any("Elapsed" in note for note in imported(SLURM + "".join(rows[:7])).notes)

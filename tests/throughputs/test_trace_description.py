@@ -49,6 +49,15 @@ def test_by_pool_with_jobs_that_do_not_fit():
     assert "cluster_gpus" not in describe_trace(jobs())["pools"][0]
 
 
+def test_by_type_of_gpu():
+    types = describe_trace(jobs(gpu_type=["x", "", "x|y", "x"]))["types"]
+    hours = describe_trace(jobs())["gpu_hours"]
+    assert {row["gpu_type"]: row["jobs"] for row in types} == {"x": 2, "": 1, "x|y": 1}
+    assert sum(row["gpu_hours"] for row in types) == pytest.approx(hours)
+    assert [row["gpu_hours"] for row in types] == sorted((row["gpu_hours"] for row in types), reverse=True)
+    assert describe_trace(jobs())["types"] == []
+
+
 def test_over_time():
     found = describe_trace(
         jobs(recorded_start_seconds=[0, 7200, 3600, 9e3], recorded_end_seconds=[3600, 9e3, 7200, 1e4])

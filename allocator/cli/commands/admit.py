@@ -29,6 +29,7 @@ from allocator.cli.options.values import (
     told_of_throughputs,
 )
 from allocator.cli.service.admission import Presence, present_jobs
+from allocator.cli.service.options import state_folder
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.presets.default import DEFAULT
@@ -56,6 +57,7 @@ def admit_command(
             help="State folder of a running service: its GPUs, jobs, throughputs and clock, and the slots of its "
             "policy, where nothing else is said.",
             metavar="DIR",
+            parser=state_folder,
         ),
     ] = None,
     deadline: Annotated[

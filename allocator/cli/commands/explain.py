@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,8 @@ from allocator.explanations.explain import explain
 from allocator.explanations.explanation import Explanation
 from allocator.explanations.run import FinishedRun
 from allocator.explanations.text import explanation_text, overview_text
+from allocator.registry import list_policies
+from allocator.results.outcomes import RECORDED
 
 
 def explain_command(
@@ -42,8 +45,14 @@ def explain_command(
         name: None if text is None else _clock(text, f"--{name}")
         for name, text in (("since", since), ("until", until), ("at", at))
     }
-    number = None if job is None else FinishedRun.of(run).job_number(job)
-    told = explain(run, number, **times)
+    finished = FinishedRun.of(run)
+    told = explain(run, None if job is None else finished.job_number(job), **times)
+    if finished.policy_name not in (RECORDED, *(entry.name for entry in list_policies())):
+        print(
+            f"policy {finished.policy_name} is not known here, so no change is tried: name the file that defines it "
+            "with --import, as for the run",
+            file=sys.stderr,
+        )
     if as_json:
         print_json(told.as_dict())
         return

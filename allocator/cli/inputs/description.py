@@ -1,4 +1,4 @@
-"""What `throughputs.describe_trace` says, on the terminal: figures, tables by size and by pool, demand over time."""
+"""What `throughputs.describe_trace` says, on the terminal: figures, tables by size, type and pool, demand over time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VALUES = 30
 _POOLS = 20
 """Pools that are shown one by one."""
 
-_TABLES = ("sizes", "pools", "demand_over_time")
+_TABLES = ("sizes", "types", "pools", "demand_over_time")
 """What is shown apart from the figures."""
 
 _ROWS = 8
@@ -35,6 +35,9 @@ def print_description(described: Mapping[str, Any], *, title: str) -> None:
     screen.print(_figures_table(described, title))
     if len(described["sizes"]) > 1:
         screen.print(_rows_table(described["sizes"], ("GPUs", "jobs", "GPU hours"), "by size"))
+    if described["types"]:
+        types = [row | {"gpu_type": row["gpu_type"] or "(any)"} for row in described["types"]]
+        screen.print(_rows_table(types, ("GPU type", "jobs", "GPU hours"), "by type of GPU that they ask for"))
     if len(described["pools"]) > 1:
         screen.print(_rows_table(_named(described["pools"]), _pool_headings(described), "by partition"))
     if described["demand_over_time"] is not None:

@@ -16,7 +16,7 @@ from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.events import details, event_line
 from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
 from allocator.cli.service.tables import service_lines, span
-from allocator.runtime.door.client import Client, in_parts, whole_status
+from allocator.runtime.door.client import Client, ServiceError, in_parts, whole_status
 from throughputs import InputError
 
 
@@ -25,8 +25,20 @@ def cancel_command(jobs: JobsArgument, state: StateOption, as_json: JsonOption =
 
     Those that run are told to end.
     """
-    answers = [Client(state).ask("cancel", jobs=some) for some in in_parts(job_numbers(jobs))]
-    answer = {name: [job for one in answers for job in one[name]] for name in ("cancelled", "through")}
+    answer: dict[str, list[int]] = {"cancelled": [], "through": []}
+    try:
+        for some in in_parts(job_numbers(jobs)):
+            for name, listed in Client(state).ask("cancel", jobs=some).items():
+                answer[name] += listed
+    except (InputError, ServiceError):
+        # of more jobs than go into one request some are cancelled
+        if any(answer.values()):
+            _cancelled(answer, as_json)
+        raise
+    _cancelled(answer, as_json)
+
+
+def _cancelled(answer: dict[str, list[int]], as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return

@@ -9,8 +9,19 @@ import typer
 
 from throughputs import InputError
 
+
+def state_folder(text: str) -> Path:
+    """A folder by its name: no name is the working folder's, and whoever gives none had an empty variable in mind."""
+    if not text:
+        raise typer.BadParameter("found '', expected the state folder of a service")
+    return Path(text)
+
+
 StateOption = Annotated[
-    Path, typer.Option("--state", help="State folder of the service.", metavar="DIR", envvar="ALLOCATOR_STATE")
+    Path,
+    typer.Option(
+        "--state", help="State folder of the service.", metavar="DIR", envvar="ALLOCATOR_STATE", parser=state_folder
+    ),
 ]
 JobsArgument = Annotated[list[str], typer.Argument(help="Numbers of jobs.", metavar="JOB...", show_default=False)]
 

@@ -92,7 +92,7 @@ class Server:
         assert me is not None
         self._open[me] = False
         try:
-            if len(self._open) > _MOST_CONNECTIONS:
+            if len(self._open) > _MOST_CONNECTIONS and not self._make_room(me):
                 writer.write(_refusal(f"more than {_MOST_CONNECTIONS} connections at once", fault=True))
                 return
             check_own_peer(writer.get_extra_info("socket"), self._path)
@@ -106,12 +106,21 @@ class Server:
             # who does not take its answer does not keep it, and the connection, for ever
             writer.transport.abort()
         except asyncio.CancelledError:
-            # the service has ended; the event loop would take it for an error of ours
+            # the service has ended, or another is let in; the event loop would take it for an error of ours
+            if not self._closing:
+                writer.write(_refusal(f"silent, with more than {_MOST_CONNECTIONS} connections at once", fault=True))
             return
         finally:
             del self._open[me]
             with contextlib.suppress(ConnectionError):
                 writer.close()
+
+    def _make_room(self, me: asyncio.Task[Any]) -> bool:
+        """Let go whoever has been silent for longest; whether there was one."""
+        for connection, answered in self._open.items():
+            if connection is not me and not answered and not connection.cancelling():
+                return connection.cancel()
+        return False
 
     async def _line(self, reader: asyncio.StreamReader) -> bytes:
         """The next request; nothing at the end."""

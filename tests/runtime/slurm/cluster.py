@@ -62,12 +62,12 @@ def missing_programs():
     return [program for program in PROGRAMS if shutil.which(program, path=_path()) is None]
 
 
-def wait_until(holds, what, seconds=LIMIT):
+def wait_until(holds, what, seconds=LIMIT, pause=0.02):
     """Wait for a condition; the seconds that it took."""
     begun = time.monotonic()
     while not holds():
         assert time.monotonic() - begun < seconds, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.02)
+        time.sleep(pause)
     return time.monotonic() - begun
 
 
@@ -108,6 +108,20 @@ class VirtualCluster:
             self.resume(node)
         wait_until(lambda: self.run("sinfo", "-h", "-o", "%T").split() == ["idle"], "all nodes are idle")
 
+    def update(self, *words):
+        """Change a node or a job, as soon as Slurm takes it: in states between two others it refuses to."""
+        refusals = [""]
+
+        def taken():
+            done = self._done("scontrol", "update", *words)
+            refusals.append(done.stderr.strip())
+            return done.returncode == 0
+
+        try:
+            wait_until(taken, f"scontrol update {' '.join(words)}", pause=0.2)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {refusals[-1]}") from None
+
     def resume(self, node):
         """Take a node into use again, and wait until it is.
 
@@ -121,7 +135,7 @@ class VirtualCluster:
             self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
             return False
 
-        wait_until(in_use, f"node {node} is in use")
+        wait_until(in_use, f"node {node} is in use", pause=0.2)
 
     def clear(self):
         """No job is left."""
@@ -167,9 +181,12 @@ class VirtualCluster:
 
     def run(self, *command, check=True):
         """What a command of Slurm's prints."""
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+        done = self._done(*command)
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout
+
+    def _done(self, *command):
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=LIMIT, check=False)
 
     def _spawn(self, name, *options, program=""):
         with (self.root / f"{name}.out").open("ab") as output:

@@ -26,7 +26,7 @@ def test_jobs_run_on_while_slurmctld_is_killed(jobs):
         state = jobs.cluster.root / "state" / "job_state"
         known = time.time()
         (row,) = jobs.slurm_jobs(order.job)
-        jobs.cluster.run("scontrol", "update", f"JobId={row['job_id']}", "AdminComment=to be saved")
+        jobs.cluster.update(f"JobId={row['job_id']}", "AdminComment=to be saved")
         await holds(lambda: state.stat().st_mtime > known, "slurmctld has saved its state")
         jobs.cluster.kill("slurmctld")
         with pytest.raises(AdapterError):
@@ -72,7 +72,7 @@ def test_a_submission_that_slurm_lost_is_given_again(jobs):
     async def work():
         adapter = jobs.adapter()
         await adapter.open()
-        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=test")
+        jobs.cluster.update("NodeName=p1", "State=DRAIN", "Reason=test")
         keep_state(jobs)
         lost = jobs.order(nodes=["p1"], steps=3)
         await adapter.start(lost)
@@ -125,7 +125,7 @@ def test_slurmctld_comes_back_with_a_state_in_which_the_job_did_not_run(jobs, kn
         adapter = jobs.adapter()
         await adapter.open()
         first = jobs.order(1, ["p1"])
-        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=test")
+        jobs.cluster.update("NodeName=p1", "State=DRAIN", "Reason=test")
         if known == "not at all":
             keep_state(jobs)
         await adapter.start(first)
@@ -155,7 +155,7 @@ def test_a_node_is_lost_and_comes_back_with_the_old_copy(jobs):
         await holds(lambda: jobs.steps_of(first.job, 1) > 5, "it makes steps")
         # Its slurmd is gone, the processes of the job are not.
         jobs.cluster.kill("v1")
-        jobs.cluster.run("scontrol", "update", "NodeName=v1", "State=DOWN", "Reason=lost")
+        jobs.cluster.update("NodeName=v1", "State=DOWN", "Reason=lost")
         end = await until(adapter, first, "ended")
         assert end.code is None
         assert "queued it again" in end.reason
@@ -190,7 +190,7 @@ def test_a_copy_that_slurm_queued_again_by_itself_does_not_run(jobs):
         await until(adapter, order, "ended")
         steps = jobs.steps_of(order.job, 1)
         await holds(lambda: jobs.slurm_jobs(order.job)[0]["job_state"] == "PENDING", "it is in the queue")
-        jobs.cluster.run("scontrol", "update", f"JobId={row['job_id']}", "StartTime=now", "ReqNodeList=v2")
+        jobs.cluster.update(f"JobId={row['job_id']}", "StartTime=now", "ReqNodeList=v2")
         await holds(lambda: jobs.slurm_jobs(order.job)[0]["job_state"] == "FAILED", "it refuses")
         assert "Slurm has queued the job again" in jobs.log(order.job)
         assert jobs.steps_of(order.job, 1) == steps

@@ -34,7 +34,7 @@ def test_nodes_have_a_type_and_gpus_and_say_why_they_are_not_up(jobs):
     async def work():
         adapter = jobs.adapter(partition="gpus", accelerators={"k80": "tesla_k80"})
         await adapter.open()
-        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=fan broken")
+        jobs.cluster.update("NodeName=p1", "State=DRAIN", "Reason=fan broken")
         nodes = {node.name: node for node in await adapter.nodes()}
         assert list(nodes) == ["k1", "p1", "v1", "v2"]
         assert [(node.accelerator, node.gpus) for node in nodes.values()] == [
@@ -51,7 +51,7 @@ def test_nodes_have_a_type_and_gpus_and_say_why_they_are_not_up(jobs):
         }
         assert nodes["p1"].up
         assert nodes["p1"].reason == "drain: fan broken"
-        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=RESUME")
+        jobs.cluster.resume("p1")
         # Slurm looks at the node once more before it gives it work.
         while not all(node.up and not node.drained for node in await adapter.nodes()):
             await asyncio.sleep(0.1)
@@ -250,14 +250,14 @@ def test_a_job_that_waits_is_taken_back(jobs):
     async def work():
         adapter = jobs.adapter()
         await adapter.open()
-        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=test")
+        jobs.cluster.update("NodeName=p1", "State=DRAIN", "Reason=test")
         for epoch, end in enumerate((adapter.stop, adapter.kill), 1):
             order = jobs.order(epoch, ["p1"], job="" if epoch == 1 else order.job)  # noqa: F821
             await adapter.start(order)
             assert (await until(adapter, order, "pending")).phase == "pending"
             await end(order.job, epoch)
             assert (await until(adapter, order, "ended")).code is None
-        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=RESUME")
+        jobs.cluster.resume("p1")
         await asyncio.sleep(1.0)
         assert not jobs.trace(order.job)
 

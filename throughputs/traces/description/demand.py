@@ -1,4 +1,4 @@
-"""What jobs ask of a cluster: by their size, by the pool that they were submitted to, and over time.
+"""What jobs ask of a cluster: by their size, by type of GPU, by the pool that they were submitted to, and over time.
 
 A job that asks for a part of a GPU counts with that part, everywhere.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from throughputs.trace import Trace, partition_names
 
-__all__ = ["demand_over_time", "gpu_hours_of", "impossible_jobs", "pools_of", "sizes_of"]
+__all__ = ["demand_over_time", "gpu_hours_of", "impossible_jobs", "pools_of", "sizes_of", "types_of"]
 
 _Floats = NDArray[np.float64]
 
@@ -37,6 +37,21 @@ def sizes_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
     names = ["less than 1", *(str(end) if end < 3 else f"{end // 2 + 1}-{end}" for end in ends)][: len(jobs)]
     rows = zip(names, jobs.tolist(), hours.tolist(), strict=True)
     return [{"gpus": name, "jobs": count, "gpu_hours": asked} for name, count, asked in rows if count]
+
+
+def types_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
+    """Jobs and GPU hours by the GPU type that they ask for, those with the most GPU hours first; of jobs that name none
+    ``gpu_type`` is empty. No rows where no job names one.
+
+    Each row has ``gpu_type`` (several with bars between), ``jobs`` and ``gpu_hours``.
+    """
+    names, of = np.unique(trace.gpu_type.astype(str), return_inverse=True)
+    if not any(names):
+        return []
+    jobs, hours = np.bincount(of), np.bincount(of, gpu_hours_of(trace, durations))
+    rows = zip(names.tolist(), jobs.tolist(), hours.tolist(), strict=True)
+    listed = [{"gpu_type": name, "jobs": count, "gpu_hours": asked} for name, count, asked in rows]
+    return sorted(listed, key=lambda row: -row["gpu_hours"])
 
 
 def pools_of(trace: Trace, durations: _Floats, capacity: Mapping[str, int] | None, span: float) -> list[dict[str, Any]]:

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
-from throughputs.traces.description.demand import demand_over_time, gpu_hours_of, impossible_jobs, pools_of, sizes_of
+from throughputs.traces.description.demand import (
+    demand_over_time,
+    gpu_hours_of,
+    impossible_jobs,
+    pools_of,
+    sizes_of,
+    types_of,
+)
 
 __all__ = ["describe_trace", "durations_alone"]
 
@@ -47,8 +54,8 @@ def describe_trace(
     the trace records start and end; ``n_jobs_sharing``, those that ask for a part of a GPU, with
     ``gpu_hours_asked_sharing``, as in all other figures those that they asked for, and ``gpu_hours_sharing``, which
     they would take, having it whole; ``n_gangs_sharing`` of them ask for a part of each of several GPUs, which a run
-    refuses; and the rows of `demand.sizes_of` in ``sizes``, of `demand.pools_of` in ``pools``,
-    and `demand.demand_over_time`. With `capacity` also
+    refuses; and the rows of `demand.sizes_of` in ``sizes``, of `demand.types_of` in ``types``, of
+    `demand.pools_of` in ``pools``, and `demand.demand_over_time`. With `capacity` also
     ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last;
     None where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and
     ``n_jobs_impossible``: those with more GPUs than any type that they may use has.
@@ -92,6 +99,7 @@ def describe_trace(
         described |= _against(trace, capacity, gpu_hours, span)
     return described | {
         "sizes": sizes_of(trace, durations),
+        "types": types_of(trace, durations),
         "pools": pools_of(trace, durations, capacity, span),
         "demand_over_time": demand_over_time(trace, durations),
     }

@@ -73,9 +73,15 @@ class Log:
     def error(self, row: int, column: str, found: object, expected: str) -> InputError:
         """What is wrong with a cell."""
         if self.first_line:
-            line = row + self.first_line if self.lines is None else int(self.lines[row])
-            return InputError(self.source, line=line, field=column, found=found, expected=expected)
+            return InputError(self.source, line=self._line(row), field=column, found=found, expected=expected)
         return InputError(self.source, field=f"jobs[{row}].{column}", found=found, expected=expected)
+
+    def place(self, row: int) -> str:
+        """Where a row is in the source."""
+        return f"line {self._line(row)}" if self.first_line else f"jobs[{row}]"
+
+    def _line(self, row: int) -> int:
+        return row + self.first_line if self.lines is None else int(self.lines[row])
 
 
 def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:

@@ -17,6 +17,7 @@ from throughputs.traces.logs.cells import Clock, durations, gpu_counts, gpu_type
 from throughputs.traces.logs.columns import Column
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import Log
+from throughputs.traces.logs.repeats import Repeats
 
 __all__ = ["SLURM_PRIORITY", "UNNAMED", "Rows"]
 
@@ -40,6 +41,9 @@ _SAMPLE = 1000
 
 _MOST_NAMED = 10
 """Names of a log that an error lists."""
+
+_SAME_SECONDS, _FEW = 300.0, 3
+"""A duration may be rounded by so much, and so many jobs may have been suspended: zones differ by more than that."""
 
 _ASKED = "ReqTRES"
 """Column of sacct: what a job asked for, where it says nothing of what it was given."""
@@ -70,7 +74,9 @@ class Rows:
         self.used = used
         """Columns that others were made of."""
         self.decimal_comma = log.separator == ";"
+        self.repeats = Repeats(log, columns["id"].name if "id" in columns else None)
         self.is_job = self._jobs()
+        self.is_job &= ~self.repeats.copies(self.is_job)
         self.reasons: list[tuple[str, str, str]] = []
         """Reason, column and what was expected there."""
         self.reason = np.full(len(self.is_job), -1)
@@ -95,6 +101,8 @@ class Rows:
         steps = self._steps(seconds)
         priority = self._priority()
         deadline = self._deadline(submitted)
+        self.is_job &= ~self.repeats.outdated(self.is_job & (self.reason < 0), submitted, running)
+        self.notes += self.repeats.notes
         if strict:
             self._refuse_first()
         kept = np.flatnonzero(self.is_job & (self.reason < 0))
@@ -132,8 +140,12 @@ class Rows:
         return tuple(name for name in self.log.cells if name not in read)
 
     def _jobs(self) -> _Flags:
-        """(N,) whether a row is a job: not an empty line, nor a step of a job of Slurm, as ``1234.batch``."""
-        empty: _Flags = np.logical_and.reduce([np.asarray(cells == "", np.bool_) for cells in self.log.cells.values()])
+        """(N,) whether a row is a job: not an empty line, nor the header once more, as in files one behind the other,
+        nor a step of a job of Slurm, as ``1234.batch``.
+        """
+        cells = self.log.cells
+        empty: _Flags = np.logical_and.reduce([np.asarray(column == "", np.bool_) for column in cells.values()])
+        empty |= np.logical_and.reduce([np.asarray(column == name, np.bool_) for name, column in cells.items()])
         ids = self.log.cells.get("JobID", self.log.cells.get("JobIDRaw"))
         if self.log.kind != "sacct" or ids is None:
             return np.asarray(~empty)
@@ -183,10 +195,22 @@ class Rows:
         cells = self._cells(field)
         seconds, blank, name = self.clock.seconds(cells, self.decimal_comma), is_blank(cells), self.columns[field].name
         kind = self.clock.expected
+        self._check_format(field, np.flatnonzero(self.is_job), seconds[self.is_job])
         if missing is not None:
             self._drop(blank, missing, name, kind)
         self._drop(np.isnan(seconds) & ~blank, f"unreadable {_PROSE[field]}", name, kind)
         return seconds
+
+    def _check_format(self, field: str, rows: NDArray[np.intp], seconds: _Floats) -> None:
+        """Raise `InputError` where most times of these rows (R,) are not of the form that was given."""
+        if self.clock.date_format is None:
+            return
+        cells, name = self._cells(field), self.columns[field].name
+        said = ~is_blank(cells[rows])
+        wrong = rows[np.isnan(seconds) & said]
+        if 2 * len(wrong) > said.sum():
+            expected = f"{self.clock.expected}; {len(wrong):,} of {said.sum():,} rows have no such date there"
+            raise self.log.error(int(wrong[0]), name, cells[wrong[0]], expected)
 
     def _states(self) -> _Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
@@ -248,18 +272,36 @@ class Rows:
         if "start" not in self.columns or self.columns["start"] == self.columns["submit"]:
             return np.full(len(kept), np.nan), np.full(len(kept), np.nan)
         start = self.clock.seconds(self._cells("start")[kept], self.decimal_comma)
+        self._check_format("start", kept, start)
         unread = int(np.isnan(start).sum())
         if unread and layout_of(self.log.kind) is None:
             self.notes.append(f"without a recorded schedule: {unread:,}, as their start cannot be read")
-        early = start < begin
+        early, recorded = start < begin, start
         start = np.where(early, begin, start)
         end = start + lasting
         if "end" in self.columns:
             told = self.clock.seconds(self._cells("end")[kept], self.decimal_comma)
+            self._check_format("end", kept, told)
+            self._compare(kept, told - recorded, lasting)
             end = np.where(told >= start, told, end)
         if early.any():
             self.notes.append(f"started before the submission: {early.sum():,}; they count as started with it")
         return start, end
+
+    def _compare(self, kept: NDArray[np.intp], between: _Floats, lasting: _Floats) -> None:
+        """Tell where times from start to end (K,) are not the durations (K,) of a log whose layout is not known."""
+        other = np.flatnonzero(np.abs(between - lasting) > _SAME_SECONDS)
+        if len(other) <= _FEW or "duration" not in self.columns or layout_of(self.log.kind) is not None:
+            return
+        first, names = other[0], {field: self.columns[field].name for field in ("start", "end", "duration")}
+        row = int(kept[first])
+        job = f"id {self._cells('id')[row]!r} in " if "id" in self.columns else ""
+        found, duration = round(float(between[first])), self._cells("duration")[row]
+        self.notes.append(
+            f"{names['end']} less {names['start']} is not {names['duration']}: {len(other):,} of {len(kept):,} jobs, "
+            f"as {job}{self.log.place(row)}: {found:,} s, but {duration!r}; does --zone, --date-format or "
+            "--duration-unit have to be another?"
+        )
 
     def _seconds(self, running: _Flags) -> _Floats:
         """(N,) durations; nan where the log has steps and no durations."""

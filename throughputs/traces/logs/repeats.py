@@ -1,0 +1,88 @@
+"""Rows of a job log that are of one job: copies, as of logs that overlap, and several runs under one id."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.traces.logs.cells import is_blank
+from throughputs.traces.logs.read import Log
+
+__all__ = ["Repeats"]
+
+_Flags = NDArray[np.bool_]
+
+
+class Repeats:
+    """Which rows of a log have the id of another one.
+
+    Attributes
+    ----------
+    notes : what was found, in sentences, with an example.
+    """
+
+    def __init__(self, log: Log, column: str | None) -> None:
+        self._log, self._column = log, column
+        self.notes: list[str] = []
+
+    def copies(self, is_job: _Flags) -> _Flags:
+        """(N,) whether a row is in all cells the same as an earlier one with its id."""
+        import pandas as pd
+
+        found = np.zeros(len(is_job), dtype=np.bool_)
+        rows = self._of_several(is_job)
+        cells = pd.DataFrame({i: cells[rows] for i, cells in enumerate(self._log.cells.values())})
+        again = cells.duplicated().to_numpy(dtype=np.bool_)
+        found[rows[again]] = True
+        if again.any():
+            self._note(
+                f"the same row again: {again.sum():,}, taken once",
+                rows[(cells == cells[again].iloc[0]).all(axis=1).to_numpy()],
+            )
+        return found
+
+    def outdated(self, usable: _Flags, submitted: NDArray[np.float64], running: _Flags) -> _Flags:
+        """(N,) whether a row says that a job still ran of which another one, with the same id and submission, says
+        more: that it ended, or in a later line that it still ran. All other rows with one id stay, each a job.
+        """
+        import pandas as pd
+
+        found = np.zeros(len(usable), dtype=np.bool_)
+        rows = self._of_several(usable)
+        order = rows[np.lexsort((rows, ~running[rows]))]  # those that still ran come first
+        table = pd.DataFrame({"id": self._ids()[order], "submitted": submitted[order]})
+        old = running[order] & table.duplicated(keep="last").to_numpy(dtype=np.bool_)
+        found[order[old]] = True
+        if old.any():
+            first = table[old].iloc[0]
+            self._note(
+                f"still running, and told of again by another row with the id and submission: {old.sum():,}, left out",
+                np.sort(order[(table == first).all(axis=1).to_numpy()]),
+            )
+        rows = self._of_several(usable & ~found)
+        if len(rows):
+            ids = self._ids()[rows]
+            self._note(
+                f"ids on several rows that differ: {len(set(ids.tolist())):,}; each row is a job, as Slurm writes one "
+                "for each time that a job was queued again",
+                rows[ids == ids[0]],
+            )
+        return found
+
+    def _ids(self) -> NDArray[np.object_]:
+        return np.zeros(0, dtype=object) if self._column is None else self._log.cells[self._column]
+
+    def _of_several(self, among: _Flags) -> NDArray[np.intp]:
+        """(R,) rows, of those `among`, whose id is on another one of them, too."""
+        import pandas as pd
+
+        if self._column is None:
+            return np.zeros(0, dtype=np.intp)
+        rows = np.flatnonzero(among)
+        ids: pd.Series[str] = pd.Series(self._ids()[rows])
+        rows = rows[ids.duplicated(keep=False).to_numpy(dtype=np.bool_)]
+        return rows[~is_blank(self._ids()[rows])]
+
+    def _note(self, told: str, rows: NDArray[np.intp]) -> None:
+        places = " and ".join(self._log.place(int(row)) for row in rows[:2])
+        self.notes.append(f"{told} (id {self._ids()[rows[0]]!r}: {places} of {self._log.source})")
