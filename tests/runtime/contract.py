@@ -1,8 +1,9 @@
 """What the service takes for granted of an adapter, whatever cluster it stands for.
 
 A subclass has a fixture ``stage``, an object with ``open()`` (an adapter, as another scheduler would make it),
-``order(kind, job, epoch)``, ``release(order)`` and ``begun(job)``, the epochs that have begun. Kinds: "waits" (until it
-is released, or told to end; then its status is 0), "ignores" (SIGTERM), "absent" (a command that there is not).
+``order(kind, job, epoch)``, ``ready(order)`` (it has begun), ``release(order)`` and ``begun(job)``, the epochs that have.
+Kinds: "waits" (until it is released, or told to end; then its status is 0), "ignores" (SIGTERM), "absent" (a command
+that there is not).
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class AdapterContract:
         order = stage.order("waits")
         await adapter.start(order)
         await until(adapter, order, "running")
+        await stage.ready(order)
         for job, epoch in ((order.job, 2), ("unknown", 1)):
             await adapter.stop(job, epoch)
             await adapter.kill(job, epoch)
@@ -69,6 +71,7 @@ class AdapterContract:
         second = stage.order("waits", order.job, 2)
         await adapter.start(second)
         await until(adapter, second, "running")
+        await stage.ready(second)
         await adapter.stop(order.job, 1)
         await adapter.kill(order.job, 1)
         assert (await until(adapter, second, "running")).epoch == 2

@@ -54,17 +54,19 @@ class WithCommands:
         return ("sh", "-c", COMMANDS[kind].format(folder=folder)) if kind in COMMANDS else ("no-such-command", "x")
 
     async def ready(self, order):
-        await until(lambda: self.begun(order.job))
+        await until(lambda: order.epoch in self.begun(order.job))
 
     async def release(self, order):
         self.gate = os.open(order.folder / "gate", os.O_RDWR)
         os.write(self.gate, b"\n")
 
     def begun(self, job):
-        return [int(line) for line in lines(self.folder(job) / "begun")]
+        return [int(line) for line in lines(self.folder_of(job) / "begun")]
 
 
 class OnThisMachine(WithCommands, Local):
+    folder_of = Local.folder
+
     def order(self, kind, job="", epoch=1):
         job = job or self.new_job()
         return super().order(job, *self.command(kind, self.folder(job)), epoch=epoch)

@@ -22,23 +22,16 @@ class Jobs:
         self.cluster, self.folder = cluster, folder
         folder.mkdir(parents=True)
 
-    def adapter(self, **settings):
-        """As a scheduler makes it when it starts."""
-        chosen = SlurmSettings(configuration=str(self.cluster.configuration), **settings)
-        return SlurmAdapter(self.folder, chosen)
+    async def open(self, **settings):
+        """As a scheduler that is started."""
+        self.adapter = SlurmAdapter(
+            self.folder, SlurmSettings(configuration=str(self.cluster.configuration), **settings)
+        )
+        await self.adapter.open()
+        return self.adapter
 
     def order(
-        self,
-        epoch=1,
-        nodes=("v1",),
-        *,
-        job="",
-        gpus=1,
-        command=(),
-        steps=100_000,
-        ending="save",
-        lease=None,
-        **others,
+        self, epoch=1, nodes=("v1",), *, job="", gpus=1, command=(), ending="save", steps=100_000, lease=None, **others
     ):
         """An order, with the lease that goes with it: of the same epoch unless another is given."""
         job = job or str(uuid.uuid4())
@@ -50,14 +43,27 @@ class Jobs:
         kind = self.cluster.nodes[nodes[0]][0]
         return StartOrder(job, epoch, words, places, kind, folder, self.folder, **others)
 
+    async def start(self, epoch=1, nodes=("v1",), *, trains=True, **others):
+        """Start a job, and unless it is no trainer wait until it makes steps."""
+        order = self.order(epoch, nodes, **others)
+        await self.adapter.start(order)
+        if trains:
+            await holds(lambda: self.steps_of(order.job, epoch) > 3, "it makes steps")
+        return order
+
     def trace(self, job, rank=0):
-        """(Epoch, node, step, time) of each step."""
+        """(Epoch, node, step) of each step."""
         path = self.folder / job / f"trace.{rank}"
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-        return [(int(epoch), node, int(step), float(at)) for epoch, node, step, at in lines]
+        return [(int(epoch), node, int(step)) for epoch, node, step, _ in lines]
 
     def steps_of(self, job, epoch):
         return sum(line[0] == epoch for line in self.trace(job))
+
+    def never_two(self, job):
+        """Whether no earlier copy made a step after a later one."""
+        epochs = [line[0] for line in self.trace(job)]
+        return epochs == sorted(epochs)
 
     def slurm_jobs(self, job):
         """What Slurm has of a job, told by its name."""
@@ -68,30 +74,9 @@ class Jobs:
         return (self.folder / job / "log").read_text()
 
 
-async def seen(adapter, job):
-    return {one.job: one for one in await adapter.observe()}.get(job)
-
-
-async def until(adapter, order, phase):
-    """Wait for a phase of this epoch."""
-    one = None
-    begun = time.monotonic()
-    while time.monotonic() < begun + LIMIT:
-        one = await seen(adapter, order.job)
-        if one is not None and (one.epoch, one.phase) == (order.epoch, phase):
-            return one
-        await asyncio.sleep(0.03)
-    log = order.folder / "log"
-    raise AssertionError(f"{phase}: not seen, but {one}; {log.read_text()[-2000:] if log.exists() else 'no output'}")
-
-
 async def holds(condition, what):
-    """Wait for anything else."""
+    """Wait for something."""
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() < begun + LIMIT, what
-        await asyncio.sleep(0.03)
-
-
-def run(work):
-    asyncio.run(asyncio.wait_for(work, 3 * LIMIT))
+        await asyncio.sleep(0.05)
