@@ -1,7 +1,7 @@
 """What the service takes for granted of an adapter, whatever cluster it stands for.
 
 A subclass has a fixture ``stage``, an object with ``open()`` (an adapter, as another scheduler would make it),
-``order(kind, job, epoch)``, ``ready(order)`` (it has begun), ``release(order)`` and ``begun(job)``, the epochs that have.
+``order(kind, job, epoch)``, ``ready(order)`` (has begun), ``release(order)`` and ``begun(job)``, the epochs that have.
 Kinds: "waits" (until it is released, or told to end; then its status is 0), "ignores" (SIGTERM), "absent" (a command
 that there is not).
 """
