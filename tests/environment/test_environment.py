@@ -247,6 +247,7 @@ def test_it_is_rendered_as_text():
     assert environment.render() is None
 
 
+@pytest.mark.exhaustive
 def test_the_page_and_the_example_run(capsys):
     page = (ROOT / "docs" / "environment.md").read_text()
     exec(compile(page.partition("```python\n")[2].partition("```")[0], "environment.md", "exec"), {})

@@ -209,7 +209,7 @@ async def settle(service):
         await asyncio.sleep(0)
 
 
-async def run_on(service, seconds, step=0.5):
+async def run_on(service, seconds, step=1.0):
     """Let time pass, with a look after every step, until all jobs are through."""
     cluster = service.adapter
     until = cluster.clock + seconds

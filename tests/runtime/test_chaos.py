@@ -181,21 +181,21 @@ only_crashes = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(only_crashes, min_size=5, max_size=25))
 def test_crashes_at_any_write_lose_nothing_and_run_nothing_twice(tmp_path_factory, story):
     check_story(tmp_path_factory.mktemp("crashes"), story, crashes_only=True)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(happenings, min_size=5, max_size=40))
 def test_a_story(tmp_path_factory, story):
     check_story(tmp_path_factory.mktemp("story"), story)
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-@given(story=st.lists(happenings, min_size=20, max_size=120))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(story=st.lists(happenings, min_size=20, max_size=80))
 def test_a_long_story(tmp_path_factory, story):
     check_story(tmp_path_factory.mktemp("story"), story)
 

@@ -334,7 +334,7 @@ def played(policy, spec, decisions=24):
         ("max_min_fairness_perf", "v100:3,k80:3"),
         ("oef", "v100:3,k80:3"),
         ("srtf", "v100:3,k80:3"),
-        ("shockwave", "v100:4"),
+        pytest.param("shockwave", "v100:4", marks=pytest.mark.exhaustive),
         ("elasticflow", "v100:4"),
         ("tiresias", "v100:4"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import marshal
 import os
@@ -254,16 +253,6 @@ def test_a_shim_loads_little():
     said = subprocess.run([*PYTHON, program], input=code, capture_output=True, check=True).stdout.decode().split()
     assert not {"collections", "contextlib", "enum", "json", "re", "signal", "subprocess", "typing"}.intersection(said)
     assert sum(name.startswith("allocator") for name in said) == 4
-
-
-@pytest.mark.exhaustive
-async def test_a_hundred_starts(local):
-    jobs = [local.new_job() for _ in range(100)]
-    adapter = await local.open()
-    await asyncio.gather(*(local.start(job=job) for job in jobs))
-    assert Counter(each.phase for each in await adapter.observe()) == {"running": 100}
-    await asyncio.gather(*(adapter.kill(job, 1) for job in jobs))
-    assert {(await local.ended(job)).signal for job in jobs} == {signal.SIGKILL}
 
 
 def run_file(epoch=1, pid=1, start_time=1, boot=""):

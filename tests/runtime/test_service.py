@@ -270,15 +270,6 @@ async def test_a_cancel_while_a_slow_cluster_is_looked_at_leaves_nothing_running
     assert not cluster.running()
 
 
-async def test_a_policy_in_place_of_another_that_cannot_run_the_jobs_is_refused(tmp_path):
-    service = await started(tmp_path, two_types(), job(40.0), job(40.0))
-    with pytest.raises(ValueError, match="shockwave"):
-        service.use_policy(world_under("shockwave"))
-    assert service.deciding.policy.name == "fifo_perf"
-    await run_on(service, 500.0)
-    assert states(service) == ["completed"] * 2
-
-
 @pytest.mark.parametrize("last", ["training", "done"])
 async def test_a_job_that_asks_for_other_gpus_with_its_last_words(tmp_path, last):
     """One that is through takes no more room; one that goes on does so with what it asked for, and keeps its turn."""
