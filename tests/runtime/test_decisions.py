@@ -68,25 +68,6 @@ async def test_a_policy_that_raises_is_asked_again(tmp_path, kind):
     assert states(service) == ["completed"] * 9
 
 
-async def test_nodes_that_go_while_the_policy_fails(tmp_path):
-    """The next answer is about the nodes there are, not about those of the question that was not answered."""
-    broken = []
-    make_world = world_under("max_min_fairness_perf", before=lambda: broken and 1 / 0)
-    service = await service_on(tmp_path, two_types(), make_world=make_world)
-    await submit(service, *(job(50.0) for _ in range(6)))
-    await run_on(service, 4.0)
-    broken.append(True)
-    service.drain("v", True)
-    await run_on(service, 8.0)
-    assert "division by zero" in service.deciding.trouble
-    broken.clear()
-    await run_on(service, 28.0)
-    assert service.deciding.trouble == ""
-    assert all(set(one.places) <= {"k"} for one in service.book.by_id)
-    await run_on(service, 900.0)
-    assert states(service) == ["completed"] * 6
-
-
 async def test_a_decision_that_takes_its_time_holds_nothing_up(tmp_path):
     """While a policy thinks, jobs are taken, cancelled and told so, leases are written, and ends are seen."""
     slow, thinking, answer = threading.Event(), threading.Event(), threading.Event()

@@ -66,53 +66,6 @@ class Forking(subprocess.Popen):
         assert self.stdout.readline() == "gone\n"
 
 
-SCHEDULER = """
-from tests.runtime.worlds import Local
-async def main(jobs):
-    local = Local(Path(sys.argv[1]))
-    for job in jobs:
-        await local.start("sh", "-c", f"echo {job} >> {local.state}/ran", job=job)
-        with open(local.state / "told", "a") as file:
-            print(job, file=file)
-"""
-
-
-@pytest.mark.exhaustive
-def test_a_scheduler_killed_at_any_moment_of_a_start(tmp_path):
-    """Each job ran once at most, is told of truly, and runs once in all when it is ordered again."""
-    draw, phases = random.Random(0), Counter()
-
-    async def check(jobs):
-        local = Local(tmp_path)
-        seen = {each.job: each for each in await (await local.open()).observe()}
-        ran = Counter(lines(tmp_path / "ran"))
-        assert all(seen[job].epoch == 1 for job in lines(tmp_path / "told") if job in jobs)
-        for job in jobs:
-            phases[seen[job].phase if job in seen else "not started"] += 1
-            # what is over has run; a job that is not seen may be about to start, but never has run before
-            assert job not in seen or seen[job].phase != "ended" or ran[job] == 1
-            await local.start("sh", "-c", f"echo {job} >> {tmp_path}/ran", job=job)
-        for job in jobs:
-            assert (await local.ended(job)).code == 0
-            await local.adapter.forget(job)
-            assert Counter(lines(tmp_path / "ran"))[job] == 1
-
-    with Forking(SCHEDULER, str(tmp_path)) as schedulers:
-        seconds = float("inf")
-        for point in range(33):
-            jobs = [Local(tmp_path).new_job() for _ in range(2)]
-            began, scheduler = time.perf_counter(), schedulers.fork(*jobs)
-            if point >= 3:
-                time.sleep(draw.uniform(0.0, 1.1 * seconds))
-                with suppress(ProcessLookupError):
-                    os.kill(scheduler, signal.SIGKILL)
-            schedulers.gone()
-            # the first ones are left alone, to see how long one takes
-            seconds = min(seconds, time.perf_counter() - began) if point < 3 else seconds
-            asyncio.run(check(jobs))
-    assert len(phases) > 1
-
-
 TREE = (
     "import os, time\n"
     "for way in (os.setsid, os.setpgrp, lambda: None):\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 import sys
 import uuid
@@ -12,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.records.journal import JournalError
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import states, world_under
-from tests.runtime.small_disks import fill, small_disk_at
 from tests.runtime.worlds import PYTHON, lines, until
 
 TRAINER = Path(__file__).with_name("quick_trainer.py")
@@ -100,22 +97,6 @@ async def test_trainers_that_crash_hang_flood_or_do_not_end(tmp_path):
         assert not subprocess.run(["pgrep", "-f", job.uuid], capture_output=True, check=False).stdout
 
 
-async def test_a_folder_deleted_under_a_job_that_runs(tmp_path):
-    """It runs on, and is started once."""
-    async with Serving(tmp_path / "state") as service:
-        # deaf to leases
-        alone = ("sh", "-c", f"echo start >> {tmp_path}/starts; exec sleep 1000")
-        job, fine = submit(service, alone, trainer(tmp_path / "fine"))
-        await until((tmp_path / "starts").exists)
-        shutil.rmtree(service.watching.folder(job))
-        await until(lambda: fine.state == "completed")
-        assert job.state == "running"
-        service.cancel([job])
-        await through(service)
-        assert lines(tmp_path / "starts") == ["start"]
-    assert states(service) == ["cancelled", "completed"]
-
-
 async def test_a_state_folder_that_is_moved_between_two_services(tmp_path):
     async with Serving(tmp_path / "one") as service:
         submit(service, *(trainer(tmp_path / f"result{k}", 30) for k in range(3)))
@@ -126,62 +107,3 @@ async def test_a_state_folder_that_is_moved_between_two_services(tmp_path):
     assert states(service) == ["completed"] * 3
     for number in range(3):
         check_steps(tmp_path / f"result{number}", 30)
-
-
-SAVING = """
-import sys, time
-from allocator.lease import Lease
-lease = Lease(int(sys.argv[1]))
-found = []
-lease.restore(lambda folder: found.append((folder / "weights").read_text()))
-with open(sys.argv[2], "a") as file:
-    file.write(f"restored {lease.steps} {found}\\n")
-def save(folder):
-    (folder / "weights").write_text(str(lease.steps))
-while not lease.step():
-    time.sleep(0.02)
-    if lease.steps % 5 == 0:
-        lease.checkpoint(save)
-lease.checkpoint_if_ending(save)
-"""
-
-
-async def test_a_checkpoint_that_is_damaged_is_passed_over(tmp_path):
-    async with Serving(tmp_path / "state") as service:
-        (job,) = submit(service, (sys.executable, "-S", "-c", SAVING, "100", str(tmp_path / "told")))
-        await until(lambda: service.steps_of(job) >= 20)
-        service.drain("local-v100", True, [job])
-        await until(lambda: job.state == "queued")
-        weights = (service.watching.folder(job) / "checkpoint").rglob("weights")
-        *_, before, last = sorted(weights, key=lambda path: int(path.read_text()))
-        steps = int(before.read_text())
-        last.write_text("ruined")
-        service.drain("local-v100", False)
-        await through(service)
-    assert lines(tmp_path / "told") == ["restored 0 []", f"restored {steps} ['{steps}']"]
-    assert states(service) == ["completed"]
-
-
-@pytest.mark.exhaustive
-async def test_a_full_disk(tmp_path):
-    """Nothing new is started or taken; what runs runs on; all complete when there is room again."""
-    gate, result = tmp_path / "gate", tmp_path / "result"
-    talk = "import os, sys, time\nfor n in range(150): print('z' * 5000, flush=True); time.sleep(0.02)\n"
-    talk += "while not os.path.exists(sys.argv[1]): time.sleep(0.05)"
-    settings = ServiceSettings(**vars(QUICK) | {"retries": 49})
-    with small_disk_at(tmp_path / "disk", "2m") as disk:
-        async with Serving(disk, settings=settings) as service:
-            jobs = submit(service, (*PYTHON, talk, str(gate)), trainer(result, 60, gate), trainer(tmp_path / "later"))
-            await until(lambda: lines(result))
-            fill(disk / "filler")
-            assert "completed" not in states(service)
-            with pytest.raises(JournalError):
-                submit(service, *[("true",)] * 50, environment={"FILL": "e" * 4000})
-            await asyncio.sleep(1.0)
-            (disk / "filler").unlink()
-            gate.touch()
-            await through(service)
-            assert service.trouble == ""
-            assert (service.watching.folder(jobs[0]) / "log").stat().st_size <= QUICK.log_bytes
-    assert states(service) == ["completed"] * 3
-    check_steps(result, 60)

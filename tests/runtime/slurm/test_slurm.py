@@ -163,15 +163,6 @@ async def test_a_job_that_waits_is_taken_back(jobs):
     assert not jobs.trace(job)
 
 
-async def test_many_jobs_at_once(jobs):
-    adapter = await jobs.open()
-    orders = [jobs.order(nodes=[node], steps=3) for node in ("v1", "v2", "p1", "k1") for _ in range(2)]
-    await asyncio.gather(*(adapter.start(order) for order in orders))
-    assert {(await until(adapter, order, "ended")).code for order in orders} == {0}
-    await asyncio.gather(*(adapter.forget(order.job) for order in orders))
-    assert await adapter.observe() == []
-
-
 async def test_jobs_run_on_while_slurmctld_is_killed(jobs):
     adapter = await jobs.open(command_seconds=3.0)
     order = await jobs.start()
