@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
+import random
+import signal
+import time
 import uuid
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,6 +26,8 @@ from tests.runtime.model_cluster import (
     two_types,
     world_under,
 )
+from tests.runtime.test_real_faults import Forking, states_in
+from tests.runtime.worlds import lines
 
 KINDS = ("", "", "", "crash", "deaf", "stubborn", "broken", "refused", "doomed", "careless")
 POLICIES = ("fifo_perf", "max_min_fairness_perf", "srtf", "gandiva_fair", "finish_time_fairness_perf")
@@ -200,25 +201,42 @@ def test_a_long_story(tmp_path_factory, story):
     check_story(tmp_path_factory.mktemp("story"), story)
 
 
+SERVICE = """
+from allocator.runtime.adapters.base import Node
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.settings import ServiceSettings
+from tests.runtime.model_cluster import world_under
+from tests.runtime.test_real_faults import QUICK, Serving, submit, trainer
+policy = "max_min_fairness_perf"
+# what the first decision imports is there before the first fork
+world_under(policy)(Hardware((Node("here", "v100", 1),))).check()
+async def main(words):
+    state, jobs = Path(sys.argv[1]), int(words[0])
+    settings = ServiceSettings(**vars(QUICK) | {"notice_seconds": 60.0, "grace_seconds": 120.0})
+    async with Serving(state, "v100:2,k80:2", settings, policy) as service:
+        for number in range(len(service.book.by_id), jobs):
+            submit(service, trainer(state / f"job{number}", 20 + number % 7))
+        while service.book.active or len(words) == 1:
+            await asyncio.sleep(0.05)
+"""
+
+
 @pytest.mark.parametrize(("seed", "kills"), [(1, 8), pytest.param(2, 60, marks=pytest.mark.exhaustive)])
 def test_services_are_killed_at_any_moment_and_every_job_completes_once(tmp_path, seed, kills):
-    jobs = kills // 2
-    script, root = Path(__file__).with_name("killed_services.py"), Path(__file__).parents[2]
-    told = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), str(kills), str(seed), str(jobs)],
-        env=os.environ | {"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 0, told.stderr[-4000:]
-    result = json.loads(told.stdout)
-    assert result["killed"] >= 0.9 * kills
-    assert result["states"] == ["completed"] * jobs
+    draw, jobs = random.Random(seed), kills // 2
+    with Forking(SERVICE, str(tmp_path)) as services:
+        for life in range(kills):
+            service = services.fork(min(jobs, 1 + life))
+            time.sleep(draw.choice((0.02, 0.05, 0.1, 0.3, 0.6)) * draw.random())
+            os.kill(service, signal.SIGKILL)
+            services.gone()
+        services.fork(jobs, "to the end")
+        services.gone()
+    assert states_in(tmp_path) == ["completed"] * jobs
     for number in range(jobs):
-        lines = [line.split() for line in (tmp_path / f"job{number}").read_text().splitlines()]
-        assert all(line[0] == "step" for line in lines), f"job {number} ran twice at once: {lines}"
+        words = [line.split() for line in lines(tmp_path / f"job{number}")]
+        assert all(one[0] == "step" for one in words), f"job {number} ran twice at once: {words}"
         # every step is saved before it is reported: none is done twice, none is left out
-        assert [int(line[1]) for line in lines] == list(range(1, 21 + number % 7))
-        epochs = [int(line[2]) for line in lines]
+        assert [int(one[1]) for one in words] == list(range(1, 21 + number % 7))
+        epochs = [int(one[2]) for one in words]
         assert epochs == sorted(epochs)

@@ -22,13 +22,9 @@ from allocator.runtime.adapters.local import adapter as local_adapter
 from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, number_in, take_lock
 from allocator.runtime.adapters.local.processes import is_alive, start_time_of
 from allocator.runtime.door.views import job_view, service_view
-from allocator.runtime.records.book import Book
-from allocator.runtime.records.journal import ReadOnlyJournal
 from tests.runtime.small_disks import fill, small_disk_at
-from tests.runtime.test_real_faults import Serving, submit, through
+from tests.runtime.test_real_faults import ROOT, Forking, Serving, states_in, submit, through
 from tests.runtime.worlds import PYTHON, Local, lines, processes_of, until
-
-ROOT = Path(__file__).parents[2]
 
 
 def runs(pid):
@@ -38,32 +34,6 @@ def runs(pid):
 def children_of(pid):
     found = (path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
     return [int(child) for some in found for child in some]
-
-
-class Forking(subprocess.Popen):
-    """A process with everything imported that forks one which does something, once for each line that it is told."""
-
-    def __init__(self, code, *arguments):
-        lines = (
-            "for line in sys.stdin:\n    pid = os.fork()\n    if not pid:\n        asyncio.run(main(line.split()))\n"
-        )
-        lines += (
-            "        os._exit(0)\n    print(pid, flush=True)\n    os.waitpid(pid, 0)\n    print('gone', flush=True)\n"
-        )
-        command = [
-            sys.executable,
-            "-c",
-            f"import asyncio, os, sys\nfrom pathlib import Path\n{code}{lines}",
-            *arguments,
-        ]
-        super().__init__(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
-
-    def fork(self, *words):
-        print(*words, file=self.stdin, flush=True)
-        return int(self.stdout.readline())
-
-    def gone(self):
-        assert self.stdout.readline() == "gone\n"
 
 
 TREE = (
@@ -435,9 +405,6 @@ def test_whoever_is_killed_no_two_jobs_ever_hold_one_gpu(tmp_path):
             services.gone()
         services.fork()
         services.gone()
-    book = Book()
-    for event in ReadOnlyJournal(state).events():
-        book.apply(event)
     assert not list(state.glob("gpu*.twice"))
-    assert [job.state for job in book.by_id] == ["completed"] * 16
+    assert states_in(state) == ["completed"] * 16
     assert not subprocess.run(["pgrep", "-f", str(state)], capture_output=True, check=False).stdout

@@ -7,10 +7,13 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
+from allocator.runtime.records.book import Book
+from allocator.runtime.records.journal import ReadOnlyJournal
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import states, world_under
@@ -26,14 +29,14 @@ QUICK = ServiceSettings(
 class Serving:
     """A service with real processes, for the time of a ``with`` block; started anew on the same folder by the next."""
 
-    def __init__(self, state, virtual="v100:2", settings=QUICK):
-        self._state, self._virtual, self._settings = state, virtual, settings
+    def __init__(self, state, virtual="v100:2", settings=QUICK, policy="fifo_perf"):
+        self._state, self._virtual, self._settings, self._policy = state, virtual, settings, policy
 
     async def __aenter__(self):
         adapter = LocalAdapter(self._state, virtual_accelerators(self._virtual))
         self.service = Service(self._state, adapter, self._settings)
         self.service.journal._base.execute("PRAGMA synchronous=OFF")
-        await self.service.open(world_under("fifo_perf", 2.0))
+        await self.service.open(world_under(self._policy, 1.0))
         self._running = asyncio.ensure_future(self.service.run())
         return self.service
 
@@ -49,6 +52,40 @@ def submit(service, *commands, **more):
 
 def trainer(result, steps=20, gate=Path("/")):
     return (sys.executable, "-I", "-S", str(TRAINER), str(steps), "0.02", str(result), str(gate))
+
+
+class Forking(subprocess.Popen):
+    """A process with everything imported that forks one which does something, once for each line that it is told."""
+
+    def __init__(self, code, *arguments):
+        lines = (
+            "for line in sys.stdin:\n    pid = os.fork()\n    if not pid:\n        asyncio.run(main(line.split()))\n"
+        )
+        lines += (
+            "        os._exit(0)\n    print(pid, flush=True)\n    os.waitpid(pid, 0)\n    print('gone', flush=True)\n"
+        )
+        command = [
+            sys.executable,
+            "-c",
+            f"import asyncio, os, sys\nfrom pathlib import Path\n{code}{lines}",
+            *arguments,
+        ]
+        super().__init__(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
+
+    def fork(self, *words):
+        print(*words, file=self.stdin, flush=True)
+        return int(self.stdout.readline())
+
+    def gone(self):
+        assert self.stdout.readline() == "gone\n"
+
+
+def states_in(state):
+    """Those of the jobs in a journal."""
+    book = Book()
+    for event in ReadOnlyJournal(state).events():
+        book.apply(event)
+    return states(SimpleNamespace(book=book))
 
 
 async def through(service):
