@@ -73,7 +73,13 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+SLOW = ("min_total_duration_perf", "nash_welfare")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(one, id=one.name, marks=[pytest.mark.exhaustive] * (one.name in SLOW)) for one in POLICIES],
+)
 def test_answers_of_a_policy_lead_to_its_run_job_by_job(policy):
     action = "assignment" if isinstance(policy, allocator.OrderPolicy) else "shares"
     environment = ClusterEnvironment(CLUSTER, JOBS, action=action)

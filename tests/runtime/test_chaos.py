@@ -182,13 +182,13 @@ only_crashes = st.one_of(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(only_crashes, min_size=5, max_size=25))
 def test_crashes_at_any_write_lose_nothing_and_run_nothing_twice(tmp_path_factory, story):
     check_story(tmp_path_factory.mktemp("crashes"), story, crashes_only=True)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(happenings, min_size=5, max_size=40))
 def test_a_story(tmp_path_factory, story):
     check_story(tmp_path_factory.mktemp("story"), story)

@@ -34,6 +34,7 @@ def allocator(*arguments):
     return json.loads(ran.output) if "--json" in arguments else ran.output
 
 
+@pytest.mark.exhaustive
 def test_a_service_is_recorded_and_compared(tmp_path):
     state, out = tmp_path / "state", tmp_path / "out"
     service = serve(state, "--virtual", "v100:1", "--policy", "max_min_fairness_perf", "--round", "2")

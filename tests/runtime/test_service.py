@@ -28,7 +28,14 @@ from tests.runtime.model_cluster import (
 )
 
 
-@pytest.mark.parametrize("policy", ["fifo_perf", "max_min_fairness_perf", "finish_time_fairness_perf", "shockwave"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "fifo_perf",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("finish_time_fairness_perf", "srtf")),
+        "shockwave",
+    ],
+)
 async def test_all_jobs_complete_under_every_kind_of_policy(tmp_path, policy):
     jobs = [job(40.0 + 7 * k, gpus=1 + k % 2) for k in range(7)]
     service = await started(
