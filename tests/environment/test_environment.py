@@ -53,25 +53,6 @@ def test_gymnasiums_own_checker_is_content(action, reward):
         check_env(gymnasium.make(ENVIRONMENT, action=action, reward=reward).unwrapped)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("max_min_fairness_perf", {}),
-        ("max_sum_throughput_perf", {}),
-        ("min_total_duration_perf", {"warm_starts": False}),
-        ("finish_time_fairness_perf", {"warm_starts": False}),
-        ("nash_welfare", {"warm_starts": False}),
-    ],
-)
-def test_shares_of_a_policy_lead_to_its_run_job_by_job(name, settings):
-    policy = allocator.get_policy(name, **settings)
-    environment = ClusterEnvironment(CLUSTER, JOBS)
-    play(environment, of_policy(policy))
-    expected, found = allocator.simulate(JOBS, CLUSTER, policy), environment.result()
-    pd.testing.assert_frame_equal(found.jobs, expected.jobs, check_exact=True)
-    pd.testing.assert_frame_equal(found.rounds, expected.rounds, check_exact=True)
-
-
 class WidestFirst(allocator.OrderPolicy):
     """Gangs of many GPUs first."""
 
@@ -81,9 +62,27 @@ class WidestFirst(allocator.OrderPolicy):
         return -state.scale_factors.astype(float)
 
 
-@pytest.mark.parametrize("policy", [allocator.get_policy("srtf"), WidestFirst()], ids=lambda policy: policy.name)
-def test_assignments_of_an_order_lead_to_its_run_job_by_job(policy):
-    environment = ClusterEnvironment(CLUSTER, JOBS, action="assignment")
+COLD = {"warm_starts": False}
+POLICIES = [
+    *(allocator.get_policy(name) for name in ("max_min_fairness_perf", "max_sum_throughput_perf", "srtf")),
+    *(
+        allocator.get_policy(name, **COLD)
+        for name in ("min_total_duration_perf", "finish_time_fairness_perf", "nash_welfare")
+    ),
+    WidestFirst(),
+]
+
+
+SLOW = ("min_total_duration_perf", "nash_welfare")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(one, id=one.name, marks=[pytest.mark.exhaustive] * (one.name in SLOW)) for one in POLICIES],
+)
+def test_answers_of_a_policy_lead_to_its_run_job_by_job(policy):
+    action = "assignment" if isinstance(policy, allocator.OrderPolicy) else "shares"
+    environment = ClusterEnvironment(CLUSTER, JOBS, action=action)
     play(environment, of_policy(policy))
     expected, found = allocator.simulate(JOBS, CLUSTER, policy), environment.result()
     pd.testing.assert_frame_equal(found.jobs, expected.jobs, check_exact=True)
@@ -228,22 +227,18 @@ def test_settings_that_are_none(settings, told):
 
 def test_calls_out_of_order_and_actions_that_are_none():
     environment = ClusterEnvironment(CLUSTER, JOBS)
-    with pytest.raises(allocator.InputError, match=r"reset\(\) before"):
-        environment.step(np.zeros((64, 3)))
-    with pytest.raises(allocator.InputError, match="one that is over"):
-        environment.result()
-    environment.reset()
-    with pytest.raises(allocator.InputError, match="one that is over"):
-        environment.result()
-    with pytest.raises(allocator.InputError, match=r"\(64, 3\)"):
-        environment.step(np.zeros((3, 64)))
-    with pytest.raises(allocator.InputError, match="finite"):
-        environment.step(np.full((64, 3), np.nan))
-    with pytest.raises(allocator.InputError, match="'trace' alone"):
-        environment.reset(options={"jobs": JOBS})
     nobody = ClusterEnvironment("a:1", make_trace([1.0]), np.zeros((1, 1)))
-    with pytest.raises(allocator.InputError, match="a job that a:1 can run"):
-        nobody.reset()
+    for call, told in [
+        (lambda: environment.step(np.zeros((64, 3))), r"reset\(\) before"),
+        (environment.result, "one that is over"),
+        (lambda: environment.reset() and environment.result(), "one that is over"),
+        (lambda: environment.step(np.zeros((3, 64))), r"\(64, 3\)"),
+        (lambda: environment.step(np.full((64, 3), np.nan)), "finite"),
+        (lambda: environment.reset(options={"jobs": JOBS}), "'trace' alone"),
+        (nobody.reset, "a job that a:1 can run"),
+    ]:
+        with pytest.raises(allocator.InputError, match=told):
+            call()
 
 
 def test_it_is_rendered_as_text():
@@ -258,6 +253,7 @@ def test_it_is_rendered_as_text():
     assert environment.render() is None
 
 
+@pytest.mark.exhaustive
 def test_the_page_and_the_example_run(capsys):
     page = (ROOT / "docs" / "environment.md").read_text()
     exec(compile(page.partition("```python\n")[2].partition("```")[0], "environment.md", "exec"), {})

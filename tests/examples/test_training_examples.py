@@ -187,10 +187,3 @@ def test_transformers(job, tmp_path, processes):
 
 def weights_of_transformer(folder):
     return pytest.importorskip("safetensors.numpy").load_file(folder / "model.safetensors")
-
-
-@pytest.mark.parametrize("name", ["numpy", "torch", "transformers"])
-def test_few_lines_are_of_the_lease(name):
-    lines = (EXAMPLES / f"{name}_trainer.py").read_text().splitlines()
-    marked = [line.endswith("# lease") for line in lines]
-    assert sum(marked) == {"numpy": 6, "torch": 6, "transformers": 4}[name]

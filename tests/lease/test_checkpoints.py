@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 import time
 from itertools import count
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -60,34 +58,33 @@ def test_the_last_one_is_found_and_two_are_kept(job):
     assert (job.folder / "checkpoint" / "00000003").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "missing", "added", "manifest", "no manifest"])
+def change_manifest(last):
+    manifest = last / MANIFEST_FILE
+    manifest.write_text(manifest.read_text().replace('"steps": 2', '"steps": 9'))
+
+
+DAMAGES = {
+    "cut": lambda last: os.truncate(last / "model", 100),
+    "flip": lambda last: (last / "model").write_bytes(b"3" + (last / "model").read_bytes()[1:]),
+    "missing": lambda last: (last / "model").unlink(),
+    "added": lambda last: (last / "other").touch(),
+    "manifest": change_manifest,
+    "no manifest": lambda last: (last / MANIFEST_FILE).unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_one_falls_back_to_the_one_before_and_goes_with_the_next(job, damage):
     for steps in (1, 2):
         write_checkpoint(job.checkpoints, steps, saver(steps))
-    last = job.folder / "checkpoint" / "00000002"
-    model = last / "model"
-    if damage == "cut":
-        os.truncate(model, 100)
-    elif damage == "flip":
-        model.write_bytes(b"3" + model.read_bytes()[1:])
-    elif damage == "missing":
-        model.unlink()
-    elif damage == "added":
-        (last / "other").touch()
-    elif damage == "manifest":
-        (last / MANIFEST_FILE).write_text((last / MANIFEST_FILE).read_text().replace('"steps": 2', '"steps": 9'))
-    else:
-        (last / MANIFEST_FILE).unlink()
+    DAMAGES[damage](job.folder / "checkpoint" / "00000002")
     folder = job.checkpoints
     assert folder.latest().steps == 1
     write_checkpoint(folder, 3, saver(3))
     assert names(job) == ["00000001", "00000003"]
     assert job.checkpoints.latest().steps == 3
-
-
-def test_all_damaged_is_none(job):
-    write_checkpoint(job.checkpoints, 1, saver(1))
-    (job.folder / "checkpoint" / "00000001" / "model").unlink()
+    for number in names(job):
+        (job.folder / "checkpoint" / number / "model").unlink()
     assert job.checkpoints.latest() is None
 
 
@@ -111,47 +108,36 @@ def test_a_manifest_is_read_as_it_was_written_or_not_at_all(job, data):
     assert read is None or read == read_manifest(folder)
 
 
-@pytest.mark.parametrize(
-    "told", [b"null", b"[]", b"{}", b"[" * 90_000, b'{"sha256": 1, "content": {"steps": 1e999}}', b'{"content": 1}']
-)
-def test_other_manifests_are_none(tmp_path, told):
-    (tmp_path / MANIFEST_FILE).write_bytes(told)
-    assert read_manifest(tmp_path) is None
+def test_other_manifests_are_none(tmp_path):
+    other = b'{"sha256": 1, "content": {"steps": 1e999}}', b'{"content": 1}'
+    for told in (b"null", b"[]", b"{}", b"[" * 90_000, *other):
+        (tmp_path / MANIFEST_FILE).write_bytes(told)
+        assert read_manifest(tmp_path) is None
 
 
 def test_a_stale_epoch_commits_nothing(job):
-    stale = job.checkpoints
-    write_checkpoint(stale, 1, saver(1))
-    job.next_epoch()
-    with pytest.raises(StaleLeaseError, match="epoch 1 of job a-job commits nothing"):
-        write_checkpoint(stale, 2, saver(2))
-    assert names(job) == ["00000001"]
-    assert job.checkpoints.latest().steps == 1
+    stale, other = job.checkpoints, CheckpointFolder(job.folder / "checkpoint", "another-job", job.grant.epoch)
+    with pytest.raises(StaleLeaseError, match="of job a-job; epoch 1 of job another-job commits nothing"):
+        write_checkpoint(other, 1, saver(1))
 
-
-def test_an_epoch_raised_while_it_is_written_refuses_it(job):
     def save(folder):
         saver(2)(folder)
         job.next_epoch()
 
-    with pytest.raises(StaleLeaseError):
-        write_checkpoint(job.checkpoints, 2, save)
-    assert names(job) == []
-
-
-def test_without_a_lease_that_can_be_read_nothing_is_committed(job):
+    write_checkpoint(stale, 1, saver(1))
+    # raised while it is written, and before
+    for _ in range(2):
+        with pytest.raises(StaleLeaseError, match="epoch 1 of job a-job commits nothing"):
+            write_checkpoint(stale, 2, save)
+    assert names(job) == ["00000001"]
+    assert job.checkpoints.latest().steps == 1
+    # what the earlier left half written is cleared by the later
+    stale.begin()
+    write_checkpoint(job.checkpoints, 2, saver(2))
+    assert names(job) == ["00000001", "00000002"]
     (job.folder / LEASE_FILE).write_text("{")
     with pytest.raises(StaleLeaseError, match="no lease can be read"):
-        write_checkpoint(job.checkpoints, 2, saver(2))
-
-
-def test_the_later_epoch_clears_what_the_earlier_left_half_written(job):
-    stale = job.checkpoints
-    stale.begin()
-    job.next_epoch()
-    folder = job.checkpoints
-    write_checkpoint(folder, 2, saver(2))
-    assert names(job) == ["00000001"]
+        write_checkpoint(job.checkpoints, 3, saver(3))
 
 
 def test_an_earlier_epoch_takes_nothing_of_a_later_one_away(job):
@@ -165,34 +151,21 @@ def test_an_earlier_epoch_takes_nothing_of_a_later_one_away(job):
     assert names(job) == [".partial-2-00000004", "00000002", "00000003"]
 
 
-def test_on_a_full_disk_the_last_one_stays_and_the_error_says_so(job):
+@pytest.mark.parametrize("call", ["save", "fsync", "rename", "mkdir"])
+def test_on_a_disk_that_fails_the_last_one_stays_and_the_error_says_so(job, monkeypatch, call):
     write_checkpoint(job.checkpoints, 1, saver(1))
 
-    def save(folder):
-        (folder / "small").write_text("fits")
-        with open("/dev/full", "w") as full:
-            full.write("does not")
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
 
-    with pytest.raises(
-        CheckpointError, match=r"checkpoint of step 2 was not written, that of step 1 stays: .*No space left"
-    ):
-        write_checkpoint(job.checkpoints, 2, save)
-    assert names(job) == ["00000001"]
-    assert job.checkpoints.latest().steps == 1
-
-
-@pytest.mark.parametrize("call", ["fsync", "rename", "mkdir"])
-def test_a_disk_that_fails_in_the_commit_leaves_the_last_one(job, monkeypatch, call):
-    write_checkpoint(job.checkpoints, 1, saver(1))
-
-    def fail(*_, **__):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, call, fail)
-    with pytest.raises(CheckpointError, match="Input/output error"):
-        write_checkpoint(job.checkpoints, 2, saver(2))
+    if call != "save":
+        monkeypatch.setattr(os, call, full)
+    told = r"checkpoint of step 2 was not written, that of step 1 stays: .*No space left"
+    with pytest.raises(CheckpointError, match=told):
+        write_checkpoint(job.checkpoints, 2, full if call == "save" else saver(2))
     monkeypatch.undo()
     assert names(job) == ["00000001"]
+    assert job.checkpoints.latest().steps == 1
 
 
 def kill_at_line(number):
@@ -210,7 +183,7 @@ def kill_at_line(number):
 
 
 @pytest.mark.usefixtures("disk_is_quick")
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_killed_before_any_line_of_a_commit(job, stride):
     """The checkpoint before, or the new one; never another state, and the next can be written."""
     found = set()
@@ -236,68 +209,21 @@ def test_killed_before_any_line_of_a_commit(job, stride):
     assert len(names(job)) == module.KEPT
 
 
-@pytest.mark.usefixtures("disk_is_quick")
-def test_killed_at_random_while_writing(job):
-    """What was said to be committed is there, and whole, in each of forty deaths, and until one came late enough."""
-    rng = random.Random(5)
-    told = job.folder / "told"
-    began = time.monotonic()
-    write_checkpoint(job.checkpoints, 1, saver(1, 20_000))
-    takes = time.monotonic() - began
-    known, deaths = 1, 0
-    while deaths < 40 or known == 1:
-        deaths += 1
-        assert deaths < 1000
-        child = os.fork()
-        if child == 0:
-            try:
-                steps = known
-                while True:
-                    steps += 1
-                    write_checkpoint(job.checkpoints, steps, saver(steps, 20_000))
-                    told.write_text(f"{steps}")
-            finally:
-                os._exit(1)
-        time.sleep(rng.uniform(0, 5 * takes))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        last = job.checkpoints.latest()
-        text = told.read_text() if told.exists() else ""
-        assert steps_inside(last) == last.steps >= max(known, int(text or 0))
-        known = last.steps
-
-
-def test_the_lock_is_free_when_its_holder_is_killed(job):
-    def hold():
-        with locked_lease(job.folder):
-            kill_this_process()
-
-    assert in_child(hold) == -signal.SIGKILL
-    with locked_lease(job.folder, 0.0):
-        pass
-
-
-def test_a_holder_that_is_stopped_is_named_and_an_epoch_waits_for_a_commit(job):
-    mark = job.folder / "held"
-
-    def hold():
-        with locked_lease(job.folder):
-            mark.touch()
-            time.sleep(60)
-
+def test_a_holder_that_is_stopped_is_named_and_the_lock_is_free_when_it_is_killed(job):
+    mark, second = job.folder / "held", Grant("a-job", 2)
     child = os.fork()
     if child == 0:
-        try:
-            hold()
-        finally:
-            os._exit(0)
+        with locked_lease(job.folder):
+            mark.touch()
+            time.sleep(600)
+        os._exit(0)
     wait_until(mark.exists)
     with pytest.raises(LeaseLockedError, match=r"lease\.lock was held for more than 0\.05 s"):
-        raise_epoch(job.folder, Grant("a-job", 2), 0.05)
+        raise_epoch(job.folder, second, 0.05)
     assert read_file(job.folder / LEASE_FILE, Grant).epoch == 1
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    raise_epoch(job.folder, Grant("a-job", 2))
+    raise_epoch(job.folder, second, 0.0)
     assert read_file(job.folder / LEASE_FILE, Grant).epoch == 2
 
 
@@ -312,7 +238,7 @@ def test_an_epoch_is_never_lowered_and_may_be_raised_twice(job):
 @pytest.mark.usefixtures("disk_is_quick")
 def test_two_epochs_that_write_at_once(job):
     """Epochs are raised under a process that commits as fast as it can: what it commits later does not count."""
-    for _ in range(10):
+    for _ in range(4):
         stale = job.checkpoints
 
         def work(stale=stale):
@@ -331,13 +257,6 @@ def test_two_epochs_that_write_at_once(job):
         os.waitpid(child, 0)
         assert job.checkpoints.latest() == seen
         assert seen.epoch == stale.epoch
-
-
-def test_a_folder_that_is_not_there_yet_is_made(job):
-    folder = CheckpointFolder(Path(job.folder / "checkpoint"), "a-job", 1)
-    assert folder.latest() is None
-    write_checkpoint(folder, 1, saver(1))
-    assert folder.latest().steps == 1
 
 
 @pytest.mark.parametrize("strange", ["pipe", "folder link", "dangling link"])
@@ -389,10 +308,3 @@ def test_all_is_on_the_disk_before_it_is_in_place_and_the_lock_is_held_then(job,
     contents = [f"{partial}/{name}" for name in ("model", "shards/0", MANIFEST_FILE)]
     assert sorted(done[:3]) == sorted(contents)
     assert done[3:] == [f"{partial}/shards", partial, "in place", "."]
-
-
-def test_the_lease_of_another_job_commits_nothing(job):
-    folder = CheckpointFolder(job.folder / "checkpoint", "another-job", job.grant.epoch)
-    with pytest.raises(StaleLeaseError, match="of job a-job; epoch 1 of job another-job commits nothing"):
-        write_checkpoint(folder, 1, saver(1))
-    assert names(job) == []

@@ -1,43 +1,45 @@
-"""The commands as users give them: what they print, how they end, and that they outlive a restart of the service."""
+"""Commands in processes of their own: how they end, what they outlive, and what a service that starts again keeps."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from allocator.cli.service.tables import jobs_table, service_lines
-from allocator.runtime.door.client import Client, NoServiceError
+from allocator.cli import main
+from allocator.cli.service.asking import asked_or_read
+from allocator.cli.service.serve_options import ServeOptions, Told, WebOptions
+from allocator.runtime.door import client as door
+from allocator.runtime.door.client import AbsentError, Client, NoServiceError
+from allocator.runtime.records.journal import Journal
+from tests.runtime.small_disks import fill, small_disk_at
+from tests.runtime.test_requests import GOOD, Serving
+from tests.runtime.worlds import PATIENCE
+from throughputs import InputError
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0
 
 
-def start(*arguments: str, **more: Any) -> subprocess.Popen[str]:
+PATIENT = "from allocator.cli import main; from allocator.runtime.door import client; client._ABSENCE = 3600.0; main()"
+"""Waits longer for a service that is away than commands do, for machines that are busy."""
+
+
+def start(*arguments, how=("-m", "allocator")):
     """A command under way."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "allocator", *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **more,
-    )
+    command = [sys.executable, *how, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def told(*arguments: str) -> tuple[int, str, str]:
+def told(*arguments):
     """Exit status, output and errors of a command."""
     with start(*arguments) as command:
         output, errors = command.communicate(timeout=PATIENCE)
@@ -45,151 +47,237 @@ def told(*arguments: str) -> tuple[int, str, str]:
     return command.returncode, output, errors
 
 
-def serve(state: Path) -> subprocess.Popen[str]:
+def serve(state, *options):
     """A service that answers."""
-    service = start("serve", "--state", str(state), "--virtual", "v100:2", "--round", "5")
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
+    service = start("serve", "--state", state, *(options or ("--virtual", "v100:2", "--round", "5")))
+    while True:
         with suppress(NoServiceError):
             Client(state).ask("status", jobs=[])
             return service
         assert service.poll() is None, service.communicate()
-        time.sleep(0.05)
-    raise AssertionError("no service")
+        time.sleep(0.1)
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "state"
-    yield folder
-    with suppress(NoServiceError):
-        client = Client(folder)
-        client.ask("cancel", jobs=[job["id"] for job in client.ask("status", active=True)["jobs"]])
-        deadline = time.monotonic() + PATIENCE
-        while client.ask("status", active=True)["jobs"] and time.monotonic() < deadline:
-            time.sleep(0.1)
-        client.ask("stop")
-
-
-COUNTING = "import time\nfor n in range(10 ** 6): print('line', n, flush=True); time.sleep(0.02)"
-
-
-def test_commands_that_follow_outlive_a_restart_of_the_service(state: Path) -> None:
-    service = serve(state)
-    client = Client(state)
-    command = [sys.executable, "-c", COUNTING]
-    client.ask("submit", jobs=[{"command": one, "working_directory": "/"} for one in (command, ["true"])])
-    place = ("--state", str(state))
-    with start("wait", *place, "--check") as waiting, start("logs", *place, "-f", "0") as following:
-        # two commands from beginning to end: those that follow have met the service by then
-        for _ in range(2):
-            code, output, _ = told("wait", *place, "1", "--json")
-            assert (code, json.loads(output)["jobs"][0]["state"]) == (0, "completed")
-        assert following.stdout is not None
-        lines = [following.stdout.readline() for _ in range(20)]
-        service.kill()
-        service.communicate()
-        code, _, errors = told("cancel", *place, "0")
-        assert code == 1
-        assert errors == f"error: no service runs on {state}; start one with allocator serve --state {state}\n"
-        time.sleep(1.0)
-        again = serve(state)
-        assert waiting.poll() is None
-        code, output, _ = told("cancel", *place, "0", "1")
-        assert (code, output) == (0, "job 0 cancelled\njob 1 was through before\n")
-        _, errors = waiting.communicate(timeout=PATIENCE)
-        assert waiting.returncode == 1
-        assert errors == "job 0 cancelled\n"
-        lines += following.stdout.readlines()
-        assert following.wait(PATIENCE) == 0
-    assert lines == [f"line {n}\n" for n in range(len(lines))]
-    code, output, _ = told("status", *place)
-    assert code == 0
-    assert "1 cancelled, 1 completed" in output
-    code, _, errors = told("logs", *place)
-    assert (code, errors) == (0, "job 1, true, completed:\njob 1 has printed nothing so far; it is completed\n")
-    code, _, errors = told("drain", *place, "local-v10")
-    assert (code, errors) == (2, "error: request: field 'node': found 'local-v10', expected one of local-v100\n")
-    code, _, errors = told("wait", *place, "7")
-    assert (code, errors) == (2, "error: request: field 'jobs': found 7, expected the number of a job, from 0 to 1\n")
-    again.send_signal(signal.SIGTERM)
-    _, errors = again.communicate(timeout=PATIENCE)
-    assert (again.returncode, errors) == (0, "")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_a_service_that_serves_and_leave_its_jobs(state: Path, number: int) -> None:
-    service = serve(state)
-    Client(state).ask("submit", jobs=[{"command": ["sleep", "600"], "working_directory": "/"}])
-    deadline = time.monotonic() + PATIENCE
-    while Client(state).ask("status")["jobs"][0]["state"] != "running":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def stopped(service, number=signal.SIGTERM):
+    """What a service has printed that is told to end."""
     service.send_signal(number)
     output, errors = service.communicate(timeout=PATIENCE)
     assert (service.returncode, errors) == (0, "")
-    assert "jobs run on" in output
-    assert not (state / "socket").exists()
-    serve(state)
-    (job,) = Client(state).ask("status")["jobs"]
-    assert (job["state"], job["epoch"]) == ("running", 1)
+    return output
+
+
+@pytest.fixture
+def in_process(monkeypatch, capsys):
+    """Runs a command that ends with a status."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["allocator", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+COUNTING = "import time\nfor n in range(10 ** 6): print('line', n, flush=True); time.sleep(0.05)"
 
 
 @pytest.mark.exhaustive
-def test_signals_at_any_moment_of_a_start(state: Path) -> None:
-    """No traceback, no service that stays, and the next one serves."""
-    draw = random.Random(0)
-    for number in (signal.SIGTERM, signal.SIGINT) * 6:
-        service = start("serve", "--state", str(state), "--virtual", "v100:2")
-        time.sleep(draw.random() * 3.0)
-        service.send_signal(number)
-        _, errors = service.communicate(timeout=PATIENCE)
-        # while Python itself is starting, nobody can catch it
-        assert "Traceback" not in errors or errors.endswith("KeyboardInterrupt\n")
-    serve(state)
+def test_commands_that_follow_outlive_a_restart_of_the_service(tmp_path):
+    state = tmp_path / "state"
+    place, service, client = ("--state", state), serve(state), Client(state)
+    commands = [sys.executable, "-c", COUNTING], ["true"]
+    client.ask("submit", jobs=[{"command": command, "working_directory": "/"} for command in commands])
+    with start("logs", *place, "-f", "0", how=("-c", PATIENT)) as following:
+        code, output, _ = told("wait", *place, "1", "--json")
+        assert (code, json.loads(output)["jobs"][0]["state"]) == (0, "completed")
+        lines = [following.stdout.readline() for _ in range(10)]
+        service.kill()
+        service.communicate()
+        code, _, errors = told("cancel", *place, "0")
+        assert (code, errors.count("\n"), f"--state {state}\n" in errors) == (1, 1, True)
+        again = serve(state)
+        code, output, _ = told("cancel", *place, "0", "1")
+        assert (code, output) == (0, "job 0 cancelled\njob 1 was through before\n")
+        lines += following.stdout.readlines()
+        assert following.wait(PATIENCE) == 0
+    assert lines == [f"line {n}\n" for n in range(len(lines))]
+    for command, status, words in (
+        (["wait", "--check"], 1, "job 0 cancelled\n"),
+        (["status"], 0, "1 cancelled, 1 completed"),
+        (["logs"], 0, "printed nothing so far"),
+        (["drain", "local-v10"], 2, "'node': found 'local-v10', expected one of local-v100"),
+        (["wait", "7"], 2, "'jobs': found 7, expected the number of a job, from 0 to 1"),
+    ):
+        code, output, errors = told(command[0], *place, *command[1:])
+        assert code == status
+        assert words in output + errors
+    stopped(again)
 
 
-def view(number: int, **more: object) -> dict[str, object]:
-    shown = {"id": number, "name": "train.py", "state": "running", "gpus": 1, "accelerator": "v100", "steps": 12.0}
-    times = {"waited_seconds": 44.0, "run_seconds": 9000.0, "seconds_left": 400.0}
-    none = {"deadline": None, "met": None, "due_in": None, "finished_at": None, "reckoned": False, "unsaved_stops": 0}
-    return shown | times | none | {"total_steps": 200_000.0, "reason": ""} | more
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive)])
+def test_signals_end_a_service_that_serves_and_leave_its_jobs(tmp_path, number):
+    service, client = serve(tmp_path), Client(tmp_path)
+    client.ask("submit", jobs=[{"command": ["sleep", "20"], "working_directory": "/"}])
+    while client.ask("status")["jobs"][0]["state"] != "running":
+        time.sleep(0.1)
+    assert "jobs run on" in stopped(service, number)
+    assert not (tmp_path / "socket").exists()
+    (job,) = asked_or_read(tmp_path, "status")["jobs"]
+    assert (job["state"], job["epoch"]) == ("running", 1)
+    if number == signal.SIGINT:
+        service = serve(tmp_path)
+        (job,) = client.ask("status")["jobs"]
+        assert (job["state"] in ("running", "completed"), job["epoch"]) == (True, 1)
+        client.ask("stop")
+        assert service.wait(PATIENCE) == 0
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_table_fits_and_says_why(width: int) -> None:
-    from rich.console import Console
-
-    why = "failed 5 times without a newly saved step in between, the last time: not found: the command x, " + "y" * 300
-    jobs = [view(12_345, name="train_resnet_imagenet.py"), view(2, state="failed", reason=why, name="a [bold]name")]
-    screen = Console(width=width, file=io.StringIO())
-    screen.print(jobs_table(jobs, width))
-    assert isinstance(screen.file, io.StringIO)
-    text = screen.file.getvalue()
-    assert all(len(line.rstrip()) <= width for line in text.splitlines())
-    assert "train_resnet_imagenet.py" in text
-    assert "a [bold]name" in text
-    words = " ".join(text.split())
-    assert "12/200000" in words
-    if width == 80:
-        assert "job 2: failed 5 times without a newly saved step in between, the last time: not found" in words
-
-
-def test_the_lines_above_the_table_say_what_is_wrong() -> None:
-    node = {"name": "n[v]", "accelerator": "v100", "gpus": 2, "state": "drained", "reason": "", "jobs": [[3], []]}
-    other = node | {"name": "m", "state": "up", "jobs": [[], [4]]}
-    told = {"policy": "fifo", "counts": {"queued": 0, "running": 2}, "nodes": [node, other], "trouble": "[disk] full"}
-    assert service_lines(told | {"deadlines": {"met": 3, "missed": 1}}) == [
-        "fifo: 1 of 2 GPUs busy; jobs: 2 running",
-        "[yellow]node n\\[v] is drained[/]; 1 of its GPUs are still busy",
-        "deadlines of jobs that are through: 3 met, 1 missed",
-        "[red]trouble:[/] \\[disk] full",
-    ]
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (["--policy", "nope"], "nope"),
+        (["--set", "policy.colour=red"], "colour"),
+        (["--virtual", "v100:x"], "v100:x"),
+        (["--throughputs", "/nowhere.csv"], "/nowhere.csv"),
+        (["--adapter", "punch cards"], "punch cards"),
+        (["--grace", "-1"], "grace"),
+        (["--state", ""], "--state"),
+    ],
+)
+def test_a_service_that_is_refused_leaves_no_folder(tmp_path, in_process, wrong, named):
+    code, output, errors = in_process("serve", "--state", tmp_path / "state", *wrong)
+    assert (code, output) == (2, "")
+    assert named in errors
+    assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.parametrize("command", [["status"], ["cancel", "0"], ["admit", "--job-type", "x", "--steps", "3"]])
-def test_no_folder_is_not_the_working_folder(command: list[str]) -> None:
-    code, output, errors = told(*command, "--state", "")
+def test_no_folder_is_not_the_working_folder(in_process, command):
+    code, output, errors = in_process(*command, "--state", "")
     assert (code, output) == (2, "")
     assert "--state" in errors
     assert "''" in errors
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("room", [0, 8, 64])
+def test_a_start_on_a_full_disk_is_refused_in_one_line_and_may_be_tried_again(tmp_path, room):
+    """With `room` KiB."""
+    with small_disk_at(tmp_path / "disk", "1m") as disk:
+        (disk / "room").write_bytes(b"r" * 1024 * room)
+        fill(disk / "filler")
+        (disk / "room").unlink()
+        code, output, errors = told("serve", "--state", disk / "state", "--virtual", "v100:2")
+        assert code in (1, 2)
+        assert (output, errors.count("\n")) == ("", 1)
+        assert "full" in errors or "No space" in errors
+        (disk / "filler").unlink()
+        stopped(serve(disk / "state"))
+
+
+def test_who_follows_waits_for_a_service_that_has_run(tmp_path, capsys):
+    with Serving(tmp_path):
+        Client(tmp_path).ask("submit", jobs=[GOOD])
+    again = Serving(tmp_path)
+    thread = threading.Timer(0.3, again.__enter__)
+    thread.start()
+    # it has never met the service
+    assert len(Client(tmp_path).follow("status")["jobs"]) == 1
+    thread.join()
+    again.__exit__()
+    _, errors = capsys.readouterr()
+    assert errors.count("\n") == 1
+    assert str(tmp_path) in errors
+
+
+def test_nobody_waits_where_none_has_run_nor_for_ever(tmp_path, monkeypatch):
+    with pytest.raises(AbsentError):
+        Client(tmp_path).follow("status")
+    # as of a service that was started with a policy that there is not
+    Journal(tmp_path).close()
+    with pytest.raises(AbsentError, match="no service has run"):
+        asked_or_read(tmp_path, "status")
+    monkeypatch.setattr(door, "_ABSENCE", 0.3)
+    with Serving(tmp_path):
+        pass
+    with pytest.raises(NoServiceError, match="allocator serve --state"):
+        Client(tmp_path).follow("status")
+
+
+FIRST = Told.of_events(None, None)
+
+
+def after(told, **said):
+    """After another start, by way of the journal's JSON."""
+    told = told.after(ServeOptions(**said), WebOptions())
+    policy = {"name": told.policy, "settings": dict(told.policy_settings)}
+    return Told.of_events(json.loads(json.dumps(told.options)), json.loads(json.dumps(policy)))
+
+
+def test_what_is_not_said_stays():
+    first = after(FIRST, virtual="v100:2", round_seconds=5.0, policy="max_min_fairness", early_dispatch=False)
+    assert after(first) == first
+    assert first.words() == ["--virtual v100:2", "--round 5", "--whole-rounds"]
+    second = after(first, round_seconds=7.0, hang=60.0)
+    assert list(second.changes(first)) == ["--round 5 -> 7", "--hang not given -> 60"]
+    assert second.policy == "max_min_fairness"
+    # failures of an older start are retries now
+    older = Told.of_events({"virtual": "v100:2", "max_failures": 3}, None)
+    assert after(older).words() == ["--virtual v100:2", "--retries 2"]
+    assert list(after(older, retries=0).changes(older)) == ["--retries 2 -> 0"]
+
+
+def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own():
+    said = ["policy.choice=published", "queue=global", "placement=buddy"]
+    first = after(FIRST, policy="max_min_fairness", settings=said)
+    second = after(first, settings=["queue=per_type"])
+    assert second.settings == ["queue=per_type", "placement=buddy", "policy.choice=published"]
+    assert list(second.changes(first)) == ["--set queue global -> per_type"]
+    third = after(second, policy="fifo", settings=["policy.choice=balanced"])
+    assert third.policy_settings == {"choice": "balanced"}
+    assert after(third, policy="srtf").policy_settings == {}
+    # the option of a setting takes its place
+    assert after(after(FIRST, settings=["round_seconds=5"]), round_seconds=7.0).settings == []
+    assert after(third, choice="published").policy_settings == {}
+
+
+def test_paths_are_found_again_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = FIRST.after(ServeOptions(throughputs=Path("table.csv")), WebOptions(web="unix:web", token_file=Path("t")))
+    assert told.path("throughputs") == tmp_path / "table.csv"
+    assert told.options["web"] == f"unix:{tmp_path}/web"
+    assert told.path("token_file") == tmp_path / "t"
+    with pytest.raises(InputError, match="--throughputs"):
+        told.check_files()
+    (tmp_path / "table.csv").touch()
+    told.check_files()
+
+
+def test_another_kind_of_cluster_begins_without_the_options_of_the_one_before():
+    local = after(FIRST, virtual="v100:2", grace=5.0)
+    slurm = after(local, adapter="slurm", partition="gpu")
+    assert slurm.words() == ["--grace 5", "--adapter slurm", "--partition gpu"]
+    for told, wrong in ((local, {"partition": "gpu"}), (slurm, {"virtual": "v100:1"})):
+        with pytest.raises(InputError, match="--adapter"):
+            after(told, **wrong)
+
+
+@pytest.mark.exhaustive
+def test_a_start_without_options_goes_on_with_the_last_ones(tmp_path):
+    state, web = tmp_path / "state", f"unix:{tmp_path}/web"
+    first = ["--virtual", "v100:2", "--round", "5", "--policy", "max_min_fairness", "--web", web]
+    stopped(serve(state, *first))
+    again = stopped(serve(state))
+    assert f"Serving v100:2 from {state} (local) under max_min_fairness, in rounds of 5 s" in again
+    assert f"Options, also of later starts on this state: --virtual v100:2 --round 5 --web {web}\n" in again
+    assert "Changed" not in again
+    changed = stopped(serve(state, "--round", "8", "--policy", "srtf"))
+    assert "Changed since the last start: --round 5 -> 8; --policy max_min_fairness -> srtf\n" in changed
+    assert "under fifo_perf" in stopped(serve(state, "--defaults", "--virtual", "k80:1"))
+    journal = Journal(state)
+    told = [dict(event.data) for event in journal.events() if event.kind in ("options", "policy")]
+    journal.close()
+    assert len(told) == 6
+    assert told[2]["round_seconds"] == 8.0
+    assert told[-2:] == [{"virtual": "k80:1"}, {"name": "fifo_perf", "settings": {}}]

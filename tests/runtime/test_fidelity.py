@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.runtime import fidelity
 
 
 @pytest.mark.exhaustive
-def test_real_processes_take_as_long_as_simulated_ones(tmp_path: Path) -> None:
+def test_real_processes_take_as_long_as_simulated_ones(tmp_path):
     jobs = fidelity.draw(10, 10.0, 2.0, 4.0)
     found = []
     # what else the machine does may hold up one run, not what takes as long as it should

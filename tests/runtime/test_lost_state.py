@@ -1,127 +1,229 @@
-"""What a service keeps is lost, or older than what runs: nothing runs twice, and every job completes."""
+"""What a service keeps is lost, damaged, copied, or older than what runs: nothing runs twice, every job completes."""
 
 from __future__ import annotations
 
-import asyncio
+import os
 import shutil
+import stat
 import uuid
-from pathlib import Path
 
 import pytest
 
-from allocator.lease.files import LEASE_FILE, Grant, write_file
+from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, write_file
 from allocator.runtime.adapters.base import Node
-from allocator.runtime.service import Service
-from tests.runtime.lives import QUICK, leave, started, states, submit
-from tests.runtime.model_cluster import job, one_type, run_on, service_on, settle, two_types
+from allocator.runtime.records.journal import Journal, JournalError
+from tests.runtime.model_cluster import (
+    job,
+    leave,
+    one_type,
+    run_on,
+    service_on,
+    settle,
+    started,
+    states,
+    submit,
+    two_types,
+)
+from throughputs import InputError
 
 
-@pytest.mark.parametrize("policy", ["fifo_perf", "max_min_fairness_perf", "srtf"])
-def test_a_service_that_comes_back_with_fewer_accelerators(tmp_path: Path, policy: str) -> None:
-    async def go() -> Service:
-        cluster = two_types(2, 2)
-        service = await started(tmp_path, cluster, *(job(80.0) for _ in range(5)), policy=policy, until=6.0)
-        await leave(service)
-        # one type is gone, and one GPU of the other; the jobs on them run on
-        cluster.machines[:] = [Node("k", "k80", 1)]
-        service = await service_on(tmp_path, cluster, policy, QUICK)
-        await settle(service)
-        await run_on(service, cluster, cluster.clock + 27.0)
-        assert all(set(one.places) <= {"k"} for one in service.book.by_id)
-        assert sum(one.state == "running" for one in service.book.by_id) == 1
-        await run_on(service, cluster, cluster.clock + 900.0)
-        await service._finish()
-        return service
-
-    assert states(asyncio.run(go())) == ["completed"] * 5
+async def test_a_service_that_comes_back_with_fewer_accelerators(tmp_path):
+    cluster, policy = two_types(), "max_min_fairness_perf"
+    service = await started(tmp_path, cluster, *(job(80.0) for _ in range(5)), policy=policy, until=6.0)
+    await leave(service)
+    # one type is gone, and one GPU of the other; the jobs on them run on
+    cluster.machines[:] = [Node("k", "k80", 1)]
+    service = await service_on(tmp_path, cluster, policy)
+    await settle(service)
+    await run_on(service, 27.0)
+    assert all(set(one.places) <= {"k"} for one in service.book.by_id)
+    assert states(service).count("running") == 1
+    await run_on(service, 900.0)
+    assert states(service) == ["completed"] * 5
 
 
 @pytest.mark.parametrize("lost", ["some", "all"])
-def test_a_journal_whose_end_is_lost(tmp_path: Path, lost: str) -> None:
+async def test_a_journal_whose_end_is_lost(tmp_path, lost):
     """Jobs run that it does not have, or at later epochs than it has: they end, and no GPU ever has two."""
-
-    async def go() -> Service:
-        cluster = two_types(2, 2)
-        service = await started(tmp_path, cluster, *(job(60.0) for _ in range(6)), policy="max_min_fairness_perf")
-        copy = tmp_path / "copy"
-        if lost == "some":
-            service.journal._base.execute("VACUUM INTO ?", (str(copy),))
-        await run_on(service, cluster, 40.0)
-        submit(service, job(1000.0), job(1000.0))
-        await run_on(service, cluster, 60.0)
-        await leave(service)
-        for name in ("journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm"):
-            (tmp_path / name).unlink(missing_ok=True)
-        if lost == "some":
-            shutil.move(copy, tmp_path / "journal.sqlite")
-        service = await service_on(tmp_path, cluster, "max_min_fairness_perf", QUICK)
-        await settle(service)
-        if lost == "all":
-            submit(service, job(30.0))
-        await run_on(service, cluster, cluster.clock + 900.0)
-        # what nobody knows does not run on
-        await settle(service)
-        assert not cluster.running()
-        assert not cluster.violations
-        await service._finish()
-        return service
-
-    assert states(asyncio.run(go())) == ["completed"] * (6 if lost == "some" else 1)
+    cluster, policy = two_types(), "max_min_fairness_perf"
+    service = await started(tmp_path, cluster, *(job(60.0) for _ in range(6)), policy=policy)
+    copy = tmp_path / "copy"
+    if lost == "some":
+        service.journal._base.execute("VACUUM INTO ?", (str(copy),))
+    await run_on(service, 40.0)
+    await submit(service, job(1000.0), job(1000.0))
+    await run_on(service, 20.0)
+    await leave(service)
+    for name in ("journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    if lost == "some":
+        shutil.move(copy, tmp_path / "journal.sqlite")
+    service = await service_on(tmp_path, cluster, policy)
+    await settle(service)
+    if lost == "all":
+        await submit(service, job(30.0))
+    await run_on(service, 900.0)
+    # what nobody knows does not run on
+    await settle(service)
+    assert not cluster.running()
+    assert states(service) == ["completed"] * (6 if lost == "some" else 1)
 
 
-def test_a_lease_of_a_later_epoch_than_the_journal_has(tmp_path: Path) -> None:
-    async def go() -> Service:
-        cluster = one_type(1)
-        service = await service_on(tmp_path, cluster, settings=QUICK)
-        key = uuid.uuid4().hex
-        folder = tmp_path / "jobs" / key
-        folder.mkdir(parents=True)
-        write_file(folder / LEASE_FILE, Grant(key, 7))
-        service.submit([(key, job(10.0))])
-        await settle(service)
-        await run_on(service, cluster, 100.0)
-        await service._finish()
-        return service
+async def test_a_lease_of_a_later_epoch_than_the_journal_has(tmp_path):
+    service = await service_on(tmp_path, one_type(1))
+    key = uuid.uuid4().hex
+    folder = tmp_path / "jobs" / key
+    folder.mkdir(parents=True)
+    write_file(folder / LEASE_FILE, Grant(key, 7))
+    (one,) = service.submit([(key, job(10.0))])
+    await settle(service)
+    await run_on(service, 100.0)
+    assert (one.state, one.epoch) == ("completed", 8)
 
-    service = asyncio.run(go())
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense"])
+async def test_a_memory_of_the_policy_that_is_damaged(tmp_path, damage):
+    cluster = two_types()
+    service = await started(tmp_path, cluster, *(job(20.0) for _ in range(6)), policy="max_min_fairness_perf")
+    await leave(service)
+    whole = (tmp_path / "policy.state").read_bytes()
+    (tmp_path / "policy.state").write_bytes(damage or whole[: len(whole) // 2])
+    service = await service_on(tmp_path, cluster, "max_min_fairness_perf")
+    await settle(service)
+    await run_on(service, 900.0)
+    assert states(service) == ["completed"] * 6
+
+
+async def test_a_folder_of_a_job_that_is_deleted_while_it_runs(tmp_path):
+    service = await started(tmp_path, two_types(), job(100.0, "deaf"), job(40.0))
+    shutil.rmtree(service.watching.folder(service.book.by_id[0]))
+    service.deciding.serial += 1
+    service._wake.clear()
+    for _ in range(5):
+        await service.look()
+        assert "lease.json: No such file" in service.trouble
+        # what does not work is not tried again at once
+        assert not service._wake.is_set()
+    service.cancel([service.book.by_id[0]])
+    await run_on(service, 200.0)
+    assert (service.trouble, states(service)) == ("", ["cancelled", "completed"])
+
+
+async def test_a_report_is_read_though_the_clock_of_the_file_system_has_not_ticked(tmp_path):
+    service = await started(tmp_path, one_type(1), job(60.0, "deaf"))
+    (one,) = service.book.by_id
+    path = service.watching.folder(one) / REPORT_FILE
+    for steps in (5.0, 50.0):
+        write_file(path, Report(one.uuid, one.epoch, "training", steps))
+        os.utime(path, ns=(10**18, 10**18))
+        await service.look()
+        assert service.steps_of(one) == steps
+    # even into the same file, with as many bytes
+    path.write_text(path.read_text().replace("50.0", "55.0"))
+    os.utime(path, ns=(10**18, 10**18))
+    assert service.watching.look(one, 0.0).report.steps == 50.0
+    service.cancel([one])
+    await run_on(service, 60.0)
+    (end,) = [event for event in service.journal.events() if event.kind == "ended"]
+    assert end["steps"] == 55.0
+
+
+async def test_a_file_in_the_place_of_a_folder_is_a_failure_of_that_job_alone(tmp_path):
+    service = await service_on(tmp_path, one_type(2))
+    names = [uuid.uuid4().hex for _ in range(3)]
+    (tmp_path / "jobs" / names[1] / "lease.json" / "x").mkdir(parents=True)
+    (tmp_path / "jobs" / names[0]).write_text("")
+    first, second, _ = service.submit((name, job(20.0)) for name in names)
+    await settle(service)
+    await run_on(service, 400.0)
+    assert states(service) == ["failed", "failed", "completed"]
+    assert "File exists" in first.reason
+    assert "Is a directory" in second.reason
+
+
+async def test_a_file_in_the_place_of_all_folders_loses_no_job(tmp_path):
+    (tmp_path / "jobs").write_text("")
+    service = await started(tmp_path, one_type(2), job(20.0), until=50.0)
+    assert "File exists" in service.trouble
+    assert states(service) == ["starting"]
+    (tmp_path / "jobs").unlink()
+    await run_on(service, 200.0)
     assert states(service) == ["completed"]
-    assert service.book.by_id[0].epoch == 8
 
 
-def test_a_memory_of_the_policy_that_is_damaged(tmp_path: Path) -> None:
-    async def go(damage: bytes) -> Service:
-        folder = tmp_path / str(len(damage))
-        cluster = two_types()
-        service = await started(folder, cluster, *(job(40.0) for _ in range(6)), policy="max_min_fairness_perf")
+async def test_what_is_kept_is_for_the_user_alone_in_any_folder_and_under_any_umask(tmp_path):
+    tmp_path.chmod(0o755)
+    before = os.umask(0)
+    try:
+        service = await started(tmp_path, two_types(), job(20.0), policy="max_min_fairness_perf")
         await leave(service)
-        whole = (folder / "policy.state").read_bytes()
-        (folder / "policy.state").write_bytes(damage or whole[: len(whole) // 2])
-        service = await service_on(folder, cluster, "max_min_fairness_perf", QUICK)
-        await settle(service)
-        await run_on(service, cluster, 900.0)
-        await service._finish()
-        return service
-
-    for damage in (b"", b"nonsense"):
-        assert states(asyncio.run(go(damage))) == ["completed"] * 6
+    finally:
+        os.umask(before)
+    found = {path.relative_to(tmp_path): stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert {path.name for path in found} >= {"jobs", "checkpoint", "lease.json", "policy.state", "journal.sqlite"}
+    # what the trainers of the model write is theirs
+    assert not {path: mode for path, mode in found.items() if mode & 0o077 and path.name != REPORT_FILE}
 
 
-def test_a_folder_of_a_job_that_is_deleted_while_it_runs(tmp_path: Path) -> None:
-    async def go() -> Service:
-        cluster = two_types()
-        service = await started(tmp_path, cluster, job(100.0, "deaf"), job(40.0))
-        shutil.rmtree(service.watching.folder(service.book.by_id[0]))
-        service.deciding.serial += 1
-        service._wake.clear()
-        for _ in range(20):
-            await service.look()
-            assert "lease.json: No such file" in service.trouble
-            # what does not work is not tried again at once
-            assert not service._wake.is_set()
-        service.cancel([service.book.by_id[0]])
-        await run_on(service, cluster, 200.0)
-        assert service.trouble == ""
-        await service._finish()
-        return service
+async def test_a_journal_that_is_deleted_under_a_service(tmp_path):
+    """It says so, and takes and starts nothing; what runs, runs on, and is taken up when the journal is back."""
+    cluster, aside = one_type(1), tmp_path / "aside"
+    service = await started(tmp_path, cluster, job(40.0), job(40.0))
+    aside.mkdir()
+    names = [name for name in os.listdir(tmp_path) if name.startswith("journal.sqlite")]
+    for name in names:
+        shutil.move(tmp_path / name, aside / name)
+    with pytest.raises(JournalError):
+        await submit(service, job(40.0))
+    await service.look()
+    assert "journal.sqlite was deleted or replaced" in service.trouble
+    cluster.advance(100.0)
+    await settle(service)
+    assert states(service) == ["running", "queued"]
+    for name in names:
+        shutil.move(aside / name, tmp_path / name)
+    await leave(service)
+    service = await service_on(tmp_path, cluster)
+    await settle(service)
+    await run_on(service, 400.0)
+    assert states(service) == ["completed"] * 2
 
-    assert states(asyncio.run(go())) == ["cancelled", "completed"]
+
+async def test_a_copy_is_refused_and_a_folder_that_was_moved_goes_on(tmp_path):
+    cluster, state, copy, moved = one_type(), *(tmp_path / name for name in ("state", "copy", "moved"))
+    service = await started(state, cluster, job(30.0), job(300.0))
+    # of a service that runs
+    shutil.copytree(state, copy, symlinks=True)
+    told = f"a copy of a state.*{state}, or"
+    for _ in range(2):
+        with pytest.raises(InputError, match=told):
+            await service_on(copy, cluster)
+    assert len(cluster.running()) == 2
+    await run_on(service, 40.0)
+    await leave(service)
+    # of one that does not
+    with pytest.raises(InputError, match=told):
+        Journal(copy)
+    state.rename(moved)
+    # another service in its old place is none of it
+    Journal(state).close()
+    service = await service_on(moved, cluster)
+    assert states(service) == ["completed", "running"]
+    await leave(service)
+    # another name of the same folder is no copy
+    (tmp_path / "link").symlink_to(moved)
+    for path in (tmp_path / "link", moved):
+        Journal(path).close()
+    # and now that place counts
+    shutil.copytree(moved, tmp_path / "another")
+    with pytest.raises(InputError, match=f"a copy of a state.*{moved}, or"):
+        Journal(tmp_path / "another")
+
+
+async def test_jobs_that_run_are_not_left_for_another_kind_of_cluster(tmp_path):
+    cluster = one_type()
+    await leave(await started(tmp_path, cluster, job(60.0)))
+    cluster.name = "other"
+    with pytest.raises(InputError, match="found 'other, while jobs hold GPUs of model"):
+        await service_on(tmp_path, cluster)
+    assert len(cluster.running()) == 1

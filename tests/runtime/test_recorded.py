@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -20,11 +15,12 @@ from typer.testing import CliRunner
 from allocator.cli.app import app
 from allocator.cli.service.admission import present_jobs
 from allocator.report.errors import errors_section
-from allocator.runtime.door.client import Client, NoServiceError
+from allocator.runtime.door.client import Client
 from allocator.runtime.recorded.comparison import caveats, compared
 from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import RecordedRun
 from allocator.runtime.records.journal import Event
+from tests.runtime.test_commands import serve, stopped
 from tests.runtime.test_requests import Serving
 from throughputs import InputError, ThroughputTable, read_table, read_trace
 
@@ -32,162 +28,129 @@ ROOT = Path(__file__).resolve().parents[2]
 TRAINER = ROOT / "benchmarks/runtime/trainer.py"
 
 
-@contextmanager
-def served(state: Path, *options: str) -> Iterator[Client]:
-    """A service of its own process."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "allocator", "serve", "--state", str(state), *options]
-    with (state.parent / "service.log").open("w") as log:
-        service = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    client = Client(state)
-    try:
-        for _ in range(1200):
-            try:
-                client.ask("status", jobs=[])
-                break
-            except NoServiceError:
-                assert service.poll() is None, (state.parent / "service.log").read_text()
-                time.sleep(0.05)
-        yield client
-    finally:
-        service.terminate()
-        service.wait()
-
-
-def job(steps: int, rate: float, **more: Any) -> dict[str, Any]:
-    options = ["--steps", str(steps), "--rates", f"v100={rate},k80={rate / 2}"]
-    environment = {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-S", str(TRAINER), *options]
-    told = {"command": command, "working_directory": "/", "environment": environment, "total_steps": steps}
-    return told | more
-
-
-def allocator(*arguments: str) -> Any:
-    ran = CliRunner().invoke(app, list(arguments))
+def allocator(*arguments):
+    ran = CliRunner().invoke(app, list(map(str, arguments)))
     assert ran.exit_code == 0, f"{ran.output}{ran.exception!r}"
-    return ran.output
+    return json.loads(ran.output) if "--json" in arguments else ran.output
 
 
-def test_a_service_is_recorded_and_compared(tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_a_service_is_recorded_and_compared(tmp_path):
     state, out = tmp_path / "state", tmp_path / "out"
-    with served(state, "--virtual", "v100:1", "--policy", "max_min_fairness_perf", "--round", "2") as client:
-        client.ask("submit", jobs=[job(120, 40, job_type="mine"), job(60, 20), job(4000, 40)])
-        while [one["state"] for one in client.ask("status", jobs=[0, 1])["jobs"]] != ["completed"] * 2:
-            time.sleep(0.1)
-        client.ask("cancel", jobs=[2])
-        # while it runs
-        allocator("record", "--state", str(state), "--out", str(tmp_path / "early"), "--no-simulate")
-        allocator("wait", "--state", str(state))
-    told = json.loads(allocator("record", "--state", str(state), "--out", str(out), "--json"))
-    jobs = pd.read_csv(out / "jobs.csv")
+    service = serve(state, "--virtual", "v100:1", "--policy", "max_min_fairness_perf", "--round", "2")
+    client = Client(state)
+
+    def job(steps, rate, **more):
+        command = [sys.executable, "-S", str(TRAINER), "--steps", str(steps), "--rates", f"v100={rate}"]
+        told = {"command": command, "working_directory": "/", "environment": {"PYTHONPATH": str(ROOT)}}
+        return told | {"total_steps": steps} | more
+
+    client.ask("submit", jobs=[job(120, 40, job_type="mine"), job(60, 20), job(4000, 40)])
+    while [one["state"] for one in client.ask("status", jobs=[0, 1])["jobs"]] != ["completed"] * 2:
+        time.sleep(0.2)
+    client.ask("cancel", jobs=[2])
+    # while it runs
+    allocator("record", "--state", state, "--out", tmp_path / "early", "--no-simulate")
+    allocator("wait", "--state", state)
+    stopped(service)
+    told = allocator("record", "--state", state, "--out", out, "--json")
+    jobs, rounds = pd.read_csv(out / "jobs.csv"), pd.read_parquet(out / "rounds.parquet")
     assert jobs["status"].tolist() == ["completed", "completed", "cut_off"]
     assert jobs["job_type"].tolist() == ["mine", "job 1", "job 2"]
-    rounds = pd.read_parquet(out / "rounds.parquet")
     assert set(rounds["accelerator"]) == {"v100"}
     assert rounds.groupby("job_id")["steps"].sum()[:2].tolist() == [120, 60]
     # one GPU: no lease begins before the one before it has ended
     assert (rounds["start_time"].to_numpy()[1:] >= rounds["end_time"].to_numpy()[:-1] - 1e-6).all()
-    timeline = pd.read_parquet(out / "timeline.parquet")
-    assert timeline["busy_gpus"].max() == 1
-    trace = read_trace(out / "trace.csv")
-    assert trace.total_steps.tolist()[:2] == [120, 60]
+    assert pd.read_parquet(out / "timeline.parquet")["busy_gpus"].max() == 1
+    assert read_trace(out / "trace.csv").total_steps.tolist()[:2] == [120, 60]
     table = read_table(out / "throughputs.csv")
     assert table.rates(["mine", "job 1"], [1, 1], ["v100"])[:, 0] == pytest.approx([40, 20], rel=0.1)
     comparison = told["comparison"]
     assert comparison == json.loads((out / "comparison.json").read_text())
     figures = {row["figure"]: row for row in comparison["figures"]}
     assert figures["makespan"]["real"] == told["real"]["makespan"]
-    assert abs(figures["makespan"]["error"]) < 0.5
     assert comparison["restart_seconds"] > 0
     assert [row["job_id"] for row in comparison["jobs"]] == [0, 1, 2]
-    page = (out / "report.html").read_text()
-    assert "Simulated beside real" in page
-    assert "max_min_fairness_perf, simulated" in page
-    # what was recorded is what `simulate` takes
-    options = ["--cluster", "v100:1", "--policy", "fifo_perf", "--throughputs", str(out / "throughputs.csv")]
-    allocator("simulate", "--trace", str(out / "trace.csv"), *options, "--out", str(tmp_path / "again"))
-    assert "average" in allocator("record", "--state", str(state), "--out", str(out))
-    # and why jobs waited is told of real runs, too
-    told = json.loads(allocator("explain", str(out), "--job", "1", "--since", "0", "--json"))
+    assert "max_min_fairness_perf, simulated" in (out / "report.html").read_text()
+    # what was recorded is what `simulate` takes, and why jobs waited is told of real runs, too
+    options = ["--cluster", "v100:1", "--policy", "fifo_perf", "--throughputs", out / "throughputs.csv"]
+    allocator("simulate", "--trace", out / "trace.csv", *options, "--out", tmp_path / "again")
+    told = allocator("explain", out, "--job", "1", "--since", "0", "--json")
     assert {reason["reason"] for wait in told["waits"] for reason in wait["reasons"]} <= {"no_gpus_free", "left_out"}
     assert told["waited"] + told["ran"] + told["started"] == pytest.approx(told["completion"] - told["arrival"])
-    assert "max_min_fairness_perf" in allocator("explain", str(out))
 
 
-def test_admission_on_a_running_service(tmp_path: Path) -> None:
-    state, table = tmp_path / "state", tmp_path / "table.csv"
-    table.write_text("job_type,scale_factor,accelerator,throughput\nmine,1,v100,10\nmine,2,v100,20\n")
-    options = ["--virtual", "v100:2", "--policy", "elasticflow", "--slot", "1", "--throughputs", str(table)]
-    ask = ["admit", "--state", str(state), "--job-type", "mine", "--json"]
-    with served(state, *options) as client:
-        empty = json.loads(allocator(*ask, "--steps", "1000", "--within", "60"))
-        assert empty["admitted"]
-        now = client.ask("status", jobs=[])["service"]["clock"]
-        # at 10 steps/s per GPU these take both GPUs for 50 seconds
-        client.ask("submit", jobs=[job(1000, 10, job_type="mine", deadline=now + 55)])
-        full = json.loads(allocator(*ask, "--steps", "1000", "--within", "60"))
-        assert not full["admitted"]
-        assert full["earliest_deadline"] > now + 90
-        assert json.loads(allocator(*ask, "--steps", "1000", "--within", "120"))["admitted"]
-        wrong = CliRunner().invoke(app, [*ask, "--steps", "1", "--within", "9", "--cluster", "v100:2"])
-        assert "the service knows" in str(wrong.exception)
-        client.ask("cancel", jobs=[0])
-        allocator("wait", "--state", str(state))
-
-
-def test_admission_beside_jobs_of_unknown_length_and_on_several_types(tmp_path: Path) -> None:
+def test_admission_beside_jobs_of_unknown_length_and_on_several_types(tmp_path):
     table = tmp_path / "table.csv"
-    table.write_text("job_type,scale_factor,accelerator,throughput\nmine,1,v100,10\n")
+    table.write_text("job_type,scale_factor,accelerator,throughput\nmine,1,v100,10\nmine,2,v100,20\n")
+    ask = ["admit", "--state", tmp_path, "--job-type", "mine", "--throughputs", table, "--steps", "1000", "--json"]
     with Serving(tmp_path):
         client = Client(tmp_path)
         with pytest.raises(InputError, match=r"across types: drain .* k for an answer on v100.*--cluster v100:2"):
             present_jobs(tmp_path, table)
+        client.ask("drain", node="k")
+        assert allocator(*ask, "--within", "60")["admitted"]
         asked = {"command": ["train", "5"], "working_directory": "/", "deadline": 9000.0}
         client.ask("submit", jobs=[asked, asked | {"duration": 50.0}, asked | {"deadline": None}])
-        client.ask("drain", node="k")
         there = present_jobs(tmp_path, table)
         # an hour, as under the policy; without a deadline it makes room
         assert list(there.jobs.job_type) == ["job 0", "job 1"]
         assert there.jobs.total_steps.tolist() == pytest.approx([3600.0, 50.0])
         assert (there.policy, there.cluster.gpus) == ("fifo_perf", {"v100": 2})
+        client.ask("submit", jobs=[asked | {"job_type": "mine", "gpus": 2, "total_steps": 1e5, "deadline": 5005.0}])
+        assert not allocator(*ask, "--within", "60")["admitted"]
+        wrong = CliRunner().invoke(app, [*map(str, ask), "--within", "9", "--cluster", "v100:2"])
+        assert "the service knows" in str(wrong.exception)
         client.ask("drain", node="v")
         with pytest.raises(InputError, match=r"no GPUs in use.*resume nodes \(v k\)"):
             present_jobs(tmp_path, table)
 
 
-def events() -> Iterator[Event]:
+def events():
     """Two jobs on one GPU; the second starts when the first has made room and finds it 0.5 s late."""
-    clock = 10.0
-    nodes = [{"name": "n", "accelerator": "v100", "gpus": 1}]
-    told: list[tuple[float, str, str, dict[str, Any]]] = [
-        (0.0, "service", "", {"nodes": nodes}),
-        (clock, "submitted", "a", {"command": ["x"], "total_steps": 100.0}),
-        (clock, "submitted", "b", {"command": ["y"], "job_type": "t", "total_steps": 50.0, "gpus": 1}),
-        (clock, "decision", "", {"asked": True, "seconds": 0.1}),
-        (clock, "starting", "a", {"epoch": 1, "pool": "v100", "places": {"n": [0]}}),
-        (clock, "running", "a", {}),
-        (clock + 10, "decision", "", {"asked": False, "seconds": 0.0}),
-        (clock + 10, "stopping", "a", {"reason": "its lease ended"}),
-        (clock + 10.3, "ended", "a", _end("yielded", 90.0, 90.0, 9.0)),
-        (clock + 10.5, "starting", "b", {"epoch": 1, "pool": "v100", "places": {"n": [0]}}),
-        (clock + 16, "ended", "b", _end("completed", 50.0, 50.0, 5.0)),
-        (clock + 16, "starting", "a", {"epoch": 2, "pool": "v100", "places": {"n": [0]}}),
-        (clock + 18, "ended", "a", _end("completed", 100.0, 10.0, 1.0)),
+    starts = {"pool": "v100", "places": {"n": [0]}}
+
+    def end(outcome, steps, trained, seconds):
+        saved = {"steps": steps, "saved_steps": steps, "trained_steps": trained, "trained_seconds": seconds}
+        return saved | {"outcome": outcome, "reason": "", "code": 0, "signal": 0}
+
+    told = [
+        (0.0, "service", "", {"nodes": [{"name": "n", "accelerator": "v100", "gpus": 1}]}),
+        (10.0, "submitted", "a", {"command": ["x"], "total_steps": 100.0}),
+        (10.0, "submitted", "b", {"command": ["y"], "job_type": "t", "total_steps": 50.0, "gpus": 1}),
+        (10.0, "decision", "", {"asked": True, "seconds": 0.1}),
+        (10.0, "starting", "a", {"epoch": 1} | starts),
+        (10.0, "running", "a", {}),
+        (20.0, "decision", "", {"asked": False, "seconds": 0.0}),
+        (20.0, "stopping", "a", {"reason": "its lease ended"}),
+        (20.3, "ended", "a", end("yielded", 90.0, 90.0, 9.0)),
+        (20.5, "starting", "b", {"epoch": 1} | starts),
+        (26.0, "ended", "b", end("completed", 50.0, 50.0, 5.0)),
+        (26.0, "starting", "a", {"epoch": 2} | starts),
+        (28.0, "ended", "a", end("completed", 100.0, 10.0, 1.0)),
     ]
-    for number, (at, kind, uuid, data) in enumerate(told, 1):
-        yield Event(kind, uuid, at, data, at, number)
+    return [Event(kind, uuid, at, data, at, number) for number, (at, kind, uuid, data) in enumerate(told, 1)]
 
 
-def recorded(*more: tuple[int, str, dict[str, Any]]) -> RecordedRun:
-    """The same run, in which something else happens after so many events."""
-    told = list(events())
-    runs = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_seconds": 5.0}, "seed": 0}
-    for after, kind, data in sorted([*more, (1, "run", runs)], key=lambda one: -one[0]):
-        told.insert(after, Event(kind, "", told[after].clock, data))
-    return RecordedRun(Leases.of_events(told))
+def test_leases_by_hand():
+    run = RecordedRun(Leases.of_events(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
+    assert run.trace.arrival_time.tolist() == [0.0, 0.0]
+    assert run.trace.total_steps.tolist() == [100.0, 50.0]
+    assert run.table.rates(["job 0", "t"], [1, 1], ["v100"])[:, 0].tolist() == [10.0, 10.0]
+    # 10 s for 90 steps, 6 s for 50, 2 s for 10, at 10 steps/s
+    assert run.restart_seconds == pytest.approx(1.0)
+    result = run.result({})
+    assert (result.makespan, result.policy_calls) == (18.0, 1)
+    assert result.utilization == pytest.approx((10.3 + 5.5 + 2.0) / 18.0)
+    assert result.jobs["jct"].tolist() == [18.0, 16.0]
+    assert result.jobs["preemptions"].tolist() == [1, 0]
+    assert result.rounds["steps"].tolist() == [90.0, 50.0, 10.0]
+    assert result.timeline["active_jobs"].tolist()[-1] == 1
 
 
-OTHER = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_seconds": 7.0}, "seed": 0}
+RUN = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_seconds": 5.0}, "seed": 0}
+OTHER = RUN | {"settings": {"round_seconds": 7.0}}
+GONE = {"nodes": [{"name": "n", "accelerator": "v100", "gpus": 1, "up": False}]}
 
 
 @pytest.mark.parametrize(
@@ -196,18 +159,18 @@ OTHER = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_secon
         ((), []),
         # before there were jobs, and the same once more
         (((1, "run", OTHER),), []),
-        (((8, "run", OTHER | {"settings": {"round_seconds": 5.0}}),), []),
-        (
-            ((8, "run", OTHER),),
-            ["after 10 s round_seconds 5.0 -> 7.0. The simulation has the last of it all the time."],
-        ),
+        (((8, "run", RUN),), []),
+        (((8, "run", OTHER),), ["after 10 s round_seconds 5.0 -> 7.0"]),
         (((8, "run", OTHER | {"policy": "srtf"}),), ["after 10 s fifo_perf -> srtf, round_seconds 5.0 -> 7.0"]),
-        (((8, "cluster", {"nodes": [{"name": "n", "accelerator": "v100", "gpus": 1, "up": False}]}),), ["GPUs came"]),
-        (((8, "node", {"name": "n", "drained": True}),), ["GPUs came or went while jobs were there."]),
+        (((8, "cluster", GONE),), ["GPUs came"]),
+        (((8, "node", {"name": "n", "drained": True}),), ["GPUs came or went"]),
     ],
 )
-def test_what_changed_on_the_way_is_told_and_not_compared(more: Any, words: list[str]) -> None:
-    run = recorded(*more)
+def test_what_changed_on_the_way_is_told_and_not_compared(more, words):
+    told = events()
+    for after, kind, data in sorted([*more, (1, "run", RUN)], key=lambda one: -one[0]):
+        told.insert(after, Event(kind, "", told[after].clock, data))
+    run = RecordedRun(Leases.of_events(told))
     found = caveats(run)
     assert len(found) == len(words)
     assert all(expected in caveat.words for expected, caveat in zip(words, found, strict=True))
@@ -219,11 +182,11 @@ def test_what_changed_on_the_way_is_told_and_not_compared(more: Any, words: list
     assert all(escape(caveat.words) in errors_section(comparison) for caveat in found)
 
 
-def test_jobs_that_are_not_through_are_told_of_and_left_out() -> None:
+def test_jobs_that_are_not_through_are_told_of_and_left_out():
     # of two jobs the second is through, the first runs again
-    run = RecordedRun(Leases.of_events(list(events())[:-1]))
+    run = RecordedRun(Leases.of_events(events()[:-1]))
     (caveat,) = caveats(run)
-    assert caveat.words == "1 of 2 jobs are not through. The simulation carries them to their end."
+    assert "1 of 2 jobs are not through" in caveat.words
     whole = RecordedRun(Leases.of_events(events())).result({})
     comparison = compared(run.result({}), whole, [caveat])
     figures = {row["figure"]: row for row in comparison["figures"]}
@@ -231,25 +194,3 @@ def test_jobs_that_are_not_through_are_told_of_and_left_out() -> None:
     assert (figures["average_jct"]["simulated"], figures["average_jct"]["error"]) == (16.0, 0.0)
     assert figures["median_jct"]["error"] == 0.0
     assert [figures[name]["error"] for name in ("makespan", "utilization", "preemptions")] == [None] * 3
-
-
-def _end(outcome: str, steps: float, trained: float, seconds: float) -> dict[str, Any]:
-    saved = {"steps": steps, "saved_steps": steps, "trained_steps": trained, "trained_seconds": seconds}
-    return saved | {"outcome": outcome, "reason": "", "code": 0, "signal": 0}
-
-
-def test_leases_by_hand() -> None:
-    run = RecordedRun(Leases.of_events(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
-    assert run.trace.arrival_time.tolist() == [0.0, 0.0]
-    assert run.trace.total_steps.tolist() == [100.0, 50.0]
-    assert run.table.rates(["job 0", "t"], [1, 1], ["v100"])[:, 0].tolist() == [10.0, 10.0]
-    # 10 s for 90 steps, 6 s for 50, 2 s for 10, at 10 steps/s
-    assert run.restart_seconds == pytest.approx(1.0)
-    result = run.result({})
-    assert result.makespan == 18.0
-    assert result.utilization == pytest.approx((10.3 + 5.5 + 2.0) / 18.0)
-    assert result.jobs["jct"].tolist() == [18.0, 16.0]
-    assert result.jobs["preemptions"].tolist() == [1, 0]
-    assert result.rounds["steps"].tolist() == [90.0, 50.0, 10.0]
-    assert result.timeline["active_jobs"].tolist()[-1] == 1
-    assert result.policy_calls == 1

@@ -1,288 +1,359 @@
-"""The service on a cluster in memory: what happens to jobs, and what never does."""
+"""The service on a cluster in memory: what becomes of jobs, whatever goes wrong."""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
-from dataclasses import replace
-from pathlib import Path
+import re
+import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from allocator.runtime.adapters.base import Node, Seen
-from allocator.runtime.outcome import events_of_end
-from allocator.runtime.records.journal import Journal
-from allocator.runtime.service import Service
+from allocator.lease.files import REPORT_FILE, Report, write_file
+from allocator.runtime.adapters.base import NoAnswerError, Node, Seen
+from allocator.runtime.decisions.world import Verdict
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import (
-    Crash,
     ModelCluster,
     job,
+    leave,
     one_type,
     run_on,
     service_on,
     settle,
+    started,
+    states,
+    submit,
     two_types,
     world_under,
 )
 
 
-def submit(service: Service, *jobs: dict[str, object]) -> None:
-    service.submit((uuid.uuid4().hex, one) for one in jobs)
-
-
-def states(service: Service) -> list[str]:
-    return [one.state for one in service.book.by_id]
-
-
-def run(folder: Path, cluster: ModelCluster, jobs: list[dict[str, object]], policy: str = "fifo_perf"):  # type: ignore[no-untyped-def]
-    """A service with these jobs, after they are all through or 1,000 s have passed."""
-
-    async def go() -> Service:
-        service = await service_on(folder, cluster, policy)
-        submit(service, *jobs)
-        await settle(service)
-        await run_on(service, cluster, 1000.0)
-        await service._finish()
-        return service
-
-    return asyncio.run(go())
-
-
 @pytest.mark.parametrize(
     "policy",
-    ["fifo_perf", "max_min_fairness_perf", "finish_time_fairness_perf", "shockwave", "srtf", "max_min_fairness"],
+    [
+        "fifo_perf",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("finish_time_fairness_perf", "srtf")),
+        "shockwave",
+    ],
 )
-def test_all_jobs_complete_under_every_kind_of_policy(tmp_path: Path, policy: str) -> None:
-    cluster = one_type() if policy == "shockwave" else two_types()
-    service = run(tmp_path, cluster, [job(40.0 + 7 * k, gpus=1 + k % 2) for k in range(9)], policy)
-    assert states(service) == ["completed"] * 9
+async def test_all_jobs_complete_under_every_kind_of_policy(tmp_path, policy):
+    jobs = [job(40.0 + 7 * k, gpus=1 + k % 2) for k in range(7)]
+    service = await started(
+        tmp_path, one_type() if policy == "shockwave" else two_types(), *jobs, policy=policy, until=1000.0
+    )
+    assert states(service) == ["completed"] * 7
     assert all(one.steps == one.total_steps for one in service.book.by_id)
 
 
-def test_a_policy_for_deadlines_lets_in_whom_it_can_promise(tmp_path: Path) -> None:
-    cluster = one_type(1)
-    service = run(tmp_path, cluster, [job(50.0, deadline=100.0), job(50.0, deadline=70.0)], "elasticflow")
-    assert states(service) == ["completed", "rejected"]
-    assert "cannot promise" in service.book.by_id[1].reason
-
-
-def test_leases_end_and_go_on_where_they_were_saved(tmp_path: Path) -> None:
-    cluster = one_type(1)
-    service = run(tmp_path, cluster, [job(60.0), job(60.0)], "max_min_fairness")
-    one, other = service.book.by_id
-    assert states(service) == ["completed"] * 2
+async def test_leases_end_and_go_on_where_they_were_saved(tmp_path):
+    service = await started(tmp_path, one_type(1), job(60.0), job(60.0), policy="max_min_fairness", until=130.0)
     # they take turns, and no step is done twice
-    assert one.restarts >= 2
-    assert other.restarts >= 2
-    assert cluster.clock < 130
+    assert states(service) == ["completed"] * 2
+    assert all(one.restarts >= 2 for one in service.book.by_id)
 
 
-def test_failures_are_tried_again_and_then_given_up(tmp_path: Path) -> None:
-    jobs = [job(20.0, "crash"), job(20.0, "broken"), job(20.0, "refused"), job(20.0)]
-    service = run(tmp_path, two_types(), jobs)
-    assert states(service) == ["completed", "failed", "failed", "completed"]
-    crash, broken, refused, _ = service.book.by_id
-    assert crash.restarts == 1
-    assert (broken.failures, refused.failures) == (5, 0)
-    assert "failed 5 times" in broken.reason
-    assert "exit status 1" in broken.reason
-    assert refused.epoch == 5
-    assert "train: not found" in refused.reason
+FATES = [
+    (job(20.0, "crash"), "completed", 2, 1, ""),
+    (job(20.0, "broken"), "failed", 5, 5, "failed 5 times.*exit status 1"),
+    (job(20.0, "refused"), "failed", 5, 0, "train: not found"),
+    (job(20.0, "absent"), "failed", 1, 1, "not tried again.*: not found: the command train"),
+    (job(20.0, "calls_absent"), "failed", 1, 1, "not tried again.*127"),
+    (job(40.0, "doomed", retries=0), "failed", 1, 1, "^exit status 1$"),
+    (job(40.0, "doomed", retries=2), "failed", 3, 3, "failed 3 times"),
+    (job(40.0, "doomed"), "failed", 5, 5, "failed 5 times"),
+    # one that ends early has done what it said
+    (job(20.0, total_steps=50.0), "completed", 1, 0, ""),
+]
 
 
-def test_a_command_that_cannot_be_run_is_tried_once(tmp_path: Path) -> None:
-    service = run(tmp_path, one_type(), [job(20.0, "absent"), job(20.0, "calls_absent")])
-    absent, caller = service.book.by_id
-    assert states(service) == ["failed"] * 2
-    assert (absent.epoch, caller.epoch) == (1, 1)
-    assert absent.reason == "a command cannot be run, so it is not tried again: not found: the command train"
-    assert caller.reason == "a command cannot be run, so it is not tried again: exit status 127"
-    # a trainer that has saved steps was found before: what it calls may come back
-    trainer = replace(caller, state="running", saved_steps=3.0, failures=0)
-    seen = Seen(trainer.uuid, trainer.epoch, "ended", 127)
-    assert [event.kind for event in events_of_end(trainer, seen, None, 9.0, service.settings, None)] == ["ended"]
+async def test_failures_are_tried_again_as_often_as_is_said_and_then_given_up(tmp_path):
+    service = await started(tmp_path, one_type(9), *(one for one, *_ in FATES), until=900.0)
+    found = [(one.state, one.epoch, one.failures) for one in service.book.by_id]
+    assert found == [tuple(fate[1:4]) for fate in FATES]
+    assert all(re.search(fate[4], one.reason) for fate, one in zip(FATES, service.book.by_id, strict=True))
+    assert service.book.by_id[-1].steps == 20.0
 
 
-@pytest.mark.parametrize("behaviour", ["deaf", "stubborn"])
-def test_programs_that_know_nothing_of_leases_end_by_signals(tmp_path: Path, behaviour: str) -> None:
+async def test_a_job_that_never_saves_is_given_up_and_the_other_completes(tmp_path):
+    jobs = job(300.0, "careless"), job(100.0)
+    service = await started(tmp_path, one_type(1), *jobs, policy="max_min_fairness", until=900.0)
+    assert states(service) == ["failed", "completed"]
+    assert "no step was saved in 4 leases" in service.book.by_id[0].reason
+
+
+@pytest.mark.parametrize(("behaviour", "signal", "after"), [("deaf", 15, 1.0), ("stubborn", 9, 6.0)])
+async def test_programs_that_know_nothing_of_leases_end_by_signals(tmp_path, behaviour, signal, after):
+    service = await started(tmp_path, one_type(1), job(500.0, behaviour), until=1.0)
+    assert states(service) == ["running"]
+    service.cancel(service.book.by_id)
+    await run_on(service, 30.0)
+    assert states(service) == ["cancelled"]
+    (ended,) = (event for event in service.journal.events() if event.kind == "ended")
+    assert (ended["signal"], ended.clock >= after) == (signal, True)
+
+
+async def test_a_trainer_that_stands_still_is_killed(tmp_path):
     cluster = one_type(1)
-
-    async def go() -> None:
-        service = await service_on(tmp_path, cluster)
-        submit(service, job(500.0, behaviour))
-        await settle(service)
-        cluster.advance(1.0)
-        await settle(service)
-        assert states(service) == ["running"]
-        service.cancel(service.book.by_id)
-        await run_on(service, cluster, 30.0)
-        assert states(service) == ["cancelled"]
-        ended = next(event for event in service.journal.events() if event.kind == "ended")
-        assert ended["signal"] == {"deaf": 15, "stubborn": 9}[behaviour]
-        assert ended.clock >= {"deaf": 1.0, "stubborn": 6.0}[behaviour]
-        await service._finish()
-
-    asyncio.run(go())
-
-
-def test_a_trainer_that_stands_still_is_killed(tmp_path: Path) -> None:
-    cluster = one_type(1)
-
-    async def go() -> Service:
-        service = await service_on(tmp_path, cluster, settings=ServiceSettings(hang_seconds=20.0))
-        submit(service, job(100.0))
-        await settle(service)
-        await run_on(service, cluster, 10.0)
-        cluster.rates["k80"] = 0.0
-        await run_on(service, cluster, 100.0)
-        await service._finish()
-        return service
-
-    service = asyncio.run(go())
+    service = await started(tmp_path, cluster, job(100.0), settings=ServiceSettings(hang_seconds=20.0), until=10.0)
+    cluster.rates["k80"] = 0.0
+    await run_on(service, 15.0)
+    assert states(service) == ["running"]
+    await run_on(service, 85.0)
     assert states(service) == ["failed"]
     assert "no step in 20" in service.book.by_id[0].reason
 
 
-def test_nodes_that_go_and_come_back(tmp_path: Path) -> None:
-    async def go() -> Service:
-        cluster = two_types(2, 2)
-        service = await service_on(tmp_path, cluster, "max_min_fairness_perf")
-        submit(service, job(100.0), job(100.0), job(200.0, gpus=2), job(100.0, gpus=4))
-        await settle(service)
-        await run_on(service, cluster, 10.0)
-        service.drain("v", True)
-        await run_on(service, cluster, 40.0)
-        assert all(one.pool in ("", "k80") for one in service.book.by_id)
-        assert service.book.by_id[3].state == "queued"
-        assert "needs 4 GPUs" in service.deciding.why_unfit(service.book.by_id[3])
-        service.drain("v", False)
-        cluster.machines.append(Node("v2", "v100", 2))
-        await run_on(service, cluster, 900.0)
-        await service._finish()
-        return service
-
-    assert states(asyncio.run(go())) == ["completed"] * 4
-
-
-def test_gpus_that_fall_idle_are_filled_again_and_again_within_a_round(tmp_path: Path) -> None:
+async def test_gpus_that_fall_idle_are_filled_again_and_again_within_a_round(tmp_path):
     """In rounds of an hour a long job runs on, and short ones take turns on the other GPU."""
+    service = await service_on(tmp_path, one_type(2), make_world=world_under("max_min_fairness_perf", 3600.0))
+    await submit(service, job(300.0))
+    service.adapter.advance(1.0)
+    await submit(service, *(job(10.0) for _ in range(4)))
+    await run_on(service, 100.0)
+    assert states(service) == ["running", *["completed"] * 4]
 
-    async def go() -> None:
-        cluster = one_type(2)
-        service = await service_on(tmp_path, cluster)
-        service.use_policy(world_under("max_min_fairness_perf", 3600.0), {})
-        submit(service, job(300.0))
+
+class Sick(ModelCluster):
+    """A cluster that does not answer, or breaks."""
+
+    way = ""
+    forgets = False
+
+    async def observe(self):
+        if self.way == "raises":
+            raise OSError(24, "Too many open files")
+        if self.way == "hangs":
+            await asyncio.sleep(1000)
+        return await super().observe()
+
+    async def forget(self, job):
+        if not self.forgets:
+            self.forgets = True
+            raise OSError(24, "Too many open files")
+        await super().forget(job)
+
+
+@pytest.mark.parametrize(
+    ("way", "told"), [("hangs", "not answered in 0.05 s"), ("raises", "open files"), ("silent", "does not answer")]
+)
+async def test_a_cluster_that_does_not_answer_changes_nothing_and_holds_nobody_up_for_ever(tmp_path, way, told):
+    cluster = Sick([Node("k", "k80", 1)], {"k80": 1.0})
+    service = await started(
+        tmp_path, cluster, job(10.0), job(10.0), settings=ServiceSettings(cluster_seconds=0.05), until=0.0
+    )
+    before = states(service)
+    cluster.way, cluster.silent = way, way == "silent"
+    for _ in range(3):
+        cluster.advance(1.0)
+        await service.look()
+    assert told in service.trouble
+    assert states(service) == before
+    cluster.way, cluster.silent = "", False
+    await run_on(service, 100.0)
+    assert states(service) == ["completed"] * 2
+    cluster.advance(5.0)
+    await settle(service)
+    assert (service.trouble, cluster.runs) == ("", {})
+
+
+async def test_what_a_program_did_that_does_not_report_counts_when_it_makes_room(tmp_path):
+    service = await started(tmp_path, two_types(1, 0), job(300.0, "deaf"), until=20.0)
+    service.drain("v", True, service.book.by_id)
+    await run_on(service, 10.0)
+    (one,) = service.book.by_id
+    assert one.state == "queued"
+    assert one.reason.startswith("evicted from node v; 20 s of work may be lost")
+    # nothing is known of its speed but that it is some
+    assert 15.0 <= one.steps <= 30.0
+
+
+async def test_steps_that_are_only_believed_are_no_more_than_there_are(tmp_path):
+    service = await started(tmp_path, one_type(1), job(500.0, "deaf", total_steps=20.0), until=10.0)
+    (one,) = service.book.by_id
+    assert 5.0 < service.steps_of(one) < 20.0
+    await run_on(service, 20.0)
+    assert service.steps_of(one) == 20.0
+
+
+async def test_a_node_that_is_lost_with_its_jobs_and_comes_back_with_them_still_running(tmp_path):
+    cluster = two_types()
+    service = await started(tmp_path, cluster, job(200.0), job(200.0), policy="max_min_fairness_perf", until=8.0)
+    there = {run.order.job: run for run in cluster.running() if "v" in run.order.gpus}
+    assert there
+    # cut off: nobody sees its jobs, which run on
+    cluster.machines[0] = Node("v", "v100", 2, up=False, reason="no answer")
+    for key in there:
+        del cluster.runs[key]
+    await run_on(service, 10.0)
+    assert all(one.pool in ("", "k80") for one in service.book.by_id)
+    cluster.machines[0] = Node("v", "v100", 2)
+    cluster.runs |= {key: run for key, run in there.items() if key not in cluster.runs}
+    await run_on(service, 900.0)
+    assert states(service) == ["completed"] * 2
+
+
+async def test_a_gang_that_no_longer_fits_waits_for_its_node(tmp_path):
+    cluster = one_type(2)
+    cluster.machines.append(Node("k2", "k80", 2))
+    jobs = job(60.0, gpus=4), job(30.0), job(10.0, gpus=3)
+    service = await started(tmp_path, cluster, *jobs, policy="max_min_fairness", until=8.0)
+    gone = cluster.machines.pop()
+    await run_on(service, 100.0)
+    assert "needs 4 GPUs" in service.deciding.why_unfit(service.book.by_id[0])
+    assert not service.deciding.trouble
+    for _ in range(2):
+        assert states(service) == ["queued", "completed", "queued"]
+        # so it stays for a service that comes after this one
+        await leave(service)
+        service = await service_on(tmp_path, cluster, "max_min_fairness")
+        await settle(service)
+    cluster.machines.append(gone)
+    await run_on(service, 900.0)
+    assert states(service) == ["completed"] * 3
+
+
+async def until_it_is(service, state):
+    """The first job, before its order is through."""
+    while service.book.by_id[0].state != state:
+        await service.look()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("phase", ["queued", "starting", "running", "stopping", "waiting to be tried again"])
+async def test_cancel_in_every_state(tmp_path, phase):
+    cluster = one_type(1)
+    service = await service_on(tmp_path, cluster)
+    service.submit([("0", job(500.0, "broken" if phase == "waiting to be tried again" else "stubborn"))])
+    service.submit([("1", job(10.0))])
+    if phase == "starting":
+        await until_it_is(service, "starting")
+    elif phase != "queued":
         await settle(service)
         cluster.advance(1.0)
-        submit(service, *(job(10.0) for _ in range(4)))
-        await run_on(service, cluster, 100.0)
-        assert states(service) == ["running", *["completed"] * 4]
-        await service._finish()
-
-    asyncio.run(go())
-
-
-def test_a_job_that_ends_early_has_done_what_it_said(tmp_path: Path) -> None:
-    service = run(tmp_path, one_type(1), [job(20.0, total_steps=50.0)])
-    assert states(service) == ["completed"]
-    assert service.book.by_id[0].steps == 20.0
-
-
-def test_a_cluster_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
-    async def go() -> Service:
-        cluster = two_types()
-        service = await service_on(tmp_path, cluster)
-        submit(service, job(100.0), job(100.0))
         await settle(service)
-        before = states(service)
-        cluster.silent = True
-        for _ in range(20):
-            cluster.advance(1.0)
-            await settle(service)
-        assert states(service) == before
-        assert "does not answer" in service.trouble
-        cluster.silent = False
-        await run_on(service, cluster, 500.0)
-        await service._finish()
-        return service
-
-    assert states(asyncio.run(go())) == ["completed"] * 2
+    if phase == "stopping":
+        service.stop([service.book.by_id[0]], "for a test")
+    for _ in range(2):
+        service.cancel([service.book.by_id[0]])
+    await settle(service)
+    await run_on(service, 100.0)
+    service.cancel(service.book.by_id)
+    assert states(service) == ["cancelled", "completed"]
+    assert not cluster.running()
 
 
-def test_the_policy_may_change_while_jobs_run(tmp_path: Path) -> None:
-    async def go() -> tuple[Service, int]:
-        cluster = two_types()
-        service = await service_on(tmp_path, cluster)
-        submit(service, *(job(60.0) for _ in range(8)))
-        await settle(service)
-        await run_on(service, cluster, 5.0)
-        starts = len(cluster.starts)
-        service.use_policy(world_under("srtf"))
-        await settle(service)
-        changed = len(cluster.starts) - starts
-        await run_on(service, cluster, 900.0)
-        await service._finish()
-        return service, changed
+class Slow(ModelCluster):
+    """What it sees is told late."""
 
-    service, _ = asyncio.run(go())
-    assert states(service) == ["completed"] * 8
-    assert service.deciding.policy.name == "srtf"
+    gate = looking = None
+
+    async def observe(self):
+        seen = await super().observe()
+        if self.gate is not None:
+            self.looking.set()
+            await self.gate.wait()
+        return seen
 
 
-class CrashingJournal:
-    """Raises `Crash` at a write, before or after it is done."""
+async def test_a_cancel_while_a_slow_cluster_is_looked_at_leaves_nothing_running(tmp_path):
+    """The start is through after the cluster was looked at and before what it said is read."""
+    cluster = Slow([Node("k", "k80", 1)], {"k80": 1.0})
+    service = await service_on(tmp_path, cluster)
+    service.submit([("0", job(500.0))])
+    await until_it_is(service, "starting")
+    cluster.gate, cluster.looking = asyncio.Event(), asyncio.Event()
+    look = asyncio.ensure_future(service.look())
+    await cluster.looking.wait()
+    while not cluster.running():
+        await asyncio.sleep(0.01)
+    service.cancel(service.book.by_id)
+    cluster.gate.set()
+    await look
+    cluster.gate = None
+    assert states(service) == ["stopping"]
+    await run_on(service, 50.0)
+    await settle(service)
+    assert states(service) == ["cancelled"]
+    assert not cluster.running()
 
-    def __init__(self, journal: Journal, at: int, *, before: bool) -> None:
-        self._journal, self._left, self._before = journal, at, before
 
-    def append(self, events):  # type: ignore[no-untyped-def]
-        self._left -= 1
-        if self._left == 0 and self._before:
-            raise Crash
-        written = self._journal.append(events)
-        if self._left == 0:
-            raise Crash
-        return written
+@pytest.mark.parametrize("last", ["training", "done"])
+async def test_a_job_that_asks_for_other_gpus_with_its_last_words(tmp_path, last):
+    """One that is through takes no more room; one that goes on does so with what it asked for, and keeps its turn."""
+    cluster = one_type(2)
+    service = await started(tmp_path, cluster, job(60.0), job(30.0), job(30.0), policy="max_min_fairness")
+    one = service.book.by_id[0]
+    while one.state != "running":
+        await run_on(service, 1.0)
+    done = last == "done"
+    report = Report(one.uuid, one.epoch, last, 60.0 if done else 3.0, saved_steps=3.0, gpus=2)
+    write_file(service.watching.folder(one) / REPORT_FILE, report)
+    cluster.runs[one.uuid].seen = Seen(one.uuid, one.epoch, "ended", 0 if done else 1)
+    await settle(service)
+    assert (one.state, one.gpus) == (("completed", 1) if done else ("queued", 2))
+    await run_on(service, 500.0)
+    assert states(service) == ["completed"] * 3
+    # no GPU was kept for who is through
+    assert cluster.clock < (60.0 if done else 200.0)
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._journal, name)
+
+class Mute(ModelCluster):
+    """Does not answer to the first order of epoch 2, and does nothing about it."""
+
+    asked = False
+
+    async def start(self, order):
+        if order.epoch == 2 and not self.asked:
+            self.asked = True
+            raise NoAnswerError("no answer")
+        await super().start(order)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    crashes=st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=6),
-    kinds=st.lists(st.sampled_from(["", "", "crash", "deaf", "broken", "doomed"]), min_size=1, max_size=7),
-    policy=st.sampled_from(["fifo_perf", "max_min_fairness_perf", "srtf", "shockwave"]),
-)
-def test_crashes_at_any_write_lose_nothing_and_run_nothing_twice(
-    tmp_path_factory: pytest.TempPathFactory, crashes: list[tuple[int, bool]], kinds: list[str], policy: str
-) -> None:
-    folder = tmp_path_factory.mktemp("crashes")
-    cluster = one_type(3) if policy == "shockwave" else two_types(1, 2)
+async def test_an_end_that_was_told_before_is_not_that_of_the_next_start(tmp_path):
+    cluster = Mute([Node("k", "k80", 1)], {"k80": 1.0})
+    service = await started(tmp_path, cluster, job(20.0, "crash"), until=100.0)
+    kinds = [event.kind for event in service.journal.events()]
+    assert (states(service), [epoch for _, epoch in cluster.starts]) == (["completed"], [1, 2])
+    assert (kinds.count("ended"), kinds.count("found")) == (2, 0)
 
-    async def life(crash: tuple[int, bool] | None, fresh: bool) -> Service:
-        service = await service_on(folder, cluster, policy)
-        if fresh:
-            submit(service, *(job(30.0 + 5 * k, kind) for k, kind in enumerate(kinds)))
-        if crash is not None:
-            service.journal = CrashingJournal(service.journal, crash[0], before=crash[1])  # type: ignore[assignment]
-        try:
-            await settle(service)
-            await run_on(service, cluster, cluster.clock + (1000.0 if crash is None else 100.0))
-        except Crash:
-            pass
-        for task in service._dispatch.tasks.values():
-            task.cancel()
-        service.deciding.abandon()
-        service.journal.close()
-        return service
 
-    for number, crash in enumerate([*crashes, None]):
-        service = asyncio.run(life(crash, number == 0))
-    assert not cluster.violations
-    assert len(cluster.starts) == len(set(cluster.starts))
-    expected = ["failed" if kind in ("broken", "doomed") else "completed" for kind in kinds]
-    assert states(service) == expected
+async def test_pauses_between_tries_double_up_to_a_minute(tmp_path):
+    service = await service_on(tmp_path, one_type(1), settings=ServiceSettings())
+    (one,) = service.submit([("0", job(20.0))])
+    one.since = 100.0
+    assert not service._waits(one, 100.0)
+    for failures, pause in ((1, 0.5), (2, 1.0), (3, 2.0), (7, 32.0), (8, 60.0), (9_999, 60.0)):
+        for outcome in ("failed", "lost"):
+            one.outcome = outcome
+            one.failures, one.lost = (failures, 1) if outcome == "failed" else (1, failures)
+            assert service._waits(one, 100.0 + pause - 0.01)
+            assert not service._waits(one, 100.0 + pause)
+        one.outcome = "yielded"
+        assert not service._waits(one, 100.0)
+
+
+async def test_an_end_while_nobody_looked_is_dated_back_but_not_before_the_start(tmp_path, monkeypatch):
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now)
+    cluster = one_type(1)
+    cluster.clock = 100.0
+    service = await service_on(tmp_path, cluster)
+    (one,) = service.submit([("0", job(20.0))])
+    for since, ended_at, when in (
+        (0.0, now - 30.0, 70.0),
+        (90.0, now - 30.0, 90.0),
+        (0.0, 0.0, 100.0),
+        (0.0, now + 900.0, 100.0),
+    ):
+        one.since = since
+        assert service._when(one, Seen("0", 1, "ended", 0, ended_at=ended_at)) == pytest.approx(when)
+
+
+async def test_a_job_that_runs_and_is_rejected_ends_so(tmp_path):
+    service = await started(tmp_path, one_type(1), job(500.0))
+    (one,) = service.book.by_id
+    service._log(Verdict(service.clock(), 10.0, True, {}, (one.uuid,)))
+    assert one.state == "stopping"
+    await run_on(service, 60.0)
+    assert one.state == "rejected"
+    assert "cannot promise its deadline" in one.reason

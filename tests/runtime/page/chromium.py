@@ -8,10 +8,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PATIENCE = 120.0
@@ -37,16 +34,16 @@ class Tab:
     complaints : what the browser said on its console, refusals by the page's policy among it.
     """
 
-    def __init__(self, send: int, receive: int) -> None:
+    def __init__(self, send, receive):
         self._send, self._receive = send, receive
         self._rest, self._number, self._session = b"", 0, ""
-        self.complaints: list[str] = []
+        self.complaints = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def call(self, method, **parameters):
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -56,25 +53,24 @@ class Tab:
             answer = self._next()
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer
-                result: dict[str, Any] = answer["result"]
-                return result
+                return answer["result"]
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self):
         while b"\0" not in self._rest:
             piece = os.read(self._receive, 1 << 16)
             assert piece, "the browser has gone"
             self._rest += piece
         one, _, self._rest = self._rest.partition(b"\0")
-        message: dict[str, Any] = json.loads(one)
+        message = json.loads(one)
         if message.get("method") in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
             self.complaints.append(json.dumps(message["params"]))
         return message
 
-    def value(self, expression: str) -> Any:
+    def value(self, expression):
         """What an expression gives in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-    def until(self, expression: str, condition: Callable[[Any], bool] = bool) -> Any:
+    def until(self, expression, condition=bool):
         """Wait until an expression gives what is wanted."""
         deadline = time.monotonic() + PATIENCE
         while not condition(found := self.value(expression)):
@@ -82,29 +78,29 @@ class Tab:
             time.sleep(0.05)
         return found
 
-    def text(self, selector: str) -> str:
+    def text(self, selector):
         return str(self.value(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
-    def show(self, width: int, height: int, *, dark: bool = False) -> None:
+    def show(self, width, height, *, dark=False):
         """A window of so many pixels."""
         mobile = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=features)
 
-    def picture(self, path: Path) -> None:
+    def picture(self, path):
         """A picture of the whole page."""
         made = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(made["data"]))
 
 
 @contextmanager
-def opened(profile: Path) -> Iterator[Tab]:
+def opened(profile):
     """A tab of a browser of its own."""
     to_read, send = os.pipe()
     receive, to_write = os.pipe()
 
-    def hand_over() -> None:
+    def hand_over():
         # 3 and 4 are what the browser reads from and writes to
         os.dup2(os.dup(to_read), 3)
         os.dup2(os.dup(to_write), 4)

@@ -1,174 +1,177 @@
-"""A service on a cluster that is only imagined, and its web door on a loop in a thread."""
+"""A service on a cluster in memory, its application without a network, and its web door on a loop in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import subprocess
 import threading
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import pytest
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.registry import get_policy
-from allocator.runtime.adapters.base import Adapter, Node, Seen, StartOrder
-from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.adapters.base import Node
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.page.door import Door, DoorSettings
-from allocator.runtime.records.book import Job
+from allocator.runtime.page.access import Access
+from allocator.runtime.page.app import Desk, make_app
+from allocator.runtime.page.door import Door
 from allocator.runtime.service import Service
-from allocator.runtime.settings import ServiceSettings
-from tests.runtime.model_cluster import settle
-from throughputs import ThroughputTable
+from tests.runtime.model_cluster import ModelCluster, settle
+from tests.runtime.worlds import PATIENCE
 
-PATIENCE = 120.0
-
-
-class Imagined(Adapter):
-    """Jobs run until they are told to end."""
-
-    name = "imagined"
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = tuple(nodes)
-        self.seen: dict[str, Seen] = {}
-        self.orders: dict[str, StartOrder] = {}
-
-    async def open(self) -> None:
-        return
-
-    async def close(self) -> None:
-        return
-
-    async def nodes(self) -> Sequence[Node]:
-        return self._nodes
-
-    async def observe(self) -> Sequence[Seen]:
-        return list(self.seen.values())
-
-    async def start(self, order: StartOrder) -> None:
-        self.orders[order.job] = order
-        self.seen[order.job] = Seen(order.job, order.epoch, "running")
-
-    async def stop(self, job: str, epoch: int) -> None:
-        self.seen[job] = Seen(job, epoch, "ended", 0)
-
-    async def kill(self, job: str, epoch: int) -> None:
-        self.seen[job] = Seen(job, epoch, "ended", None, 9)
-
-    async def forget(self, job: str) -> None:
-        self.seen.pop(job, None)
-
-
-NODES = (Node("one", "v100", 2), Node("two", "k80", 2))
+ACCESS = Access("a-token-of-some-length")
+BEARER = {"authorization": "Bearer a-token-of-some-length"}
 
 
 class Made(Service):
     """A service with the worlds that it is opened with."""
 
-    policy = "fifo_perf"
-    table: ThroughputTable | None = None
+    table = None
 
-    def world(self, hardware: Hardware) -> World:
+    def __init__(self, folder, policy="fifo_perf"):
+        super().__init__(folder, ModelCluster([Node("one", "v100", 2), Node("two", "k80", 2)], {}))
+        self.policy = policy
+
+    def world(self, hardware):
         return World(hardware.cluster, get_policy(self.policy), MechanismSettings(), self.table, None, 0)
 
+    def settled(self, *jobs):
+        """Open it, with jobs that it has decided on; they run until they are told to end."""
 
-def make_service(folder: Path, policy: str = "fifo_perf", **settings: Any) -> Made:
-    made = Made(folder, Imagined(NODES), ServiceSettings(**settings))
-    made.policy = policy
-    return made
+        async def go():
+            await self.open(self.world)
+            made = self.submit(jobs)
+            await settle(self)
+            return made
+
+        return asyncio.run(go())
+
+    def stop_clock(self):
+        """From now on no time passes; what the clock shows."""
+        now = self.clock()
+        self.clock = lambda: now
+        return now
 
 
-def submission(name: str = "train", steps: float = 100.0, gpus: int = 1, **more: Any) -> tuple[str, dict[str, Any]]:
-    data = {"command": ["train"], "name": name, "gpus": gpus, "total_steps": steps, "user": "ada"} | more
+def submission(name="train", steps=100.0, gpus=1, **more):
+    data = {"command": ["train", "1", "deaf"], "name": name, "gpus": gpus, "total_steps": steps, "user": "ada"} | more
     return str(uuid.uuid4()), data
 
 
-def stop_clock(service: Service) -> float:
-    """From now on no time passes for a service; returns what its clock shows."""
-    now = service.clock()
-    service.clock = lambda: now  # type: ignore[assignment]
-    return now
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self):
+        return self.body.decode()
+
+    def json(self):
+        return json.loads(self.body)
 
 
-def settled(service: Made, *jobs: tuple[str, dict[str, Any]]) -> list[Job]:
-    """A service with jobs that it has decided on."""
+class Asker:
+    """Speaks with the application of a service as ``https://localhost``, and has no ideas of what may be asked."""
 
-    async def go() -> list[Job]:
-        await service.open(service.world)
-        made = service.submit(jobs)
-        await settle(service)
-        return made
+    def __init__(self, service, **more):
+        self.desk = Desk(service, Requests(service), ACCESS, **more)
+        self.app = make_app(self.desk)
 
-    return asyncio.run(go())
+    def get(self, path, headers=None):
+        return self.ask("GET", path, headers)
+
+    def post(self, path, headers=None, *, content=b"", data=None):
+        if data is not None:
+            content, headers = json.dumps(data).encode(), {"content-type": "application/json"} | (headers or {})
+        return self.ask("POST", path, headers, content)
+
+    def ask(self, method, path, headers=None, content=b""):
+        sent = {"host": "localhost"} | (headers or {})
+        scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "https"}
+        scope |= {"path": path, "raw_path": path.encode(errors="replace"), "root_path": "", "query_string": b""}
+        scope |= {"server": ("localhost", 443), "client": ("127.0.0.1", 1)}
+        coded = (value if isinstance(value, bytes) else value.encode("latin-1") for value in sent.values())
+        scope["headers"] = list(zip((name.encode() for name in sent), coded, strict=True))
+        pieces, told = [content[at : at + 65536] for at in range(0, len(content), 65536)] or [b""], []
+
+        async def receive():
+            if not pieces:
+                # who has asked stays until it is answered
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+        async def send(message):
+            told.append(message)
+
+        asyncio.run(self.app(scope, receive, send))
+        named = {name.decode("latin-1"): value.decode("latin-1") for name, value in told[0]["headers"]}
+        return Answer(told[0]["status"], named, b"".join(one.get("body", b"") for one in told[1:]))
 
 
 class Live:
     """A service with its door, on a loop in a thread of its own."""
 
-    def __init__(self, service: Made, settings: DoorSettings) -> None:
+    def __init__(self, service, settings):
         self.service = service
         self.door = Door(service, Requests(service), settings)
-        self.loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._main(),))
+        self.loop, self.ready = asyncio.new_event_loop(), threading.Event()
 
-    async def _main(self) -> None:
+    async def main(self):
         await self.service.open(self.service.world)
         await self.door.open()
-        self._ready.set()
+        self.ready.set()
         try:
             await self.service.run()
         finally:
             await self.door.close()
 
-    def start(self) -> None:
-        self._thread.start()
-        assert self._ready.wait(PATIENCE)
-
-    def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.service.close)
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-        self.loop.close()
-
-    def do(self, work: Callable[[], Any]) -> Any:
+    def do(self, work):
         """Something on the loop."""
 
-        async def go() -> Any:
+        async def go():
             return work()
 
         return self.wait(go())
 
-    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def submit(self, *jobs):
+        return self.do(lambda: self.service.submit(jobs))
+
+    def wait(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     @property
-    def token(self) -> str:
+    def token(self):
         return (self.service.folder / "token").read_text().strip()
 
     @property
-    def port(self) -> int:
+    def port(self):
         return int(self.door.url.rpartition(":")[2])
 
 
 @contextlib.contextmanager
-def live(service: Made, settings: DoorSettings) -> Iterator[Live]:
-    one = Live(service, settings)
-    one.start()
+def live(folder, settings):
+    one = Live(Made(folder), settings)
+    thread = threading.Thread(target=one.loop.run_until_complete, args=(one.main(),))
+    thread.start()
+    assert one.ready.wait(PATIENCE)
     try:
         yield one
     finally:
-        one.close()
+        one.loop.call_soon_threadsafe(one.service.close)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+        one.loop.close()
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
+def certificate(folder):
     """A certificate for this machine, and its key."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")

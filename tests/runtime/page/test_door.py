@@ -1,4 +1,4 @@
-"""The door itself: TLS and tokens on TCP, a private socket, and clients who mean no good."""
+"""The door itself: TLS and tokens on TCP, a private socket, the page in a browser, and clients who mean no good."""
 
 from __future__ import annotations
 
@@ -6,72 +6,73 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
 import socket
 import ssl
 import stat
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.page import app, door
 from allocator.runtime.page.door import Door, DoorSettings
-from tests.runtime.page.clusters import PATIENCE, Live, certificate, live, make_service, submission
+from allocator.runtime.records.journal import Event
+from allocator.runtime.watching import Told
+from tests.runtime.page.chromium import CHROMIUM, opened
+from tests.runtime.page.clusters import Made, certificate, live, submission
+from tests.runtime.worlds import PATIENCE
 from throughputs import InputError
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def files(tmp_path_factory):
     return certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
-def tcp(tmp_path: Path, files: tuple[Path, Path]) -> Iterator[Live]:
-    with live(make_service(tmp_path / "state"), DoorSettings("127.0.0.1:0", *files)) as one:
+def tcp(tmp_path, files):
+    with live(tmp_path / "state", DoorSettings("127.0.0.1:0", *files)) as one:
+        one.trusted = ssl.create_default_context(cafile=str(files[0]))
         yield one
 
 
 @pytest.fixture
-def hurried(tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+def hurried(monkeypatch):
     """A door that waits for nobody for more than a second: on a busy machine not even for who means well."""
-    monkeypatch.setattr(door, "_TO_ASK", 1.0)
-    monkeypatch.setattr(door, "_TO_READ", 1.0)
+    for place, name, value in ((door, "_TO_ASK", 1.0), (door, "_TO_READ", 1.0), (app, "_PATIENCE", 0.5)):
+        monkeypatch.setattr(place, name, value)
     monkeypatch.setattr(door, "_MOST_CONNECTIONS", 20)
-    monkeypatch.setattr(app, "_PATIENCE", 0.5)
-    with live(make_service(tmp_path / "state"), DoorSettings("127.0.0.1:0", *files)) as one:
-        yield one
 
 
-def trusting(files: tuple[Path, Path]) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(files[0]))
-
-
-def fetch(one: Live, files: tuple[Path, Path], path: str, **headers: str) -> tuple[int, bytes]:
-    asked = urllib.request.Request(one.door.url + path, headers=headers)
+def fetch(one, path, token="", data=None):
+    """Status and text of an answer; 0 where there was none."""
+    asked = urllib.request.Request(one.door.url + path, data, {"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(asked, timeout=PATIENCE, context=trusting(files)) as answer:
+        with urllib.request.urlopen(asked, timeout=PATIENCE, context=one.trusted) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
+    except (urllib.error.URLError, ConnectionError):
+        return 0, b""
 
 
-def connected(one: Live) -> socket.socket:
+def connected(one):
     return socket.create_connection(("127.0.0.1", one.port), timeout=PATIENCE)
 
 
-def encrypted(one: Live, files: tuple[Path, Path]) -> ssl.SSLSocket:
-    return trusting(files).wrap_socket(connected(one), server_hostname="127.0.0.1")
+def encrypted(one):
+    return one.trusted.wrap_socket(connected(one), server_hostname="127.0.0.1")
 
 
-def heard_to_the_end(connection: socket.socket) -> bytes:
+def heard_to_the_end(connection):
     """What the other side says until it ends the connection, which it does in time."""
-    connection.settimeout(PATIENCE)
     heard = b""
     with contextlib.suppress(ConnectionError, ssl.SSLError):
         while piece := connection.recv(1 << 16):
@@ -80,50 +81,57 @@ def heard_to_the_end(connection: socket.socket) -> bytes:
     return heard
 
 
-def test_tcp_is_tls_with_a_token(tcp: Live, files: tuple[Path, Path]) -> None:
-    assert fetch(tcp, files, "/metrics")[0] == 401
-    assert fetch(tcp, files, "/metrics", Authorization="Bearer x" * 9)[0] == 401
-    status, text = fetch(tcp, files, "/metrics", Authorization=f"Bearer {tcp.token}")
+def wait_for(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_tcp_is_tls_with_a_token(tcp, monkeypatch):
+    assert fetch(tcp, "/metrics")[0] == fetch(tcp, "/metrics", "x" * 30)[0] == 401
+    status, text = fetch(tcp, "/metrics", tcp.token)
     assert status == 200
     assert b"allocator_gpus" in text
     with connected(tcp) as plain:
         plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"allocator" not in plain.recv(1000)
     assert (tcp.service.folder / "token").stat().st_mode & 0o777 == 0o600
+    # only so many pages are open, and a body that does not come is not waited for
+    monkeypatch.setattr(app, "_MOST_READERS", 0)
+    monkeypatch.setattr(app, "_PATIENCE", 0.5)
+    assert fetch(tcp, "/events", tcp.token)[0] == 503
+    with encrypted(tcp) as slow:
+        slow.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntok")
+        assert b" 408 " in slow.recv(1000)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (DoorSettings("127.0.0.1:0"), "TLS only"),
-        (DoorSettings("127.0.0.1:0", Path("cert.pem")), "--tls-key"),
-        (DoorSettings("8080"), "HOST:PORT"),
-        (DoorSettings("127.0.0.1:x"), "HOST:PORT"),
-        (DoorSettings("127.0.0.1:99999"), "HOST:PORT"),
-        (DoorSettings("unix:"), "HOST:PORT"),
-        (DoorSettings("127.0.0.1:0", Path("absent.pem"), Path("absent.pem")), "a certificate and its key"),
-    ],
-)
-def test_what_is_not_safe_is_refused(tmp_path: Path, settings: DoorSettings, words: str) -> None:
-    service = make_service(tmp_path)
-    with pytest.raises(InputError, match=words):
-        Door(service, Requests(service), settings)
-    service.journal.close()
-
-
-def test_an_address_that_is_taken_is_told(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    service = make_service(tmp_path)
+def test_what_is_not_safe_is_refused(tmp_path, files):
+    service = Made(tmp_path)
+    absent = Path("absent.pem")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(InputError, match="that is free"):
-            Door(service, Requests(service), DoorSettings(f"127.0.0.1:{taken.getsockname()[1]}", *files))
+        for settings, words in [
+            (DoorSettings("127.0.0.1:0"), "TLS only"),
+            (DoorSettings("127.0.0.1:0", Path("cert.pem")), "--tls-key"),
+            *((DoorSettings(where), "HOST:PORT") for where in ("8080", "127.0.0.1:x", "127.0.0.1:99999", "unix:")),
+            (DoorSettings("127.0.0.1:0", absent, absent), "a certificate and its key"),
+            (DoorSettings(f"127.0.0.1:{taken.getsockname()[1]}", *files), "that is free"),
+        ]:
+            with pytest.raises(InputError, match=words):
+                Door(service, Requests(service), settings)
     service.journal.close()
 
 
-def test_a_socket_file_is_for_the_user_alone(tmp_path: Path) -> None:
-    path = tmp_path / "web"
-    with live(make_service(tmp_path / "state"), DoorSettings(f"unix:{path}")) as one:
+def test_a_socket_file_is_for_the_user_alone(tmp_path):
+    path, other = tmp_path / "web", Made(tmp_path / "other")
+    # a dead socket makes room and a living one does not
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with live(tmp_path / "state", DoorSettings(f"unix:{path}")) as one:
+        with pytest.raises(InputError, match="a socket can be made"):
+            Door(other, Requests(other), DoorSettings(f"unix:{path}"))
         mode = path.stat().st_mode
         assert stat.S_ISSOCK(mode)
         assert stat.S_IMODE(mode) == 0o600
@@ -131,137 +139,80 @@ def test_a_socket_file_is_for_the_user_alone(tmp_path: Path) -> None:
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(str(path))
         connection.request("GET", "/metrics")
-        answer = connection.getresponse()
-        assert answer.status == 200
-        assert b"allocator_gpus" in answer.read()
-        body = json.dumps({"do": "status"})
-        connection.request("POST", "/api", body, {"content-type": "application/json"})
+        assert b"allocator_gpus" in connection.getresponse().read()
+        connection.request("POST", "/api", '{"do": "status"}', {"content-type": "application/json"})
         assert json.loads(connection.getresponse().read())["ok"]
         connection.close()
-        assert one.service.variables(one.do(lambda: one.service.submit([submission()]))[0]) == {}
+        assert one.service.variables(one.submit(submission())[0]) == {}
     assert not path.exists()
+    other.journal.close()
 
 
-def test_a_dead_socket_makes_room_and_a_living_one_does_not(tmp_path: Path) -> None:
-    path = tmp_path / "web"
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(path))
-    with live(make_service(tmp_path / "one"), DoorSettings(f"unix:{path}")):
-        other = make_service(tmp_path / "other")
-        with pytest.raises(InputError, match=r"a place where a socket can be made"):
-            Door(other, Requests(other), DoorSettings(f"unix:{path}"))
-        other.journal.close()
+NO_HTTP = [
+    b"",
+    b"GET / HTTP/1.1\r\nHost:",
+    b"G",
+    b"\0" * 5000,
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET /%ff%00\xff HTTP/1.1\r\nHost: l\r\n\r\n",
+    b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5000,
+    b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\n\r\n",
+    b"POST /login HTTP/1.1\r\nHost: l\r\nContent-Length: -1\r\n\r\n",
+    b"POST /login HTTP/1.1\r\nHost: l\r\nContent-Length: 99999999999999999999\r\n\r\nx",
+    b"POST /login HTTP/1.1\r\nHost: l\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n",
+    b"GET / HTTP/1.1\r\nHost: l\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: l\r\n\r\n",
+    b"CONNECT elsewhere:1 HTTP/1.1\r\nHost: l\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+]
 
 
-def say(one: Live, files: tuple[Path, Path], *pieces: bytes) -> bytes:
-    """Say something piece by piece; what comes of it until one is let go, perhaps before all is said."""
-    with contextlib.suppress(ConnectionError, ssl.SSLError):
-        connection = encrypted(one, files)
+@pytest.mark.usefixtures("hurried")
+def test_who_speaks_no_http_or_nothing_is_let_go(tcp):
+    waiting = [connected(tcp)]
+    for said in NO_HTTP:
         with contextlib.suppress(ConnectionError, ssl.SSLError):
-            for piece in pieces:
-                connection.sendall(piece)
-                time.sleep(0.1)
-        return heard_to_the_end(connection)
-    return b""
+            connection = encrypted(tcp)
+            waiting.append(connection)
+            connection.sendall(said)
+    answers = list(map(heard_to_the_end, waiting))
+    assert answers[:2] == [b"", b""]
+    assert all(not answer or answer.split(b" ")[1][:1] == b"4" for answer in answers)
+    wait_for(lambda: fetch(tcp, "/metrics")[0] == 401)
 
 
-@pytest.mark.parametrize("pieces", [[], [b"GET / HTTP/1.1\r\nHost:"], [b"G"] * 3])
-def test_who_asks_for_nothing_is_let_go(hurried: Live, files: tuple[Path, Path], pieces: list[bytes]) -> None:
-    assert heard_to_the_end(connected(hurried)) == b""
-    assert say(hurried, files, *pieces) == b""
-
-
-def test_a_body_that_does_not_come_is_not_waited_for(
-    tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "_PATIENCE", 0.5)
-    with encrypted(tcp, files) as slow:
-        slow.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntok")
-        assert b" 408 " in slow.recv(1000)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"\0" * 5000,
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"GET /%ff%00\xff HTTP/1.1\r\nHost: l\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5000,
-        b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\n\r\n",
-        b"POST /login HTTP/1.1\r\nHost: l\r\nContent-Length: -1\r\n\r\n",
-        b"POST /login HTTP/1.1\r\nHost: l\r\nContent-Length: 99999999999999999999\r\n\r\nx",
-        b"POST /login HTTP/1.1\r\nHost: l\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n",
-        b"GET / HTTP/1.1\r\nHost: l\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-        b"OPTIONS * HTTP/1.1\r\nHost: l\r\n\r\n",
-        b"CONNECT elsewhere:1 HTTP/1.1\r\nHost: l\r\n\r\n",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    ],
-)
-def test_what_is_no_http_is_refused_and_let_go(hurried: Live, files: tuple[Path, Path], said: bytes) -> None:
-    answer = say(hurried, files, said)
-    assert not answer or answer.split(b" ")[1][:1] == b"4", answer
-    wait_for(lambda: fetch_or_none(hurried, files) == 401)
-
-
-def test_many_connections_cost_neither_files_nor_the_scheduler(hurried: Live, files: tuple[Path, Path]) -> None:
-    crowd = [connected(hurried) for _ in range(100)]
-    made = hurried.do(lambda: hurried.service.submit([submission()]))
-    wait_for(lambda: made[0].state == "running")
-    accepted = hurried.do(lambda: sum(one.fileno() >= 0 for one in hurried.door._socket._accepted))
-    assert accepted <= 20
+@pytest.mark.usefixtures("hurried")
+def test_many_connections_cost_neither_files_nor_the_scheduler(tcp):
+    crowd = [connected(tcp) for _ in range(60)]
+    (job,) = tcp.submit(submission())
+    wait_for(lambda: job.state == "running")
+    assert tcp.do(lambda: sum(one.fileno() >= 0 for one in tcp.door._socket._accepted)) <= 20
     for one in crowd:
         one.close()
-    wait_for(lambda: fetch_or_none(hurried, files) == 401)
+    wait_for(lambda: fetch(tcp, "/metrics")[0] == 401)
 
 
-def fetch_or_none(one: Live, files: tuple[Path, Path]) -> int | None:
-    try:
-        return fetch(one, files, "/metrics")[0]
-    except (urllib.error.URLError, ConnectionError):
-        return None
+def test_events_come_and_end_with_the_service(tmp_path, files):
+    seen, over = [], threading.Event()
 
-
-def test_events_come_and_end_with_the_service(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    seen: list[dict[str, Any]] = []
-    over = threading.Event()
-
-    def listen(one: Live) -> None:
+    def listen(one):
         asked = urllib.request.Request(f"{one.door.url}/events", headers={"Authorization": f"Bearer {one.token}"})
-        with urllib.request.urlopen(asked, timeout=PATIENCE, context=trusting(files)) as answer:
+        context = ssl.create_default_context(cafile=str(files[0]))
+        with urllib.request.urlopen(asked, timeout=PATIENCE, context=context) as answer:
             seen.extend(json.loads(line[6:]) for line in answer if line.startswith(b"data: "))
         over.set()
 
-    with live(make_service(tmp_path), DoorSettings("127.0.0.1:0", *files)) as one:
-        listener = threading.Thread(target=listen, args=(one,))
-        listener.start()
+    with live(tmp_path, DoorSettings("127.0.0.1:0", *files)) as one:
+        threading.Thread(target=listen, args=(one,), daemon=True).start()
         wait_for(lambda: seen)
-        one.do(lambda: one.service.submit([submission("a new job")]))
+        one.submit(submission("a new job"))
         wait_for(lambda: any(job["name"] == "a new job" for job in seen[-1]["running"]))
     assert over.wait(PATIENCE)
-    listener.join()
 
 
-def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(
-    tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(door, "_TO_READ", 1.0)
-    tcp.do(lambda: tcp.service.submit([submission("x" * 250) for _ in range(400)]))
-    deaf = encrypted(tcp, files)
-    deaf.sendall(f"GET /events HTTP/1.1\r\nHost: l\r\nAuthorization: Bearer {tcp.token}\r\n\r\n".encode())
-    feed = tcp.door._desk.feed
-    wait_for(lambda: feed._readers == 1)
-    # pictures one after the other fill what the kernel keeps for the deaf
-    tcp.wait(flood(tcp))
-    wait_for(lambda: feed._readers == 0)
-    assert fetch(tcp, files, "/metrics", Authorization=f"Bearer {tcp.token}")[0] == 200
-    deaf.close()
-
-
-async def flood(one: Live) -> None:
-    feed = one.door._desk.feed
-    for _ in range(2000):
-        if not feed._readers:
-            return
+async def flood(feed):
+    """Pictures one after the other fill what the kernel keeps for who does not read."""
+    while feed._readers:
         feed._newest = b"data: " + b"x" * 100_000 + b"\n\n"
         feed._number += 1
         fresh, feed._fresh = feed._fresh, asyncio.Event()
@@ -269,29 +220,115 @@ async def flood(one: Live) -> None:
         await asyncio.sleep(0.002)
 
 
-def test_only_so_many_pages_are_open(tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_MOST_READERS", 0)
-    assert fetch(tcp, files, "/events", Authorization=f"Bearer {tcp.token}")[0] == 503
+@pytest.mark.usefixtures("hurried")
+def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(tcp):
+    deaf, feed = encrypted(tcp), tcp.door._desk.feed
+    deaf.sendall(f"GET /events HTTP/1.1\r\nHost: l\r\nAuthorization: Bearer {tcp.token}\r\n\r\n".encode())
+    wait_for(lambda: feed._readers == 1)
+    tcp.wait(flood(feed))
+    wait_for(lambda: fetch(tcp, "/metrics", tcp.token)[0] == 200)
+    deaf.close()
 
 
-def test_jobs_are_told_where_to_post(tcp: Live) -> None:
-    (job,) = tcp.do(lambda: tcp.service.submit([submission(environment={"KUBEFLOW_TRAINER_STATUS_URL": "mine"})]))
-    wait_for(lambda: job.uuid in tcp.service.adapter.orders)  # type: ignore[attr-defined]
-    told = tcp.service.adapter.orders[job.uuid].environment  # type: ignore[attr-defined]
+def test_jobs_are_told_where_to_post(tcp):
+    (job,) = tcp.submit(submission(environment={"KUBEFLOW_TRAINER_STATUS_URL": "mine"}))
+    runs = tcp.service.adapter.runs
+    wait_for(lambda: job.uuid in runs)
+    told = runs[job.uuid].order.environment
     assert told["KUBEFLOW_TRAINER_STATUS_URL"] == "mine", "what the user wants comes first"
-    token = Path(told["KUBEFLOW_TRAINER_SERVER_TOKEN"])
-    assert token.stat().st_mode & 0o777 == 0o600
-    data = json.dumps({"trainerStatus": {"progressPercentage": 50}}).encode()
-    headers = {"Authorization": f"Bearer {token.read_text()}", "Content-Type": "application/json"}
-    asked = urllib.request.Request(told["KUBEFLOW_TRAINER_SERVER_URL"], data, headers, method="POST")
-    context = ssl.create_default_context(cafile=told["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
-    with urllib.request.urlopen(asked, timeout=PATIENCE, context=context) as answer:
-        assert answer.status == 200
-    assert tcp.do(lambda: tcp.service.steps_of(job)) == 50
+    for percentage, kind, url in ((25, "SERVER", "SERVER_URL"), (75, "STATUS", "SERVER_URL")):
+        token = Path(told[f"KUBEFLOW_TRAINER_{kind}_TOKEN"])
+        assert token.stat().st_mode & 0o777 == 0o600
+        assert Path(told[f"KUBEFLOW_TRAINER_{kind}_CA_CERT"]).read_bytes()
+        data = json.dumps({"trainerStatus": {"progressPercentage": percentage}}).encode()
+        path = told[f"KUBEFLOW_TRAINER_{url}"].removeprefix(tcp.door.url)
+        assert fetch(tcp, path, token.read_text(), data)[0] == 200
+        assert tcp.do(lambda: tcp.service.steps_of(job)) == percentage
 
 
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+CALLBACK = """
+import time
+from types import SimpleNamespace
+from transformers.integrations.integration_utils import KubeflowCallback, get_available_reporting_integrations
+assert "kubeflow" in get_available_reporting_integrations()
+callback = KubeflowCallback()
+state = SimpleNamespace(is_world_process_zero=True, max_steps=1000, global_step=0, epoch=0.0)
+callback.on_train_begin(None, state, None)
+callback._last_update_time = 0.0
+state.global_step, state.epoch = 432, 0.432
+callback.on_log(None, state, None, logs={"loss": 0.25})
+callback.on_step_end(None, state, None)
+"""
+
+
+def test_the_callback_of_transformers_reports(tcp):
+    found = pytest.importorskip("transformers.integrations.integration_utils")
+    if not hasattr(found, "KubeflowCallback"):
+        pytest.skip("this version of transformers has no KubeflowCallback")
+    (job,) = tcp.submit(submission(steps=500))
+    runs = tcp.service.adapter.runs
+    wait_for(lambda: job.uuid in runs)
+    subprocess.run([sys.executable, "-c", CALLBACK], env=os.environ | runs[job.uuid].order.environment, check=True)
+    assert tcp.do(lambda: tcp.service.steps_of(job)) == 216
+
+
+HOSTILE = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_the_page_in_a_browser(tmp_path, files):
+    with opened(tmp_path / "profile") as tab:
+
+        def words(selector, *wanted):
+            has = f"{json.dumps(wanted)}.every((word) => document.querySelector('{selector}').innerText.includes(word))"
+            tab.until(has)
+
+        with live(tmp_path / "state", DoorSettings("127.0.0.1:0", *files)) as one:
+            tab.call("Page.navigate", url=f"{one.door.url}/")
+            tab.until("document.querySelector('input[name=token]') !== null")
+            assert tab.value("document.getElementById('queue')") is None
+            tab.call("Page.navigate", url="about:blank")
+            tab.call("Page.navigate", url=f"{one.door.url}/#token={one.token}")
+            tab.until("document.getElementById('link')?.className === 'live'")
+            assert tab.value("location.hash") == ""
+            words("#running", "Nothing runs.")
+            jobs = one.submit(*(submission(f"train {k}", gpus=2) for k in range(3)))
+            words("#running", "train 0", "train 1", "2 × v100", "2 × k80")
+            words("#queue", "train 2", "not its turn")
+            words("#nodes", "one", "two", "v100")
+            words("#tiles", "4 / 4")
+            words("#decisions", "ms")
+            assert tab.value("document.querySelectorAll('.gpu.busy').length") == 4
+            told = Told(50.0, one.do(one.service.clock), metrics={"loss": "0.25"})
+            one.do(lambda: one.service.watching.tell(jobs[0], told))
+            words("#running", "50 % of 100", "loss 0.25")
+            measured = {"pool": jobs[0].pool, "gpus": 2, "rate": 12.5}
+            one.do(lambda: one.service.record([Event("measured", jobs[0].uuid, data=measured)]))
+            words("#speeds", "12.5")
+            words("#running", "about 4 s")
+            words("#queue", "in about 4 s")
+            one.do(lambda: one.service.cancel(jobs[:2]))
+            words("#running", "train 2")
+            words("#finished", "train 0", "cancelled")
+            words("#happenings", "cancelled")
+            one.do(lambda: one.service.drain("two", True))
+            words("#nodes", "k80, drained")
+            # names are text and nothing else
+            one.submit(submission(HOSTILE, gpus=9, user=HOSTILE))
+            words("#queue", "<img src=x", "needs 9 GPUs")
+            assert "broken" not in tab.value("document.title")
+            assert tab.value("document.images.length + document.querySelectorAll('td script').length") == 0
+            for width in (360, 1400):
+                for dark, ground in ((False, "rgb(244, 245, 248)"), (True, "rgb(18, 21, 26)")):
+                    tab.show(width, 800, dark=dark)
+                    tab.until("window.innerWidth", lambda found, width=width: found == width)
+                    assert tab.value("document.documentElement.scrollWidth") <= width
+                    assert tab.value("getComputedStyle(document.body).backgroundColor") == ground
+            refused = [text for text in tab.complaints if "401" not in text and '"verbose"' not in text]
+            assert not refused, refused
+            # the policy of the page holds
+            setting = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 1; } catch { return 0; } })()"
+            assert tab.value(setting) == 0
+        tab.until("document.getElementById('link').className === 'lost'")
+        words("#link", "no answer")

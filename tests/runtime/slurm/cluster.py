@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,12 +57,12 @@ PartitionName=gpus Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def missing_programs() -> list[str]:
+def missing_programs():
     """Which of Slurm's programs are not installed."""
     return [program for program in PROGRAMS if shutil.which(program, path=_path()) is None]
 
 
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = LIMIT, pause: float = 0.02) -> float:
+def wait_until(holds, what, seconds=LIMIT, pause=0.02):
     """Wait for a condition; the seconds that it took."""
     begun = time.monotonic()
     while not holds():
@@ -75,13 +74,13 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = LIMIT, pau
 class VirtualCluster:
     """Nodes by name, each with GPUs of one type: {"v1": ("v100", 2)}."""
 
-    def __init__(self, root: Path, nodes: Mapping[str, tuple[str, int]]) -> None:
+    def __init__(self, root, nodes):
         self.root, self.nodes = root, dict(nodes)
         self.configuration = root / "slurm.conf"
         self.environment = os.environ | {"SLURM_CONF": str(self.configuration), "PATH": _path()}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes = {}
 
-    def begin(self) -> None:
+    def begin(self):
         """Write the configuration and start everything."""
         self._write()
         key = self.root / "munge.key"
@@ -99,7 +98,7 @@ class VirtualCluster:
             self.start_node(node)
         wait_until(lambda: self.run("sinfo", "-h", "-o", "%T").split() == ["idle"], "all nodes are idle")
 
-    def mend(self) -> None:
+    def mend(self):
         """Start again what a test has killed or drained."""
         if "slurmctld" not in self._processes:
             self.start_controller()
@@ -109,11 +108,11 @@ class VirtualCluster:
             self.resume(node)
         wait_until(lambda: self.run("sinfo", "-h", "-o", "%T").split() == ["idle"], "all nodes are idle")
 
-    def update(self, *words: str) -> None:
+    def update(self, *words):
         """Change a node or a job, as soon as Slurm takes it: in states between two others it refuses to."""
         refusals = [""]
 
-        def taken() -> bool:
+        def taken():
             done = self._done("scontrol", "update", *words)
             refusals.append(done.stderr.strip())
             return done.returncode == 0
@@ -123,14 +122,14 @@ class VirtualCluster:
         except AssertionError as error:
             raise AssertionError(f"{error}: {refusals[-1]}") from None
 
-    def resume(self, node: str) -> None:
+    def resume(self, node):
         """Take a node into use again, and wait until it is.
 
         One that was down comes back by itself when its slurmd registers, and from then on Slurm refuses to resume it:
         "Invalid node state specified".
         """
 
-        def in_use() -> bool:
+        def in_use():
             if self.run("sinfo", "-h", "-n", node, "-o", "%T").strip() in ("idle", "mixed", "allocated"):
                 return True
             self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
@@ -138,7 +137,7 @@ class VirtualCluster:
 
         wait_until(in_use, f"node {node} is in use", pause=0.2)
 
-    def clear(self) -> None:
+    def clear(self):
         """No job is left."""
         if "slurmctld" not in self._processes:
             self.start_controller()
@@ -149,7 +148,7 @@ class VirtualCluster:
                 os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not self.run("squeue", "-h").strip(), "the queue is empty")
 
-    def end(self) -> None:
+    def end(self):
         """Stop everything, jobs included."""
         for name in [*self.nodes, "slurmctld", "munged"]:
             self.kill(name, signal.SIGTERM)
@@ -157,7 +156,7 @@ class VirtualCluster:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def start_controller(self, *, register: bool = True) -> None:
+    def start_controller(self, *, register=True):
         """Start slurmctld; without `register` it knows for some seconds nothing of its nodes but what it had saved."""
         self._spawn("slurmctld", "-D")
         wait_until(lambda: "is UP" in self.run("scontrol", "ping", check=False), "slurmctld answers")
@@ -165,11 +164,11 @@ class VirtualCluster:
             self.run("scontrol", "reconfigure")
             wait_until(lambda: "unknown" not in self.run("sinfo", "-h", "-o", "%T"), "the nodes have registered")
 
-    def start_node(self, node: str) -> None:
+    def start_node(self, node):
         (self.root / "spool" / node).mkdir(parents=True, exist_ok=True)
         self._spawn(node, "-D", "-N", node, program="slurmd")
 
-    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+    def kill(self, name, number=signal.SIGKILL):
         """Kill slurmctld, munged, or the slurmd of a node; its jobs live on."""
         process = self._processes.pop(name, None)
         if process is not None:
@@ -180,22 +179,22 @@ class VirtualCluster:
                 process.kill()
                 process.wait()
 
-    def run(self, *command: str, check: bool = True) -> str:
+    def run(self, *command, check=True):
         """What a command of Slurm's prints."""
         done = self._done(*command)
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout
 
-    def _done(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def _done(self, *command):
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=LIMIT, check=False)
 
-    def _spawn(self, name: str, *options: str, program: str = "") -> None:
+    def _spawn(self, name, *options, program=""):
         with (self.root / f"{name}.out").open("ab") as output:
             self._processes[name] = subprocess.Popen(
                 [program or name, *options], env=self.environment, stdout=output, stderr=output, start_new_session=True
             )
 
-    def _write(self) -> None:
+    def _write(self):
         controller, *ports = _free_ports(1 + len(self.nodes))
         devices = self.root / "devices"
         for folder in (devices, self.root / "state"):
@@ -217,7 +216,7 @@ class VirtualCluster:
         (self.root / "gres.conf").write_text("\n".join(gpus) + "\n")
         (self.root / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
 
-    def _left_over(self) -> list[int]:
+    def _left_over(self):
         """Processes of jobs and those that watch them, which outlive a slurmd that was killed."""
         mark = f"SLURM_CONF={self.configuration}".encode()
         found = []
@@ -239,15 +238,15 @@ _MUNGE_FILES = {
 }
 
 
-def _path() -> str:
+def _path():
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 
-def _user_name() -> str:
+def _user_name():
     return subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _free_ports(count: int) -> list[int]:
+def _free_ports(count):
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ NODES = {"v1": ("v100", 2), "v2": ("v100", 2), "p1": ("p100", 2), "k1": ("k80", 
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[VirtualCluster]:
+def cluster():
     """A Slurm cluster; skips the test where Slurm is not installed, and fails it where it is expected."""
     missing = missing_programs()
     if missing:
@@ -33,7 +32,7 @@ def cluster() -> Iterator[VirtualCluster]:
 
 
 @pytest.fixture
-def jobs(cluster: VirtualCluster, tmp_path: Path) -> Iterator[Jobs]:
+def jobs(cluster, tmp_path):
     """Jobs on the cluster, all of them gone afterwards."""
     cluster.mend()
     yield Jobs(cluster, tmp_path / "jobs")

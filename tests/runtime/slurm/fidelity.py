@@ -15,7 +15,7 @@ from benchmarks.runtime.fidelity import POLICIES, Run, draw, measured
 from tests.runtime.slurm.cluster import VirtualCluster
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(prog="python -m tests.runtime.slurm.fidelity", description=__doc__)
     parser.add_argument("--policies", default=",".join(POLICIES), help="names")
     parser.add_argument("--jobs", type=int, default=20)

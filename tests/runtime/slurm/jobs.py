@@ -7,41 +7,32 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import Seen, StartOrder
+from allocator.runtime.adapters.base import StartOrder
 from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
-from tests.runtime.slurm.cluster import LIMIT, VirtualCluster
+from tests.runtime.slurm.cluster import LIMIT
 
 TRAINER = Path(__file__).with_name("trainer.py")
 
 
 class Jobs:
-    def __init__(self, cluster: VirtualCluster, folder: Path) -> None:
+    def __init__(self, cluster, folder):
         self.cluster, self.folder = cluster, folder
         folder.mkdir(parents=True)
 
-    def adapter(self, **settings: Any) -> SlurmAdapter:
-        """As a scheduler makes it when it starts."""
-        chosen = SlurmSettings(configuration=str(self.cluster.configuration), **settings)
-        return SlurmAdapter(self.folder, chosen)
+    async def open(self, **settings):
+        """As a scheduler that is started."""
+        self.adapter = SlurmAdapter(
+            self.folder, SlurmSettings(configuration=str(self.cluster.configuration), **settings)
+        )
+        await self.adapter.open()
+        return self.adapter
 
     def order(
-        self,
-        epoch: int = 1,
-        nodes: Sequence[str] = ("v1",),
-        *,
-        job: str = "",
-        gpus: int = 1,
-        command: Sequence[str] = (),
-        steps: int = 100_000,
-        ending: str = "save",
-        lease: int | None = None,
-        **others: Any,
-    ) -> StartOrder:
+        self, epoch=1, nodes=("v1",), *, job="", gpus=1, command=(), ending="save", steps=100_000, lease=None, **others
+    ):
         """An order, with the lease that goes with it: of the same epoch unless another is given."""
         job = job or str(uuid.uuid4())
         folder = self.folder / job
@@ -52,48 +43,40 @@ class Jobs:
         kind = self.cluster.nodes[nodes[0]][0]
         return StartOrder(job, epoch, words, places, kind, folder, self.folder, **others)
 
-    def trace(self, job: str, rank: int = 0) -> list[tuple[int, str, int, float]]:
-        """(Epoch, node, step, time) of each step."""
+    async def start(self, epoch=1, nodes=("v1",), *, trains=True, **others):
+        """Start a job, and unless it is no trainer wait until it makes steps."""
+        order = self.order(epoch, nodes, **others)
+        await self.adapter.start(order)
+        if trains:
+            await holds(lambda: self.steps_of(order.job, epoch) > 3, "it makes steps")
+        return order
+
+    def trace(self, job, rank=0):
+        """(Epoch, node, step) of each step."""
         path = self.folder / job / f"trace.{rank}"
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-        return [(int(epoch), node, int(step), float(at)) for epoch, node, step, at in lines]
+        return [(int(epoch), node, int(step)) for epoch, node, step, _ in lines]
 
-    def steps_of(self, job: str, epoch: int) -> int:
+    def steps_of(self, job, epoch):
         return sum(line[0] == epoch for line in self.trace(job))
 
-    def slurm_jobs(self, job: str) -> list[dict[str, Any]]:
+    def never_two(self, job):
+        """Whether no earlier copy made a step after a later one."""
+        epochs = [line[0] for line in self.trace(job)]
+        return epochs == sorted(epochs)
+
+    def slurm_jobs(self, job):
         """What Slurm has of a job, told by its name."""
         rows = json.loads(self.cluster.run("squeue", "--json"))["jobs"]
         return [row for row in rows if row["name"] == f"allocator-{job}"]
 
-    def log(self, job: str) -> str:
+    def log(self, job):
         return (self.folder / job / "log").read_text()
 
 
-async def seen(adapter: SlurmAdapter, job: str) -> Seen | None:
-    return {one.job: one for one in await adapter.observe()}.get(job)
-
-
-async def until(adapter: SlurmAdapter, order: StartOrder, phase: str) -> Seen:
-    """Wait for a phase of this epoch."""
-    one: Seen | None = None
-    begun = time.monotonic()
-    while time.monotonic() < begun + LIMIT:
-        one = await seen(adapter, order.job)
-        if one is not None and (one.epoch, one.phase) == (order.epoch, phase):
-            return one
-        await asyncio.sleep(0.03)
-    log = order.folder / "log"
-    raise AssertionError(f"{phase}: not seen, but {one}; {log.read_text()[-2000:] if log.exists() else 'no output'}")
-
-
-async def holds(condition: Callable[[], object], what: str) -> None:
-    """Wait for anything else."""
+async def holds(condition, what):
+    """Wait for something."""
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() < begun + LIMIT, what
-        await asyncio.sleep(0.03)
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 3 * LIMIT))
+        await asyncio.sleep(0.05)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,18 +40,14 @@ NEW = OLD | {
 
 
 @pytest.mark.parametrize("row", [OLD, NEW])
-def test_jobs_of_old_and_new_versions(row: dict[str, Any]) -> None:
-    states = frozenset({"PENDING"})
-    (job,) = read_jobs({"jobs": [row]}, user=1000)
-    assert job == SlurmJob(7, MARK, states, "JobHeldUser", True, 2, 3, 0, "", 1795340952)
+def test_jobs_of_old_and_new_versions(row):
+    # a mark in a job of somebody else does not count
+    others = [row | {"user_id": 1001}, row | {"comment": "nothing of ours"}, row | {"comment": None}]
+    (job,) = read_jobs({"jobs": [row, *others]}, user=1000)
+    assert job == SlurmJob(7, MARK, frozenset({"PENDING"}), "JobHeldUser", True, 2, 3, 0, "", 1795340952)
 
 
-def test_a_mark_in_a_job_of_somebody_else_does_not_count() -> None:
-    rows = [OLD, OLD | {"user_id": 1001}, OLD | {"comment": "nothing of ours"}, OLD | {"comment": None}]
-    assert len(read_jobs({"jobs": rows}, user=1000)) == 1
-
-
-def test_nodes_of_old_and_new_versions() -> None:
+def test_nodes_of_old_and_new_versions():
     old = {
         "name": "a1",
         "gres": "gpu:a100:4(S:0-1),shard:8",
@@ -86,63 +80,55 @@ def test_nodes_of_old_and_new_versions() -> None:
     assert (servers[1].cpus, servers[1].memory) == (64, 512000)
 
 
-def job(state: str, **others: Any) -> SlurmJob:
-    return SlurmJob(7, others.pop("mark", MARK), frozenset(state.split()), restarts=others.pop("restarts", 1), **others)
+def job(state, restarts=1, mark=MARK, **others):
+    return SlurmJob(7, mark, frozenset(state.split()), restarts=restarts, **others)
 
 
-CASES: dict[str, tuple[SlurmJob | None, int, str | None]] = {
-    "it waits": (job("PENDING", reason="Resources"), 1, "pending"),
-    "it runs": (job("RUNNING"), 2, "running"),
-    "it is about to begin": (job("CONFIGURING"), 1, "running"),
-    "its processes are being ended": (job("COMPLETING", restarts=2, held=True), 2, "running"),
-    "it was stopped": (job("PENDING", restarts=2, held=True), 2, "ended"),
-    "its node was lost": (job("PENDING", restarts=2), 2, "ended"),
-    "a refused copy of it runs": (job("RUNNING", restarts=2), 2, "ended"),
-    "it failed": (job("FAILED", exit_status=3), 2, "ended"),
-    "its node failed": (job("NODE_FAIL"), 2, "ended"),
-    "it was preempted": (job("PREEMPTED"), 2, "ended"),
-    "it took too long": (job("TIMEOUT"), 2, "ended"),
-    "its copy was refused": (job("FAILED", exit_status=runner.REFUSED), 1, "ended"),
-    "Slurm has lost it before it began": (None, 1, None),
-    "Slurm has lost it": (None, 2, "ended"),
-    "it was steered and not released": (job("PENDING", held=True), 1, None),
+# the row, the epoch that has begun, the phase, whether Slurm took the job from it, and the exit status
+CASES = {
+    "it waits": (job("PENDING", reason="Resources"), 1, "pending", False, None),
+    "it runs": (job("RUNNING"), 2, "running", False, None),
+    "it is about to begin": (job("CONFIGURING"), 1, "running", False, None),
+    "its processes are being ended": (job("COMPLETING", 2, held=True), 2, "running", False, None),
+    "it was stopped": (job("PENDING", 2, held=True), 2, "ended", False, None),
+    "its node was lost": (job("PENDING", 2), 2, "ended", True, None),
+    "a refused copy of it runs": (job("RUNNING", 2), 2, "ended", True, None),
+    "it failed": (job("FAILED", exit_status=3), 2, "ended", False, 3),
+    "its node failed": (job("NODE_FAIL"), 2, "ended", True, None),
+    "it was preempted": (job("PREEMPTED"), 2, "ended", True, None),
+    "it took too long": (job("TIMEOUT"), 2, "ended", False, 137),
+    "its copy was refused": (job("FAILED", exit_status=runner.REFUSED), 1, "ended", False, None),
+    "Slurm has lost it before it began": (None, 1, None, False, None),
+    "Slurm has lost it": (None, 2, "ended", False, None),
+    "it was steered and not released": (job("PENDING", held=True), 1, None, False, None),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_seen(tmp_path: Path, case: str) -> None:
-    row, begun, phase = CASES[case]
+def test_what_is_seen(tmp_path, case):
+    row, begun, phase, taken, status = CASES[case]
+    start = Start(MARK, tmp_path)
     (tmp_path / runner.RUN_FILE).write_text(json.dumps({"epoch": begun}))
-    one = see(Start(MARK, tmp_path), row)
-    assert (one and one.phase) == phase
-    if one is not None and phase == "ended":
-        assert one.code == {"it failed": 3, "it took too long": 137}.get(case)
-    # The runner's word goes before all that Slurm says, but not where Slurm took the job from it.
-    taken = case in ("its node was lost", "a refused copy of it runs", "its node failed", "it was preempted")
+    one = see(start, row)
+    assert (one and one.phase, one and one.code) == (phase, status)
+    # the runner's word goes before all that Slurm says, but not where Slurm took the job from it
     for code, number in ((0, 0), (3, 0), (143, 15)):
-        (tmp_path / runner.EXIT_FILE).write_text(
-            json.dumps({"epoch": 2, "code": code, "signal": number, "ended_at": 9.0})
-        )
-        one = see(Start(MARK, tmp_path), row)
-        assert one is not None
+        told = {"epoch": 2, "code": code, "signal": number, "ended_at": 9.0}
+        (tmp_path / runner.EXIT_FILE).write_text(json.dumps(told))
+        one = see(start, row)
         if code and row is not None and row.restarts == 1 and row.holds_gpus:
             # perhaps it was ended to be queued again, of which these rows are too old to tell
             assert one.phase == "running"
-            continue
-        requeued = row is not None and row.restarts == 2
-        assert (one.phase, one.signal, one.ended_at) == ("ended", number, 9.0)
-        assert one.code == (None if taken or (code and requeued) else code)
+        else:
+            requeued = code and row is not None and row.restarts == 2
+            expected = None if taken or requeued else code
+            assert (one.phase, one.signal, one.ended_at, one.code) == ("ended", number, 9.0, expected)
 
 
-def test_while_a_start_is_being_given_it_is_not_lost(tmp_path: Path) -> None:
-    for row in (None, job("PENDING", held=True)):
-        one = see(Start(MARK, tmp_path), row, starting=True)
-        assert one is not None
-        assert one.phase == "pending"
-
-
-def test_jobs_of_another_epoch_or_size_are_others(tmp_path: Path) -> None:
+def test_while_a_start_is_being_given_it_is_not_lost(tmp_path):
     start = Start(MARK, tmp_path)
+    assert [see(start, row, starting=True).phase for row in (None, job("PENDING", held=True))] == ["pending"] * 2
+    # jobs of another epoch or size are others
     others = [job("RUNNING", mark=Mark("0b6f3c52", *rest)) for rest in ((1, 1, 1, 1), (2, 0, 1, 1), (2, 1, 1, 2))]
     assert row_of(start, others) is None
     through, runs = job("FAILED"), job("RUNNING")

@@ -1,0 +1,340 @@
+"""Decisions of a service: what a world is told, policies that fail or take their time, and clocks that jump."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from allocator import Cluster
+from allocator.lease.files import LEASE_FILE, Grant, read_file
+from allocator.mechanism.settings import MechanismSettings
+from allocator.presets import preset
+from allocator.registry import get_policy
+from allocator.runtime.decisions.knowledge import Knowledge
+from allocator.runtime.decisions.world import News, Placed, World
+from allocator.runtime.records.book import Job
+from allocator.runtime.records.clock import Clock
+from allocator.runtime.records.journal import Event
+from allocator.runtime.settings import ServiceSettings
+from tests.runtime.model_cluster import (
+    SAVE_SECONDS,
+    START_SECONDS,
+    job,
+    one_type,
+    run_on,
+    service_on,
+    settle,
+    started,
+    states,
+    submit,
+    two_types,
+    world_under,
+)
+from tests.simulator.worlds import SharesPolicy, equal_shares
+from throughputs import ThroughputTable
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, StopIteration])
+async def test_a_policy_that_raises_is_asked_again(tmp_path, kind):
+    failing = [False, True, True, True, False, True]
+
+    def before():
+        if failing and failing.pop(0):
+            raise kind("the policy is broken")
+
+    service = await service_on(tmp_path, two_types(), make_world=world_under("max_min_fairness_perf", before=before))
+    await submit(service, *(job(100.0) for _ in range(6)))
+    await submit(service, *(job(30.0) for _ in range(3)))
+    troubles = []
+    for _ in range(40):
+        await run_on(service, 1.0)
+        troubles.append(service.deciding.trouble)
+        # who ran runs on
+        assert service.adapter.running() or not service.book.active
+    assert any("the policy is broken" in trouble for trouble in troubles)
+    assert troubles[-1] == ""
+    await run_on(service, 900.0)
+    assert states(service) == ["completed"] * 9
+
+
+async def test_a_decision_that_takes_its_time_holds_nothing_up(tmp_path):
+    """While a policy thinks, jobs are taken, cancelled and told so, leases are written, and ends are seen."""
+    slow, thinking, answer = threading.Event(), threading.Event(), threading.Event()
+
+    def before():
+        if slow.is_set():
+            thinking.set()
+            assert answer.wait(600)
+
+    cluster = two_types(1, 1)
+    service = await service_on(tmp_path, cluster, make_world=world_under("fifo_perf", before=before))
+    await submit(service, job(20.0), job(500.0, "stubborn"), job(50.0))
+    slow.set()
+    cluster.advance(1.0)
+    while not thinking.is_set():
+        # once it is asked, the policy begins to think when its thread has its turn
+        if service.deciding._task is None:
+            cluster.advance(0.5)
+        await service.look()
+        await asyncio.sleep(0.01)
+    stubborn = service.book.by_id[1]
+    service.cancel([stubborn])
+    assert read_file(service.watching.folder(stubborn) / LEASE_FILE, Grant).ends
+    service.submit([("late", job(20.0))])
+    for _ in range(60):
+        cluster.advance(0.5)
+        await service.look()
+        await asyncio.sleep(0.001)
+    assert service.deciding._task is not None
+    assert stubborn.state == "cancelled"
+    assert "completed" in states(service)
+    slow.clear()
+    answer.set()
+    await settle(service)
+    await run_on(service, 900.0)
+    assert states(service) == ["completed", "cancelled", "completed", "completed"]
+
+
+async def test_a_policy_is_changed_while_the_one_before_thinks(tmp_path):
+    answer, cluster = threading.Event(), two_types()
+    service = await service_on(tmp_path, cluster)
+    service.submit((str(number), job(50.0)) for number in range(6))
+    service.use_policy(world_under("max_min_fairness_perf", before=lambda: answer.wait(600)))
+    cluster.advance(1.0)
+    await service.look()
+    await asyncio.sleep(0.01)
+    abandoned = service.deciding
+    service.use_policy(world_under("srtf"))
+    await settle(service)
+    assert len(cluster.running()) == 4
+    memory = (tmp_path / "policy.state").read_bytes()
+    answer.set()
+    await asyncio.wait([abandoned._task], timeout=600)
+    # what comes late counts for nothing
+    assert (tmp_path / "policy.state").read_bytes() == memory
+    await run_on(service, 900.0)
+    assert states(service) == ["completed"] * 6
+    assert service.book.policy == {"name": "srtf", "settings": {}}
+
+
+async def test_a_clock_that_is_set_forward_and_back(tmp_path, monkeypatch):
+    """The wall clock jumps by a year every few seconds: no time is negative, nobody is taken to hang or be overdue."""
+    real, shift = time.time, 0.0
+    wall = real()
+    monkeypatch.setattr("time.time", lambda: real() + shift)
+    service = await service_on(
+        tmp_path,
+        two_types(),
+        "max_min_fairness_perf",
+        ServiceSettings(grace_seconds=5.0, notice_seconds=2.0, hang_seconds=20.0),
+    )
+    await submit(service, *(job(60.0, deadline=1e6) for _ in range(6)))
+    for number in range(60):
+        shift = (0.0, 3.2e7, -3.2e7)[number % 3]
+        await run_on(service, 2.0)
+    await run_on(service, 900.0)
+    assert states(service) == ["completed"] * 6
+    for one in service.book.by_id:
+        assert one.failures == 0
+        assert 0 < one.run_seconds <= one.finished_at - one.submitted_at + 1e-6
+    # a service that starts while the clock is wrong goes on no earlier than the one before it ended
+    for jump in (3.2e7, -3.2e7, -wall):
+        shift = jump
+        assert Clock(service.book.clock, service.book.at)() >= service.book.clock
+
+
+SLOW = """
+import asyncio, signal, sys, time
+from pathlib import Path
+from tests.runtime.model_cluster import job, service_on, two_types, world_under
+
+async def serve():
+    slow = world_under("fifo_perf", before=lambda: print("thinking", flush=True) or time.sleep(600))
+    service = await service_on(Path(sys.argv[1]), two_types(), make_world=slow)
+    service.submit([("0", job(10.0))])
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.close)
+    await service.run()
+
+asyncio.run(serve())
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_service_ends_while_its_policy_thinks(tmp_path):
+    root = str(Path(__file__).parents[2])
+    command, environment = [sys.executable, "-c", SLOW, str(tmp_path)], os.environ | {"PYTHONPATH": root}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment) as service:
+        assert service.stdout.readline() == b"thinking\n"
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(300) == 0
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """All news and what was decided on them."""
+    found, decide = [], World.decide
+
+    def remember(world, news):
+        found.append((news, decide(world, news)))
+        return found[-1][1]
+
+    monkeypatch.setattr(World, "decide", remember)
+    return found
+
+
+async def test_whoever_moves_has_the_time_of_its_round(tmp_path, told):
+    """Two jobs change places every round: the end of the lease before says nothing of the one that follows."""
+    jobs = [job(400.0) for _ in range(2)]
+    await started(tmp_path, two_types(1, 1), *jobs, policy="max_min_fairness_perf", until=95.0)
+    rounds = [news.seconds for news, _ in told if news.seconds]
+    assert len(rounds) >= 5
+    assert all(seconds == pytest.approx(10.0, abs=1.1) for one in rounds for seconds in one.values())
+
+
+async def test_a_world_is_told_of_speeds_of_what_starts_cost_and_of_what_is_not_saved(tmp_path, told):
+    jobs = [job(400.0) for _ in range(3)]
+    await started(tmp_path, two_types(1, 1), *jobs, policy="max_min_fairness_perf", until=95.0)
+    assert any(news.measured for news, _ in told[5:])
+    # asked when they came, and when they were first measured on either type: speeds that hardly change are no news
+    asked = [verdict.recomputed for _, verdict in told]
+    assert sum(asked) <= 6 < len(asked)
+    assert not any(asked[-3:])
+    # whoever was started by the last decision has paid for it, nobody else has
+    cost = START_SECONDS + SAVE_SECONDS
+    assert {seconds for news, _ in told for seconds in news.lost_seconds.values()} == {0.0, cost}
+    seen = [verdict.start_seconds for _, verdict in told]
+    assert (seen[0], seen[-1]) == (0.0, cost)
+    assert seen == sorted(seen)
+    unsaved = [steps for news, _ in told for steps in news.unsaved_steps.values()]
+    assert min(unsaved) >= 0 < max(unsaved)
+
+
+async def test_rounds_are_decided_as_late_as_slow_decisions_have_time(tmp_path):
+    """Of rounds of 10 s: at half time without a decision so far, else by the slowest of the last twenty."""
+    service = await started(tmp_path, two_types(1, 1), job(400.0), policy="max_min_fairness_perf", until=0.5)
+    deciding, end = service.deciding, service.deciding.outlook().ends
+    for took, lead in (
+        ((), 5.0),
+        ((0.01,), 0.12),
+        ((0.01, 1.5, *[0.01] * 18), 3.1),
+        ((1.5, *[0.01] * 20), 0.12),
+        ((60.0,), 5.0),
+    ):
+        deciding._took.clear()
+        deciding._took.extend(took)
+        assert not deciding.due(end - lead - 0.01, service.book)
+        assert deciding.due(end - lead + 0.01, service.book)
+
+
+SMALL, LARGE = "net (batch size 16)", "net (batch size 64)"
+TABLE = ThroughputTable([(SMALL, 1), (LARGE, 1)], ["v100"], [[8.0], [3.0]])
+
+
+class Hearing(SharesPolicy):
+    """Keeps the states that it is asked in."""
+
+    def allocate(self, state):
+        self.seen = (state.rates.tolist(), state.unsaved_steps.tolist())
+        return super().allocate(state)
+
+
+async def test_a_job_with_another_batch_size_is_another_row_of_the_table(tmp_path):
+    policy = Hearing(equal_shares)
+    world = World(Cluster({"v100": 2}), policy, MechanismSettings(), TABLE)
+    first, second = (Job(k, name, ("x",), gpus=1, total_steps=1e4, job_type=SMALL) for k, name in enumerate("ab"))
+    world.decide(News(0.0, [first, second]))
+    assert policy.seen == ([[8.0], [8.0]], [0.0, 0.0])
+    # the second comes back with another batch size, as another job
+    again = replace(second, job_type=LARGE)
+    world.decide(News(1e5, [again], ["b"], unsaved_steps={"a": 40.0}))
+    assert policy.seen == ([[8.0], [3.0]], [40.0, 0.0])
+    # and a wish names that row
+    service = await service_on(tmp_path, one_type(1))
+    service.deciding._world.knowledge = Knowledge(["v100"], TABLE)
+    wish = {"gpus": 1, "batch_size": 64}
+    assert service._typed(first, Event("resized", "a", 0.0, wish)).data == wish | {"job_type": LARGE}
+
+
+MECHANISM = replace(preset("default").replace(round_seconds=10.0).mechanism, placement="consolidated")
+
+
+def submitted(number, clock):
+    deadline = clock + 4000.0 if number % 3 == 0 else None
+    told = {"total_steps": 500.0 + 13.0 * (number % 7), "gpus": 1 + number % 2, "deadline": deadline}
+    return Job(number, f"{number:032x}", ("x",), submitted_at=clock, **told)
+
+
+def played(policy, spec, decisions=24):
+    """A history in which jobs come and go, GPUs change once, and the service is started again once."""
+    cluster, draw = Cluster.parse(spec), np.random.default_rng(7)
+    made = lambda: World(cluster, get_policy(policy), MECHANISM)  # noqa: E731
+    world, found, there, last = made(), [], {}, None
+    number, running = 0, {}
+    for decision in range(decisions):
+        clock = 10.0 * decision
+        arrived = [submitted(number + k, clock) for k in range(int(draw.integers(0, 3)) + 2 * (decision == 0))]
+        number += len(arrived)
+        left = [uuid for uuid in there if draw.random() < 0.12]
+        steps = dict.fromkeys(there, 10.0 * (decision + 1))
+        for uuid in left:
+            there.pop(uuid).state = "completed"
+        measured = {uuid: {("v100", job.gpus): 1.0 + 0.1 * draw.random()} for uuid, job in list(there.items())[:2]}
+        seconds = None if last is None else dict.fromkeys(last.wanted, 10.0)
+        there |= {job.uuid: job for job in arrived}
+        if decision == decisions // 3:
+            world = world.continued(cluster, {uuid: one for uuid, one in running.items() if uuid in world.ids})
+        if decision == decisions // 2:
+            # what is on disk, and the jobs of the journal
+            state, jobs = copy.deepcopy(world.state()), {uuid: replace(job) for uuid, job in there.items()}
+            jobs |= {uuid: Job(0, uuid, ("x",), state="completed") for uuid in state["jobs"] if uuid not in jobs}
+            world = made()
+            world.restore(state, jobs, {uuid: one for uuid, one in running.items() if uuid in there})
+            arrived, left, seconds = [], [], None
+        last = world.decide(News(clock, arrived, left, steps, measured, seconds, dict.fromkeys(there, 2.0)))
+        for uuid in last.rejected:
+            there.pop(uuid, None)
+        running = {uuid: Placed(one.pool, one.gpus, one.partner) for uuid, one in last.wanted.items()}
+        found.append(replace(last, policy_seconds=0.0, gap=0.0))
+    return found, len(world.state()["jobs"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec"),
+    [
+        ("max_min_fairness_perf", "v100:3,k80:3"),
+        ("oef", "v100:3,k80:3"),
+        ("srtf", "v100:3,k80:3"),
+        pytest.param("shockwave", "v100:4", marks=pytest.mark.exhaustive),
+        ("elasticflow", "v100:4"),
+        ("tiresias", "v100:4"),
+    ],
+)
+def test_decisions_are_those_of_a_world_that_forgets_nobody(policy, spec, monkeypatch):
+    forgetting, few = played(policy, spec)
+    monkeypatch.setattr(World, "_forget", lambda _: None)
+    keeping, many = played(policy, spec)
+    assert forgetting == keeping
+    assert sum(bool(verdict.wanted) for verdict in forgetting) > 20
+    # there is something to forget
+    assert many > 1.5 * few
+
+
+def test_what_a_world_keeps_does_not_grow_with_those_who_are_through():
+    world = World(Cluster.parse("v100:4"), get_policy("elasticflow"), MECHANISM)
+    world.decide(News(0.0, [submitted(0, 0.0)]))
+    for number in range(1, 20):
+        world.decide(News(10.0 * number, [submitted(number, 10.0 * number)], [f"{number - 1:032x}"] * (number > 1)))
+    state = world.state()
+    assert len(state["jobs"]) == len(world.ids) == 2
+    assert (state["ids"], state["next_id"]) == ([0, 19], 20)

@@ -1,0 +1,206 @@
+"""Orders: what is wanted against what is, who is asked to end, pressed and killed when, and what is ordered again."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator.lease.files import LEASE_FILE, Grant, Report, read_file, write_file
+from allocator.runtime.adapters.base import AdapterError, NoAnswerError, Seen
+from allocator.runtime.decisions.reconcile import Target, gpus_of, held, orders
+from allocator.runtime.dispatch import Dispatch
+from allocator.runtime.records.book import Book, Job
+from allocator.runtime.settings import ServiceSettings
+from allocator.runtime.watching import Watching
+
+SETTINGS = ServiceSettings(notice_seconds=2.0, grace_seconds=5.0)
+
+
+class Cluster:
+    """Remembers orders, with the time; the first `failures` of them raise `error`."""
+
+    def __init__(self, error=AdapterError, failures=0):
+        self.clock, self.orders, self.environment = 0.0, [], {}
+        self._error, self._failures = error, failures
+
+    async def _take(self, what):
+        self.orders.append((what, self.clock))
+        if len(self.orders) <= self._failures:
+            raise self._error("not now")
+
+    async def start(self, order):
+        self.environment = dict(order.environment)
+        await self._take("start")
+
+    async def stop(self, *_):
+        await self._take("stop")
+
+    async def kill(self, *_):
+        await self._take("kill")
+
+    async def forget(self, _):
+        await self._take("forget")
+
+
+class Desk:
+    """A job, and who gives orders for it."""
+
+    def __init__(self, folder, state, *cluster):
+        self.cluster = cluster = Cluster(*cluster)
+        places = {"v": (0,)}
+        self.job = Job(0, "a", ("x",), "/", state=state, reason="why", epoch=3, places=places, environment={"B": "2"})
+        self.watching = Watching(folder, Book(), SETTINGS)
+        self.folder, self.refused = self.watching.folder(self.job), []
+        self.dispatch = Dispatch(
+            cluster,
+            self.watching,
+            SETTINGS,
+            lambda: cluster.clock,
+            lambda _: {"A": "1", "B": "1"},
+            lambda _, seen, later: self.refused.append((seen.reason, later)),
+            lambda: None,
+        )
+
+    async def give(self, order, seconds=0.0):
+        """An order again and again, for so long; half a second between two looks."""
+        until = self.cluster.clock + seconds
+        while self.cluster.clock <= until:
+            order()
+            await self.settle()
+            self.cluster.clock += 0.5
+        return self.cluster.orders
+
+    async def settle(self):
+        while self.dispatch.tasks:
+            await asyncio.wait(list(self.dispatch.tasks.values()))
+
+    def press(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.dispatch.press(self.job, self.cluster.clock)
+
+    def start(self):
+        self.dispatch.start(self.job)
+
+    def clear(self):
+        self.dispatch.clear(Seen("b", 1, "running"))
+
+
+@pytest.mark.parametrize(("reports", "stop"), [(True, 2.0), (False, 0.0)])
+async def test_who_reports_has_notice_and_all_have_grace(tmp_path, reports, stop):
+    desk = Desk(tmp_path, "stopping")
+    if reports:
+        desk.watching.of(desk.job, 0.0).report = Report("a", 3, "training")
+    assert await desk.give(desk.press, 12.0) == [("stop", stop), ("kill", 5.0), ("kill", 10.0)]
+    grant = read_file(desk.folder / LEASE_FILE, Grant)
+    assert grant == Grant("a", 3, 0, True, "why", SETTINGS.grace_seconds, None, 1, "")
+
+
+async def test_orders_that_were_not_taken_are_given_again_soon(tmp_path):
+    desk = Desk(tmp_path, "stopping", AdapterError, 2)
+    assert await desk.give(desk.press, 4.5) == [("stop", 0.0), ("stop", 1.0), ("stop", 2.0)]
+    desk = Desk(tmp_path, "running", AdapterError, 2)
+    assert await desk.give(desk.clear, 6.5) == [("kill", 0.0), ("kill", 1.0), ("kill", 2.0)]
+
+
+async def test_a_start_that_nobody_knows_of_is_killed_again_and_then_forgotten(tmp_path):
+    desk = Desk(tmp_path, "running")
+    await desk.give(desk.clear, 6.5)
+    desk.dispatch.clear(Seen("b", 1, "ended"))
+    await desk.settle()
+    assert desk.cluster.orders == [("kill", 0.0), ("kill", 5.0), ("forget", 7.0)]
+
+
+async def test_a_start_goes_out_once_under_its_epoch_with_all_variables(tmp_path):
+    desk = Desk(tmp_path, "starting")
+    desk.start()
+    assert await desk.give(desk.start) == [("start", 0.0)]
+    # what was submitted comes before what the service says
+    assert desk.cluster.environment == {"A": "1", "B": "2"}
+    grant = read_file(desk.folder / LEASE_FILE, Grant)
+    assert grant == Grant("a", 3, 0, False, "", SETTINGS.grace_seconds, None, 1, "")
+
+
+async def test_a_start_is_ordered_again_where_nobody_answers_and_refused_where_it_is(tmp_path):
+    silent, refusing = Desk(tmp_path, "starting", NoAnswerError, 1), Desk(tmp_path, "starting", AdapterError, 1)
+    assert await silent.give(silent.start, 1.0) == [("start", 0.0), ("start", 1.0)]
+    await refusing.give(refusing.start)
+    assert (silent.refused, refusing.refused) == ([], [("not now", 0)])
+    # what went wrong before an end does not delay what comes after
+    desk = Desk(tmp_path, "starting", NoAnswerError, 1)
+    for troubles in ({"a": "not now"}, {}):
+        desk.start()
+        await desk.settle()
+        assert desk.dispatch.troubles == troubles
+        desk.dispatch.ended(desk.job)
+        assert desk.dispatch.troubles == {}
+    assert desk.cluster.orders == [("start", 0.0)] * 2
+
+
+async def test_a_start_behind_a_later_epoch_is_refused_with_it(tmp_path):
+    desk = Desk(tmp_path, "starting")
+    desk.folder.mkdir(parents=True)
+    write_file(desk.folder / LEASE_FILE, Grant("a", 9))
+    assert await desk.give(desk.start) == []
+    assert [later for _, later in desk.refused] == [9]
+
+
+@pytest.mark.parametrize("meanwhile", ["stopping", "queued"])
+async def test_a_start_of_which_the_mind_was_changed_meanwhile_is_not_ordered(tmp_path, meanwhile):
+    desk = Desk(tmp_path, "starting")
+    desk.start()
+    desk.job.state = meanwhile
+    await desk.settle()
+    assert desk.cluster.orders == []
+
+
+def places(gpus):
+    return {"n": tuple(gpus)} if gpus else {}
+
+
+@st.composite
+def situations(draw):
+    """Jobs that hold disjoint GPUs of one node, and targets that are disjoint, too."""
+    n = draw(st.integers(1, 6))
+
+    def parts():
+        order = draw(st.permutations(range(8)))
+        cuts = [0, *sorted(draw(st.lists(st.integers(0, 8), min_size=n, max_size=n)))]
+        return {str(k): places(sorted(order[a:b])) for k, (a, b) in enumerate(itertools.pairwise(cuts))}
+
+    jobs = {}
+    for key, part in parts().items():
+        state = draw(st.sampled_from(["starting", "running", "stopping"])) if part else "queued"
+        jobs[key] = Job(int(key), key, ("x",), state=state, places=part)
+    return {key: Target("a", part) for key, part in parts().items() if part}, jobs
+
+
+@given(situations())
+def test_orders_reach_what_is_wanted_and_never_double_a_gpu(situation):
+    targets, jobs = situation
+    for _ in range(3):
+        stops, starts = orders(targets, [job for job in jobs.values() if job.places], jobs)
+        assert all(job.state != "stopping" for job in stops)
+        assert all(job.state == "queued" for job in starts)
+        for job in stops:
+            job.state = "stopping"
+        for job in starts:
+            job.state, job.places = "running", targets[job.uuid].places
+        assert all(len(owners) == 1 for owners in held(jobs.values()).values())
+        for job in jobs.values():
+            if job.state == "stopping":
+                job.state, job.places = "queued", {}
+    there = {uuid: set(gpus_of(job.places)) for uuid, job in jobs.items() if job.places}
+    assert there == {uuid: set(gpus_of(target.places)) for uuid, target in targets.items()}
+
+
+def test_partners_share_and_strangers_do_not():
+    jobs = {name: Job(k, name, ("x",)) for k, name in enumerate("abc")}
+    # even where a plan gives a GPU to two of them
+    shared = {name: Target("t", places([0]), partner) for name, partner in zip("abc", ("b", "a", ""), strict=True)}
+    assert [job.uuid for job in orders(shared, [], jobs)[1]] == ["a", "b"]
+    jobs["a"].state, jobs["a"].places = "running", places([0])
+    assert orders(shared, [jobs["a"]], jobs) == ([], [jobs["b"]])
