@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from allocator import get_policy
 from allocator.policies.time_sharing import themis
 from allocator.policies.time_sharing.themis import Themis
 from formulations.solving.backends import BACKENDS
 from tests.policies.time_sharing.runs import Asked
-from throughputs import InputError
 
 TWO = ("themis", 2, 2)
 
@@ -98,10 +97,3 @@ def test_without_the_published_solver_it_says_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(themis, "BACKENDS", {"ecos_direct": replace(BACKENDS["ecos_direct"], requires=("not_there",))})
     with pytest.warns(UserWarning, match=r"themis.*ECOS"):
         policy.prepare()
-
-
-@pytest.mark.parametrize("name", ["themis", "gandiva_time_slicing"])
-def test_one_type_of_accelerator(name: str) -> None:
-    state = ClusterState(Cluster({"a100": 2, "t4": 2}), ThroughputMatrix([[1.0, 1.0]], ["job"], ["a100", "t4"]))
-    with pytest.raises(InputError, match=f"{name}.*cluster"):
-        get_policy(name).allocate(state)
