@@ -7,20 +7,15 @@ import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.checkpoint.state_file import StateFile
-from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
 from allocator.policies.shockwave import policy
 from allocator.policies.shockwave.memory import FairFinishes
 from allocator.protocol.plan import UpcomingRounds
-from allocator.protocol.policy import Need, PlanPolicy, Trigger
 from allocator.protocol.training import TrainingView
 from throughputs import InputError
 from throughputs.training import Profiles, Regimes
 from throughputs.training.forecast import dirichlet_remaining_seconds
 
 GPUS, ROUND = 8, 120.0
-
-UNHURRIED = 3600.0
-"""Seconds for a plan that is to be proven, however busy the machine is: the default is for a service that waits."""
 
 
 def world(n_jobs, seed=0):
@@ -36,7 +31,7 @@ def world(n_jobs, seed=0):
     return Profiles.of_jobs(sizes, seconds, np.full(n_jobs, 50_000)), rng.choice([1, 1, 2, 4], n_jobs)
 
 
-def state_of(profiles, widths, jobs, done, clock=0.0, admitted=None, cluster=None, training=True, upcoming=None):
+def state_of(profiles, widths, jobs, done, clock=0.0, admitted=None, upcoming=None):
     """The state of some of the jobs (positions), whose labels are their positions."""
     jobs = np.asarray(jobs)
     part = profiles.take(jobs)
@@ -52,12 +47,12 @@ def state_of(profiles, widths, jobs, done, clock=0.0, admitted=None, cluster=Non
         np.zeros(len(jobs)),
     )
     return ClusterState(
-        Cluster({"v100": GPUS}) if cluster is None else cluster,
+        Cluster({"v100": GPUS}),
         ThroughputMatrix(np.ones((len(jobs), 1)), jobs.tolist(), ["v100"], widths[jobs]),
         steps_remaining=np.maximum(1.0, part.total_seconds * (1 - done / part.epochs)),
         elapsed_seconds=clock - admitted,
         clock=clock,
-        training=view if training else None,
+        training=view,
         upcoming=upcoming,
     )
 
@@ -79,11 +74,12 @@ def by_label(plan, state):
     "settings",
     [{}, {"forecast": "causal"}, {"forecast": "oracle"}, {"fairness_rows": "published"}, {"clock": "rounds"}],
 )
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_plans_are_feasible_and_proven(seed, settings):
     profiles, widths = world(14, seed)
     rng = np.random.default_rng(seed)
-    policy = get_policy("shockwave", time_limit_seconds=UNHURRIED, **settings)
+    # to be proven, however busy the machine is
+    policy = get_policy("shockwave", time_limit_seconds=3600.0, **settings)
     done = rng.integers(0, profiles.epochs)
     state = state_of(profiles, widths, np.arange(14), done, clock=2400.0, upcoming=upcoming(20))
     plan = policy.plan(state, policy.new_memory())
@@ -107,35 +103,15 @@ def test_plans_are_feasible_and_proven(seed, settings):
     assert plan.allocation.unserved == ()
 
 
-def test_what_the_planner_asks_for():
-    policy = get_policy("shockwave", replan_rounds=5)
-    assert isinstance(policy, PlanPolicy)
-    assert policy.in_rounds
-    assert policy.needs == Need.TRAINING
-    assert policy.triggers == Trigger.ARRIVAL | Trigger.COMPLETION
-    assert policy.replan_steps == 5
-
-
-def test_shares_are_those_of_a_plan_without_memory():
-    profiles, widths = world(10, 1)
-    policy = get_policy("shockwave")
-    # without rounds to come, those of the policy's own setting
-    state = state_of(profiles, widths, np.arange(10), np.zeros(10, int), clock=480.0)
-    known = state_of(profiles, widths, np.arange(10), np.zeros(10, int), clock=480.0, upcoming=upcoming(4))
-    plan = policy.plan(known, policy.new_memory())
-    np.testing.assert_array_equal(policy.allocate(state).shares, plan.allocation.shares)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_order_of_jobs_does_not_matter(training):
+def test_order_of_jobs_does_not_matter():
     """Also where jobs are alike in everything: the plan is the same, label by label."""
     profiles, widths = world(8, 2)
     jobs = np.concatenate([np.arange(8), np.arange(8, 12)])
     profiles, widths = profiles.joined(profiles.take(np.zeros(4, int))), np.append(widths, [widths[0]] * 4)
-    state = state_of(profiles, widths, jobs, np.zeros(12, int), training=training, upcoming=upcoming(0))
+    state = state_of(profiles, widths, jobs, np.zeros(12, int), upcoming=upcoming(0))
     shuffled = state.subset(np.random.default_rng(0).permutation(12))
     assert shuffled.upcoming == state.upcoming
-    policy = get_policy("shockwave", time_limit_seconds=UNHURRIED)
+    policy = get_policy("shockwave", time_limit_seconds=3600.0)
     plans = [by_label(policy.plan(s, policy.new_memory()), s) for s in (state, shuffled)]
     assert plans[0] == plans[1]
 
@@ -331,28 +307,22 @@ def test_one_type_among_several_without_gpus():
     ).shares
     assert not shares[:, 0].any()
     assert shares[:, 1].sum() == pytest.approx(1.0)
-    with pytest.raises(InputError, match="GPUs of one type"):
-        policy.allocate(ClusterState(Cluster({"v100": 1, "k80": 1}), matrix))
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("field", "value"),
     [
-        {"future_rounds": 0},
-        {"forecast": "prophet"},
-        {"calibration_band": -0.1},
-        {"relative_gap": 0.0},
-        {"time_limit_seconds": 0.0},
-        {"momentum": 1.5},
-        {"clock": "sundial"},
-        {"rho_from": "birth"},
-        {"replan_rounds": 0},
-        {"round_seconds": 0.0},
-    ],
+        ("forecast", "prophet"),
+        ("calibration_band", -0.1),
+        ("momentum", 1.5),
+        ("clock", "sundial"),
+        ("rho_from", "birth"),
+    ]
+    + [(name, 0) for name in ("future_rounds", "relative_gap", "time_limit_seconds", "replan_rounds", "round_seconds")],
 )
-def test_bad_settings_say_so(settings):
-    with pytest.raises(InputError, match=next(iter(settings))):
-        get_policy("shockwave", **settings)
+def test_bad_settings_say_so(field, value):
+    with pytest.raises(InputError, match=f"shockwave.*{field}"):
+        get_policy("shockwave", **{field: value})
 
 
 @pytest.mark.parametrize("name", ["gandiva_fair", "isolated_plus"])
@@ -367,12 +337,3 @@ def test_equal_shares_look_at_gangs_only_for_where_they_fit(name):
     both, one = [1 / 4, 3 / 4], [0.0, 3 / 4]
     np.testing.assert_allclose(plenty, [both, both, one, none, both])
     assert policy.strict_queue == (name == "isolated_plus")
-
-
-def test_the_policies_of_the_paper_by_their_labels():
-    for name, settings in SHOCKWAVE_COMPARISON.items():
-        assert get_policy(name, **settings).name == name
-        assert name in SHOCKWAVE_LABELS
-    labels = [paper_label(name) for name in SHOCKWAVE_COMPARISON]
-    assert labels == ["Shockwave", "OSSP", "Themis", "Gavel", "AlloX", "MST", "Gandiva-Fair"]
-    assert paper_label("nash_welfare") == "nash_welfare"
