@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from allocator import ClusterState, ThroughputMatrix, get_policy
 from allocator.admission import Admission, AdmissionTest
-from allocator.cli.app import app
 from allocator.cli.service.admission import repair_of
 from allocator.cluster import Cluster
-from throughputs import InputError, ThroughputTable, Trace, write_trace
+from throughputs import InputError, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 
 KEYS = [("a", 1), ("a", 2), ("a", 4), ("b", 1), ("b", 2), ("b", 8), ("slow", 16)]
@@ -86,7 +82,7 @@ def test_slots_and_restarts() -> None:
     assert not ask(("a", 100.0, 140.0), there, slot_seconds=120.0).admitted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)), max_size=6),
     st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)),
@@ -113,7 +109,7 @@ def test_what_is_promised_holds(
             assert not ask(newcomer, known, answer.fewest_gpus - 1).admitted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["each", "repair"]), st.sampled_from([0.0, 1.0]))
 def test_it_answers_as_the_policy_does(seed: int, admission: Any, margin: float) -> None:
     """All jobs come at once, the newcomer last; where the policy lets the others in, both say the same of it."""
@@ -183,7 +179,7 @@ def test_bad_questions() -> None:
         test.ask(jobs(("c", 1.0, 9.0)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([1e-300, 1e-9, 1.0, 1e4, 1e12, 9e15, 1e18, 1e300]),
     st.sampled_from([0.0, 1e6, 4e15, 9e15, 1e17]),
@@ -218,57 +214,10 @@ def test_work_beyond_all_time_is_refused() -> None:
         ask(("a", 1.0, 2e17), clock=1e17)
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> list[str]:
-    (tmp_path / "throughputs_A100").mkdir()
-    (tmp_path / "throughputs_A100" / "bert.csv").write_text("global_batch_size,1,2,4\n64,1,1.8,3\n")
-    kind = "bert (batch size 64)"
-    write_trace(Trace([kind], [2], [90.0], [1000.0], deadline=[1050.0]), tmp_path / "jobs.csv")
-    return [
-        "admit", "--throughputs", str(tmp_path / "throughputs_A100"), "--cluster", "a100:4", "--job-type", kind,
-        "--trace", str(tmp_path / "jobs.csv"), "--restart", "0",
-    ]  # fmt: skip
-
-
-def test_on_the_command_line(files: list[str]) -> None:
-    def run(*arguments: str) -> Any:
-        return CliRunner().invoke(app, [*files, *arguments])
-
-    told = json.loads(run("--steps", "120", "--within", "50", "--json").stdout)
-    assert (told["admitted"], told["earliest_deadline"], told["fewest_gpus"]) == (False, 1060.0, 6)
-    assert told["plan"][0] == {"start": 1000.0, "gpus": 2}
-    assert json.loads(run("--steps", "120", "--deadline", "1060", "--json").stdout)["admitted"]
-    said = run("--steps", "120", "--within", "50").stdout
-    assert "No: this deadline cannot be met" in said
-    assert "A deadline in 60 s (at 1060 s) could be promised." in said
-    assert "6 GPUs would do." in said
-    assert "from 0 s to 50 s: 2 GPUs" in said
-    assert "Yes: this deadline can be met" in run("--steps", "120", "--within", "60").stdout
-    assert "No number of GPUs would do." in run("--steps", "120", "--within", "9").stdout
-    for arguments, field in (
-        (("--steps", "1"), "neither"),
-        (("--steps", "1", "--within", "5", "--deadline", "9"), "both"),
-        (("--steps", "1", "--deadline", "1000"), "a time after now"),
-        (("--steps", "0", "--within", "5"), "--steps"),
-    ):
-        refused = run(*arguments)
-        assert isinstance(refused.exception, InputError)
-        assert field in str(refused.exception)
-
-
-def test_other_orders_on_the_command_line(files: list[str]) -> None:
-    def run(*arguments: str) -> Any:
-        return CliRunner().invoke(app, [*files, "--steps", "120", "--within", "60", *arguments])
-
-    assert json.loads(run("--admission", "repair", "--json").stdout)["admitted"]
-    assert "each or repair" in str(run("--admission", "all").exception)
-
-
 @pytest.mark.parametrize(
     ("name", "own", "rounds"),
     [
         ("elasticflow", {}, 0),
-        ("elasticflow", {"admission": "repair"}, 10),
         ("elasticflow", {"admission": "repair", "repair_rounds": 3}, 3),
         ("elasticflow_mip", {}, 10),
         ("elasticflow_mip", {"repair_rounds": 0}, 0),
@@ -279,5 +228,4 @@ def test_a_service_is_asked_as_its_policy_decides(name: str, own: dict[str, Any]
     policy = get_policy(name, **own)
     found = repair_of(policy.settings())
     assert found.rounds == rounds
-    if name == "elasticflow":
-        assert found == policy.repair or not rounds
+    assert name != "elasticflow" or found == policy.repair or not rounds

@@ -129,9 +129,24 @@ def test_the_command_passes_on_what_it_is_told(arguments: list[str]) -> None:
     # by 1160 s two GPUs and, from 1050 s on, four do 90 + 330 steps; 162 + 210 if the other's come back at 1090 s
     assert told(*arguments, "--steps", "400", "--within", "160")["admitted"]
     assert not told(*arguments, "--steps", "400", "--within", "160", "--slot", "90")["admitted"]
-    refused = run(*question, "--within", "90", "--clock", "999")
+    assert told(*arguments, "--steps", "120", "--within", "60", "--admission", "repair")["admitted"]
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        (("--within", "90", "--clock", "999"), "1000 s"),
+        ((), "--within"),
+        (("--within", "5", "--deadline", "1009"), "--deadline"),
+        (("--deadline", "1000"), "--deadline"),
+        (("--within", "5", "--steps", "0"), "--steps"),
+        (("--within", "5", "--admission", "all"), "each or repair"),
+    ],
+)
+def test_questions_that_are_refused(arguments: list[str], more: tuple[str, ...], field: str) -> None:
+    refused = run(*arguments, "--steps", "90", *more)
     assert isinstance(refused.exception, InputError)
-    assert "at least the last arrival, 1000 s" in str(refused.exception)
+    assert field in str(refused.exception)
 
 
 def test_a_start_costs_what_it_does_in_a_simulation(arguments: list[str]) -> None:
@@ -143,15 +158,12 @@ def test_a_start_costs_what_it_does_in_a_simulation(arguments: list[str]) -> Non
     assert told(*larger) == told(*larger, "--restart", "60")
 
 
-def test_the_words_of_the_answer(arguments: list[str]) -> None:
-    said = run(*arguments, "--steps", "3600", "--within", "3600").stdout
-    assert "Yes: this deadline can be met: 1.00 h from now, beside 2 jobs." in said
-    assert "Jobs that cannot meet their own deadlines and come behind all others: 0." in said
-    assert "The deadline of 1 job is past" in said
-    assert "through after 1.00 h, 1.00 GPU hours" in said
-    plan = run(*arguments, "--steps", "120", "--within", "50").stdout
-    assert "A deadline in 60 s (at 1060 s) could be promised." in plan
-    assert "from 0 s to 50 s: 2 GPUs" in plan
-    assert "from 50 s to 60 s: 4 GPUs" in plan
-    due_now = run(*arguments, "--steps", "1", "--within", "9", "--clock", "1050").stdout
-    assert "The deadline of 1 job is past" in due_now
+def test_the_answer_in_words(arguments: list[str]) -> None:
+    """Yes, how long, on how many GPUs; no, and what would do."""
+    for question, words in (
+        (("3600", "3600"), ("Yes", "1.00 h from now", "2 jobs", "The deadline of 1 job is past", "1.00 GPU hours")),
+        (("120", "50"), ("No", "60 s (at 1060 s)", "6 GPUs", "from 0 s to 50 s: 2 GPUs", "from 50 s to 60 s: 4 GPUs")),
+        (("120", "9"), ("No number of GPUs",)),
+    ):
+        said = run(*arguments, "--steps", question[0], "--within", question[1]).stdout
+        assert [each for each in words if each not in said] == []

@@ -51,16 +51,13 @@ def test_gpu_time_and_gpus_of_a_plan_by_hand() -> None:
         (22.0, [10.0, 22.0, 25.0], [2, 0, 4], 30.0),
         (25.0, [10.0, 25.0], [2, 4], 30.0),
         (35.0, [10.0, 35.0], [2, 4], 35.0),
+        # neighbours differ
+        (26.0, [10.0, 26.0], [2, 4], 30.0),
     ],
 )
 def test_a_plan_whose_first_number_of_gpus_is_settled(until, starts, gpus, end) -> None:
     settled = JobPlan([10.0, 20.0, 25.0], [2, 0, 4], 30.0, 28.0, True, 40.0).settled(until)
     assert (settled.starts, settled.gpus, settled.end) == (starts, gpus, end)
-
-
-def test_neighbours_of_a_settled_plan_differ() -> None:
-    plan = JobPlan([0.0, 5.0, 9.0], [2, 1, 2], 12.0, 12.0, True, 12.0).settled(10.0)
-    assert (plan.starts, plan.gpus) == ([0.0], [2])
 
 
 @st.composite

@@ -27,7 +27,6 @@ from formulations.goodput import (
     relative_goodput,
     solve_on_nodes,
 )
-from formulations.goodput.powers import power
 from throughputs import Configurations, InputError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -94,11 +93,11 @@ def fractional(seed: int) -> SiaProgram:
     return SiaProgram(ways, relative_goodput(ways), np.array([71, 53]))
 
 
-@pytest.mark.parametrize("more", [1, 16, 256])
+@pytest.mark.parametrize("more", [1, 256])
 def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
     """However few variables are open at first, what is found is proven, or more of them are opened."""
-    programs = [fractional(seed) for seed in range(8)]
-    programs += [replace(program, decimals=2) for program in programs[:4]]
+    programs = [fractional(seed) for seed in range(3)]
+    programs += [replace(program, decimals=2) for program in programs[:2]]
     usual = [program.solve("highs") for program in programs]
     searches = []
     monkeypatch.setattr("formulations.columns.engines._FEW_COLUMNS", 0)
@@ -119,31 +118,6 @@ def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pyte
         assert found.bound <= expected.bound + 1e-6
     # with all 240 open the first search is the last; with as many as there are rows it is not
     assert len(searches) <= len(programs) if more == 256 else len(searches) > len(programs)
-
-
-def test_all_is_searched_where_the_first_variables_allow_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 4)
-    program = fractional(0)
-    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
-    searches: list[Any] = []
-
-    def search(opened: Any, point: Any, start: Any) -> Searched:
-        searches.append((opened.all(), start))
-        if not opened.all():
-            raise InfeasibleError("nothing")
-        return Searched(np.zeros(len(point)), 0.0, proven=True)
-
-    prices = np.zeros(len(written.lower))
-    z, bound = search_near(written, program.values, prices, 0.0, search)
-    assert not searches[0][0]
-    assert [every for every, _ in searches].count(True) == 1
-    assert (z.tolist(), bound) == ([0.0] * len(z), 0.0)
-
-    def hopeless(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
-        raise InfeasibleError("nothing")
-
-    with pytest.raises(InfeasibleError):
-        search_near(written, program.values, prices, 0.0, hopeless)
 
 
 def test_a_search_that_was_cut_short_says_what_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,13 +256,7 @@ def test_means_are_those_of_textbooks() -> None:
     assert PowerMean(-1.0).of([0.0, 1e9]) == pytest.approx(2e-3)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.floats(1e-6, 1e6), st.sampled_from([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, -0.3, 1.7]))
-def test_powers(base: float, exponent: float) -> None:
-    assert power(base, exponent) == pytest.approx(base**exponent, rel=1e-14)
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SEEDS, st.integers(0, 14))
 def test_marginal_gains_are_the_optimum_where_times_are_convex(seed: int, gpus: int) -> None:
     rng = np.random.default_rng(seed)

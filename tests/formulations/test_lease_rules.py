@@ -97,14 +97,6 @@ def test_who_needs_every_slot_that_is_left_comes_before_wide_gangs() -> None:
     assert schedule.astype(int).tolist() == [[0, 0, 0, 1], [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
 
 
-def test_wide_gangs_first_finds_what_most_leases_first_does_not() -> None:
-    """The last slot alone has room for the gang of three; who needs more leases would take a GPU of it."""
-    program = program_of([1, 3], [2, 1], [4, 4], [0, 1, 2, 3])
-    schedule = slot_by_slot(program, np.arange(2), np.zeros(2, dtype=np.bool_))
-    assert schedule is not None
-    assert schedule.astype(int).tolist() == [[0, 1, 1, 0], [0, 0, 0, 1]]
-
-
 def test_a_first_slot_that_cannot_be_is_refused() -> None:
     program = program_of([2, 2], [1, 1], [2, 2], [3, 4])
     options = np.arange(2)
@@ -150,12 +142,6 @@ def test_columns_that_are_refused(column: str, value: Any, message: str) -> None
     good = program_of([1, 1], [1, 1], [1, 2], [1, 1])
     with pytest.raises(InputError, match=message):
         replace(good, **{column: value if isinstance(value, str) else np.array(value)})
-
-
-def test_unknown_methods_and_tie_breaks() -> None:
-    program = program_of([1], [1], [1], [1])
-    with pytest.raises(InputError, match="tie_break"):
-        solve_leases(program, tie_break="none")
 
 
 def test_ranks_of_jobs_that_are_dropped_count_all_slots() -> None:
@@ -305,7 +291,7 @@ def test_the_gap_asked_for_is_half_a_gpu_of_the_first_slot_or_half_a_unit_of_val
     assert gaps == pytest.approx([0.5 * gpu / (11.0 if objective == "random" else 21.0)] * len(gaps))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(small_programs())
 def test_the_most_jobs_are_kept_whatever_they_are_worth(drawn: LeaseProgram) -> None:
     """Where one job is worth far more than all others together, these are kept nevertheless if they are more."""
@@ -316,23 +302,6 @@ def test_the_most_jobs_are_kept_whatever_they_are_worth(drawn: LeaseProgram) -> 
         found = solve_leases(program, tie_break=tie_break)
         assert int((found.option >= 0).sum()) == kept
         assert found.objective == pytest.approx(objective, abs=1e-6)
-
-
-def test_gangs_in_the_statement_are_whole() -> None:
-    """Three gangs of two on three GPUs in two slots: three halves of a gang in each slot would do."""
-    program = program_of([2, 2, 2], [1, 1, 1], [2, 2, 2], [3, 3])
-    assert solve_mixed(state(program).mixed, "highs", StopRule(seconds=10.0)).infeasible
-    assert len(solve_leases(program).dropped) == 1
-
-
-def test_options_of_a_neighbourhood() -> None:
-    """The option chosen and the next later one of each job."""
-    columns = ([1, 1], [1, 1], [0, 0, 0, 1, 1], [1, 2, 3, 2, 3])
-    program = LeaseProgram(*map(np.array, columns), np.array([10.0, 8.0, 5.0, 10.0, 8.0]), np.array([1, 1, 1]))
-    statement = state(program)
-    near = statement.near(np.array([1, 3]))
-    assert near.mixed.upper[len(near.job) :].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
-    assert statement.mixed.upper.all()
 
 
 @pytest.mark.parametrize("first_gpus", [0, 1, 2, 3])
