@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from formulations.deadlines import (
@@ -63,6 +63,7 @@ def listed(profile: FreeProfile) -> Profile:
     return list(zip(profile.times, profile.free, strict=True))
 
 
+@settings(max_examples=40)
 @given(instances())
 def test_least_shares_and_scaling_are_those_of_the_description(instance) -> None:
     gpus, slot, found = instance
@@ -89,6 +90,7 @@ _ROUNDED_UP = [
 ]
 
 
+@settings(max_examples=40)
 @given(instances())
 @example((4, 1, _ROUNDED_UP))
 def test_earliest_deadline_first_is_that_of_the_description(instance) -> None:
@@ -131,6 +133,7 @@ def worlds(draw: st.DrawFn) -> tuple[int, Filling, list[DeadlineJob]]:
     return gpus, filling, found
 
 
+@settings(max_examples=40)
 @given(worlds(), st.booleans())
 def test_plans_fit_together_do_the_work_and_keep_what_they_promise(world, scale) -> None:
     gpus, filling, found = world
@@ -155,6 +158,7 @@ def test_plans_fit_together_do_the_work_and_keep_what_they_promise(world, scale)
     assert listed(again) == listed(free)
 
 
+@settings(max_examples=40)
 @given(worlds(), st.integers(0, 10))
 def test_jobs_that_come_in_parts_leave_the_plans_that_planning_all_of_them_does(world, there) -> None:
     """Some together, then the others one by one."""

@@ -66,7 +66,7 @@ def late(result: SimulationResult, workload: dict[str, Any]) -> int:
 
 
 @given(workloads(), st.sampled_from(["each", "batch", "repair"]), st.sampled_from([(0, 0), (60, 0), (0, 5), (0, 40)]))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_who_is_admitted_meets_the_deadline(workload, admission, slot_and_restart) -> None:
     slot, restart = map(float, slot_and_restart)
     known = {"restart_seconds": restart, "restart_penalty_seconds": restart} if restart else {}
@@ -77,7 +77,7 @@ def test_who_is_admitted_meets_the_deadline(workload, admission, slot_and_restar
 
 
 @given(workloads())
-@settings(max_examples=8)
+@settings(max_examples=5)
 def test_the_program_keeps_promises_too(workload) -> None:
     assert late(run("elasticflow_mip", **workload), workload) == 0
 
@@ -88,21 +88,6 @@ def test_one_impossible_job_rejects_its_batch_or_itself_alone() -> None:
     for admission, first in (("each", "completed"), ("batch", "rejected")):
         found = run("elasticflow", **world, slack=[200.0, 10.0, np.nan], admission=admission)
         assert found.jobs["status"].tolist() == [first, "rejected", "completed"]
-
-
-def test_repair_lets_in_more_jobs_at_once() -> None:
-    """Twenty jobs are offered one after the other at the same instant."""
-    met = dict.fromkeys(("each", "repair"), 0)
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        seconds = 10 ** rng.uniform(2, 3.3, 20)
-        world = {"gpus": 8, "rates": np.tile([[1.0, 1.7, 2.9, 4.1]], (20, 1)), "steps": seconds * 1.7}
-        world |= {"slack": seconds * rng.uniform(0.7, 2.5, 20), "arrivals": np.zeros(20)}
-        for admission in met:
-            result = run("elasticflow", **world, admission=admission, restart_penalty_seconds=0.0)
-            assert late(result, world) == 0
-            met[admission] += int((result.jobs["status"] == "completed").sum())
-    assert met["repair"] > 1.05 * met["each"]
 
 
 def test_all_gpus_are_used_and_given_back_in_time() -> None:
@@ -132,22 +117,25 @@ def test_a_late_job_stands_in_nobodys_way() -> None:
         assert run("elasticflow", **world | more).jobs["status"].tolist() == expected
 
 
-def state_of(steps: list[float], slack: list[float], gpus: int = 8, **columns: Any) -> ClusterState:
+def state_of(said: str, gpus: int = 8, **columns: Any) -> ClusterState:
+    """Jobs as ``600<101``: 600 steps, due in 101 s."""
+    steps, slack = np.array([job.split("<") for job in said.split()], dtype=float).T
     n = len(steps)
     rates = np.tile([[1.0, 1.9, 3.5, 6.0]], (n, 1))
     return ClusterState(
         Cluster({"a100": gpus}),
         ThroughputMatrix(rates[:, :1], range(n), ["a100"]),
         configurations=columns.pop("configurations", curves_of(rates)),
-        steps_remaining=np.array(steps),
-        slo_seconds=np.array(slack),
+        steps_remaining=steps,
+        slo_seconds=slack,
         **columns,
     )
 
 
 def asked(name: str, *states: ClusterState, unpromised: Any = (), **options: Any) -> tuple[dict[int, int], Plan, Any]:
     """GPUs of each job, plan and memory of the last of the decisions; `unpromised` jobs are known before."""
-    policy = get_policy(name, **options)
+    unhurried = {"time_limit_seconds": 60.0} if name == "elasticflow_mip" else {}
+    policy = get_policy(name, **unhurried | options)
     memory = policy.new_memory()
     memory.unpromised = set(unpromised)
     for state in states:
@@ -159,7 +147,7 @@ def asked(name: str, *states: ClusterState, unpromised: Any = (), **options: Any
 @pytest.mark.parametrize("name", NAMES)
 def test_a_plan_says_when_its_numbers_change(name) -> None:
     """Six GPU seconds a step for the first job until 90 s; the second one follows."""
-    gpus, plan, _ = asked(name, state_of([600.0, 500.0], [101.0, 400.0]), margin_seconds=0.0)
+    gpus, plan, _ = asked(name, state_of("600<101 500<400"), margin_seconds=0.0)
     assert (gpus, len(plan.steps)) == ({0: 8}, 1)
     # earliest deadline first waits for the first job to end; 4 GPUs at last, until 101 s, take the least GPU time
     expected = {"edf": np.inf, "elasticflow_mip": pytest.approx(98.6, rel=1e-5)}
@@ -171,46 +159,59 @@ def test_what_jobs_can_use(name) -> None:
     """What rounding leaves of jobs takes GPUs too; caps by type, levels that are no faster, jobs that nothing runs."""
     if name != "elasticflow_mip":
         # so little that it would end at the clock of its start, to the last digit
-        little = state_of([1.2e-9] * 5, [np.inf] * 5, clock=4_525_145.4645)
+        little = state_of("1.2e-9<inf 1.2e-9<inf 1.2e-9<inf 1.2e-9<inf 1.2e-9<inf", clock=4_525_145.4645)
         assert sum(asked(name, little)[0].values()) <= 8
     kinds = np.array(["job", "other"], dtype=object)
     for most, expected in (({}, 8), ({"job": 4}, 4), ({"other": 4}, 8)):
-        assert asked(name, state_of([600.0], [np.inf], job_types=kinds[:1]), most_gpus=most)[0] == {0: expected}
-    flat = state_of([600.0], [np.inf], configurations=curves_of([[1.0, 1.0, 2.0, 1.5]]))
+        assert asked(name, state_of("600<inf", job_types=kinds[:1]), most_gpus=most)[0] == {0: expected}
+    flat = state_of("600<inf", configurations=curves_of([[1.0, 1.0, 2.0, 1.5]]))
     assert asked(name, flat)[0] == {0: 4}
     if name == "edf":
         assert asked(name, flat, levels="all")[0] == {0: 8}
     pairs = Configurations([0, 1], [0, 0], [2, 2], [1.0, 1.0], jobs=[0, 1], pools=["a100"])
-    stuck = state_of([600.0, 10.0], [np.inf, np.inf], job_types=kinds, configurations=pairs)
+    stuck = state_of("600<inf 10<inf", job_types=kinds, configurations=pairs)
     gpus, plan, _ = asked(name, stuck, most_gpus={"job": 1})
     assert (gpus, plan.rejected.tolist()) == ({1: 2}, [0])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_memory_comes_back(name) -> None:
-    state = state_of([600.0, 500.0, 100.0], [120.0, 400.0, np.inf])
-    gpus, _, memory = asked(name, state, restart_seconds=10.0)
+    gpus, _, memory = asked(name, state_of("600<120 500<400 100<inf"), restart_seconds=10.0)
     policy, again = get_policy(name, restart_seconds=10.0), get_policy(name).new_memory()
     again.restore(memory.state())
     running = Assignment.of(list(gpus), [0] * len(gpus), list(gpus.values()))
-    later = state_of([590.0, 480.0, 90.0], [115.0, 395.0, np.inf], clock=5.0, running=running)
+    later = state_of("590<115 480<395 90<inf", clock=5.0, running=running)
     steps = [policy.plan(later, kept).steps[0] for kept in (memory, again)]
     one, other = ((s.seconds, s.assignment.jobs.tolist(), s.assignment.gpus.tolist()) for s in steps)
     assert one == other
     assert memory.state() == again.state()
 
 
+def test_repair_lets_in_more_jobs_at_once() -> None:
+    """Twenty jobs are offered one after the other at the same instant."""
+    met = dict.fromkeys(("each", "repair"), 0)
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        steps = 10 ** rng.uniform(2, 3.3, 20)
+        state = state_of(
+            " ".join(f"{1.9 * s}<{s * slack}" for s, slack in zip(steps, rng.uniform(0.7, 2.5, 20), strict=True))
+        )
+        for admission in met:
+            met[admission] -= len(asked("elasticflow", state, admission=admission)[1].rejected)
+    assert met["repair"] > met["each"]
+
+
 @pytest.mark.parametrize(
-    ("steps", "slack", "gpus", "promised"),
+    ("said", "gpus", "promised"),
     [
         # the first cannot be kept where GPUs are lost, the second can
-        ([600.0, 350.0], [101.0, 210.0], (8, 4), {1}),
+        ("600<101 350<210", (8, 4), {1}),
         # both need two GPUs to the end; of two that are left one job has them, and the other one is not forgotten
-        ([180.0, 180.0], [100.0, 100.0], (4, 2), {0}),
+        ("180<100 180<100", (4, 2), {0}),
     ],
 )
-def test_promises_that_can_be_kept_are_where_gpus_are_lost(steps, slack, gpus, promised) -> None:
-    states = [state_of(steps, slack, gpus=count) for count in gpus]
+def test_promises_that_can_be_kept_are_where_gpus_are_lost(said, gpus, promised) -> None:
+    states = [state_of(said, gpus=count) for count in gpus]
     assert set(asked("elasticflow", states[0], margin_seconds=0.0)[2].promised) == {0, 1}
     _, plan, memory = asked("elasticflow", *states, margin_seconds=0.0)
     assert not len(plan.rejected)
@@ -218,21 +219,21 @@ def test_promises_that_can_be_kept_are_where_gpus_are_lost(steps, slack, gpus, p
 
 
 def test_who_is_late_may_still_end_within_the_margin() -> None:
-    for steps, promised in ((95.0, {0}), (101.0, set())):
-        _, _, memory = asked("elasticflow", state_of([steps], [100.0], gpus=1), unpromised={0}, margin_seconds=10.0)
+    for said, promised in (("95<100", {0}), ("101<100", set())):
+        _, _, memory = asked("elasticflow", state_of(said, gpus=1), unpromised={0}, margin_seconds=10.0)
         assert (set(memory.promised), memory.unpromised) == (promised, {0} - promised)
 
 
 @pytest.mark.parametrize("name", ["elasticflow", "edf_admission", "edf"])
 def test_of_those_who_are_late_the_one_due_first_is_first(name) -> None:
-    state = state_of([50.0] * 3, [-5.0, -10.0, np.inf], gpus=1, clock=100.0)
+    state = state_of("50<-5 50<-10 50<inf", gpus=1, clock=100.0)
     assert asked(name, state, unpromised={0, 1, 2})[0] == {1: 1}
 
 
 def test_earliest_deadline_first_gives_each_all_it_can_use() -> None:
     """Eleven GPUs: eight for the job that is due first, two of the three that are left for the next, then one."""
     for name, options in (("edf", {}), ("edf_admission", {}), ("edf_admission", {"late_block": True})):
-        gpus, plan, _ = asked(name, state_of([300.0] * 3, [900.0, 70.0, 800.0], gpus=11), **options)
+        gpus, plan, _ = asked(name, state_of("300<900 300<70 300<800", gpus=11), **options)
         assert gpus == {1: 8, 2: 2, 0: 1}, name
         assert not len(plan.rejected)
 
@@ -240,7 +241,7 @@ def test_earliest_deadline_first_gives_each_all_it_can_use() -> None:
 @pytest.mark.parametrize(("late_block", "runs", "rejected"), [(False, 1, []), (True, 0, [2])])
 def test_a_late_job_comes_last_under_admission_or_keeps_newcomers_out(late_block, runs, rejected) -> None:
     """One GPU: the first job is past its deadline, the second needs 50 s of the next 100, a newcomer 50 s of 250."""
-    state = state_of([50.0] * 3, [-5.0, 100.0, 250.0], gpus=1, clock=100.0)
+    state = state_of("50<-5 50<100 50<250", gpus=1, clock=100.0)
     options = {"unpromised": {0, 1}, "margin_seconds": 0.0, "late_block": late_block}
     gpus, plan, memory = asked("edf_admission", state, **options)
     assert (gpus, plan.rejected.tolist()) == ({runs: 1}, rejected)
@@ -250,7 +251,7 @@ def test_a_late_job_comes_last_under_admission_or_keeps_newcomers_out(late_block
 def test_best_effort_is_in_nobodys_way_and_served_once_where_late_jobs_block() -> None:
     """The one GPU is for the newcomer, who has 50 s of work until 60 s; of eleven eight, and two for the other one."""
     for count, expected in ((1, {1: 1}), (11, {1: 8, 0: 2})):
-        state = state_of([500.0, 50.0], [np.inf, 60.0], gpus=count)
+        state = state_of("500<inf 50<60", gpus=count)
         gpus, plan, _ = asked("edf_admission", state, unpromised={0}, margin_seconds=0.0, late_block=True)
         assert (gpus, len(plan.steps[0].assignment.jobs)) == (expected, len(expected))
         assert not len(plan.rejected)

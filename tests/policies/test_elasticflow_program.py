@@ -21,13 +21,13 @@ OPTIMUM = "allocator.policies.deadlines.optimum"
 
 
 def answer_of(state: Any, **options: Any) -> Any:
-    return get_policy(NAME, **{"margin_seconds": 0.0} | options).allocate(state)
+    return get_policy(NAME, **{"margin_seconds": 0.0, "time_limit_seconds": 60.0} | options).allocate(state)
 
 
 def wide_and_pairs(n: int) -> Any:
     """50 s on three GPUs, and then jobs of 60 s on two of them; all until 100 s on three GPUs."""
     ways = Configurations(range(n), [0] * n, [3] + [2] * (n - 1), [1.0] * n, jobs=range(n), pools=["a100"])
-    return state_of([50.0] + [60.0] * (n - 1), [100.0] * n, gpus=3, configurations=ways)
+    return state_of("50<100" + " 60<100" * (n - 1), gpus=3, configurations=ways)
 
 
 @pytest.mark.parametrize("solver", ["highs", "cbc"])
@@ -41,7 +41,7 @@ def test_the_program_admits_the_most_value(solver, monkeypatch) -> None:
 
     monkeypatch.setattr(f"{OPTIMUM}.plans_by_patterns", patterns)
     weights = np.array([1.0, 1.0, 2.5])
-    state = state_of([100.0, 150.0, 330.0], [100.0] * 3, gpus=4, priority_weights=weights)
+    state = state_of("100<100 150<100 330<100", gpus=4, priority_weights=weights)
     answer = answer_of(state, solver=solver)
     assert (answer.rejected, answer.objective, answer.status, answer.solver) == ((0, 1), 2.5, "optimal", solver)
     assert (answer.bound, answer.gap) == pytest.approx((2.5, 0.0), abs=1e-7)
@@ -50,26 +50,26 @@ def test_the_program_admits_the_most_value(solver, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "slack", "weights", "rejected", "met", "bound"),
+    ("said", "weights", "rejected", "met", "bound"),
     [
         # a job that other orders do not let in: without time for the programs, nobody knows whether it could be
-        ([150.0, 330.0], [100.0, 100.0], [1.0, 1.0], (1,), 1.0, 2.0),
+        ("150<100 330<100", [1.0, 1.0], (1,), 1.0, 2.0),
         # of those that do not fit beside each other, the one that is worth most is asked first
-        ([330.0] * 3, [100.0] * 3, [1.0, 3.0, 2.0], (0, 2), 3.0, 6.0),
+        ("330<100 330<100 330<100", [1.0, 3.0, 2.0], (0, 2), 3.0, 6.0),
         # who is due already is not asked about, and no part of the bound
-        ([50.0, 50.0], [0.0, 100.0], [1.0, 1.0], (0,), 1.0, 1.0),
+        ("50<0 50<100", [1.0, 1.0], (0,), 1.0, 1.0),
     ],
 )
-def test_without_time_for_programs(steps, slack, weights, rejected, met, bound) -> None:
-    state = state_of(steps, slack, gpus=4, clock=100.0, priority_weights=np.array(weights))
+def test_without_time_for_programs(said, weights, rejected, met, bound) -> None:
+    state = state_of(said, gpus=4, clock=100.0, priority_weights=np.array(weights))
     answer = answer_of(state, time_limit_seconds=1e-9)
     assert (answer.rejected, answer.objective, answer.bound) == (rejected, met, bound)
     assert (answer.gap, answer.status) == ((bound - met) / bound, "optimal" if met == bound else "feasible")
 
 
 def test_a_promise_comes_before_more_value() -> None:
-    more = state_of([150.0, 330.0], [100.0, 100.0], gpus=4, priority_weights=np.array([1.0, 9.0]))
-    _, plan, _ = asked(NAME, state_of([150.0], [100.0], gpus=4), more, margin_seconds=0.0)
+    more = state_of("150<100 330<100", gpus=4, priority_weights=np.array([1.0, 9.0]))
+    _, plan, _ = asked(NAME, state_of("150<100", gpus=4), more, margin_seconds=0.0)
     assert plan.rejected.tolist() == [1]
 
 
@@ -79,7 +79,7 @@ def test_a_solver_that_fails_is_named(monkeypatch) -> None:
 
     monkeypatch.setattr(f"{OPTIMUM}.plans_by_patterns", fails)
     with pytest.warns(UserWarning, match="elasticflow_mip.*out of order"):
-        answer = answer_of(state_of([100.0, 150.0], [100.0, 100.0], gpus=4))
+        answer = answer_of(state_of("100<100 150<100", gpus=4))
     assert (answer.rejected, answer.objective, answer.fallbacks) == ((), 2.0, ("auto",))
 
 
@@ -117,5 +117,5 @@ def test_plans_that_take_no_less_gpu_time_are_not_taken_over(more, seconds, monk
         return dataclasses.replace(found, gpu_seconds=found.gpu_seconds + more)
 
     monkeypatch.setattr(f"{OPTIMUM}.plans_by_patterns", patterns)
-    _, plan, _ = asked(NAME, state_of([600.0, 500.0], [101.0, 400.0]), margin_seconds=0.0)
+    _, plan, _ = asked(NAME, state_of("600<101 500<400"), margin_seconds=0.0)
     assert plan.steps[0].seconds == pytest.approx(seconds, rel=1e-5)

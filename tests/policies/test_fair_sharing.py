@@ -38,7 +38,7 @@ def draw(
     return state_with(rates, gpus, sizes, rng.choice([1.0, 3.0], n) if weights else None)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("budgets", ["equal", "priority"])
 def test_discounts_are_those_of_the_definition(seed: int, budgets: str) -> None:
     """N + 1 programs through the general solver; at least one in e is left."""
@@ -64,7 +64,7 @@ def test_discounts_are_those_of_the_definition(seed: int, budgets: str) -> None:
 @pytest.mark.parametrize(("name", "gains"), [(AWARE, False), ("nash_welfare", True)])
 def test_misreports_gain_nothing_but_without_discounts(name: str, gains: bool) -> None:
     best = -np.inf
-    for seed in range(4):
+    for seed in range(2):
         state, rng = draw(seed, 4, (1, 1, 1), gangs=False, weights=False), np.random.default_rng(seed)
         honest = get_policy(name).allocate(state).effective_throughput
         for _ in range(15):

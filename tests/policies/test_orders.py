@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, linprog
@@ -36,6 +36,7 @@ def one_by_one(
     return chosen
 
 
+@settings(max_examples=50)
 @given(data=st.data(), n=st.integers(0, 24), m=st.integers(1, 4), strict=st.booleans(), own=st.booleans())
 def test_gang_fill_is_that_of_one_look_at_each_job(
     data: st.DataObject, n: int, m: int, strict: bool, own: bool
@@ -149,7 +150,7 @@ def test_gangs_are_placed_exactly(seed: int) -> None:
     assert line.gap <= 1e-9
 
 
-@pytest.mark.parametrize(("seed", "m"), [(0, 30), (1, 30), pytest.param(2, 110, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(("seed", "m"), [(0, 30), pytest.param(2, 110, marks=pytest.mark.exhaustive)])
 def test_long_queues_are_within_precision_of_the_whole_relaxation(seed: int, m: int) -> None:
     """Few GPUs and many gangs: most positions and columns are never looked at, and the bound is that of all of them."""
     rng, gpus = np.random.default_rng(seed), np.array([4, 4, 2])

@@ -23,6 +23,16 @@ POLICIES = {name: get_policy(name) for name in NAMES}
 SHARES = [name for name in NAMES if isinstance(POLICIES[name], SharePolicy)]
 PROGRAMS = [name for name in SHARES if hasattr(POLICIES[name], "choice") and not name.endswith("_packed")]
 CHOICES = ["balanced", "published"]
+
+
+def every_day(depth: int) -> list[Any]:
+    """All names; those of policies beside another one in a room (depth 3) or module (4) are exhaustive."""
+    rooms = [tuple(type(policy).__module__.split(".")[:depth]) for policy in POLICIES.values()]
+    first = [room not in rooms[:i] for i, room in enumerate(rooms)]
+    marks = pytest.mark.exhaustive
+    return [name if new else pytest.param(name, marks=marks) for name, new in zip(NAMES, first, strict=True)]
+
+
 GAVELS = ["max_min_fairness", "finish_time_fairness", "min_total_duration"]
 EQUAL_GPU_TIME = ("max_min_fairness", "finish_time_fairness", "nash_welfare", "oef", "gandiva")
 
@@ -48,7 +58,7 @@ def alike(sizes: list[int], cluster: str = "v100:2,p100:0,k80:0", **columns: Any
     return ClusterState(Cluster.parse(cluster), matrix, **columns)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_day(3))
 def test_conforms_and_says_what_it_is(name: str) -> None:
     entry = next(entry for entry in list_policies() if entry.name == name)
     assert isinstance(POLICIES[name], Policy)
@@ -59,7 +69,7 @@ def test_conforms_and_says_what_it_is(name: str) -> None:
     check_policy(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_day(4))
 def test_answers_are_feasible_functions_of_the_state_and_proven(name: str) -> None:
     settings: list[dict[str, str]] = [{"choice": choice} for choice in CHOICES] if name in PROGRAMS else [{}]
     for seed in range(2):
@@ -80,7 +90,7 @@ def test_answers_are_feasible_functions_of_the_state_and_proven(name: str) -> No
         np.testing.assert_array_equal(shares, get_policy(name, **each).allocate(state).shares)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_day(4))
 def test_the_order_of_jobs_and_types_and_the_unit_of_time_do_not_matter(name: str) -> None:
     """The same shares to the last digit for jobs in another order; shares of time for hours instead of minutes."""
     state, policy = state_of(12, cluster_for(name), 3), POLICIES[name]
@@ -137,7 +147,7 @@ def test_heavier_jobs_get_more(name: str) -> None:
         np.testing.assert_allclose(shares, [5 / 8, 1 / 8, 1 / 8, 1 / 8], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_day(4))
 def test_edges_of_clusters_and_gangs(name: str) -> None:
     """No GPUs, types without any, no gang that fits, one job or none, with deadlines and without."""
     for gpus in ({"t0": 0, "t1": 0}, {"t0": 2, "t1": 0}, {"t0": 2}):
@@ -156,7 +166,7 @@ def test_edges_of_clusters_and_gangs(name: str) -> None:
                 assert not shares[~fits].any()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_day(4))
 def test_a_job_that_runs_nowhere_takes_nothing_from_others(name: str) -> None:
     """A job with no throughput at all, and one whose gang is larger than every type."""
     rates = [[3.0, 2.0, 1.0], [0.0, 0.0, 0.0], [30.0, 20.0, 10.0]]
@@ -206,7 +216,7 @@ def test_a_policy_that_asks_a_solver_for_whole_numbers_has_a_time_limit(name: st
             get_policy(name, **{limit: 0.0})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_day(4))
 def test_prices_of_types_without_gpus_are_known_or_said_not_to_be(name: str) -> None:
     """A gang of two has no use for the first GPU; a job that runs on nothing else would join the others."""
     rates = np.array([[1.0, 10.0], [1.0, 40.0]])

@@ -98,10 +98,14 @@ def starts_used(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     "name",
     [
         "max_min_fairness_perf",
-        "finish_time_fairness_perf",
         *(
             pytest.param(name, marks=pytest.mark.exhaustive)
-            for name in ("min_total_duration_perf", "max_min_fairness_water_filling_perf", "nash_welfare")
+            for name in (
+                "finish_time_fairness_perf",
+                "min_total_duration_perf",
+                "max_min_fairness_water_filling_perf",
+                "nash_welfare",
+            )
         ),
     ],
 )

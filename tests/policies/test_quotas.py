@@ -205,7 +205,7 @@ def instances(draw: st.DrawFn) -> tuple[ClusterState, dict[str, Any]]:
     return state, chosen
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(instances())
 def test_all_limits_hold_and_nobody_waits_who_has_a_right(instance: tuple[ClusterState, dict[str, Any]]) -> None:
     state, chosen = instance

@@ -284,31 +284,6 @@ def test_without_profiles_jobs_are_steady(monkeypatch):
     np.testing.assert_allclose(first.target_seconds, 40.0 + 2 * np.array([500.0, 250.0]), rtol=0.03)
 
 
-def test_jobs_that_run_nowhere_are_left_out():
-    matrix = ThroughputMatrix([[1.0], [0.0], [9.0]], ["fine", "nowhere", "wide"], ["v100"], [1, 1, 16])
-    policy = get_policy("shockwave")
-    allocation = policy.allocate(ClusterState(Cluster({"v100": 4}), matrix, steps_remaining=np.full(3, 1e6)))
-    assert allocation.shares.tolist() == [[1.0], [0.0], [0.0]]
-    assert allocation.unserved == ("nowhere", "wide")
-    memory = policy.new_memory()
-    for cluster in (Cluster({"v100": 4}), Cluster({"v100": 0})):
-        state = ClusterState(cluster, matrix, upcoming=upcoming(0))
-        plan = policy.plan(state.subset(np.array([1])), memory)
-        assert all(not len(chosen) for chosen in assignments(plan))
-        assert plan.allocation.status == "empty"
-        assert memory.jobs == []
-
-
-def test_one_type_among_several_without_gpus():
-    matrix = ThroughputMatrix([[5.0, 1.0], [5.0, 1.0]], [0, 1], ["v100", "k80"])
-    policy = get_policy("shockwave")
-    shares = policy.allocate(
-        ClusterState(Cluster({"v100": 0, "k80": 1}), matrix, steps_remaining=np.full(2, 1e5))
-    ).shares
-    assert not shares[:, 0].any()
-    assert shares[:, 1].sum() == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [

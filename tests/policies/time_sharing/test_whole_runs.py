@@ -9,7 +9,6 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from allocator import Cluster, get_policy, simulate
-from allocator.policies.time_sharing.themis import Themis
 from allocator.presets import preset
 from tests.policies.time_sharing.runs import traces
 from tests.simulator.test_checkpoints import CrashError, StopAt, assert_same
@@ -36,7 +35,7 @@ def sixteen_jobs():
     return trace, Cluster({"a100": 8}, {"a100": 4}), rng.uniform(0.5, 2.0, (n, 1))
 
 
-@examples(max_examples=20)
+@examples(max_examples=10)
 @given(world=traces(), published=st.booleans())
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_job_completes_within_the_cluster_and_twice_alike(name, world, published):
@@ -59,21 +58,3 @@ def test_a_resumed_run_is_the_run(name, published, tmp_path):
         run(name, world, **kept, checkpoint_every=5, observers=[StopAt(len(whole.timeline) // 2)])
     assert kept["checkpoint"].exists()
     assert_same(run(name, world, **kept, resume=True), whole)
-
-
-@pytest.mark.parametrize("slot", [0.0, 90.0])
-def test_policies_know_the_slots_of_their_world(slot):
-    seen = []
-
-    class Watching(Themis):
-        def prepare(self):
-            """Nothing: what it asks itself is of no world."""
-
-        def plan(self, state, memory):
-            seen.append((state.slot_seconds, state.more_arrivals))
-            return super().plan(state, memory)
-
-    trace, cluster, rates = sixteen_jobs()
-    simulate(trace, cluster, Watching(), rates, preset=preset("default").replace(slot_seconds=slot))
-    assert {known for known, _ in seen} == {slot}
-    assert [more for _, more in seen] == sorted((more for _, more in seen), reverse=True)
