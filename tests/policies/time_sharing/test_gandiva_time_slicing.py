@@ -112,13 +112,14 @@ def test_small_demands_have_a_server_as_long_as_there_are_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fours", "twos", "expected"), [(3, 6, {2: 1, 4: 2}), (3, 2, {2: 1, 4: 2}), (1, 6, {2: 2, 4: 1})]
+    ("servers", "fours", "twos", "expected"),
+    [(3, 3, 6, {2: 1, 4: 2}), (3, 3, 2, {2: 1, 4: 2}), (3, 1, 6, {2: 2, 4: 1}), (4, 9, 14, {2: 2, 4: 2})],
 )
 def test_what_is_left_goes_to_who_lacks_most_of_its_part_and_of_equals_to_the_largest_gangs(
-    fours: int, twos: int, expected: dict[int, int]
+    servers: int, fours: int, twos: int, expected: dict[int, int]
 ) -> None:
-    """Parts of three servers: 1.5 each; 2.25 and 0.75, which is one; 0.75, which is one, and 2.25."""
-    memory = arrived(3, [])
+    """Parts of servers: 1.5 each; 2.25 and 0.75, which is one; 0.75, which is one, and 2.25; 2.25 and 1.75."""
+    memory = arrived(servers, [])
     memory.waiting = dict(enumerate([4] * fours + [2] * twos))
     memory.rebalance()
     assert {size: len(sets) for size, sets in sets_of(memory).items()} == expected
