@@ -22,6 +22,7 @@ from formulations.deadlines import (
 )
 from formulations.deadlines.patterns import plans_by_patterns
 from formulations.deadlines.program import DeadlineProgram, all_can_be_met, solve_deadlines
+from tests.formulations.test_deadline_planning import work_done
 
 LEVELS = [1, 2, 4, 8]
 A100 = {
@@ -103,15 +104,6 @@ def test_by_hand() -> None:
         solve_deadlines(DeadlineProgram.interval_bound(jobs, 2, 0.0, let_in=[True, True, False]))
     assert not all_can_be_met(jobs, 2, 0.0)
     assert not all_can_be_met(jobs[:1], 2, 200.0)
-
-
-def work_done(plan: JobPlan, job: DeadlineJob, restart: float) -> float:
-    done, held = 0.0, job.held
-    for start, gpus, end in zip(plan.starts, plan.gpus, [*plan.starts[1:], plan.real_end], strict=True):
-        if gpus:
-            done += max(end - start - (restart if gpus != held else 0.0), 0.0) * job.curve.rate_of[gpus]
-        held = gpus
-    return done
 
 
 @given(st.integers(0, 10**6), st.sampled_from([4, 8, 16]), st.booleans(), st.sampled_from([0.0, 10.0]))
