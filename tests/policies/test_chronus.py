@@ -87,6 +87,9 @@ def test_what_is_tolerated_counts_from_submission() -> None:
     assert memory.needed.tolist() == [5, 6]
     assert memory.kind.tolist() == [ACCEPTED, UNACCEPTED]
     assert memory.due[0] == memory.options[0][0][0] == 140.0
+    # 138.8, and not 140.8
+    _, memory = looked_at(state_of([DURATION], [((128.0, 10.0),)], clock=LEASE), tolerate_ratio=1.1)
+    assert memory.kind.tolist() == [UNACCEPTED]
 
 
 @pytest.mark.parametrize("admission", ["options", "published"])

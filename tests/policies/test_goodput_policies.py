@@ -287,12 +287,13 @@ def test_marginal_gains_do_not_tell_types_apart() -> None:
         chosen("optimus", state_of("a1=1 b1=2", cluster="a:1,b:1"), search="marginal_gains")
 
 
-SEARCHES: list[Any] = [
+SEARCHES: list[dict[str, Any]] = [
     {"search": "genetic", "generations": 20, "power": 1.0, "restart_keeps": 0.9, "second": "nodes"},
-    pytest.param({"search": "nodes", "generations": 5}, marks=pytest.mark.exhaustive),
+    {"search": "nodes", "generations": 5},
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("settings", SEARCHES)
 def test_searches_on_nodes_conform(settings: dict[str, Any]) -> None:
     check_policy(get_policy("pollux", **settings))
