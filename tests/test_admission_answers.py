@@ -20,14 +20,14 @@ from throughputs import InputError, Trace, write_trace
 
 def test_a_cap_is_the_newcomers_own() -> None:
     """A job of the same type is there, which has no cap; on one GPU 100 steps take 100 s."""
-    answer = ask(("a", 100.0, 60.0), jobs(("a", 50.0, 1000.0)), most_gpus=1)
+    answer = ask("a 100<60", "a 50<1000", most_gpus=1)
     assert (answer.admitted, answer.earliest_deadline, answer.fewest_gpus) == (False, 100.0, None)
     assert {gpus for _, gpus in answer.plan} <= {0, 1}
-    assert ask(("a", 100.0, 60.0), jobs(("a", 50.0, 1000.0))).admitted
+    assert ask("a 100<60", "a 50<1000").admitted
 
 
 def test_gpu_hours_end_with_the_job_and_not_with_its_slot() -> None:
-    answer = ask(("a", 90.0, 100.0), slot_seconds=3600.0)
+    answer = ask("a 90<100", slot_seconds=3600.0)
     assert (answer.plan, answer.end) == (((0.0, 1),), 90.0)
     assert answer.gpu_hours == pytest.approx(90.0 / 3600.0)
 
@@ -36,17 +36,17 @@ def test_gpu_hours_end_with_the_job_and_not_with_its_slot() -> None:
 def test_who_goes_on_with_the_gpus_it_has_needs_no_restart(gpus: int, late: tuple[int, ...]) -> None:
     """90 steps take 50 s on the two GPUs there are, which is all the time there is."""
     there = Trace(["a"], [gpus], [90.0], [0.0], deadline=[50.0])
-    assert ask(("b", 10.0, 500.0), there, gpus=2, restart_seconds=5.0).late == late
+    assert ask("b 10<500", there, gpus=2, restart_seconds=5.0).late == late
 
 
 def test_late_jobs_are_told_in_the_order_in_which_they_stand() -> None:
-    there = jobs(("a", 1e6, 20.0), ("a", 1.0, 30.0), ("a", 1e6, 10.0))
-    assert ask(("a", 1.0, 60.0), there).late == (0, 2)
+    there = "a 1e6<20, a 1<30, a 1e6<10"
+    assert ask("a 1<60", there).late == (0, 2)
 
 
 def test_a_newcomer_has_to_get_going() -> None:
     """60 steps on the two GPUs there are take 33.3 s, and 20 s to get going; on one it would be 80 s."""
-    answer = ask(("a", 60.0, 50.0), gpus=2, restart_seconds=20.0)
+    answer = ask("a 60<50", gpus=2, restart_seconds=20.0)
     assert (answer.admitted, answer.earliest_deadline) == (False, 54.0)
     assert answer.plan == ((0.0, 2),)
     # three steps/s on four
@@ -59,12 +59,12 @@ def test_a_deadline_that_is_offered_may_be_behind_all_others() -> None:
     With a deadline of 222 s it would come before the other one, and have all GPUs at once: who runs would have to start
     anew. From 100 + 133.9 s on, two GPUs do for it.
     """
-    answer = ask(("a", 241.0, 37.0), jobs(("a", 41.0, 237.0)), restart_seconds=100.0)
+    answer = ask("a 241<37", "a 41<237", restart_seconds=100.0)
     assert (answer.admitted, answer.earliest_deadline, answer.plan) == (False, 234.0, ((0.0, 2),))
-    assert not ask(("a", 241.0, 233.0), jobs(("a", 41.0, 237.0)), restart_seconds=100.0).admitted
+    assert not ask("a 241<233", "a 41<237", restart_seconds=100.0).admitted
     # whatever was asked for
     for due in range(30, 38):
-        asked = ask(("a", 241.0, float(due)), jobs(("a", 41.0, 237.0)), restart_seconds=100.0)
+        asked = ask(("a", 241.0, float(due)), "a 41<237", restart_seconds=100.0)
         assert asked.earliest_deadline == 234.0
 
 
@@ -129,9 +129,24 @@ def test_the_command_passes_on_what_it_is_told(arguments: list[str]) -> None:
     # by 1160 s two GPUs and, from 1050 s on, four do 90 + 330 steps; 162 + 210 if the other's come back at 1090 s
     assert told(*arguments, "--steps", "400", "--within", "160")["admitted"]
     assert not told(*arguments, "--steps", "400", "--within", "160", "--slot", "90")["admitted"]
-    refused = run(*question, "--within", "90", "--clock", "999")
+    assert told(*arguments, "--steps", "120", "--within", "60", "--admission", "repair")["admitted"]
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        (("--within", "90", "--clock", "999"), "1000 s"),
+        ((), "--within"),
+        (("--within", "5", "--deadline", "1009"), "--deadline"),
+        (("--deadline", "1000"), "--deadline"),
+        (("--within", "5", "--steps", "0"), "--steps"),
+        (("--within", "5", "--admission", "all"), "each or repair"),
+    ],
+)
+def test_questions_that_are_refused(arguments: list[str], more: tuple[str, ...], field: str) -> None:
+    refused = run(*arguments, "--steps", "90", *more)
     assert isinstance(refused.exception, InputError)
-    assert "at least the last arrival, 1000 s" in str(refused.exception)
+    assert field in str(refused.exception)
 
 
 def test_a_start_costs_what_it_does_in_a_simulation(arguments: list[str]) -> None:
@@ -143,15 +158,12 @@ def test_a_start_costs_what_it_does_in_a_simulation(arguments: list[str]) -> Non
     assert told(*larger) == told(*larger, "--restart", "60")
 
 
-def test_the_words_of_the_answer(arguments: list[str]) -> None:
-    said = run(*arguments, "--steps", "3600", "--within", "3600").stdout
-    assert "Yes: this deadline can be met: 1.00 h from now, beside 2 jobs." in said
-    assert "Jobs that cannot meet their own deadlines and come behind all others: 0." in said
-    assert "The deadline of 1 job is past" in said
-    assert "through after 1.00 h, 1.00 GPU hours" in said
-    plan = run(*arguments, "--steps", "120", "--within", "50").stdout
-    assert "A deadline in 60 s (at 1060 s) could be promised." in plan
-    assert "from 0 s to 50 s: 2 GPUs" in plan
-    assert "from 50 s to 60 s: 4 GPUs" in plan
-    due_now = run(*arguments, "--steps", "1", "--within", "9", "--clock", "1050").stdout
-    assert "The deadline of 1 job is past" in due_now
+def test_the_answer_in_words(arguments: list[str]) -> None:
+    """Yes, how long, on how many GPUs; no, and what would do."""
+    for question, words in (
+        (("3600", "3600"), ("Yes", "1.00 h from now", "2 jobs", "The deadline of 1 job is past", "1.00 GPU hours")),
+        (("120", "50"), ("No", "60 s (at 1060 s)", "6 GPUs", "from 0 s to 50 s: 2 GPUs", "from 50 s to 60 s: 4 GPUs")),
+        (("120", "9"), ("No number of GPUs",)),
+    ):
+        said = run(*arguments, "--steps", question[0], "--within", question[1]).stdout
+        assert [each for each in words if each not in said] == []

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from formulations.deadlines import (
@@ -63,6 +63,7 @@ def listed(profile: FreeProfile) -> Profile:
     return list(zip(profile.times, profile.free, strict=True))
 
 
+@settings(max_examples=40)
 @given(instances())
 def test_least_shares_and_scaling_are_those_of_the_description(instance) -> None:
     gpus, slot, found = instance
@@ -89,6 +90,7 @@ _ROUNDED_UP = [
 ]
 
 
+@settings(max_examples=40)
 @given(instances())
 @example((4, 1, _ROUNDED_UP))
 def test_earliest_deadline_first_is_that_of_the_description(instance) -> None:
@@ -131,6 +133,7 @@ def worlds(draw: st.DrawFn) -> tuple[int, Filling, list[DeadlineJob]]:
     return gpus, filling, found
 
 
+@settings(max_examples=40)
 @given(worlds(), st.booleans())
 def test_plans_fit_together_do_the_work_and_keep_what_they_promise(world, scale) -> None:
     gpus, filling, found = world
@@ -155,45 +158,22 @@ def test_plans_fit_together_do_the_work_and_keep_what_they_promise(world, scale)
     assert listed(again) == listed(free)
 
 
-@given(worlds())
-def test_a_job_that_is_inserted_leaves_the_plans_that_planning_all_of_them_does(world) -> None:
-    gpus, filling, found = world
-    one_by_one = DeadlineOrder.filled(filling, FreeProfile(NOW, gpus))
-    for job in found:
-        one_by_one.add([job])
-    together = DeadlineOrder.filled(filling, FreeProfile(NOW, gpus))
-    together.add(found)
-    assert one_by_one.jobs == together.jobs
-    assert listed(one_by_one.left_over) == listed(together.left_over)
-
-
+@settings(max_examples=40)
 @given(worlds(), st.integers(0, 10))
-def test_jobs_that_come_together_find_their_places_among_those_who_are_there(world, there) -> None:
+def test_jobs_that_come_in_parts_leave_the_plans_that_planning_all_of_them_does(world, there) -> None:
+    """Some together, then the others one by one."""
     gpus, filling, found = world
-    in_two_parts = DeadlineOrder.filled(filling, FreeProfile(NOW, gpus))
-    for part in (found[:there], found[there:]):
-        in_two_parts.add(part)
-        assert len(in_two_parts.jobs) == len(in_two_parts.plans)
+    in_parts = DeadlineOrder.filled(filling, FreeProfile(NOW, gpus))
+    for part in (found[:there], *([job] for job in found[there:])):
+        in_parts.add(part)
     together = DeadlineOrder.filled(filling, FreeProfile(NOW, gpus))
     together.add(found)
-    assert in_two_parts.jobs == together.jobs == sorted(found, key=lambda job: job.deadline)
-    assert listed(in_two_parts.left_over) == listed(together.left_over)
-
-
-def test_profiles_kept_at_intervals_are_those_of_all_places() -> None:
-    curve = ScalingCurve([1, 2, 4], [1.0, 1.9, 3.5], capacity=64)
-    rng = np.random.default_rng(0)
-    order = DeadlineOrder.filled(Filling(), FreeProfile(0.0, 64))
-    found = [DeadlineJob(curve, float(w), float(w * s)) for w, s in zip(*rng.uniform(0.3, 2.0, (2, 120)), strict=True)]
-    admitted = [job for job in found if order.admit([job])]
-    assert 40 < len(admitted) < 120
-    anew = DeadlineOrder.filled(Filling(), FreeProfile(0.0, 64))
-    anew.add(sorted(admitted, key=lambda job: job.deadline))
-    assert listed(anew.left_over) == listed(order.left_over)
+    assert in_parts.jobs == together.jobs == sorted(found, key=lambda job: job.deadline)
+    assert listed(in_parts.left_over) == listed(together.left_over)
 
 
 @pytest.mark.parametrize("filling", [Filling(), Filling(60.0, True), Filling(60.0, True, 30.0)], ids=repr)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(1))
 def test_plans_that_a_newcomer_leaves_alone_are_those_of_planning_anew(filling, seed) -> None:
     curves = [ScalingCurve([1, 2, 4, 8], rates, capacity=64) for rates in ([1.0, 2.0, 3.0, 3.5], [1.0, 1.5, 3.2, 3.1])]
     rng = np.random.default_rng(seed)
@@ -210,13 +190,8 @@ def test_plans_that_a_newcomer_leaves_alone_are_those_of_planning_anew(filling, 
     anew.add(admitted)
     assert order.jobs == anew.jobs
     for plan, other in zip(order.plans, anew.plans, strict=True):
-        assert (plan.starts, plan.gpus, plan.end, plan.real_end) == (
-            other.starts,
-            other.gpus,
-            other.end,
-            other.real_end,
-        )
-        assert (plan.met, plan.charged_until) == (other.met, other.charged_until)
+        for name in ("starts", "gpus", "end", "real_end", "met", "charged_until"):
+            assert getattr(plan, name) == getattr(other, name)
     assert listed(anew.left_over) == listed(order.left_over)
 
 
@@ -248,35 +223,6 @@ def test_what_is_left_goes_where_it_saves_most() -> None:
             free, plans = order.left_over, list(order.plans)
             use_left_over(Filling(), free, found, plans, score=score)
             assert plans[0 if first is linear else 1].gpus[0] == expected, score
-
-
-def test_nobody_is_scaled_for_less_than_a_restart_costs() -> None:
-    curve = ScalingCurve([1, 2], [1.0, 1.5], capacity=2)
-    for restart, expected in ((10.0, 2), (40.0, 1)):
-        filling = Filling(restart_seconds=restart)
-        # 100 s on one GPU, 67 s and a restart on two
-        found = [DeadlineJob(curve, 100.0, 500.0, held=1)]
-        order = DeadlineOrder.filled(filling, FreeProfile(0.0, 2))
-        order.add(found)
-        free, plans = order.left_over, list(order.plans)
-        use_left_over(filling, free, found, plans)
-        assert plans[0].gpus[0] == expected
-
-
-@pytest.mark.parametrize("clock", [0.0, 10.0, 30.0])
-def test_a_plan_is_carried_on(clock: float) -> None:
-    filling = Filling(restart_seconds=5.0)
-    curve = ScalingCurve([1, 2], [1.0, 2.0], capacity=2)
-    plan = JobPlan([0.0, 20.0], [1, 2], end=55.0, real_end=55.0, met=True, charged_until=55.0)
-    # 15 steps by 20 s, 60 from 25 s on
-    done = max(clock - 5.0, 0.0) if clock <= 20.0 else 15.0 + 2 * max(clock - 25.0, 0.0)
-    held = 0 if clock == 0.0 else int(plan.gpus_at(clock))
-    job = DeadlineJob(curve, 75.0 - done, 60.0, held)
-    carried = filling.carried_on(plan, job, clock)
-    assert carried.met
-    assert carried.real_end == pytest.approx(55.0)
-    assert carried.starts[0] == clock
-    assert not filling.carried_on(plan, DeadlineJob(curve, 76.0 - done, 60.0, held), clock).met
 
 
 def test_slots_are_counted_from_now() -> None:

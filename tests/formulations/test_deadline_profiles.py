@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from formulations.deadlines import (
     DeadlineJob,
@@ -19,7 +14,6 @@ from formulations.deadlines import (
     earliest_share,
     use_left_over,
 )
-from tests.formulations.test_deadline_planning import listed
 
 
 def test_gpu_time_and_gpus_of_a_plan_by_hand() -> None:
@@ -51,108 +45,13 @@ def test_gpu_time_and_gpus_of_a_plan_by_hand() -> None:
         (22.0, [10.0, 22.0, 25.0], [2, 0, 4], 30.0),
         (25.0, [10.0, 25.0], [2, 4], 30.0),
         (35.0, [10.0, 35.0], [2, 4], 35.0),
+        # neighbours differ
+        (26.0, [10.0, 26.0], [2, 4], 30.0),
     ],
 )
 def test_a_plan_whose_first_number_of_gpus_is_settled(until, starts, gpus, end) -> None:
     settled = JobPlan([10.0, 20.0, 25.0], [2, 0, 4], 30.0, 28.0, True, 40.0).settled(until)
     assert (settled.starts, settled.gpus, settled.end) == (starts, gpus, end)
-
-
-def test_neighbours_of_a_settled_plan_differ() -> None:
-    plan = JobPlan([0.0, 5.0, 9.0], [2, 1, 2], 12.0, 12.0, True, 12.0).settled(10.0)
-    assert (plan.starts, plan.gpus) == ([0.0], [2])
-
-
-@st.composite
-def replacements(draw: st.DrawFn) -> tuple[FreeProfile, JobPlan, JobPlan]:
-    """A profile from 0 s on that has GPUs for both of two plans, which begin with it."""
-    times = [0, *sorted(draw(st.sets(st.integers(1, 20), max_size=5)))]
-    free = draw(st.lists(st.integers(8, 12), min_size=len(times), max_size=len(times)))
-    profile = FreeProfile.of(
-        (float(time), count)
-        for k, (time, count) in enumerate(zip(times, free, strict=True))
-        if not k or count != free[k - 1]
-    )
-    plans = []
-    for _ in range(2):
-        *starts, end = sorted(draw(st.sets(st.integers(1, 20), min_size=1, max_size=4)))
-        gpus = [draw(st.integers(0, 4))]
-        for _ in starts:
-            gpus.append(draw(st.sampled_from([g for g in range(5) if g != gpus[-1]])))
-        gpus[-1] = gpus[-1] or 5
-        last = draw(st.sampled_from([float(end), math.inf]))
-        plans.append(JobPlan([0.0, *map(float, starts)], gpus, last, last, True, last))
-    profile.take(plans[0])
-    return profile, plans[0], plans[1]
-
-
-@given(replacements())
-def test_a_plan_in_the_place_of_another_changes_the_profile_as_it_says(world) -> None:
-    profile, old, new = world
-    before, by_hand = profile.copy(), profile.copy()
-    by_hand.give(old)
-    by_hand.take(new)
-    change = profile.replace(old, new)
-    assert listed(profile) == listed(by_hand)
-    seconds = range(22)
-    was, now = ([free_at(each, second) for second in seconds] for each in (before, profile))
-    more = [after - ahead for ahead, after in zip(was, now, strict=True)]
-    jumps = {float(t): more[t] - (more[t - 1] if t else 0) for t in seconds if more[t] != (more[t - 1] if t else 0)}
-    assert {time: jump for time, jump in change.borders if time < math.inf} == jumps
-    borders = [time for time, _ in change.borders]
-    assert borders == sorted(borders)
-    for low, high, least in zip(borders, borders[1:], change.least, strict=False):
-        between = [second for second in seconds if low <= second < high]
-        fewer = between and more[between[0]] < 0
-        assert least == (min(now[second] for second in between) if fewer else math.inf)
-    assert len(change.least) == max(len(borders) - 1, 0)
-
-
-def free_at(profile: FreeProfile, second: int) -> int:
-    return [count for time, count in zip(profile.times, profile.free, strict=True) if time <= second][-1]
-
-
-def cheapest_step(filling: Filling, profile: FreeProfile, found: list[DeadlineJob], plans: list[JobPlan]) -> int | None:
-    """The job whose next level fits now and costs least GPU time more per GPU; those without GPUs come first."""
-    scores: dict[int, float] = {}
-    for j, (job, plan) in enumerate(zip(found, plans, strict=True)):
-        held = plan.gpus[0]
-        level = job.curve.next_level.get(held)
-        if level is None or level - held > profile.free[0]:
-            continue
-        without = profile.copy()
-        without.give(plan)
-        scaled = filling.minimum_share(without, job, level)
-        if plan.met and not scaled.met:
-            continue
-        if not held:
-            scores[j] = -math.inf
-        elif job.curve.rate_of[level] > job.curve.rate_of[held]:
-            more = scaled.gpu_seconds(scaled.real_end) - plan.gpu_seconds(plan.real_end)
-            scores[j] = more / (level - held)
-    return min(scores, key=scores.__getitem__, default=None)
-
-
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 60.0]), st.integers(1, 2))
-def test_the_first_gpus_that_are_left_go_to_the_job_that_saves_most_by_each(seed, slot, left) -> None:
-    """Steps of one GPU or two, of which few are left now: whoever is scaled besides, the best one is."""
-    rng = np.random.default_rng(seed)
-    filling = Filling(slot)
-    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(filling, FreeProfile(0.0, 12))
-    for _ in range(int(rng.integers(2, 8))):
-        curve = ScalingCurve([1, 2, 4, 6], np.cumsum(rng.uniform(0.05, 1.0, 4)).tolist(), capacity=12)
-        seconds = float(rng.uniform(60, 2000))
-        order.admit([DeadlineJob(curve, seconds * curve.rates[1], seconds * float(rng.uniform(0.8, 3.0)))])
-    steps = list(zip(order.left_over.times, order.left_over.free, strict=True))
-    now = min(left, steps[0][1])
-    rest = steps[1:] if len(steps) == 1 or steps[1][1] != now else steps[2:]
-    profile, plans = FreeProfile.of([(0.0, now), *rest]), list(order.plans)
-    best = cheapest_step(filling, profile, order.jobs, plans)
-    before = [plan.gpus[0] for plan in plans]
-    use_left_over(filling, profile, order.jobs, plans)
-    scaled = [j for j, plan in enumerate(plans) if plan.gpus[0] != before[j]]
-    assert len(scaled) <= now
-    assert best in scaled if best is not None else not scaled
 
 
 def test_a_job_that_rounding_has_made_late_keeps_newcomers_out() -> None:

@@ -22,7 +22,7 @@ from formulations.deadlines import (
 )
 from formulations.deadlines.patterns import plans_by_patterns
 from formulations.deadlines.program import DeadlineProgram, all_can_be_met, solve_deadlines
-from throughputs import InputError
+from tests.formulations.test_deadline_planning import work_done
 
 LEVELS = [1, 2, 4, 8]
 A100 = {
@@ -59,7 +59,7 @@ def gpu_seconds(plans: list[JobPlan]) -> float:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([4, 8, 16]), st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_what_filling_admits_the_bound_admits_with_no_more_gpu_time(seed, gpus, bent) -> None:
     jobs = offered(seed, 8, gpus, BENT if bent else A100)
     order = admitted_by_filling(jobs, gpus)
@@ -70,18 +70,6 @@ def test_what_filling_admits_the_bound_admits_with_no_more_gpu_time(seed, gpus, 
     most = solve_deadlines(DeadlineProgram.interval_bound(jobs, gpus, 0.0))
     assert most.met.sum() >= len(order.jobs)
     assert most.solution.status == "optimal"
-
-
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("seed", range(3))
-def test_two_solvers_agree(whole, seed) -> None:
-    jobs = offered(seed, 5, 8)
-    borders = [0.0, *sorted(job.deadline for job in jobs)]
-    program = DeadlineProgram(jobs, 8, borders, whole=whole, values=np.arange(1.0, 6.0))
-    answers = [solve_deadlines(program, solver=solver) for solver in ("highs", "cbc")]
-    for name in ("objective", "bound"):
-        values = [[getattr(stage, name) for stage in answer.solution.stages[:2]] for answer in answers]
-        np.testing.assert_allclose(values[0], values[1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,25 +106,8 @@ def test_by_hand() -> None:
     assert not all_can_be_met(jobs[:1], 2, 200.0)
 
 
-def test_bad_programs_say_so() -> None:
-    jobs = offered(0, 2, 8)
-    with pytest.raises(InputError, match="borders"):
-        DeadlineProgram(jobs, 8, [0.0, 0.0])
-    with pytest.raises(InputError, match="values"):
-        DeadlineProgram(jobs, 8, [0.0, 1.0], values=[1.0, 0.0])
-
-
-def work_done(plan: JobPlan, job: DeadlineJob, restart: float) -> float:
-    done, held = 0.0, job.held
-    for start, gpus, end in zip(plan.starts, plan.gpus, [*plan.starts[1:], plan.real_end], strict=True):
-        if gpus:
-            done += max(end - start - (restart if gpus != held else 0.0), 0.0) * job.curve.rate_of[gpus]
-        held = gpus
-    return done
-
-
 @given(st.integers(0, 10**6), st.sampled_from([4, 8, 16]), st.booleans(), st.sampled_from([0.0, 10.0]))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_repaired_plans_fit_and_meet_deadlines(seed, gpus, bent, restart) -> None:
     filling = Filling(restart_seconds=restart)
     jobs = offered(seed, 6, gpus, BENT if bent else A100)
@@ -155,7 +126,7 @@ def test_repaired_plans_fit_and_meet_deadlines(seed, gpus, bent, restart) -> Non
 
 
 @given(st.integers(0, 10**6), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_cheapest_steps_cost_no_more_gpu_time_than_a_quota(seed, bent) -> None:
     rng = np.random.default_rng(seed)
     job = offered(seed, 1, 8, BENT if bent else A100)[0]
@@ -173,22 +144,6 @@ def test_cheapest_steps_cost_no_more_gpu_time_than_a_quota(seed, bent) -> None:
     assert all(
         gpus <= frees[np.searchsorted(cuts, start, "right")] for start, gpus in zip(plan.starts, plan.gpus, strict=True)
     )
-
-
-def test_another_order_finds_room_where_that_of_deadlines_does_not() -> None:
-    """Near saturation: more than filling admits, no more than the bound leaves room for."""
-    by_filling = by_repair = 0
-    for seed in range(6):
-        gpus, filling = 16, Filling()
-        jobs = offered(seed, 20, gpus)
-        by_filling += len(admitted_by_filling(jobs, gpus).jobs)
-        admitted: list[DeadlineJob] = []
-        for job in jobs:
-            if plans_by_repair(filling, FreeProfile(0.0, gpus), [*admitted, job], 10) is not None:
-                admitted.append(job)
-        assert all_can_be_met(admitted, gpus, 0.0)
-        by_repair += len(admitted)
-    assert by_repair > 1.03 * by_filling
 
 
 def test_steps_are_those_of_the_hull() -> None:
@@ -212,7 +167,7 @@ def checked(jobs: list[DeadlineJob], gpus: int, plans: list[JobPlan]) -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([4, 8, 16]), st.booleans(), st.sampled_from([0.0, 10.0]))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_patterns_meet_deadlines_with_the_least_gpu_time(seed, gpus, bent, restart) -> None:
     filling = Filling(restart_seconds=restart)
     jobs = offered(seed, 6, gpus, BENT if bent else A100)
@@ -234,7 +189,7 @@ def test_patterns_meet_deadlines_with_the_least_gpu_time(seed, gpus, bent, resta
             assert found.bound <= gpu_seconds(repaired) * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_two_solvers_agree_on_patterns(seed) -> None:
     jobs = offered(seed, 7, 16, BENT if seed % 2 else A100)
     highs, cbc = (
@@ -259,10 +214,11 @@ def test_patterns_are_exact_where_shares_are_not() -> None:
 
 
 def test_patterns_let_in_what_other_orders_do_not() -> None:
-    by_repair = by_patterns = possible = 0
-    for seed in range(6):
+    by_filling = by_repair = by_patterns = possible = 0
+    for seed in range(3):
         gpus, filling = 16, Filling()
         jobs = offered(seed, 30, gpus)
+        by_filling += len(admitted_by_filling(jobs, gpus).jobs)
         admitted: list[DeadlineJob] = []
         plans: list[JobPlan] = []
         for job in jobs:
@@ -275,7 +231,7 @@ def test_patterns_let_in_what_other_orders_do_not() -> None:
                 plans = found.plans
                 by_patterns += 1
                 checked(admitted, gpus, plans)
-    assert by_patterns > by_repair
+    assert by_patterns > max(by_repair, by_filling)
     # what only shares could do
     assert by_patterns > 0.95 * possible
 

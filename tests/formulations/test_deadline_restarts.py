@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulations.deadlines import DeadlineJob, Filling, FreeProfile, JobPlan, ScalingCurve, earliest_share
@@ -89,6 +89,7 @@ def steps_of(plan: JobPlan) -> Steps:
     return list(zip(plan.starts, plan.gpus, strict=True))
 
 
+@settings(max_examples=40)
 @given(asked(), st.sampled_from([None, *LEVELS]))
 def test_minimum_shares_with_restarts_are_the_thinnest(world, first) -> None:
     profile, job, restart = world
@@ -136,6 +137,7 @@ def assert_followed(plan: JobPlan, steps: Steps, job: DeadlineJob, restart: floa
     assert plan.met == (plan.real_end <= job.deadline)
 
 
+@settings(max_examples=40)
 @given(asked(apart=1.0))
 def test_who_takes_all_there_is_has_its_restarts(world) -> None:
     profile, job, restart = world
@@ -146,6 +148,7 @@ def test_who_takes_all_there_is_has_its_restarts(world) -> None:
     assert_followed(filling.minimum_share(profile, late), largest(profile, late), late, restart)
 
 
+@settings(max_examples=40)
 @given(asked(apart=1.0), st.floats(0.0, 300.0))
 def test_a_plan_carried_on_ends_when_following_it_does(world, wait) -> None:
     """With what is left of the job, at any moment of the plan: also while it is still getting going."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -27,7 +28,6 @@ from formulations.goodput import (
     relative_goodput,
     solve_on_nodes,
 )
-from formulations.goodput.powers import power
 from throughputs import Configurations, InputError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -43,6 +43,14 @@ def draw(seed: int, n_jobs: int = 4) -> tuple[np.random.Generator, Configuration
     ]
     ways = Configurations(*map(np.array, zip(*rows, strict=True)), jobs=range(n_jobs), pools=["a", "b"])
     return rng, ways, rng.integers(0, 6, 2)
+
+
+def ways_of(*jobs: str) -> Configurations:
+    """Jobs as ``a1=2 b4=3``: 2 steps/s on one GPU of type a, 3 on four of type b."""
+    found = [(i, *re.findall(r"(\w)(\d+)=(.*)", way)[0]) for i, job in enumerate(jobs) for way in job.split()]
+    pools = sorted({pool for _, pool, _, _ in found})
+    rows = [(i, pools.index(pool), int(gpus), float(rate)) for i, pool, gpus, rate in found]
+    return Configurations(*map(np.array, zip(*rows, strict=True)), pools=pools)
 
 
 def choices(ways: Configurations, capacity: NDArray[np.int64]) -> Any:
@@ -94,11 +102,11 @@ def fractional(seed: int) -> SiaProgram:
     return SiaProgram(ways, relative_goodput(ways), np.array([71, 53]))
 
 
-@pytest.mark.parametrize("more", [1, 16, 256])
+@pytest.mark.parametrize("more", [1, 256])
 def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
     """However few variables are open at first, what is found is proven, or more of them are opened."""
-    programs = [fractional(seed) for seed in range(8)]
-    programs += [replace(program, decimals=2) for program in programs[:4]]
+    programs = [fractional(seed) for seed in range(3)]
+    programs += [replace(program, decimals=2) for program in programs[:2]]
     usual = [program.solve("highs") for program in programs]
     searches = []
     monkeypatch.setattr("formulations.columns.engines._FEW_COLUMNS", 0)
@@ -119,47 +127,6 @@ def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pyte
         assert found.bound <= expected.bound + 1e-6
     # with all 240 open the first search is the last; with as many as there are rows it is not
     assert len(searches) <= len(programs) if more == 256 else len(searches) > len(programs)
-
-
-def test_all_is_searched_where_the_first_variables_allow_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 4)
-    program = fractional(0)
-    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
-    searches: list[Any] = []
-
-    def search(opened: Any, point: Any, start: Any) -> Searched:
-        searches.append((opened.all(), start))
-        if not opened.all():
-            raise InfeasibleError("nothing")
-        return Searched(np.zeros(len(point)), 0.0, proven=True)
-
-    prices = np.zeros(len(written.lower))
-    z, bound = search_near(written, program.values, prices, 0.0, search)
-    assert not searches[0][0]
-    assert [every for every, _ in searches].count(True) == 1
-    assert (z.tolist(), bound) == ([0.0] * len(z), 0.0)
-
-    def hopeless(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
-        raise InfeasibleError("nothing")
-
-    with pytest.raises(InfeasibleError):
-        search_near(written, program.values, prices, 0.0, hopeless)
-
-
-def test_a_search_that_was_cut_short_says_what_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where GPUs cost nothing, every column loses its value; 50 of the 240 are open."""
-    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 18)
-    program = fractional(0)
-    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
-    assert len(written.lower) == 32
-
-    def short(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
-        assert opened.sum() == 50
-        return Searched(np.zeros(len(point)), 1.0, proven=False)
-
-    _, bound = search_near(written, program.values, np.zeros(32), 0.0, short)
-    lost = np.sort(np.abs(program.values))[50]
-    assert bound == pytest.approx(np.maximum(program.values, 0.0).sum() - lost)
 
 
 def test_rounded_costs_are_proven_in_whole_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +153,7 @@ def test_rounded_costs_are_proven_in_whole_steps(monkeypatch: pytest.MonkeyPatch
 
 def test_a_penalty_on_changes_keeps_what_is_held() -> None:
     """The published form for fixed gangs: the sum is maximised, less the penalty for each column that changes."""
-    ways = Configurations([0, 0], [0, 1], [1, 1], [1.0, 4.0], pools=["a", "b"])
+    ways = ways_of("a1=1 b1=4")
     for penalty, expected in ((0.1, [1.0, 0.0]), (0.3, [0.0, 1.0])):
         program = SiaProgram(
             ways, ways.rate, np.array([1, 1]), held=1, maximise=True, change_penalty=penalty, restart=1.0
@@ -211,18 +178,18 @@ def test_jobs_that_are_pinned_keep_their_columns(seed: int) -> None:
 
 
 def test_the_least_goodput_of_a_job_is_one() -> None:
-    ways = Configurations([0, 0, 0, 1], [0, 0, 1, 1], [1, 2, 1, 1], [3.0, 5.0, 1.5, 7.0], pools=["a", "b"])
+    ways = ways_of("a1=3 a2=5 b1=1.5", "b1=7")
     assert relative_goodput(ways).tolist() == pytest.approx([2.0, 10 / 3, 1.0, 1.0])
     # a pipeline of two stages on the second pool counts two GPUs
     assert relative_goodput(ways, [1, 2]).tolist() == pytest.approx([4.0, 20 / 3, 2.0, 2.0])
     # with as little on both pools the last one counts
-    equal = Configurations([0, 0], [0, 1], [1, 2], [3.0, 3.0], pools=["a", "b"])
+    equal = ways_of("a1=3 b2=3")
     assert relative_goodput(equal, [1, 2]).tolist() == [2.0, 2.0]
 
 
 def test_a_restart_that_does_not_pay_is_not_made() -> None:
     """Two GPUs are 1.2 times as fast; a job that loses half by a restart stays on one."""
-    ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.2])
+    ways = ways_of("a1=1 a2=1.2")
     chosen = [SiaProgram(ways, ways.rate, np.array([2]), restart=r, held=0).solve().x.tolist() for r in (0.5, 0.9)]
     assert chosen == [[1.0, 0.0], [0.0, 1.0]]
     waits = SiaProgram(ways, ways.rate, np.array([2]), restart=0.5, held=-1)
@@ -244,7 +211,7 @@ def test_a_restart_that_does_not_pay_is_not_made() -> None:
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
-    ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.2])
+    ways = ways_of("a1=1 a2=1.2")
     with pytest.raises(InputError, match=message):
         SiaProgram(**({"ways": ways, "goodput": ways.rate, "capacity": np.array([2])} | changes))
 
@@ -262,7 +229,7 @@ def test_no_choice_has_a_larger_mean(seed: int, exponent: float) -> None:
 
 def test_the_bound_is_that_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that ends early proves less than its choice would suggest."""
-    ways = Configurations([0, 1], [0, 0], [1, 1], [1.0, 1.0])
+    ways = ways_of("a1=1", "a1=1")
 
     def early(*given: Any, **more: Any) -> ColumnSolution:
         found = solve_columns(*given, **more)
@@ -282,13 +249,7 @@ def test_means_are_those_of_textbooks() -> None:
     assert PowerMean(-1.0).of([0.0, 1e9]) == pytest.approx(2e-3)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.floats(1e-6, 1e6), st.sampled_from([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, -0.3, 1.7]))
-def test_powers(base: float, exponent: float) -> None:
-    assert power(base, exponent) == pytest.approx(base**exponent, rel=1e-14)
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SEEDS, st.integers(0, 14))
 def test_marginal_gains_are_the_optimum_where_times_are_convex(seed: int, gpus: int) -> None:
     rng = np.random.default_rng(seed)
@@ -365,7 +326,7 @@ def test_no_placement_on_nodes_has_a_larger_mean(seed: int, exponent: float) -> 
 
 def test_a_distributed_job_that_keeps_its_gpus_is_the_one_of_its_nodes() -> None:
     """Two jobs that gain most from both nodes; the first is there, so the second has a single GPU."""
-    ways = Configurations([0, 1, 1], [0] * 3, [2, 1, 2], np.ones(3), pools=["t4"])
+    ways = ways_of("a2=1", "a1=1 a2=1")
     held = np.array([[1, 1], [0, 0]])
     program = NodeProgram(ways, np.array([1, 1, 2]), np.array([0.1, 1.0, 9.0]), 2, 4, held, np.array([9.0, 0.0]))
     found = solve_on_nodes(program)
@@ -379,7 +340,7 @@ def test_a_distributed_job_that_keeps_its_gpus_is_the_one_of_its_nodes() -> None
 
 
 def test_a_program_on_nodes_names_what_does_not_fit() -> None:
-    ways = Configurations([0], [0], [4], [1.0])
+    ways = ways_of("a4=1")
     held, nothing = np.zeros((1, 2), int), np.zeros(1)
     with pytest.raises(InputError, match="GPUs on 1 to 2 nodes of 2"):
         NodeProgram(ways, np.array([1]), np.ones(1), 2, 2, held, nothing)
@@ -388,3 +349,44 @@ def test_a_program_on_nodes_names_what_does_not_fit() -> None:
     program = NodeProgram(ways, np.array([2]), np.ones(1), 2, 2, held, nothing)
     with pytest.raises(InputError, match="a column of the job"):
         program.fitness(np.array([[1, 0]]))
+
+
+def test_all_is_searched_where_the_first_variables_allow_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 4)
+    program = fractional(0)
+    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
+    searches: list[Any] = []
+
+    def search(opened: Any, point: Any, start: Any) -> Searched:
+        searches.append((opened.all(), start))
+        if not opened.all():
+            raise InfeasibleError("nothing")
+        return Searched(np.zeros(len(point)), 0.0, proven=True)
+
+    prices = np.zeros(len(written.lower))
+    z, bound = search_near(written, program.values, prices, 0.0, search)
+    assert not searches[0][0]
+    assert [every for every, _ in searches].count(True) == 1
+    assert (z.tolist(), bound) == ([0.0] * len(z), 0.0)
+
+    def hopeless(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
+        raise InfeasibleError("nothing")
+
+    with pytest.raises(InfeasibleError):
+        search_near(written, program.values, prices, 0.0, hopeless)
+
+
+def test_a_search_that_was_cut_short_says_what_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where GPUs cost nothing, every column loses its value; 50 of the 240 are open."""
+    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 18)
+    program = fractional(0)
+    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
+    assert len(written.lower) == 32
+
+    def short(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
+        assert opened.sum() == 50
+        return Searched(np.zeros(len(point)), 1.0, proven=False)
+
+    _, bound = search_near(written, program.values, np.zeros(32), 0.0, short)
+    lost = np.sort(np.abs(program.values))[50]
+    assert bound == pytest.approx(np.maximum(program.values, 0.0).sum() - lost)

@@ -38,7 +38,7 @@ def least_ranks(program: LeaseProgram, option: np.ndarray, first_gpus: int) -> i
     return min(sums)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(small_programs())
 def test_demands_are_exact_for_gangs_of_one_gpu_in_equal_slots(drawn: LeaseProgram) -> None:
     program = alike(drawn)
@@ -79,7 +79,7 @@ def test_ranks_go_by_slack_then_gpus_then_leases() -> None:
     assert program.ranks(np.arange(5)).tolist() == [4, 2, 0, 1, 3]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(small_programs())
 def test_answers_with_the_fewest_gangs_early_are_as_good(program: LeaseProgram) -> None:
     if not program.possible.any():

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.leases import draw_program
 from formulations.leases import LeaseProgram, packs, slot_by_slot, solve_leases
 from throughputs import InputError
 
@@ -97,24 +96,15 @@ def enumerated(program: LeaseProgram) -> tuple[int, float]:
     return best
 
 
-@settings(max_examples=60)
-@given(small_programs())
-def test_small_programs_by_enumeration(program: LeaseProgram) -> None:
-    found = solve_leases(program)
+@settings(max_examples=40)
+@given(small_programs(), st.sampled_from(["highs", "highs", "cbc"]))
+def test_small_programs_by_enumeration(program: LeaseProgram, method: str) -> None:
+    found = solve_leases(program, method)
     kept, objective = enumerated(program)
     assert found.status == "optimal"
     assert program.check(found.option, found.schedule) == ""
     assert int((found.option >= 0).sum()) == kept
     assert found.objective == pytest.approx(objective, abs=1e-6)
-
-
-@settings(max_examples=40)
-@given(small_programs())
-def test_both_solvers_agree_on_small_programs(program: LeaseProgram) -> None:
-    highs, cbc = (solve_leases(program, method) for method in ("highs", "cbc"))
-    assert (highs.status, cbc.status) == ("optimal", "optimal")
-    assert len(cbc.dropped) == len(highs.dropped)
-    assert cbc.objective == pytest.approx(highs.objective, abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["highs", "cbc"])
@@ -126,24 +116,7 @@ def test_one_of_two_jobs_that_do_not_fit_beside_each_other(method: str) -> None:
     assert (found.option.tolist(), found.objective, found.status) == ([0, -1], 9.5, "optimal")
 
 
-@pytest.mark.parametrize("objective", ["minimize", "maximize"])
-@pytest.mark.parametrize("seed", range(3))
-def test_both_solvers_agree_within_the_gap_asked_for(objective: str, seed: int) -> None:
-    drawn = draw_program(60, 30, 32, seed)
-    program = replace(drawn, objective=objective)
-    highs, cbc = (
-        solve_leases(program, method, relative_gap=1e-4, time_limit_seconds=60) for method in ("highs", "cbc")
-    )
-    for found in (highs, cbc):
-        assert program.check(found.option, found.schedule) == ""
-        assert not len(found.dropped)
-        assert found.status == "optimal"
-        assert 0 <= found.gap <= 1e-4 + 1e-9
-    assert cbc.objective == pytest.approx(highs.objective, rel=2e-4)
-    assert max(cbc.objective, highs.objective) <= min(cbc.bound, highs.bound) + 1e-6
-
-
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(small_programs())
 def test_schedules_made_slot_by_slot_are_schedules(program: LeaseProgram) -> None:
     found = solve_leases(program)
@@ -157,7 +130,7 @@ def test_schedules_made_slot_by_slot_are_schedules(program: LeaseProgram) -> Non
         assert schedule is not None
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(small_programs())
 def test_gangs_of_one_gpu_in_equal_slots_are_always_scheduled(program: LeaseProgram) -> None:
     alike = replace(
@@ -167,7 +140,7 @@ def test_gangs_of_one_gpu_in_equal_slots_are_always_scheduled(program: LeaseProg
     assert slot_by_slot(alike, found.option, found.schedule[:, 0]) is not None
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(small_programs())
 def test_bounds_where_a_large_program_is_not_searched_to_the_end(program: LeaseProgram) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -206,41 +179,12 @@ def test_packing_fails_where_slots_run_out() -> None:
     assert not packs(free, one, np.array([1]), np.array([0]), np.array([0]))
 
 
-def test_a_job_too_many_is_dropped_not_hidden() -> None:
-    program = LeaseProgram(
-        np.array([1, 1, 1]),
-        np.array([2, 1, 1]),
-        np.arange(3),
-        np.array([2, 2, 2]),
-        np.array([10.0, 5.0, 5.0]),
-        np.array([1, 1]),
-    )
-    found = solve_leases(program)
-    assert found.status == "optimal"
-    assert found.dropped.tolist() == [0]
-    assert found.value == 10.0
-
-
 def test_a_solver_without_time_says_that_it_failed() -> None:
     recorded = next(each for each in recorded_programs() if each["name"] == "MIX2_first150_minimize_t20")
     program = as_program(recorded)
     found = solve_leases(program, time_limit_seconds=-1.0)
     assert found.status in ("failed", "feasible", "optimal")
     assert (found.status == "failed") == (len(found.dropped) == program.n_jobs)
-
-
-def test_jobs_in_the_first_slot_are_the_most_urgent() -> None:
-    program = LeaseProgram(
-        np.ones(3, dtype=int),
-        np.array([1, 1, 1]),
-        np.arange(3),
-        np.array([5, 4, 3]),
-        np.full(3, 10.0),
-        np.array([1, 3, 3, 3, 3]),
-        "maximize",
-    )
-    found = solve_leases(program)
-    assert found.schedule[:, 0].tolist() == [False, False, True]
 
 
 def test_impossible_programs_are_refused() -> None:

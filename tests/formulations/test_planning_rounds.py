@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from formulations.shockwave import PlanningProgram, solve_plan
-from formulations.shockwave.knapsack import DivisibleKnapsack, divides
+from formulations.shockwave.knapsack import DivisibleKnapsack
 from formulations.shockwave.order.exchange import improve
 from formulations.shockwave.order.moves import Workload
 from formulations.shockwave.order.ordering import Ordering, order_rounds
@@ -39,7 +39,7 @@ def fits(numbers: np.ndarray, widths: np.ndarray, gpus: int, rounds: int) -> boo
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_knapsack_is_exact(seed: int) -> None:
     gains, widths, gpus = draw_gains(seed)
     N, R = gains.shape
@@ -61,14 +61,7 @@ def test_knapsack_is_exact(seed: int) -> None:
     assert sums[np.arange(N), found].sum() == pytest.approx(best, rel=1e-12, abs=1e-12)
 
 
-def test_divides() -> None:
-    assert divides(np.array([8, 1, 2, 2]))
-    assert divides(np.array([3, 6, 1]))
-    assert not divides(np.array([2, 3]))
-    assert divides(np.array([], dtype=np.int64))
-
-
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_rounds_are_exact_at_any_scale(seed: int) -> None:
     """Gains from 1 to 1e28, compared with every choice of numbers in rational arithmetic."""
     gains, widths, gpus = draw_gains(seed + 100)
@@ -137,7 +130,7 @@ def test_priorities_beyond_double_precision() -> None:
     assert plan.ordering_gap <= 1e-2
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_exchanges_keep_the_numbers_and_lower_the_cost(seed: int) -> None:
     rng = np.random.default_rng(seed)
     N, R, G = 20, 8, 12
@@ -158,7 +151,7 @@ def test_exchanges_keep_the_numbers_and_lower_the_cost(seed: int) -> None:
     assert ((better & early).sum(axis=1) >= (schedule & early).sum(axis=1)).all()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_orders_are_within_what_they_prove(seed: int) -> None:
     rng = np.random.default_rng(seed)
     N, R, G = 40, 10, 16

@@ -17,26 +17,25 @@ KINDS = ("light", "middle", "heavy")
 SCORES = {"light": 0, "middle": 1, "heavy": 2}
 RETAINED = np.array([[1.0, 0.9, 0.8], [0.9, 0.8, 0.6], [0.8, 0.6, 0.5]])
 
-Job = tuple[str, int, float, float]
-"""Kind, GPUs, seconds and arrival."""
 World = dict[str, Any]
 
 
 def run(
-    jobs: list[Job],
+    jobs: str,
     gpus: str,
     policy: str = "lucid",
     servers: str | None = None,
     world: World | None = None,
     **settings: Any,
 ) -> SimulationResult:
-    """Jobs that go at 1 step/s on every pool."""
+    """Jobs, each a kind, GPUs, seconds and arrival, that go at 1 step/s on every pool."""
     cluster = Cluster.parse(gpus, servers)
     pools = cluster.accelerators
     keys = [(kind, size) for size in (1, 2, 4, 8, 16) for kind in KINDS]
     model = RetainedFractions(KINDS, pools, np.repeat(RETAINED[:, :, None], len(pools), axis=2))
     table = ThroughputTable(keys, pools, np.ones((len(keys), len(pools)))).with_colocation(model, (1, 2, 4, 8, 16))
-    kinds, sizes, seconds, arrivals = zip(*jobs, strict=True)
+    kinds, *columns = zip(*(job.split() for job in jobs.strip("; ").split("; ")), strict=True)
+    sizes, seconds, arrivals = (list(map(float, column)) for column in columns)
     trace = Trace(kinds, sizes, seconds, arrivals, duration=seconds)
     alike = preset("default").replace(placement="best_fit", restart_penalty_seconds=0.0, **(world or {}))
     return simulate(trace, cluster, get_policy(policy, **{"scores": SCORES, **settings}), table, preset=alike)
@@ -51,30 +50,30 @@ def ends(result: SimulationResult) -> list[float]:
 
 
 def test_two_jobs_share_and_the_one_left_alone_recovers() -> None:
-    found = run([("light", 1, 90.0, 0.0), ("middle", 1, 180.0, 0.0)], "v100:1", score_budget=1)
+    found = run("light 1 90 0; middle 1 180 0", "v100:1", score_budget=1)
     # Both keep 0.9: the first is through at 100 s, when the second has 90 of its 180 steps left.
     assert starts(found) == [0.0, 0.0]
     assert ends(found) == pytest.approx([100.0, 190.0])
 
 
 def test_as_published_a_guest_keeps_its_rate_when_its_host_is_through() -> None:
-    jobs: list[Job] = [("light", 1, 90.0, 0.0), ("middle", 1, 180.0, 0.0)]
+    jobs = "light 1 90 0; middle 1 180 0"
     assert ends(run(jobs, "v100:1", world={"guests_stay_slow": True})) == pytest.approx([100.0, 200.0])
     # It is the guest that stays slow, not the host.
-    turned: list[Job] = [("light", 1, 180.0, 0.0), ("middle", 1, 90.0, 1.0)]
+    turned = "light 1 180 0; middle 1 90 1"
     found = run(turned, "v100:1", world={"guests_stay_slow": True})
     assert ends(found) == pytest.approx([190.0, 101.0])
 
 
 def test_two_of_one_type_may_go_at_different_rates() -> None:
-    jobs: list[Job] = [("light", 1, 900.0, 0.0), ("light", 1, 40.0, 100.0)]
+    jobs = "light 1 900 0; light 1 40 100"
     found = run(jobs, "v100:1", world={"pairs_of_one_type": (("light", 0.5, 0.75),)})
     # The guest, at half its rate, is through after 80 s, in which the host does 60 of its 900 steps.
     assert ends(found) == pytest.approx([920.0, 180.0])
 
 
 def test_seconds_that_are_counted_down_may_be_one_more() -> None:
-    jobs: list[Job] = [("light", 1, 90_000.0, 0.0), ("middle", 1, 86_400.0, 0.0)]
+    jobs = "light 1 90000 0; middle 1 86400 0"
     left, seconds = 86_400.0, 0
     while left > 0:
         left, seconds = left - 0.9, seconds + 1
@@ -96,31 +95,31 @@ def test_where_guests_recover_a_guest_that_would_end_with_its_host_ends_a_second
 
 @pytest.mark.parametrize(("budget", "joins"), [(0, False), (1, True), (2, True)])
 def test_the_budget_bounds_the_scores_of_two(budget: int, joins: bool) -> None:
-    found = run([("light", 1, 100.0, 0.0), ("middle", 1, 100.0, 0.0)], "v100:1", score_budget=budget)
+    found = run("light 1 100 0; middle 1 100 0", "v100:1", score_budget=budget)
     assert (starts(found)[1] == 0.0) == joins
 
 
 def test_the_shorter_job_goes_first_and_a_long_one_does_not_join_it() -> None:
-    found = run([("light", 1, 500.0, 0.0), ("light", 1, 100.0, 0.0)], "v100:1")
+    found = run("light 1 500 0; light 1 100 0", "v100:1")
     assert starts(found) == [100.0, 0.0]
-    assert starts(run([("light", 1, 200.0, 0.0), ("light", 1, 100.0, 0.0)], "v100:1")) == [0.0, 0.0]
-    assert starts(run([("light", 1, 500.0, 0.0), ("light", 1, 100.0, 0.0)], "v100:1", length_ratio=5.0)) == [0.0, 0.0]
+    assert starts(run("light 1 200 0; light 1 100 0", "v100:1")) == [0.0, 0.0]
+    assert starts(run("light 1 500 0; light 1 100 0", "v100:1", length_ratio=5.0)) == [0.0, 0.0]
 
 
 def test_gangs_share_with_gangs_of_their_size_up_to_eight() -> None:
-    assert starts(run([("light", 2, 100.0, 0.0), ("light", 1, 100.0, 0.0)], "v100:2")) == [100.0, 0.0]
-    assert starts(run([("light", 16, 100.0, 0.0)] * 2, "v100:16", servers="v100:8")) == [0.0, 100.0]
-    assert starts(run([("light", 8, 100.0, 0.0)] * 2, "v100:8", servers="v100:8")) == [0.0, 0.0]
+    assert starts(run("light 2 100 0; light 1 100 0", "v100:2")) == [100.0, 0.0]
+    assert starts(run("light 16 100 0; " * 2, "v100:16", servers="v100:8")) == [0.0, 100.0]
+    assert starts(run("light 8 100 0; " * 2, "v100:8", servers="v100:8")) == [0.0, 0.0]
 
 
 def test_free_gpus_come_first_unless_one_packs_first() -> None:
-    jobs: list[Job] = [("middle", 1, 100.0, 0.0), ("middle", 1, 100.0, 1.0)]
+    jobs = "middle 1 100 0; middle 1 100 1"
     assert ends(run(jobs, "v100:2")) == [100.0, 101.0]
     assert ends(run(jobs, "v100:2", place_first=False))[1] > 101.0
 
 
 def test_a_host_takes_one_guest_at_a_time() -> None:
-    found = run([("light", 1, 100.0, 0.0), ("light", 1, 110.0, 0.0), ("light", 1, 120.0, 0.0)], "v100:1")
+    found = run("light 1 100 0; light 1 110 0; light 1 120 0", "v100:1")
     assert starts(found) == [0.0, 0.0, 100.0]
 
 
@@ -131,17 +130,17 @@ def forecast_of(*jobs: float) -> ArrivalForecast:
 
 def test_nobody_is_packed_in_quiet_hours_and_the_line_is_strict() -> None:
     even = forecast_of(*[3.0] * 40)
-    jobs: list[Job] = [("light", 1, 5000.0, 0.0), ("light", 2, 3000.0, 10.0), ("light", 1, 6500.0, 20.0)]
+    jobs = "light 1 5000 0; light 2 3000 10; light 1 6500 20"
     assert starts(run(jobs, "v100:2", forecast=even, quiet_jobs=2.0)) == [0.0, 6520.0, 20.0]
     assert starts(run(jobs, "v100:2", forecast=even, quiet_jobs=3.0)) == [0.0, 5000.0, 8000.0]
     # At 4,200 s the next five intervals have three busy ones: packing is switched on while nothing else happens.
     rising = forecast_of(*[0.0] * 10, *[9.0] * 30)
-    two: list[Job] = [("light", 1, 9000.0, 0.0), ("light", 1, 9000.0, 10.0)]
+    two = "light 1 9000 0; light 1 9000 10"
     assert starts(run(two, "v100:1", forecast=rising, quiet_jobs=5.0)) == [0.0, 4200.0]
 
 
 def test_new_jobs_are_profiled_first_for_a_while_at_most() -> None:
-    jobs: list[Job] = [("heavy", 2, 500.0, 0.0), ("heavy", 1, 150.0, 0.0), ("heavy", 4, 300.0, 0.0)]
+    jobs = "heavy 2 500 0; heavy 1 150 0; heavy 4 300 0"
     found = run(jobs, "v100:4,lab:2", profiling_pool="lab", profiling_gpus=2)
     # One GPU first, to its end; the gang of two from then on for 200 s; that of four is too large for it.
     assert starts(found) == [150.0, 0.0, 0.0]
@@ -152,18 +151,16 @@ def test_new_jobs_are_profiled_first_for_a_while_at_most() -> None:
 
 
 def test_a_lent_server_is_out_of_use_until_it_comes_back() -> None:
-    jobs: list[Job] = [("heavy", 8, 100.0, 0.0), ("heavy", 8, 100.0, 20.0)]
+    jobs = "heavy 8 100 0; heavy 8 100 20"
     found = run(jobs, "v100:16", servers="v100:8", loans=((10.0, -1), (60.0, 1)), lender="v100")
     assert starts(found) == [0.0, 60.0]
     # Servers in use are not lent.
-    busy = run(
-        [("heavy", 8, 100.0, 0.0)] * 2, "v100:16", servers="v100:8", loans=((10.0, -1), (60.0, 1)), lender="v100"
-    )
+    busy = run("heavy 8 100 0; " * 2, "v100:16", servers="v100:8", loans=((10.0, -1), (60.0, 1)), lender="v100")
     assert starts(busy) == [0.0, 0.0]
 
 
 def test_the_program_chooses_the_pairs_that_save_most() -> None:
-    jobs: list[Job] = [("middle", 1, 5000.0, 0.0), ("light", 1, 6000.0, 0.0), ("middle", 1, 1000.0, 1.0)]
+    jobs = "middle 1 5000 0; light 1 6000 0; middle 1 1000 1"
     greedy, best = (run(jobs, "v100:2", policy, score_budget=2) for policy in ("lucid", "lucid_program"))
     partner = {
         name: found.rounds.query("job_id == 2")["partner"].iloc[0]
@@ -175,31 +172,26 @@ def test_the_program_chooses_the_pairs_that_save_most() -> None:
 
 
 def test_the_program_packs_nobody_who_had_better_wait() -> None:
-    jobs: list[Job] = [("heavy", 1, 100.0, 0.0), ("heavy", 1, 100.0, 0.0)]
+    jobs = "heavy 1 100 0; heavy 1 100 0"
     assert starts(run(jobs, "v100:1", "lucid", score_budget=4)) == [0.0, 0.0]
     assert starts(run(jobs, "v100:1", "lucid_program", score_budget=4)) == [0.0, 100.0]
 
 
 def test_scores_follow_from_what_jobs_keep_where_none_are_given() -> None:
-    kinds = [("light", 1, 100.0, 0.0), ("heavy", 1, 100.0, 0.0)]
-    # On the average light ones keep and leave 0.9 and heavy ones 0.65 of the throughput.
-    limits = {"scores": {}, "score_budget": 1}
-    jobs: list[Job] = [*kinds, ("light", 1, 100.0, 0.0)]
-    assert sorted(starts(run(jobs, "v100:1", **{**limits, "score_thresholds": (0.85, 0.7)}))) == [0.0, 0.0, 100.0]
+    """On the average light ones keep and leave 0.9 and heavy ones 0.65 of the throughput."""
+    found = run(
+        "light 1 100 0; heavy 1 100 0; light 1 100 0", "v100:1", scores={}, score_budget=1, score_thresholds=(0.85, 0.7)
+    )
+    assert sorted(starts(found)) == [0.0, 0.0, 100.0]
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"score_budget": -1}, "'score_budget': found -1, expected at least 0"),
-        ({"review_seconds": 0.0}, "'review_seconds': found 0.0, expected above 0"),
-        ({"tick_seconds": -1.0}, "'tick_seconds': found -1.0, expected at least 0"),
-        ({"loans": ((5.0, -1), (5.0, 1))}, "'loans'.*ascending seconds"),
-    ],
+    ("field", "value"),
+    [("score_budget", -1), ("review_seconds", 0.0), ("tick_seconds", -1.0), ("loans", ((5.0, -1), (5.0, 1)))],
 )
-def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        get_policy("lucid", **settings)
+def test_settings_out_of_range_are_refused(field: str, value: Any) -> None:
+    with pytest.raises(InputError, match=field):
+        get_policy("lucid", **{field: value})
 
 
 def test_a_run_goes_on_from_its_memory() -> None:

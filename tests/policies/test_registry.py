@@ -1,9 +1,13 @@
-"""Policies by name."""
+"""Policies by name, by reference and by entry point: what is registered, what is not, and what goes wrong."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,114 +15,263 @@ import pytest
 
 import allocator
 from allocator import registry
-from allocator.policies.base.programs import ProgramPolicy
-from formulations import MaxMin
+from allocator.plugins import absolute_reference
 from throughputs import InputError
 
+ROOT = Path(__file__).resolve().parents[2]
 
-def test_misspelt_name_is_answered_with_the_nearest():
-    with pytest.raises(InputError, match="did you mean 'max_min_fairness_perf'"):
-        allocator.get_policy("max_min_fairnes_perf")
+TWO = '''
+from dataclasses import dataclass
+import numpy as np
+from allocator import ConvexPolicy, OrderPolicy, ProgramPolicy, SharePolicy, register
+from allocator.policies.fair_sharing.nash import ProportionalFairness
+
+@dataclass(frozen=True)
+class HalfDone(OrderPolicy):
+    """A base class."""
+
+class FewestSteps(HalfDone):
+    """Fewest steps first."""
+    def key(self, state):
+        return state.steps_remaining
+
+@dataclass(frozen=True)
+class Another(HalfDone):
+    """With a name of its own, and a setting."""
+    name = "most_steps"
+    sign: float = -1.0
+    def key(self, state):
+        return self.sign * state.steps_remaining
+
+@register("registered", paper="-", program="-")
+class Registered(FewestSteps):
+    """Registers itself."""
+
+class _Private(FewestSteps):
+    """Nobody's business."""
+'''
 
 
-def test_unknown_setting_lists_the_known_ones():
-    with pytest.raises(InputError, match=r"field 'colour'.*solver, choice"):
-        allocator.get_policy("max_min_fairness", colour="red")
-
-
-def test_unknown_solver_is_found_when_used():
-    policy = allocator.get_policy("max_min_fairness", solver="gurobi")
-    with pytest.raises(InputError, match="structured"):
-        allocator.solve(policy, pd.DataFrame({"v100": [1.0]}), "v100:1")
-
-
-def test_a_taken_name_is_refused():
-    with pytest.raises(InputError, match="not taken"):
-
-        @registry.register("isolated", paper="-", program="-")
-        class Another(allocator.SharePolicy):
-            """Another."""
-
-
-def test_what_is_no_policy_is_refused():
-    with pytest.raises(InputError, match="a subclass of SharePolicy or PlanPolicy"):
-
-        @registry.register("another", paper="-", program="-")
-        class Another:
-            """Another."""
-
-
-def test_a_policy_of_ones_own(monkeypatch):
-    """An objective and the state it reads is all it takes."""
+@pytest.fixture(autouse=True)
+def fresh_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    allocator.list_policies()
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
-
-    @allocator.register("equal_steps", paper="none", program="max min_i u_i")
-    @dataclass(frozen=True)
-    class EqualSteps(ProgramPolicy):
-        """Give every job the same number of steps per second."""
-
-        def believed_rates(self, state):
-            return state.rates
-
-        def objective(self, state, rates):  # noqa: ARG002
-            return MaxMin(np.ones(state.n_jobs))
-
-    speeds = pd.DataFrame({"v100": [4.0, 1.0]}, index=["fast", "slow"])
-    answer = allocator.solve("equal_steps", speeds, "v100:1")
-    np.testing.assert_allclose(answer.effective_throughput, [0.8, 0.8], rtol=1e-6)
-    assert "equal_steps" in {entry.name for entry in allocator.list_policies()}
+    monkeypatch.setattr(registry, "_FAILED", {})
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    for name in set(sys.modules) - modules:
+        if name.startswith("mine"):
+            del sys.modules[name]
+    sys.path[:] = path
 
 
-def test_plugins_come_by_entry_point(monkeypatch):
-    @dataclass(frozen=True)
-    class Idle(allocator.SharePolicy):
-        """Run nothing."""
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Modules of one's own, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "mine_two.py": TWO,
+        "mine_package/__init__.py": "from mine_package.inner import FewestSteps\nfrom allocator import OrderPolicy\n",
+        "mine_package/inner.py": TWO,
+        "mine_ours.py": "from allocator.policies.fair_sharing.nash import ProportionalFairness as Mine\n",
+        "mine_broken.py": "import sys\n1 / 0\n",
+        "mine_typo.py": "def f(:\n",
+        "mine_needy.py": "import mine_absent\n",
+        "mine_empty.py": "import json\n",
+        "mine_taken.py": TWO.replace('"most_steps"', '"isolated"'),
+        "abc.py": "",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return tmp_path
 
-        name: ClassVar[str] = ""
-        paper: ClassVar[str] = "none"
-        program: ClassVar[str] = "x = 0"
 
-        def allocate(self, state):
-            return allocator.Allocation(self.name, state.throughputs, np.zeros(state.rates.shape), "closed form")
+def known() -> set[str]:
+    return {entry.name for entry in allocator.list_policies()}
 
-    class Entry:
-        name = "idle"
 
-        def load(self):
-            return Idle
+ALL = ("fewest_steps", "most_steps", "registered")
 
-    monkeypatch.setattr(registry, "_ENTRIES", {})
+
+@pytest.mark.parametrize(
+    ("reference", "names", "new"),
+    [
+        ("mine_two", ALL, set(ALL)),
+        ("./mine_two.py", ALL, set(ALL)),
+        ("mine_two.py", ALL, set(ALL)),
+        # the decorator has run with the module; nothing else is added
+        ("mine_two:Another", ("most_steps", "registered"), {"most_steps", "registered"}),
+        ("./mine_two.py:Another", ("most_steps", "registered"), {"most_steps", "registered"}),
+        ("mine_package", ("fewest_steps", "registered"), {"fewest_steps", "registered"}),
+        # policies of ours are not registered again
+        ("mine_ours:Mine", ("nash_welfare",), set()),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_the_policies_of_a_module_are_registered_and_no_others(
+    reference: str, names: tuple[str], new: set[str]
+) -> None:
+    before = known()
+    for _ in range(1 + (names == ALL)):
+        assert registry.import_policies(reference) == names
+        assert known() - before == new
+    if "most_steps" in new:
+        assert allocator.get_policy("most_steps", sign=2).settings() == {"sign": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("mine_twoo", "mine_twoo"),
+        ("./mine_twoo.py", "mine_twoo.py.*a file that exists"),
+        ("mine_two:Anoter", "'Another'.*FewestSteps"),
+        ("mine_two:HalfDone", "HalfDone.*key"),
+        ("mine_two:np", "np.*mine_two"),
+        ("mine two", "MODULE:CLASS"),
+        ("mine_two:", "MODULE:CLASS"),
+        ("mine_broken", r"ZeroDivisionError.*mine_broken.py, line 2"),
+        ("./mine_broken.py", r"ZeroDivisionError.*mine_broken.py, line 2"),
+        ("mine_typo", r"SyntaxError: .*mine_typo.py, line 1"),
+        ("mine_needy", r"'mine_absent'.*mine_needy.py, line 1"),
+        ("mine_empty", "mine_empty"),
+        ("mine_ours", "mine_ours"),
+        ("mine_taken", "isolated"),
+        ("./abc.py", "abc"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_what_goes_wrong_is_said(reference: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        registry.import_policies(reference)
+    assert "mine_broken" not in sys.modules
+
+
+def test_a_reference_from_any_folder(folder: Path) -> None:
+    assert absolute_reference("a.b:C") == "a.b:C"
+    assert absolute_reference("./a.py:C") == f"{folder}/a.py:C"
+
+
+class Idle(allocator.SharePolicy):
+    """Run nothing."""
+
+    def allocate(self, state):
+        return allocator.Allocation(self.name, state.throughputs, np.zeros(state.rates.shape), "closed form")
+
+
+def with_plugins(monkeypatch: pytest.MonkeyPatch, **entries: Callable[[], object]) -> None:
+    """Entry points as `importlib.metadata` has them."""
+    of = SimpleNamespace(name="their-package")
+    points = [SimpleNamespace(name=name, load=load, dist=of) for name, load in entries.items()]
     monkeypatch.setattr(registry, "_loaded", False)
     monkeypatch.setattr(
-        "importlib.metadata.entry_points", lambda group: [Entry()] if group == "allocator.policies" else []
+        "importlib.metadata.entry_points", lambda group: points if group == "allocator.policies" else []
     )
-    assert allocator.get_policy("idle").name == "idle"
 
 
-def test_solve_from_a_table():
+def test_a_plugin_that_fails_is_a_warning_and_its_policy_alone_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> object:
+        raise ImportError("cannot import name 'x'")
+
+    before, ours = known(), type(allocator.get_policy("nash_welfare"))
+    plugins = {"broken": failing, "no_policy": lambda: dict, "fine": lambda: type("Fine", (Idle,), {})}
+    with_plugins(monkeypatch, **plugins, isolated=lambda: Idle, welfare_again=lambda: ours)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert known() - before == {"fine"}
+    told = [str(warning.message) for warning in caught]
+    assert len(told) == 3
+    for words in (
+        ("'broken' of their-package", "cannot import name"),
+        ("'no_policy'",),
+        ("'isolated' of their-package",),
+    ):
+        assert sum(all(word in line for word in words) for line in told) == 1
+    assert allocator.get_policy("fine").name == "fine"
+    # what is there is not registered again
+    assert ours.name == "nash_welfare"
+    with pytest.raises(InputError, match=r"broken.*ImportError"):
+        allocator.get_policy("broken")
+
+
+def allocator_command(cwd: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": f"{ROOT}{path}", "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "allocator", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_sweep_imports_in_its_workers(folder: Path) -> None:
+    common = ["--policies", "fewest_steps,most_steps", "--jobs", "3", "--cluster", "v100:2", "--out", "sweep"]
+    done = allocator_command(folder, "sweep", "static", "--import", "./mine_two.py", *common)
+    assert done.returncode == 0, done.stderr
+    assert "most_steps" in done.stdout
+
+
+def test_on_the_command_line_a_failing_plugin_is_one_line(tmp_path: Path) -> None:
+    about = tmp_path / "theirs-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[allocator.policies]\ntheir_policy = theirs_absent:Policy\n")
+    done = allocator_command(tmp_path, "policies", path=f":{tmp_path}")
+    assert done.returncode == 0
+    assert "nash_welfare" in done.stdout
+    (told,) = done.stderr.splitlines()
+    assert told.startswith("warning: ")
+    assert "'their_policy' of theirs" in told
+    assert "theirs_absent" in told
+
+
+def test_every_command_that_takes_policies_has_the_option() -> None:
+    from allocator.cli.app import COMMANDS, TAKE_POLICIES, load
+
+    for name in COMMANDS:
+        command = load(name)
+        for taker in [command.commands[part] for part in TAKE_POLICIES.get(name, ())] or [command]:
+            options = {option for parameter in taker.params for option in parameter.opts}
+            assert ("--import" in options) == (name in TAKE_POLICIES), name
+            assert name == "admit" or not options & {"--policy", "--policies"} or "--import" in options, name
+
+
+def test_names_settings_and_classes_that_are_refused() -> None:
+    with pytest.raises(InputError, match="'max_min_fairness_perf'"):
+        allocator.get_policy("max_min_fairnes_perf")
+    with pytest.raises(InputError, match=r"'colour'.*solver, choice"):
+        allocator.get_policy("max_min_fairness", colour="red")
+    with pytest.raises(InputError, match="structured"):
+        allocator.solve(allocator.get_policy("max_min_fairness", solver="gurobi"), {"v100": [1.0]}, "v100:1")
+    for name, kind, message in (("isolated", Idle, "isolated"), ("another", dict, "SharePolicy or PlanPolicy")):
+        with pytest.raises(InputError, match=message):
+            registry.register(name, paper="-", program="-")(type("Another", (kind,), {"__doc__": "Another."}))
+
+
+def test_solve_from_a_table() -> None:
+    """By hand: a has v100 half of the time, (1 + 3/2) / 2.5 = (2 - 1/2) / 1.5 = 1."""
     speeds = pd.DataFrame({"k80": [1.0, 1.0], "v100": [4.0, 2.0], "scale_factor": [1, 1]}, index=["a", "b"])
     answer = allocator.solve("max_min_fairness_perf", speeds, "v100:1,k80:1")
     assert answer.to_frame().columns.tolist() == ["v100", "k80"]
-    # by hand: a has v100 half of the time, (1 + 3/2) / 2.5 = (2 - 1/2) / 1.5 = 1
     assert answer.objective == pytest.approx(1.0, rel=1e-8)
     jobs = pd.DataFrame({"priority_weight": [1.0, 9.0]}, index=["b", "a"])
     favoured = allocator.solve("max_min_fairness_perf", speeds, "v100:1,k80:1", jobs=jobs)
     assert favoured.effective_throughput[0] > answer.effective_throughput[0]
 
 
+def table(index: str = "ab", **columns: list[object]) -> pd.DataFrame:
+    return pd.DataFrame(columns, index=list(index))
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("field", "value", "message"),
     [
-        ({"cluster": "v100:1,tpu:2"}, "also a column 'tpu'"),
-        ({"cluster": "v100"}, "TYPE:COUNT"),
-        ({"jobs": pd.DataFrame({"priority_weight": [1.0]}, index=["a"])}, "no row 'b'"),
-        ({"jobs": pd.DataFrame({"weight": [1.0, 1.0]}, index=["a", "b"])}, "field 'weight'"),
-        ({"jobs": pd.DataFrame({"priority_weight": [1.0, -1.0]}, index=["a", "b"])}, "priority_weights of job 'b'"),
-        ({"throughputs": pd.DataFrame({"v100": [1.0, -2.0]}, index=["a", "b"])}, "job 'b' on 'v100'"),
-        ({"throughputs": pd.DataFrame({"v100": ["x", "y"]}, index=["a", "b"])}, "expected numbers"),
+        ("cluster", "v100:1,tpu:2", "'tpu'"),
+        ("cluster", "v100", "TYPE:COUNT"),
+        ("jobs", table("a", priority_weight=[1.0]), "'b'"),
+        ("jobs", table(weight=[1.0, 1.0]), "field 'weight'"),
+        ("jobs", table(priority_weight=[1.0, -1.0]), "priority_weights of job 'b'"),
+        ("throughputs", table(v100=[1.0, -2.0]), "job 'b' on 'v100'"),
+        ("throughputs", table(v100=["x", "y"]), "numbers"),
     ],
 )
-def test_bad_input_says_where(arguments, message):
-    given = {"throughputs": pd.DataFrame({"v100": [4.0, 2.0]}, index=["a", "b"]), "cluster": "v100:1"} | arguments
+def test_bad_input_says_where(field: str, value: object, message: str) -> None:
+    given = {"throughputs": table(v100=[4.0, 2.0]), "cluster": "v100:1"} | {field: value}
     with pytest.raises(InputError, match=message):
         allocator.solve("max_min_fairness_perf", **given)

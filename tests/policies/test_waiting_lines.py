@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, get_policy, simulate
-from allocator.policies.base.waiting_line import LineMemory, LinePolicy
+from allocator.policies.base.waiting_line import LineMemory
 from allocator.presets import preset
 from allocator.protocol import Assignment
 from allocator.room import CountedGpus, Room
@@ -18,25 +18,24 @@ from throughputs import InputError, ThroughputMatrix, Trace
 NO_COSTS = preset("default").replace(restart_penalty_seconds=0.0, restart_penalty_by_gpus=())
 
 
-Times = list[tuple[float, float]]
-
-
-def times(jobs: list[tuple[float, int, float]], policy: str, cluster: str = "v:4", **more: Any) -> Times:
-    """Start and end of jobs (arrival, GPUs, seconds); `more` are settings of the policy and columns of the trace."""
-    arrival, gpus, seconds = zip(*jobs, strict=True)
-    columns = {name: more.pop(name) for name in ("partition", "predicted_seconds") if name in more}
-    trace = Trace(["job"] * len(jobs), gpus, seconds, arrival, duration=seconds, **columns)
-    result = simulate(trace, cluster, get_policy(policy, **more), preset=NO_COSTS)
-    table = result.jobs
-    return list(zip(table["start_time"].tolist(), table["completion_time"].tolist(), strict=True))
+def times(jobs: str, policy: str, cluster: str = "v:4", **more: Any) -> str:
+    """Start and end of jobs (arrival, GPUs, seconds, and partition); `more` are settings, and predicted seconds."""
+    rows = [(*job.split(), "")[:4] for job in jobs.split("; ")]
+    arrival, gpus, seconds = (list(map(float, column)) for column in list(zip(*rows, strict=True))[:3])
+    known = {"predicted_seconds": more.pop("predicted_seconds")} if "predicted_seconds" in more else {}
+    if any(row[3] for row in rows):
+        known["partition"] = [row[3].strip("-") for row in rows]
+    trace = Trace(["job"] * len(rows), gpus, seconds, arrival, duration=seconds, **known)
+    table = simulate(trace, cluster, get_policy(policy, **more), preset=NO_COSTS).jobs
+    return " ".join(f"{a:g}-{b:g}" for a, b in zip(table["start_time"], table["completion_time"], strict=True))
 
 
 # Four GPUs: the second job needs all of them and waits for the first, which ends at 10.
-TEXTBOOK = [(0.0, 2, 10.0), (1.0, 4, 5.0), (2.0, 1, 6.0), (3.0, 1, 9.0), (4.0, 2, 4.0)]
+TEXTBOOK = "0 2 10; 1 4 5; 2 1 6; 3 1 9; 4 2 4"
 
 
 def test_first_come_first_served() -> None:
-    assert times(TEXTBOOK, "fcfs") == [(0, 10), (10, 15), (15, 21), (15, 24), (15, 19)]
+    assert times(TEXTBOOK, "fcfs") == "0-10 10-15 15-21 15-24 15-19"
 
 
 def test_who_runs_already_does_not_start_again() -> None:
@@ -50,62 +49,59 @@ def test_who_runs_already_does_not_start_again() -> None:
 
 def test_easy_backfilling() -> None:
     # Only the third job ends before the second one could start; the others would delay it.
-    assert times(TEXTBOOK, "fcfs", backfill="easy") == [(0, 10), (10, 15), (2, 8), (15, 24), (15, 19)]
+    assert times(TEXTBOOK, "fcfs", backfill="easy") == "0-10 10-15 2-8 15-24 15-19"
 
 
 def test_easy_backfilling_uses_what_the_first_in_line_leaves() -> None:
     # With three GPUs promised at 10 one is over, on which the fourth job may run as long as it likes.
-    jobs = [TEXTBOOK[0], (1.0, 3, 5.0), *TEXTBOOK[2:]]
-    assert times(jobs, "fcfs", backfill="easy") == [(0, 10), (10, 15), (2, 8), (3, 12), (15, 19)]
+    jobs = TEXTBOOK.replace("1 4 5", "1 3 5")
+    assert times(jobs, "fcfs", backfill="easy") == "0-10 10-15 2-8 3-12 15-19"
 
 
 def test_easy_backfilling_goes_by_predictions() -> None:
     # The third job is expected to run into the promise, the fourth not: it runs past it, and the second has to wait.
     predicted = [10.0, 5.0, 60.0, 2.0, 4.0]
     found = times(TEXTBOOK, "fcfs", backfill="easy", predicted_seconds=predicted)
-    assert found == [(0, 10), (12, 17), (17, 23), (3, 12), (17, 21)]
+    assert found == "0-10 12-17 17-23 3-12 17-21"
 
 
 def test_whoever_fits_may_pass() -> None:
-    assert times(TEXTBOOK, "fcfs", backfill="skip") == [(0, 10), (14, 19), (2, 8), (3, 12), (10, 14)]
+    assert times(TEXTBOOK, "fcfs", backfill="skip") == "0-10 14-19 2-8 3-12 10-14"
 
 
 def test_shortest_job_first_waits_for_the_shortest() -> None:
-    jobs = [(0.0, 4, 10.0), (1.0, 1, 7.0), (2.0, 4, 3.0), (3.0, 1, 5.0)]
-    assert times(jobs, "sjf") == [(0, 10), (13, 20), (10, 13), (13, 18)]
+    jobs = "0 4 10; 1 1 7; 2 4 3; 3 1 5"
+    assert times(jobs, "sjf") == "0-10 13-20 10-13 13-18"
 
 
 def test_quasi_shortest_service_first_goes_by_predicted_gpu_time() -> None:
-    jobs = [(0.0, 4, 10.0), (1.0, 1, 7.0), (2.0, 4, 3.0)]
-    assert times(jobs, "qssf") == [(0, 10), (10, 17), (17, 20)]  # 7 GPU seconds before 12
-    assert times(jobs, "qssf", predicted_seconds=[10.0, 50.0, 3.0])[1:] == [(13, 20), (10, 13)]
+    jobs = "0 4 10; 1 1 7; 2 4 3"
+    assert times(jobs, "qssf") == "0-10 10-17 17-20"  # 7 GPU seconds before 12
+    assert times(jobs, "qssf", predicted_seconds=[10.0, 50.0, 3.0]) == "0-10 13-20 10-13"
 
 
 def test_a_burst_is_first_ordered_by_gpus() -> None:
-    jobs = [(0.0, 2, 1.0), (0.0, 4, 2.0), (0.0, 1, 90.0)]
-    assert times(jobs, "qssf")[2] == (3, 93)
-    assert times(jobs, "qssf", burst_seconds=1.0) == [(0, 1), (90, 92), (0, 90)]
+    jobs = "0 2 1; 0 4 2; 0 1 90"
+    assert times(jobs, "qssf").split()[2] == "3-93"
+    assert times(jobs, "qssf", burst_seconds=1.0) == "0-1 90-92 0-90"
     # One that still waits after the burst stands by its predicted GPU time.
-    late = [(0.0, 4, 10.0), (1.0, 1, 60.0), (1.0, 2, 1.0), (1.0, 4, 2.0)]
-    assert times(late, "qssf", burst_seconds=1.0) == [(0, 10), (13, 73), (10, 11), (11, 13)]
+    late = "0 4 10; 1 1 60; 1 2 1; 1 4 2"
+    assert times(late, "qssf", burst_seconds=1.0) == "0-10 13-73 10-11 11-13"
 
 
 def test_lines_of_virtual_clusters_do_not_hold_each_other_up() -> None:
-    jobs = [(0.0, 1, 10.0), (1.0, 2, 5.0), (2.0, 1, 1.0), (3.0, 1, 1.0)]
-    partition = ["a", "a", "a", "b"]
-    assert times(jobs, "fcfs", "a:2,b:2", partition=partition) == [(0, 10), (10, 15), (15, 16), (3, 4)]
+    jobs = "0 1 10 a; 1 2 5 a; 2 1 1 a; 3 1 1 b"
+    assert times(jobs, "fcfs", "a:2,b:2") == "0-10 10-15 15-16 3-4"
 
 
 def test_a_gang_that_waits_for_two_pools_lets_nobody_pass_there() -> None:
-    jobs = [(0.0, 1, 10.0), (0.0, 1, 20.0), (1.0, 2, 5.0), (2.0, 1, 1.0), (2.0, 1, 1.0)]
-    partition = ["a", "b", "", "a", "b"]
-    assert times(jobs, "fcfs", "a:2,b:2", partition=partition) == [(0, 10), (0, 20), (10, 15), (15, 16), (10, 11)]
+    jobs = "0 1 10 a; 0 1 20 b; 1 2 5 -; 2 1 1 a; 2 1 1 b"
+    assert times(jobs, "fcfs", "a:2,b:2") == "0-10 0-20 10-15 15-16 10-11"
 
 
 def test_who_may_use_two_pools_does_not_pass_on_the_one_where_a_gang_waits() -> None:
-    jobs = [(0.0, 1, 10.0), (0.0, 1, 20.0), (1.0, 2, 5.0), (2.0, 1, 1.0)]
-    partition = ["a", "b", "a", ""]
-    assert times(jobs, "fcfs", "a:2,b:1", partition=partition) == [(0, 10), (0, 20), (10, 15), (15, 16)]
+    jobs = "0 1 10 a; 0 1 20 b; 1 2 5 a; 2 1 1 -"
+    assert times(jobs, "fcfs", "a:2,b:1") == "0-10 0-20 10-15 15-16"
 
 
 @pytest.mark.parametrize(
@@ -141,19 +137,17 @@ def test_behind_one_who_finds_no_room_nobody_looks_for_any(
 
 
 def test_a_job_that_runs_is_left_alone() -> None:
-    jobs = [(0.0, 4, 100.0), (1.0, 1, 1.0)]
-    assert times(jobs, "sjf") == [(0, 100), (100, 101)]
+    jobs = "0 4 100; 1 1 1"
+    assert times(jobs, "sjf") == "0-100 100-101"
 
 
-@pytest.mark.parametrize("name", ["fcfs", "sjf", "qssf"])
-def test_backfill_is_one_of_three(name: str) -> None:
-    with pytest.raises(InputError, match=f"policy {name}.*backfill.*'greedy'.*off, skip, easy"):
-        get_policy(name, backfill="greedy")
-
-
-def test_a_burst_does_not_last_for_ever() -> None:
-    with pytest.raises(InputError, match="burst_seconds"):
-        get_policy("qssf", burst_seconds=-1.0)
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [(name, "backfill", "greedy") for name in ("fcfs", "sjf", "qssf")] + [("qssf", "burst_seconds", -1.0)],
+)
+def test_bad_settings_say_so(name: str, field: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"{name}.*{field}"):
+        get_policy(name, **{field: value})
 
 
 def state_of(gpus: list[int], running: Any = None) -> ClusterState:
@@ -163,24 +157,19 @@ def state_of(gpus: list[int], running: Any = None) -> ClusterState:
 
 def test_the_line_is_the_same_after_a_checkpoint() -> None:
     policy = get_policy("qssf", burst_seconds=1.0)
-    assert isinstance(policy, LinePolicy)
-    memory = policy.new_memory()
+    memory, again = policy.new_memory(), LineMemory()
     policy.plan(state_of([2, 4, 3, 1]), memory)
-    again = LineMemory()
     again.restore(memory.state())
     assert vars(again).keys() == vars(memory).keys()
-    assert again.lines == memory.lines
-    assert (again.first, again.since, again.waiting) == (memory.first, memory.since, memory.waiting)
+    for name in ("lines", "first", "since", "waiting"):
+        assert getattr(again, name) == getattr(memory, name)
 
 
 def test_who_waits_is_told_why() -> None:
     policy = get_policy("fcfs")
     told = policy.hindrance(state_of([2, 4, 1]), 2)
-    assert told is not None
     assert told.reason == "queue_blocked"
-    assert told.text == "place 3 in line; job 1 before it needs 4 GPUs, and lets nobody pass"
-    skipping = policy.hindrance(state_of([4, 4]), 1)
-    assert skipping is not None
-    passing = replace(policy, backfill="skip").hindrance(state_of([4, 4]), 1)  # type: ignore[type-var]
-    assert passing is not None
-    assert passing.reason == "ranked_behind"
+    assert "place 3" in told.text
+    assert "job 1 before it needs 4 GPUs" in told.text
+    assert policy.hindrance(state_of([4, 4]), 1) is not None
+    assert replace(policy, backfill="skip").hindrance(state_of([4, 4]), 1).reason == "ranked_behind"

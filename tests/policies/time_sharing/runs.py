@@ -8,39 +8,49 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from allocator import Cluster, ClusterState, ThroughputMatrix
-from allocator.protocol import Assignment, Plan, PlanPolicy
+from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from allocator.protocol import Assignment, Plan
 from tests.simulator.worlds import make_trace
 from throughputs import Trace
 
 
-def state_of(
-    labels: Sequence[int],
-    gpus: Sequence[int],
-    cluster: Cluster,
-    *,
-    clock: float = 0.0,
-    running: Sequence[int] = (),
-    rates: Sequence[float] | None = None,
-    **columns: Any,
-) -> ClusterState:
-    """Jobs of a cluster with one type, in order of arrival; `running` are labels."""
-    (name,) = cluster.accelerators
-    speed = np.ones(len(labels)) if rates is None else np.array(rates)
-    matrix = ThroughputMatrix(speed[:, None], list(labels), [name], gpus)
-    rows = [list(labels).index(label) for label in running]
-    now = Assignment.of(rows, [0] * len(rows), [gpus[i] for i in rows])
-    elapsed = columns.pop("elapsed_seconds", np.arange(len(labels), 0, -1.0))
-    return ClusterState(cluster, matrix, clock=clock, running=now, elapsed_seconds=elapsed, **columns)
+class Asked:
+    """A policy with its memory: called with jobs in order of arrival it says who runs (labels) and for how long."""
 
+    def __init__(self, name: str, gpus: int = 4, per_server: int = 4, **settings: Any) -> None:
+        self.policy = get_policy(name, **settings)
+        self.memory = self.policy.new_memory()
+        self.cluster = Cluster({"a100": gpus}, {"a100": per_server})
 
-def who_runs(plan: Plan, state: ClusterState) -> list[int]:
-    """Labels of the jobs of the first step, ascending."""
-    return sorted(state.throughputs.jobs[i] for i in plan.steps[0].assignment.jobs.tolist())
+    def plan(
+        self,
+        labels: Sequence[int],
+        gpus: Sequence[int],
+        clock: float = 0.0,
+        running: Sequence[int] = (),
+        **columns: Any,
+    ) -> Plan:
+        """`running` are labels; `rates` steps/s, `trained` seconds on these gangs so far."""
+        speed = np.array(columns.pop("rates", np.ones(len(labels))))
+        matrix = ThroughputMatrix(speed[:, None], list(labels), ["a100"], gpus)
+        rows = [list(labels).index(label) for label in running]
+        now = Assignment.of(rows, [0] * len(rows), [gpus[i] for i in rows])
+        if "trained" in columns:
+            seconds = np.array(columns.pop("trained"), dtype=float)
+            columns |= {"run_seconds": seconds, "gpu_seconds": seconds * gpus}
+        columns = {"elapsed_seconds": np.arange(len(labels), 0, -1.0), **columns}
+        return self.policy.plan(ClusterState(self.cluster, matrix, clock=clock, running=now, **columns), self.memory)
 
+    def __call__(
+        self, labels: Sequence[int], gpus: Sequence[int], *more: Any, **columns: Any
+    ) -> tuple[list[int], float]:
+        step = self.plan(labels, gpus, *more, **columns).steps[0]
+        return sorted(labels[i] for i in step.assignment.jobs.tolist()), step.seconds
 
-def decide(policy: PlanPolicy, memory: Any, state: ClusterState) -> list[int]:
-    return who_runs(policy.plan(state, memory), state)
+    @property
+    def places(self) -> list[int]:
+        """Labels in the order of their turns."""
+        return [self.memory.jobs[i] for i in np.argsort(self.memory.turn).tolist()]
 
 
 @st.composite

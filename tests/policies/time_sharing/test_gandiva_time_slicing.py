@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,163 +12,230 @@ from allocator import Cluster, get_policy
 from allocator.policies.time_sharing.node_sets import NodeSets
 from allocator.policies.time_sharing.published_sets import PublishedNodeSets
 from allocator.protocol import Trigger
-from tests.policies.time_sharing.runs import decide, state_of
-from throughputs import InputError
+from tests.policies.time_sharing.runs import Asked
 
-ONE_SERVER = Cluster({"a100": 4}, {"a100": 4})
-FOUR_SERVERS = Cluster({"a100": 16}, {"a100": 4})
+PUBLISHED = {"published_sets": True, "published_turns": True}
+
+
+def gandiva(servers: int = 1, **settings: Any) -> Asked:
+    return Asked("gandiva_time_slicing", 4 * servers, 4, **settings)
 
 
 def sets_of(memory: NodeSets) -> dict[int, list[list[int]]]:
     return {size: [one.jobs for one in sets] for size, sets in memory.of_size.items() if sets}
 
 
-def test_where_there_is_room_all_run_and_nobody_is_asked_again():
-    policy, state = get_policy("gandiva_time_slicing"), state_of([1, 2, 3], [2, 1, 4], FOUR_SERVERS)
-    plan = policy.plan(state, policy.new_memory())
-    assert plan.steps[0].assignment.jobs.tolist() == [1, 0, 2]
-    assert plan.steps[0].seconds == np.inf
+def arrived(servers: int, sizes: Sequence[int], kind: type[NodeSets] = NodeSets, per_server: int = 4) -> NodeSets:
+    """Jobs 0, 1, ... of these gangs."""
+    memory = kind()
+    memory.resize(servers, per_server)
+    for job, size in enumerate(sizes):
+        memory.arrive(job, size)
+    return memory
 
 
-def test_jobs_of_a_full_set_take_turns():
-    policy = get_policy("gandiva_time_slicing", turn_seconds=30.0)
-    memory, labels = policy.new_memory(), [1, 2, 3, 4, 5, 6]
-    seen = [decide(policy, memory, state_of(labels, [1] * 6, ONE_SERVER, clock=30.0 * turn)) for turn in range(1, 5)]
+def test_where_there_is_room_all_run_and_nobody_is_asked_again() -> None:
+    plan = gandiva(4).plan([1, 2, 3], [2, 1, 4])
+    assert (plan.steps[0].assignment.jobs.tolist(), plan.steps[0].seconds) == ([1, 0, 2], np.inf)
+    small = Asked("gandiva_time_slicing", 2, 4)
+    assert small([1, 2], [1, 1])[0] == [1, 2]
+
+
+def test_jobs_of_a_full_set_take_turns() -> None:
+    asked = gandiva(turn_seconds=30.0)
+    seen = [asked([1, 2, 3, 4, 5, 6], [1] * 6, 30.0 * turn)[0] for turn in range(1, 5)]
     assert seen == [[1, 2, 3, 4], [1, 2, 5, 6], [3, 4, 5, 6], [1, 2, 3, 4]]
 
 
-def test_a_turn_goes_on_when_somebody_arrives_in_it():
-    policy = get_policy("gandiva_time_slicing")
-    memory = policy.new_memory()
-    plan = policy.plan(state_of([1, 2], [4, 4], ONE_SERVER, clock=100.0), memory)
-    assert plan.steps[0].seconds == 60.0
-    later = state_of([1, 2, 3], [4, 4, 4], ONE_SERVER, clock=120.0)
-    plan = policy.plan(later, memory)
-    assert (plan.steps[0].assignment.jobs.tolist(), plan.steps[0].seconds) == ([0], 40.0)
+def test_a_turn_goes_on_when_somebody_arrives_in_it() -> None:
+    asked = gandiva()
+    assert asked([1, 2], [4, 4], 100.0) == ([1], 60.0)
+    assert asked([1, 2, 3], [4, 4, 4], 120.0) == ([1], 40.0)
 
 
-def test_sizes_get_servers_in_proportion_to_the_gpus_they_want():
-    policy = get_policy("gandiva_time_slicing")
-    memory = policy.new_memory()
-    assert decide(policy, memory, state_of([1, 2, 3, 4], [4] * 4, FOUR_SERVERS)) == [1, 2, 3, 4]
+def test_a_turn_is_over_whatever_rounding_leaves_of_it() -> None:
+    asked, late = gandiva(), 1e6
+    assert [asked([1, 2], [4, 4], late + after)[0] for after in (0.0, 59.0, 60.0 - 1e-7)] == [[1], [1], [2]]
+
+
+def test_sizes_get_servers_in_proportion_to_the_gpus_they_want() -> None:
+    asked = gandiva(4)
+    assert asked([1, 2, 3, 4], [4] * 4)[0] == [1, 2, 3, 4]
     # 16 GPUs are wanted by gangs of four and 8 by gangs of two: 2.7 servers and 1.3
-    more = state_of(range(1, 9), [4] * 4 + [2] * 4, FOUR_SERVERS, clock=5.0)
-    assert decide(policy, memory, more) == [2, 3, 4, 5, 6]
-    assert sets_of(memory) == {4: [[2, 1], [3], [4]], 2: [[5, 6, 7, 8]]}
+    assert asked(range(1, 9), [4] * 4 + [2] * 4, 5.0)[0] == [2, 3, 4, 5, 6]
+    assert sets_of(asked.memory) == {4: [[2, 1], [3], [4]], 2: [[5, 6, 7, 8]]}
 
 
-def test_who_finds_no_room_takes_turns_where_fewest_do():
-    memory = NodeSets()
-    memory.resize(2, 4)
-    for job in range(8):
-        memory.arrive(job, 2)
-    assert sets_of(memory) == {2: [[0, 1, 4, 6], [2, 3, 5, 7]]}
+def test_who_finds_no_room_takes_turns_where_fewest_do() -> None:
+    assert sets_of(arrived(2, [2] * 8)) == {2: [[0, 1, 4, 6], [2, 3, 5, 7]]}
 
 
-def test_gangs_of_several_servers():
-    policy = get_policy("gandiva_time_slicing")
-    memory = policy.new_memory()
-    assert decide(policy, memory, state_of([1, 2], [6, 8], FOUR_SERVERS)) == [1, 2]
-    assert memory.free == 0
+def test_gangs_of_several_servers_give_them_back_whole() -> None:
+    memory = arrived(5, [8, 10])
+    assert (memory.free, [one.servers for _, one in memory]) == (0, [2, 3])
+    assert memory.drop({1})
+    assert memory.free == 3
 
 
-def test_who_has_ended_gives_back_servers_to_those_who_wait():
-    policy = get_policy("gandiva_time_slicing")
-    memory = policy.new_memory()
-    assert decide(policy, memory, state_of([1, 2], [4, 2], ONE_SERVER)) == [1]
-    assert memory.waiting == {2: 2}
-    assert decide(policy, memory, state_of([2], [2], ONE_SERVER, clock=9.0)) == [2]
-    assert not memory.waiting
+def test_who_ends_or_can_run_no_more_gives_back_servers_to_those_who_wait() -> None:
+    for later in ([2], [1, 2]):
+        asked = gandiva()
+        assert asked([1, 2], [4, 2])[0] == [1]
+        assert asked.memory.waiting == {2: 2}
+        rates = {"rates": [0.0, 1.0][-len(later) :]}
+        assert asked(later, [4, 2][-len(later) :], 9.0, **rates)[0] == [2]
+        assert sets_of(asked.memory) == {2: [[2]]}
+        assert not asked.memory.waiting
 
 
-def test_lost_servers_are_taken_out_of_the_sets():
-    policy = get_policy("gandiva_time_slicing")
-    memory = policy.new_memory()
-    assert decide(policy, memory, state_of([1, 2], [4, 4], FOUR_SERVERS)) == [1, 2]
-    assert decide(policy, memory, state_of([1, 2], [4, 4], ONE_SERVER, clock=1.0)) == [1]
+def test_when_servers_change_those_on_sets_are_placed_before_those_who_wait() -> None:
+    asked = gandiva(4)
+    assert asked([1, 2], [4, 4])[0] == [1, 2]
+    asked.cluster = Cluster({"a100": 4}, {"a100": 4})
+    assert asked([1, 2], [4, 4], 1.0)[0] == [1]
+    memory = arrived(1, [4, 2])
+    assert memory.waiting == {1: 2}
+    memory.resize(2, 2)
+    assert (list(memory.waiting), memory.known) == ([0, 1], {0, 1})
 
 
-def test_published_sets_take_one_job_less_than_they_have_room_for():
-    memory = PublishedNodeSets()
-    memory.resize(2, 4)
-    for job in range(5):
-        memory.arrive(job, 1)
-    assert sets_of(memory) == {1: [[3, 4], [0, 1, 2]]}
+def test_small_demands_have_a_server_as_long_as_there_are_any() -> None:
+    """A gang of one wants a 13th of the GPUs of four servers, a third of a server."""
+    memory = arrived(4, [4, 4, 4, 1])
+    memory.rebalance()
+    assert sets_of(memory) == {4: [[0], [1], [2]], 1: [[3]]}
+    # a fourth gang of four has no server of its own
+    memory.arrive(4, 4)
+    memory.rebalance()
+    assert sorted(len(jobs) for jobs in sets_of(memory)[4]) == [1, 1, 2]
+    assert sets_of(memory)[1] == [[3]]
 
 
-def test_published_load_counts_jobs_that_have_ended():
-    memory = PublishedNodeSets()
-    memory.resize(2, 4)
-    for job in range(3):
-        memory.arrive(job, 1)
+@pytest.mark.parametrize(
+    ("servers", "fours", "twos", "expected"),
+    [(3, 3, 6, {2: 1, 4: 2}), (3, 3, 2, {2: 1, 4: 2}), (3, 1, 6, {2: 2, 4: 1}), (4, 9, 14, {2: 2, 4: 2})],
+)
+def test_what_is_left_goes_to_who_lacks_most_of_its_part_and_of_equals_to_the_largest_gangs(
+    servers: int, fours: int, twos: int, expected: dict[int, int]
+) -> None:
+    """Parts of servers: 1.5 each; 2.25 and 0.75, which is one; 0.75, which is one, and 2.25; 2.25 and 1.75."""
+    memory = arrived(servers, [])
+    memory.waiting = dict(enumerate([4] * fours + [2] * twos))
+    memory.rebalance()
+    assert {size: len(sets) for size, sets in sets_of(memory).items()} == expected
+
+
+@pytest.mark.parametrize("kind", [NodeSets, PublishedNodeSets])
+@pytest.mark.parametrize("seed", range(6))
+def test_servers_are_free_or_in_one_set_and_jobs_on_one_set_or_waiting(kind: type[NodeSets], seed: int) -> None:
+    rng, memory, there = np.random.default_rng(seed), arrived(6, [], kind), set()
+    for job in range(40):
+        memory.arrive(job, int(rng.choice([1, 2, 3, 4, 6, 8])))
+        there.add(job)
+        gone = {each for each in there if rng.random() < 0.15}
+        there -= gone
+        memory.place_waiting(memory.drop(gone))
+        memory.rebalance()
+        again = kind()
+        again.restore(memory.state())
+        for each in (memory, again):
+            assert each.free + sum(one.servers for _, one in each) == 6
+            assert each.free >= 0
+            assert sorted([*each.waiting, *(one for _, sets in each for one in sets.jobs)]) == sorted(there)
+            assert each.known == there
+        assert again.state() == memory.state()
+
+
+def test_published_sets_take_one_job_less_than_they_have_room_for() -> None:
+    assert sets_of(arrived(2, [1] * 5, PublishedNodeSets)) == {1: [[3, 4], [0, 1, 2]]}
+
+
+def test_published_load_counts_jobs_that_have_ended() -> None:
+    memory = arrived(2, [1] * 3, PublishedNodeSets)
     memory.drop({0, 1})
     memory.arrive(3, 1)
     assert sets_of(memory) == {1: [[3], [2]]}
 
 
-def test_published_retries_pass_over_the_neighbour_of_a_job_that_starts():
-    memory = PublishedNodeSets()
-    memory.resize(1, 4)
-    memory.arrive(0, 4)
-    for job in (1, 2, 3):
-        memory.arrive(job, 2)
+def test_published_retries_pass_over_the_neighbour_of_a_job_that_starts() -> None:
+    memory = arrived(1, [4, 2, 2, 2], PublishedNodeSets)
     assert memory.drop({0})
     memory.place_waiting(released=True)
-    assert sets_of(memory) == {2: [[1, 3]]}
-    assert memory.waiting == {2: 2}
+    assert (sets_of(memory), memory.waiting) == ({2: [[1, 3]]}, {2: 2})
 
 
-def test_published_turns_come_with_the_clock():
-    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
-    assert policy.triggers == Trigger.ARRIVAL
+@pytest.mark.parametrize(
+    ("sizes", "sets", "free"),
+    [
+        # a gang of one wants one GPU, not all sixteen
+        ([1], {1: 1}, 3),
+        # the gang of eight wants 8 of 18 GPUs, 7.1 of 16, one less than it has; its only set stays
+        ([8, 2, 2, 2, 2, 2], {8: 1, 2: 2}, 0),
+        # gangs of four want 12 of 20 GPUs, 9.6 of 16; three less than they have cost them a set
+        ([4, 4, 4, 2, 2, 2, 2], {4: 2, 2: 1}, 1),
+    ],
+)
+def test_published_sets_of_each_size(sizes: list[int], sets: dict[int, int], free: int) -> None:
+    memory = arrived(4, sizes, PublishedNodeSets)
+    memory.rebalance()
+    assert ({size: len(found) for size, found in sets_of(memory).items()}, memory.free) == (sets, free)
+
+
+@pytest.mark.parametrize(
+    ("servers", "sizes", "size", "before", "after"),
+    [
+        # five gangs of three on two of four servers want 15 GPUs and have 8: dealt anew where servers run out
+        (4, [8, 3, 3, 3, 3, 3], 3, [1, 4], [1, 1, 1, 2]),
+        # sets of several servers are always dealt anew
+        (6, [16, 8, 8], 8, [2], [1, 1]),
+    ],
+)
+def test_published_sets_are_dealt_anew(
+    servers: int, sizes: list[int], size: int, before: list[int], after: list[int]
+) -> None:
+    memory = arrived(servers, sizes, PublishedNodeSets)
+    assert sorted(len(jobs) for jobs in sets_of(memory)[size]) == before
+    memory.drop({0})
+    memory.rebalance()
+    assert sorted(len(jobs) for jobs in sets_of(memory)[size]) == after
+
+
+def test_published_turns_come_with_the_clock_in_whole_seconds() -> None:
+    assert get_policy("gandiva_time_slicing", **PUBLISHED).triggers == Trigger.ARRIVAL
     assert get_policy("gandiva_time_slicing").triggers != Trigger.ARRIVAL
-    memory = policy.new_memory()
-    times = (60.0, 119.0, 120.0, 130.0, 180.0)
-    seen = [decide(policy, memory, state_of([1, 2], [4, 4], ONE_SERVER, clock=time)) for time in times]
-    assert seen == [[1], [1], [2], [2], [1]]
+    asked = gandiva(**PUBLISHED)
+    times = (60.0, 119.9, 120.7, 121.0, 180.0)
+    assert [asked([1, 2], [4, 4], time)[0] for time in times] == [[1], [1], [2], [2], [1]]
 
 
-def test_published_decisions_that_can_change_nothing_are_left_out():
-    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
-    memory = policy.new_memory()
-    slots = {"more_arrivals": False, "slot_seconds": 240.0}
-
-    def seconds(labels, clock, left):
-        gpus = [2] * len(labels)
-        state = state_of(labels, gpus, FOUR_SERVERS, clock=clock, steps_remaining=left, **slots)
-        return policy.plan(state, memory).steps[0].seconds
-
-    # the first decision places two jobs, the second one finds nothing to change until the first can end
-    assert seconds([1, 2], 7.0, [1000.0, 3000.0]) == 240.0
-    assert seconds([1, 2], 247.0, [760.0, 2760.0]) == 4 * 240.0
-    assert seconds([2], 1207.0, [1800.0]) == 240.0
-    assert seconds([2], 1447.0, [1560.0]) == 7 * 240.0
+def test_published_decisions_that_can_change_nothing_are_left_out() -> None:
+    """The first places two jobs, the second one finds nothing to change until the first can end."""
+    asked = gandiva(4, **PUBLISHED)
+    for labels, clock, left, slots in (
+        ([1, 2], 7.0, [1000.0, 3000.0], 1),
+        ([1, 2], 247.0, [760.0, 2760.0], 4),
+        ([2], 1207.0, [1800.0], 1),
+        ([2], 1447.0, [1560.0], 7),
+    ):
+        ahead = {"steps_remaining": left, "more_arrivals": False, "slot_seconds": 240.0}
+        assert asked(labels, [2] * len(labels), clock, **ahead)[1] == slots * 240.0
 
 
-def test_published_turns_are_planned_ahead_until_a_job_may_end():
-    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
+def test_published_turns_are_planned_ahead_until_a_job_may_end() -> None:
     labels, gpus, left = [1, 2, 3], [4, 4, 2], np.array([300.0, 900.0, 900.0])
-    memory, slots = policy.new_memory(), {"steps_remaining": left, "slot_seconds": 60.0}
-    state = state_of(labels, gpus, ONE_SERVER, clock=60.0, more_arrivals=False, **slots)
-    plan = policy.plan(state, policy.new_memory())
+    asked, slots = gandiva(**PUBLISHED), {"steps_remaining": left, "slot_seconds": 60.0}
+    plan = gandiva(**PUBLISHED).plan(labels, gpus, 60.0, more_arrivals=False, **slots)
     assert {step.seconds for step in plan.steps} == {60.0}
     assert len(plan.steps) > 3
     for number, step in enumerate(plan.steps):
         # as long as jobs are expected there is a decision at a time
-        state = state_of(labels, gpus, ONE_SERVER, clock=60.0 * (number + 1), **slots)
-        assert policy.plan(state, memory).steps[0].assignment.jobs.tolist() == step.assignment.jobs.tolist()
+        single = asked.plan(labels, gpus, 60.0 * (number + 1), **slots)
+        assert single.steps[0].assignment.jobs.tolist() == step.assignment.jobs.tolist()
         # nobody ends in a step that others follow
         assert number == 0 or left.min() > 60.0
         left[step.assignment.jobs] -= 60.0
 
 
-def test_published_decisions_wait_for_arrivals():
-    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
+def test_published_decisions_wait_for_arrivals() -> None:
     for more, expected in ((True, np.inf), (False, 1.0)):
-        plan = policy.plan(state_of([1], [2], ONE_SERVER, more_arrivals=more), policy.new_memory())
-        assert plan.steps[0].seconds == expected
-
-
-def test_wrong_settings():
-    with pytest.raises(InputError, match="turn_seconds"):
-        get_policy("gandiva_time_slicing", turn_seconds=0.0)
+        assert gandiva(**PUBLISHED)([1], [2], more_arrivals=more)[1] == expected

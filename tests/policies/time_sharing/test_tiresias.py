@@ -1,155 +1,202 @@
-"""Tiresias: queues by the GPU time that jobs have attained."""
+"""Tiresias: queues by the GPU time that jobs have attained, and the Gittins index."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from allocator import Cluster, get_policy
-from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
-from tests.policies.time_sharing.runs import decide, state_of, who_runs
-from throughputs import InputError
-
-TWO = Cluster({"a100": 2}, {"a100": 2})
-FOUR = Cluster({"a100": 4}, {"a100": 4})
-
-
-def asked(policy, memory, labels, gpus, seconds, *, cluster=FOUR, clock=0.0, running=()):
-    """Who runs, and for how long, of jobs that have trained for so many `seconds`."""
-    seconds = np.array(seconds, dtype=float)
-    served = {"run_seconds": seconds, "gpu_seconds": seconds * gpus}
-    state = state_of(labels, gpus, cluster, clock=clock, running=running, **served)
-    plan = policy.plan(state, memory)
-    return who_runs(plan, state), plan.steps[0].seconds
+from allocator import get_policy, simulate
+from allocator.presets import preset
+from tests.policies.time_sharing.runs import Asked
+from throughputs import InputError, Trace
 
 
-def queues(memory: TiresiasMemory) -> dict:
-    return dict(zip(memory.jobs, memory.queue.tolist(), strict=True))
+def tiresias(gpus: int = 2, **settings: Any) -> Asked:
+    return Asked("tiresias", gpus, gpus, **{"queue_limits": (100.0,)} | settings)
 
 
-def test_new_jobs_run_in_order_of_arrival_until_the_first_reaches_its_limit():
-    policy = Tiresias(queue_limits=(100.0, 300.0))
-    runs, seconds = asked(policy, policy.new_memory(), [1, 2, 3], [2, 2, 1], [0, 0, 0])
-    assert (runs, seconds) == ([1, 2], 50.0)
+def queues(asked: Asked) -> dict[int, int]:
+    return dict(zip(asked.memory.jobs, asked.memory.queue.tolist(), strict=True))
 
 
-def test_a_job_that_attained_its_limit_goes_behind_newer_ones():
-    policy = Tiresias(queue_limits=(100.0, 300.0))
-    memory = policy.new_memory()
-    asked(policy, memory, [1, 2], [2, 2], [0, 0], cluster=TWO)
-    runs, seconds = asked(policy, memory, [1, 2], [2, 2], [50, 0], cluster=TWO, clock=50.0, running=[1])
-    assert (runs, seconds) == ([2], 50.0)
-    assert queues(memory) == {1: 1, 2: 0}
+def test_new_jobs_run_in_order_of_arrival_until_the_first_reaches_its_limit() -> None:
+    asked = tiresias(4, queue_limits=(100.0, 300.0))
+    assert asked([1, 2, 3], [2, 2, 1], trained=[0, 0, 0]) == ([1, 2], 50.0)
+
+
+def test_a_job_that_attained_its_limit_goes_behind_newer_ones() -> None:
+    asked = tiresias(queue_limits=(100.0, 300.0))
+    asked([1, 2], [2, 2], trained=[0, 0])
+    assert asked([1, 2], [2, 2], 50.0, [1], trained=[50, 0]) == ([2], 50.0)
+    assert queues(asked) == {1: 1, 2: 0}
     # the second one is let down too, and is behind the first now
-    runs, seconds = asked(policy, memory, [1, 2], [2, 2], [50, 50], cluster=TWO, clock=100.0, running=[2])
-    assert (runs, seconds) == ([1], 100.0)
+    assert asked([1, 2], [2, 2], 100.0, [2], trained=[50, 50]) == ([1], 100.0)
 
 
-def test_who_runs_stays_ahead_in_its_queue():
-    policy = get_policy("tiresias")
-    memory = policy.new_memory()
-    asked(policy, memory, [1, 2, 3], [3, 2, 1], [0, 0, 0])
-    assert np.argsort(memory.turn).tolist() == [0, 2, 1]
+def test_who_runs_stays_ahead_in_its_queue() -> None:
+    asked = tiresias(4)
+    asked([1, 2, 3], [3, 2, 1], trained=[0, 0, 0])
+    assert asked.places == [1, 3, 2]
 
 
-def test_of_those_let_down_together_large_gangs_come_first():
-    policy = Tiresias(queue_limits=(100.0,))
-    memory = policy.new_memory()
-    asked(policy, memory, [1, 2, 3], [1, 2, 1], [0, 0, 0])
-    asked(policy, memory, [1, 2, 3], [1, 2, 1], [100, 60, 100], clock=100.0, running=[1, 2, 3])
-    assert np.argsort(memory.turn).tolist() == [1, 0, 2]
+def test_places_of_those_who_come_or_are_let_down_together() -> None:
+    """Large gangs, then who arrived first; of those who arrive together labels decide."""
+    asked = tiresias(4)
+    asked([1, 2, 3], [1, 2, 1], trained=[0, 0, 0])
+    elapsed = {"elapsed_seconds": [100.0, 200.0, 300.0]}
+    asked([1, 2, 3], [1, 2, 1], 300.0, [1, 2, 3], trained=[100, 60, 100], **elapsed)
+    assert queues(asked) == {1: 1, 2: 1, 3: 1}
+    assert asked.places == [2, 3, 1]
+    asked = tiresias(1)
+    asked([3, 1, 2], [1, 1, 1], elapsed_seconds=[5.0, 5.0, 9.0])
+    assert asked.places == [2, 1, 3]
 
 
-def test_a_waiting_job_is_promoted():
-    policy = Tiresias(queue_limits=(100.0,), promote_after=2.0)
-    memory = policy.new_memory()
-    asked(policy, memory, [1], [2], [0], cluster=TWO)
-    asked(policy, memory, [1, 2], [2, 2], [60, 0], cluster=TWO, clock=60.0, running=[1])
-    assert queues(memory) == {1: 1, 2: 0}
-    runs, _ = asked(policy, memory, [1, 2, 3], [2, 2, 2], [60, 45, 0], cluster=TWO, clock=105.0, running=[2])
-    assert runs == [2]
-    runs, seconds = asked(policy, memory, [1, 2, 3], [2, 2, 2], [60, 50, 0], cluster=TWO, clock=110.0, running=[2])
-    assert (runs, seconds) == ([3], 50.0)
+def test_a_limit_that_was_planned_counts_as_reached_whatever_rounding_leaves() -> None:
+    for attained, queue in ((100.0, 1), (100.0 * (1 - 1e-12), 1), (100.0 * (1 - 1e-6), 0)):
+        asked = tiresias(1)
+        asked([1], [1], 100.0, trained=[attained])
+        assert queues(asked) == {1: queue}
+
+
+def test_a_waiting_job_is_promoted() -> None:
+    asked = tiresias(promote_after=2.0)
+    asked([1], [2], trained=[0])
+    asked([1, 2], [2, 2], 60.0, [1], trained=[60, 0])
+    assert queues(asked) == {1: 1, 2: 0}
+    assert asked([1, 2, 3], [2, 2, 2], 105.0, [2], trained=[60, 45, 0])[0] == [2]
+    assert asked([1, 2, 3], [2, 2, 2], 110.0, [2], trained=[60, 50, 0]) == ([3], 50.0)
     # the first has waited for 120 seconds, twice what it trained
-    runs, _ = asked(policy, memory, [1, 2, 3], [2, 2, 2], [60, 50, 49], cluster=TWO, clock=180.0, running=[3])
-    assert queues(memory) == {1: 0, 2: 1, 3: 0}
-    assert runs == [3]
-    assert memory.spent.tolist() == [120.0, 0.0, 0.0]
-    asked(policy, memory, [1, 2, 3], [2, 2, 2], [60, 50, 50], cluster=TWO, clock=181.0, running=[3])
-    assert queues(memory) == {1: 0, 2: 1, 3: 1}
+    assert asked([1, 2, 3], [2, 2, 2], 180.0, [3], trained=[60, 50, 49])[0] == [3]
+    assert queues(asked) == {1: 0, 2: 1, 3: 0}
+    assert asked.memory.spent.tolist() == [120.0, 0.0, 0.0]
+    asked([1, 2, 3], [2, 2, 2], 181.0, [3], trained=[60, 50, 50])
+    assert queues(asked) == {1: 0, 2: 1, 3: 1}
 
 
-def test_a_gang_that_waits_is_promoted_after_a_multiple_of_its_seconds():
+def test_a_gang_that_waits_is_promoted_after_a_multiple_of_its_seconds() -> None:
     """Two seconds of waiting for one of training, on two GPUs: not for one GPU second."""
-    policy = Tiresias(queue_limits=(100.0,), promote_after=2.0)
-    memory = policy.new_memory()
-    asked(policy, memory, [1], [2], [0], cluster=TWO)
-    asked(policy, memory, [1, 2], [2, 1], [60, 0], cluster=TWO, clock=60.0, running=[1])
-    runs, seconds = asked(policy, memory, [1, 2], [2, 1], [60, 20], cluster=TWO, clock=80.0, running=[2])
+    asked = tiresias(promote_after=2.0)
+    asked([1], [2], trained=[0])
+    asked([1, 2], [2, 1], 60.0, [1], trained=[60, 0])
     # of 120 seconds the first has waited for 20; the second falls only at 100
-    assert (runs, seconds) == ([2], 80.0)
-    runs, seconds = asked(policy, memory, [1, 2, 3], [2, 1, 1], [60, 100, 0], cluster=TWO, clock=160.0, running=[2])
-    assert seconds == 20.0
-    asked(policy, memory, [1, 2, 3], [2, 1, 1], [60, 100, 20], cluster=TWO, clock=180.0, running=[3])
-    assert queues(memory)[1] == 0
+    assert asked([1, 2], [2, 1], 80.0, [2], trained=[60, 20]) == ([2], 80.0)
+    assert asked([1, 2, 3], [2, 1, 1], 160.0, [2], trained=[60, 100, 0])[1] == 20.0
+    asked([1, 2, 3], [2, 1, 1], 180.0, [3], trained=[60, 100, 20])
+    assert queues(asked)[1] == 0
 
 
-def test_without_promotion_nobody_is_asked_for_those_who_wait():
-    policy = Tiresias(queue_limits=(100.0,), promote_after=None)
-    memory = policy.new_memory()
-    asked(policy, memory, [1], [2], [0], cluster=TWO)
-    _, seconds = asked(policy, memory, [1, 2], [2, 2], [60, 0], cluster=TWO, clock=60.0, running=[1])
-    assert seconds == 50.0
-    _, seconds = asked(policy, memory, [1, 2], [2, 2], [60, 60], cluster=TWO, clock=120.0, running=[2])
-    assert (queues(memory), seconds) == ({1: 1, 2: 1}, np.inf)
+def test_without_promotion_nobody_is_asked_for_those_who_wait() -> None:
+    asked = tiresias(promote_after=None)
+    asked([1], [2], trained=[0])
+    assert asked([1, 2], [2, 2], 60.0, [1], trained=[60, 0])[1] == 50.0
+    assert asked([1, 2], [2, 2], 120.0, [2], trained=[60, 60])[1] == np.inf
+    assert queues(asked) == {1: 1, 2: 1}
 
 
-def test_published_limits_are_reckoned_from_seconds_and_passed_one_at_a_time():
-    policy = Tiresias(queue_limits=(100.0, 300.0), promote_after=None, published_limits=True)
-    memory = policy.new_memory()
-    _, seconds = asked(policy, memory, [1], [4], [0])
-    assert seconds == 25.0
-    _, seconds = asked(policy, memory, [1], [4], [10], clock=10.0, running=[1])
+def test_waiting_counts_from_the_first_start_on() -> None:
+    """The second job waits for 50 s before it starts, and for 30 s after it has stopped; a new one has not waited."""
+    asked = tiresias()
+    for clock, seconds, running in ((0, [0, 0], []), (50, [50, 0], [1]), (100, [50, 50], [2]), (130, [80, 50], [1])):
+        asked([1, 2], [2, 2], clock, running, trained=seconds)
+    assert asked.memory.waited.tolist() == [50.0, 30.0]
+    asked([1, 2, 3], [2, 2, 2], 130.0, trained=[80, 50, 0])
+    assert asked.memory.waited.tolist() == [50.0, 30.0, 0.0]
+
+
+def test_who_waits_in_the_first_queue_is_not_promoted_and_nobody_is_asked_for_it() -> None:
+    """Both have trained for 10 s; the next thing to happen is that the one who runs reaches its limit, in 90 s."""
+    asked = tiresias(1, promote_after=2.0)
+    asked([1, 2], [1, 1])
+    assert asked([1, 2], [1, 1], 20.0, [1], trained=[10, 10])[1] == 90.0
+
+
+def test_those_promoted_together_keep_their_order() -> None:
+    asked = tiresias(1, queue_limits=(10.0,), promote_after=1.0)
+    asked([1, 2, 3], [1, 1, 1])
+    # the second job reached the limit first, then the first one; both have waited for as long as they trained
+    memory = asked.memory
+    memory.queue, memory.turn = np.array([1, 1, 0]), np.array([2, 1, 0])
+    memory.waited, memory.clock = np.array([20.0, 20.0, 0.0]), 50.0
+    asked([1, 2, 3], [1, 1, 1], 50.0, [3], trained=[20, 20, 5])
+    assert (queues(asked), asked.places) == ({1: 0, 2: 0, 3: 0}, [3, 2, 1])
+    assert (memory.waited.tolist(), memory.spent.tolist()) == ([0.0, 0.0, 0.0], [20.0, 20.0, 0.0])
+
+
+def test_published_limits_are_reckoned_from_seconds_and_passed_one_at_a_time() -> None:
+    limits: dict[str, Any] = {"queue_limits": (100.0, 300.0), "promote_after": None}
+    asked = tiresias(4, **limits, published_limits=True)
+    assert asked([1], [4], trained=[0])[1] == 25.0
     # 60 GPU seconds are left, which take 15 seconds; as published (100 - 10) / 4 rounded up
-    assert seconds == 23.0
-    asked(policy, memory, [1], [4], [90], clock=90.0, running=[1])
-    assert queues(memory) == {1: 1}
-    asked(policy, memory, [1], [4], [91], clock=91.0, running=[1])
-    assert queues(memory) == {1: 2}
-    exact = Tiresias(queue_limits=(100.0, 300.0))
-    memory = exact.new_memory()
-    asked(exact, memory, [1], [4], [0])
-    asked(exact, memory, [1], [4], [90], clock=90.0, running=[1])
-    assert queues(memory) == {1: 2}
+    assert asked([1], [4], 10.0, [1], trained=[10])[1] == 23.0
+    for seconds, queue in ((90, 1), (91, 2)):
+        asked([1], [4], float(seconds), [1], trained=[seconds])
+        assert queues(asked) == {1: queue}
+    exact = tiresias(4, **limits)
+    exact([1], [4], 90.0, [1], trained=[90])
+    assert queues(exact) == {1: 2}
 
 
-def test_turns_are_kept_as_published_with_pollux():
-    """Jobs that come late run while a gang does not fit; it comes first again as soon as it does."""
-    for line, expected in (("entered", [1]), ("turn", [2])):
-        policy = Tiresias(queue_limits=(57600.0,), promote_after=None, line=line)
-        memory = policy.new_memory()
-        assert asked(policy, memory, [0, 1, 2], [1, 2, 1], [0, 0, 0], cluster=TWO)[0] == [0, 2]
-        runs, _ = asked(policy, memory, [1, 2], [2, 1], [0, 60], cluster=TWO, clock=60.0, running=[2])
-        assert runs == expected
+def test_lines_by_turn_by_queue_and_by_arrival() -> None:
+    """Jobs that come late run while a gang does not fit; as published with Pollux it comes first as soon as it does."""
+    for line, expected in (("entered", [1]), ("turn", [2]), ("arrival", [1])):
+        asked = tiresias(queue_limits=(57600.0,), promote_after=None, line=line)
+        assert asked([0, 1, 2], [1, 2, 1], trained=[0, 0, 0])[0] == [0, 2]
+        assert asked([1, 2], [2, 1], 60.0, [2], trained=[0, 60])[0] == expected
+    # of those who arrived together who runs goes on
+    asked = tiresias(1, line="arrival")
+    assert asked([1, 2], [1, 1], 60.0, [2], elapsed_seconds=[9.0, 9.0])[0] == [2]
 
 
 @pytest.mark.parametrize(
-    ("settings", "field"),
+    ("name", "field", "value"),
     [
-        ({"queue_limits": (200.0, 100.0)}, "queue_limits"),
-        ({"queue_limits": (0.0,)}, "queue_limits"),
-        ({"promote_after": 0.0}, "promote_after"),
+        ("tiresias", "queue_limits", (200.0, 100.0)),
+        ("tiresias", "queue_limits", (0.0,)),
+        ("tiresias", "promote_after", 0.0),
+        ("tiresias", "line", "first"),
+        ("tiresias_gittins", "samples", ()),
+        ("tiresias_gittins", "samples", (1.0, 0.0)),
+        ("tiresias_gittins", "quantum", 0.0),
+        ("gandiva_time_slicing", "turn_seconds", 0.0),
+        ("themis", "lease_seconds", 0.0),
     ],
 )
-def test_wrong_settings(settings, field):
-    with pytest.raises(InputError, match=field):
-        get_policy("tiresias", **settings)
+def test_wrong_settings(name: str, field: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"{name}.*{field}"):
+        get_policy(name, **{field: value})
 
 
-def test_its_queues_survive_a_checkpoint():
-    policy = Tiresias(queue_limits=(100.0,))
-    memory, other = policy.new_memory(), policy.new_memory()
-    asked(policy, memory, [1, 2], [2, 2], [0, 0], cluster=TWO)
-    asked(policy, memory, [1, 2], [2, 2], [50, 0], cluster=TWO, clock=50.0, running=[1])
-    other.restore(memory.state())
-    assert decide(policy, memory, state_of([1, 2], [2, 2], TWO)) == decide(policy, other, state_of([1, 2], [2, 2], TWO))
+@given(
+    st.lists(st.integers(1, 50), min_size=1, max_size=20), st.integers(1, 60), st.lists(st.integers(0, 60), min_size=1)
+)
+def test_the_gittins_index_by_its_definition(samples: list[int], quantum: int, attained: list[int]) -> None:
+    policy = get_policy("tiresias_gittins", samples=tuple(map(float, samples)), quantum=float(quantum))
+    found = policy.index(np.array(attained, dtype=np.float64))
+    for at, index in zip(attained, found.tolist(), strict=True):
+        left = [sample - at for sample in samples if sample > at]
+        ends = sum(more <= quantum for more in left)
+        expected = ends / sum(min(more, quantum) for more in left) if left else 0.0
+        assert index == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_published_index_counts_samples_in_full() -> None:
+    """One of three ends within 15, after 10, the others use 15; then one of two, after 10 (as published 20)."""
+    for published, second in ((False, 25), (True, 35)):
+        policy = get_policy("tiresias_gittins", samples=(10.0, 20.0, 100.0), quantum=15.0, published_index=published)
+        np.testing.assert_allclose(policy.index(np.array([0.0, 10.0])), [1 / 40, 1 / second], rtol=1e-15)
+
+
+def test_who_is_likely_to_end_soon_runs_first() -> None:
+    """Jobs take about 100 or 10,000 GPU seconds: by the index a new one is worth more than one that passed 100."""
+    trace = Trace(["job"] * 2, [1, 1], [10_000.0, 100.0], [0.0, 200.0])
+    no_costs = preset("default").replace(restart_penalty_seconds=0.0)
+    samples = {"samples": (100.0, 110.0, 10_000.0, 11_000.0), "quantum": 200.0}
+    for name, own, ends in (("tiresias_gittins", samples, [10_100.0, 300.0]), ("tiresias", {}, [10_000.0, 10_100.0])):
+        policy = get_policy(name, queue_limits=(50_000.0,), **own)
+        found = simulate(trace, "v:1", policy, np.ones((2, 1)), preset=no_costs).jobs["completion_time"]
+        assert found.tolist() == ends

@@ -1,0 +1,254 @@
+"""Throughput per dollar with deadlines, alone and with space sharing, and the programs behind it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from allocator import Allocation, Cluster, ClusterState, ThroughputMatrix, Trigger, get_policy
+from formulations import MaxMin, Polytope, SolverError, keep_most_floors, maximise_ratio, maximise_worth, solve
+from tests.policies.worlds import PRICES, TYPES, state_of
+from throughputs import InputError, PlainColumns, PriceTable
+
+BASIC = "max_sum_throughput_normalized_by_cost_perf"
+PLAIN, PACKED = f"{BASIC}_SLOs", "max_sum_throughput_normalized_by_cost_packed_SLOs"
+COSTS = ("by_type", "total")
+
+
+def draw(seed: int, n: int = 12, gpus: int = 3) -> tuple[Any, Any, Any, Polytope]:
+    """Rates with ties and zeros, gangs, floors of some jobs, and their polytope."""
+    rng = np.random.default_rng(seed)
+    rates = rng.uniform(0.05, 1.0, (n, 3)) * 10.0 ** rng.uniform(-1, 2, (n, 1))
+    rates[rng.random((n, 3)) < 0.15] = 0.0
+    rates[~(rates > 0).any(axis=1), 0] = 1.0
+    if seed % 3 == 0:
+        rates[1::4] = rates[0]
+    sizes = rng.choice([1, 1, 2], n)
+    floors = rates.max(axis=1) * np.where(rng.random(n) < 0.7, rng.uniform(0.1, 0.9, n), 0.0)
+    return (
+        rates,
+        sizes,
+        floors,
+        Polytope(PlainColumns(ThroughputMatrix(rates, range(n), TYPES, sizes)), np.full(3, gpus)),
+    )
+
+
+def rows_of(rates: Any, sizes: Any, floors: Any, gpus: int = 3) -> tuple[Any, Any]:
+    """``A x <= b`` of the polytope with floors, columns job by job."""
+    N, M = rates.shape
+    demand = np.zeros((N, N * M))
+    for i in range(N):
+        demand[i, i * M : (i + 1) * M] = -rates[i]
+    use = np.kron(sizes, np.eye(M)).reshape(M, N * M)
+    return np.vstack([np.kron(np.eye(N), np.ones(M)), use, demand]), np.concatenate([np.ones(N), [gpus] * M, -floors])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_largest_worth_and_ratio_are_those_of_linear_programs(seed: int) -> None:
+    """The ratio by Charnes and Cooper's transformation, written out densely."""
+    rates, sizes, floors, polytope = draw(seed)
+    kept = keep_most_floors(polytope, floors).floors
+    rng = np.random.default_rng(seed)
+    worth = rates * rng.uniform(-0.2, 1.0, rates.shape)
+    A, b = rows_of(rates, sizes, kept)
+    exact = -linprog(-worth.ravel(), A_ub=A, b_ub=b * (1 + 1e-12 * np.sign(b))).fun
+    slack = 1e-7 * np.abs(worth).max()
+    found = maximise_worth(polytope, worth, kept)
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(exact, rel=1e-7, abs=slack)
+    assert found.bound >= exact - slack
+    assert (polytope.throughput(found.shares) >= kept * (1 - 1e-7)).all()
+    assert polytope.violation(found.shares) <= 1e-12
+
+    cost, gains = sizes[:, None] * np.array(list(PRICES.values())), rng.uniform(0.5, 2.0, len(rates))
+    found = maximise_ratio(polytope, gains, cost, kept)
+    worth = (gains[:, None] * rates).ravel()
+    scaled = {"A_ub": np.column_stack([A, -b]), "b_ub": np.zeros(len(b)), "A_eq": [[*cost.ravel(), 0.0]], "b_eq": [1.0]}
+    exact = -linprog(-np.append(worth, 0.0), **scaled).fun
+    assert found.objective == pytest.approx(exact, rel=1e-8)
+    assert found.objective == pytest.approx(worth @ found.shares.ravel() / (cost * found.shares).sum(), rel=1e-12)
+    assert found.bound >= exact * (1 - 1e-9)
+    assert found.status == "optimal"
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_paths_with_floors_agree(solver: str) -> None:
+    rates, _, floors, polytope = draw(4)
+    kept = keep_most_floors(polytope, floors).floors
+    named = maximise_worth(polytope, rates, kept, solver=solver)
+    assert named.solver == solver
+    assert named.objective == pytest.approx(maximise_worth(polytope, rates, kept).objective, rel=1e-7)
+    with pytest.raises(SolverError, match="ecos"):
+        maximise_worth(polytope, rates, 0.01 * floors, solver="ecos")
+
+
+def test_without_floors_the_best_column_is_all_that_runs() -> None:
+    rates, sizes, _, polytope = draw(2)
+    cost = sizes[:, None] * np.ones(3)
+    found = maximise_ratio(polytope, np.ones(len(rates)), cost)
+    assert found.objective == pytest.approx((rates / cost).max(), rel=1e-12)
+    assert np.allclose((rates / cost)[found.shares > 0], (rates / cost).max())
+
+
+def test_prices_of_the_ratio_are_what_one_more_gpu_improves_it_by() -> None:
+    rates, sizes, floors, polytope = draw(7, gpus=2)
+    given = (
+        np.ones(len(rates)),
+        sizes[:, None] * np.array(list(PRICES.values())),
+        keep_most_floors(polytope, floors).floors,
+    )
+    base, step = maximise_ratio(polytope, *given), 1e-4
+    for j in range(3):
+        more = Polytope(polytope.columns, polytope.capacity + step * (np.arange(3) == j))
+        gained = (maximise_ratio(more, *given).objective - base.objective) / step
+        assert gained == pytest.approx(base.prices[j], rel=1e-3, abs=1e-4 * base.objective)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fewest_floors_are_given_up(seed: int) -> None:
+    """Against every subset."""
+    rates, _, _, polytope = draw(seed, n=6, gpus=2)
+    floors = rates.max(axis=1) * np.random.default_rng(seed).uniform(0.4, 1.1, 6)
+    kept = keep_most_floors(polytope, floors)
+
+    def attainable(jobs: Any) -> bool:
+        part = polytope.restricted(np.array(jobs), np.arange(3))
+        return solve(part, MaxMin(floors[list(jobs)])).objective >= 1 - 1e-6
+
+    largest = next(k for k in range(6, -1, -1) if k == 0 or any(map(attainable, combinations(range(6), k))))
+    assert kept.kept.sum() == largest
+    assert (kept.kept ^ kept.dropped).all()
+    assert not largest or attainable(np.flatnonzero(kept.kept))
+    np.testing.assert_allclose(kept.floors, np.where(kept.kept, floors, 0.0), rtol=2e-6)
+
+
+def test_bad_floors_and_costs_say_so() -> None:
+    rates, _, floors, polytope = draw(0)
+    with pytest.raises(InputError, match="floors"):
+        maximise_worth(polytope, rates, -floors - 1)
+    with pytest.raises(InputError, match="cost"):
+        maximise_ratio(polytope, np.ones(len(rates)), np.zeros(rates.shape))
+    idle = Polytope(PlainColumns(ThroughputMatrix(np.zeros((1, 3)), [0], TYPES)), np.ones(3))
+    with pytest.raises(InputError, match="floor of job 0"):
+        maximise_worth(idle, np.ones((1, 3)), [1.0])
+
+
+def small(name: str, seed: int, **columns: Any) -> ClusterState:
+    given = {"sizes": (1, 1, 1, 2), "sharing": name == PACKED, "slo_hours": (1.0, 20.0)}
+    return state_of(14, "v100:3,p100:3,k80:3", seed, **given | columns)
+
+
+def per_dollar(allocation: Allocation, state: ClusterState) -> float:
+    """Steps for a dollar; the GPUs of a pair cost once."""
+    used, pairs = state.scale_factors @ allocation.shares, allocation.pairs
+    if pairs is not None:
+        used = used + np.bincount(pairs.accelerator, state.scale_factors[pairs.first] * pairs.share, minlength=3)
+    assert (used <= state.capacity * (1 + 1e-9)).all()
+    return float(allocation.effective_throughput.sum() * 3600 / (used @ state.gpu_prices))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", [PLAIN, PACKED])
+def test_deadlines_are_met_and_dropped_ones_are_named(name: str, seed: int) -> None:
+    """Total cost is the cheaper way to meet them."""
+    state, found = small(name, seed), {}
+    for cost in COSTS:
+        allocation = get_policy(name, cost=cost).allocate(state)
+        due = np.isfinite(state.slo_seconds)
+        dropped = np.isin(np.arange(state.n_jobs), allocation.dropped_slos)
+        assert not (dropped & ~due).any()
+        needed, kept = state.steps_remaining / state.slo_seconds, due & ~dropped
+        assert (allocation.effective_throughput[kept] >= needed[kept] * (1 - 1e-5)).all()
+        assert allocation.status == "optimal"
+        found[cost] = per_dollar(allocation, state)
+    assert allocation.objective == pytest.approx(found["total"], rel=1e-9)
+    assert found["total"] >= found["by_type"] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_sharing_meets_no_fewer_deadlines_and_is_worth_no_less(cost: str) -> None:
+    """Without sharing it is the plain policy, and without deadlines the one without them."""
+    more = 0
+    for seed in range(4):
+        state, alone, easy = small(PACKED, seed), small(PLAIN, seed), small(PACKED, seed, slo_hours=None)
+        plain, packed, same, shared, least = (
+            get_policy(name, cost=cost).allocate(each)
+            for name, each in ((PLAIN, state), (PACKED, state), (PACKED, alone), (PACKED, easy), (PLAIN, easy))
+        )
+        assert len(packed.dropped_slos) <= len(plain.dropped_slos) == len(same.dropped_slos)
+        assert len(same.pairs) == 0
+        if set(same.dropped_slos) == set(plain.dropped_slos):
+            assert same.objective == pytest.approx(plain.objective, rel=1e-6)
+        assert shared.objective >= least.objective * (1 - 1e-7)
+        more += shared.objective > least.objective * 1.05
+        np.testing.assert_array_equal(get_policy(BASIC, cost=cost).allocate(easy).shares, least.shares)
+    assert more
+
+
+def test_prices_come_with_the_state_or_from_a_table_at_the_time_of_the_decision() -> None:
+    table = PriceTable({name: ([0.0, 100.0], [price, 2 * price]) for name, price in PRICES.items()})
+    for name in (BASIC, PACKED):
+        now, later = (get_policy(name, prices=table).allocate(small(name, 1, clock=clock)) for clock in (0.0, 150.0))
+        assert now.objective == pytest.approx(get_policy(name).allocate(small(name, 1)).objective)
+        assert later.objective == pytest.approx(now.objective / 2)
+        get_policy(name, prices={"a100": 3.0}).prepare()
+    # without any every GPU costs the same
+    free = small(BASIC, 3, gpu_prices=None)
+    plain = get_policy("max_sum_throughput_perf").allocate(free)
+    assert get_policy(BASIC).allocate(free).objective == pytest.approx(plain.objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", [PLAIN, PACKED])
+def test_deadlines_of_jobs_that_are_late_run_nowhere_or_are_through(name: str) -> None:
+    state = ClusterState(
+        Cluster({"v100": 1}),
+        ThroughputMatrix([[2.0], [0.0], [2.0], [2.0]], ["due", "nowhere", "through", "late"], ["v100"]),
+        steps_remaining=np.array([1e3, 1e3, 0.0, 1e3]),
+        slo_seconds=np.array([1e3, 1e3, 1e3, -1.0]),
+    )
+    allocation = get_policy(name).allocate(state)
+    assert (allocation.dropped_slos, allocation.unserved) == (("nowhere", "late"), ("nowhere", "through"))
+    assert allocation.effective_throughput[0] >= 1.0 - 1e-9
+    assert allocation.effective_throughput.sum() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("name", [PLAIN, PACKED])
+def test_published_way_drops_every_deadline_when_one_cannot_be_met(name: str) -> None:
+    state = small(name, 0, slo_hours=(0.05, 2.0))
+    fewest, everything = (get_policy(name, infeasible=way).allocate(state) for way in ("drop_fewest", "drop_all"))
+    assert 0 < len(fewest.dropped_slos) < np.isfinite(state.slo_seconds).sum() == len(everything.dropped_slos)
+    assert fewest.objective <= everything.objective * (1 + 1e-9)
+    if name == PLAIN:
+        assert everything.objective == pytest.approx(get_policy(BASIC).allocate(state).objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("name", [BASIC, PLAIN, PACKED])
+def test_order_of_jobs_does_not_matter_and_gpus_left_unused_for_their_price_stay_so(name: str, cost: str) -> None:
+    state, policy = small(name, 5, slo_hours=(0.5, 10.0)), get_policy(name, cost=cost)
+    order = np.random.default_rng(1).permutation(state.n_jobs)
+    first, second = policy.allocate(state), policy.allocate(state.subset(order))
+    np.testing.assert_array_equal(first.shares[order], second.shares)
+    assert set(first.dropped_slos) == set(second.dropped_slos)
+    assert policy.fills_idle_gpus == (cost == "by_type")
+    assert Trigger.PRICES in policy.triggers
+
+
+@pytest.mark.parametrize("name", [PLAIN, PACKED])
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"cost": "free"}, "cost"),
+        ({"infeasible": "give_up"}, "infeasible"),
+        ({"prices": {"v100": 1.0}}, "accelerator"),
+        ({"prices": PRICES | {"k80": 0.0}}, "price of k80"),
+        ({"prices": PRICES | {"k80": -1.0}}, "k80"),
+    ],
+)
+def test_bad_settings_say_so(name: str, settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        get_policy(name, **settings).allocate(small(name, 0))
