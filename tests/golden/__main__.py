@@ -47,4 +47,5 @@ def renew(suite: str, cases: Sequence[Case]) -> None:
 if __name__ == "__main__":
     for name in sys.argv[1:] or SUITES:
         cases = import_module(f"tests.golden.{name.partition('/')[0]}").cases()
-        renew(name, [case for case in cases if name in (case.file, case.file.split("/")[0])])
+        wanted = [case for case in cases if name in (case.file, case.file.split("/")[0])]
+        renew(name, sorted(wanted, key=lambda case: case.file))
