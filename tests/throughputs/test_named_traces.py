@@ -100,7 +100,7 @@ def test_units_of_time(written):
             read_trace(path, time_unit_seconds=unit)
     with pytest.raises(InputError, match="found inf"):
         read_trace(path, time_unit_seconds=1e308)
-    with pytest.raises(InputError, match="expect_time_list.*inf"):
+    with pytest.raises(InputError, match=r"expect_time_list.*inf"):
         read_trace(written(CHRONUS, "1,u,1,1e307,9,m,9,9,9,9,0,strict"))
     with pytest.raises(InputError, match="did you mean 'chronus'"):
         read_trace(path, "cronus")
@@ -133,7 +133,7 @@ def test_categories_deadlines_and_samples_of_pollux(written):
     assert columns(trace, "deadline", "total_steps") == [[1500, None], [586, 50]]
     assert np.isnan(trace.duration).tolist() == [False, True]
     assert read_trace(written(f"{POLLUX},samples", "a,1,of_mine,1,10,55")).total_steps.tolist() == [5.5]
-    with pytest.raises(InputError, match="max_sample.*'yolov3'"):
+    with pytest.raises(InputError, match=r"max_sample.*'yolov3'"):
         read_trace(written(POLLUX, "a,0,yolov,8,64"))
 
 
@@ -195,7 +195,8 @@ def test_lucid_counts_from_the_first_submission_of_a_job_with_gpus(written):
 
 def test_predictions_by_job_id(written):
     path = written(LUCID, *JOBS)
-    for column, row, expected in (("priority", "907,-3\n905,12.5\n1,7", [12.5, 1000.0]), ("predicted_seconds", "907,3", [None, 3.0])):  # fmt: skip
+    told = ("priority", "907,-3\n905,12.5\n1,7", [12.5, 1000.0]), ("predicted_seconds", "907,3", [None, 3.0])
+    for column, row, expected in told:
         predictions = written(f"job_id,{column}", row, name="lgb.csv")
         assert columns(read_trace(path, predictions=predictions), "predicted_seconds") == [expected]
     assert columns(read_trace(path), "predicted_seconds") == [[None, None]]
@@ -228,7 +229,8 @@ def test_public_traces(public_data, tmp_path):
         assert (len(trace), int((~np.isnan(trace.deadline)).sum())) == (jobs, with_deadline)
         write_trace(trace, tmp_path / "own.csv")
         assert read_trace(tmp_path / "own.csv").to_frame().equals(trace.to_frame())
-    one, other = (read_trace(public_data(f"chronus/traces/100jobs_1500lam.{system}.csv")) for system in ("elasticflow", "chronus"))  # fmt: skip
+    systems = "chronus/traces/100jobs_1500lam.elasticflow.csv", "chronus/traces/100jobs_1500lam.chronus.csv"
+    one, other = (read_trace(public_data(relative)) for relative in systems)
     for name in ("job_type", "scale_factor", "total_steps", "arrival_time", "deadline", "duration"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
     trace, path = read_trace(public_data("elasticflow/traces/elasticVpollux_e.csv")), tmp_path / "p.csv"

@@ -75,8 +75,8 @@ READERS = {
             "gpu_utilization": "-1 2",
             "category": "riged",
         },
-        "job_id priority_weight duration predicted_seconds needs_data_dir mode slo deadline deadline_options arrival_date "
-        "gpu_fraction gpu_utilization category",
+        "job_id priority_weight duration predicted_seconds needs_data_dir mode slo deadline deadline_options "
+        "arrival_date gpu_fraction gpu_utilization category",
     ),
     **{
         name: Reader(

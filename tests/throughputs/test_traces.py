@@ -208,20 +208,25 @@ def test_packed_files_are_equal_for_equal_traces_and_empty_ones_are_read(tmp_pat
         assert len(read_trace(tmp_path / name)) == 0
 
 
-BAD_CELLS = {
-    GAVEL: {0: [""], 4: ["yes"], 5: ["many", "1.5", "0", "nan", "1e300"], 6: ["0"], 7: ["0"], 8: ["none", "0"],
-            9: ["inf", "-1", "0.25"]},
-    SHOCKWAVE: {7: ["Static"], 10: ["long"], 11: ["6"]},
-    GAVEL7: {5: ["late", "6"]},
-}  # fmt: skip
-FIELDS = {GAVEL: ["job_type", "1", "2", "3", "needs_data_dir", "total_steps", "scale_factor", "priority_weight", "slo", "arrival_time"],
-          SHOCKWAVE: ["0", "1", "2", "3", "4", "5", "6", "mode", "8", "9", "duration", "arrival_time"], GAVEL7: ["0", "1", "2", "3", "4", "arrival_time"]}  # fmt: skip
+BAD_CELLS = [
+    (GAVEL, 0, "job_type", [""]),
+    (GAVEL, 4, "needs_data_dir", ["yes"]),
+    (GAVEL, 5, "total_steps", ["many", "1.5", "0", "nan", "1e300"]),
+    (GAVEL, 6, "scale_factor", ["0"]),
+    (GAVEL, 7, "priority_weight", ["0"]),
+    (GAVEL, 8, "slo", ["none", "0"]),
+    (GAVEL, 9, "arrival_time", ["inf", "-1", "0.25"]),
+    (SHOCKWAVE, 7, "mode", ["Static"]),
+    (SHOCKWAVE, 10, "duration", ["long"]),
+    (SHOCKWAVE, 11, "arrival_time", ["6"]),
+    (GAVEL7, 5, "arrival_time", ["late", "6"]),
+]
 
 
 @pytest.mark.parametrize(
-    ("good", "place", "cell"), [(g, p, cell) for g, of in BAD_CELLS.items() for p in of for cell in of[p]]
+    ("good", "place", "field", "cell"), [(*row, cell) for *row, cells in BAD_CELLS for cell in cells]
 )
-def test_a_bad_cell_of_text_is_located(tmp_path, good, place, cell):
+def test_a_bad_cell_of_text_is_located(tmp_path, good, place, field, cell):
     cells = good.split("\t")
     cells[place] = cell
     path = tmp_path / "bad.trace"
@@ -229,9 +234,9 @@ def test_a_bad_cell_of_text_is_located(tmp_path, good, place, cell):
     with pytest.raises(InputError) as caught:
         read_trace(path)
     error = caught.value
-    assert (error.source, error.line, error.field) == (str(path), 2, FIELDS[good][place])
+    assert (error.source, error.line, error.field) == (str(path), 2, field)
     assert error.found == cell or error.found == float(cell)
-    assert str(error).startswith(f"{path}:2: field '{FIELDS[good][place]}': found {error.found!r}, expected ")
+    assert str(error).startswith(f"{path}:2: field '{field}': found {error.found!r}, expected ")
 
 
 @pytest.mark.parametrize(
