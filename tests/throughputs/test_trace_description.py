@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from throughputs import Trace, describe_trace
-from throughputs.trace import partition_names
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -91,12 +90,6 @@ def test_over_time_is_the_sum_over_jobs():
     np.testing.assert_allclose(describe_trace(trace)["demand_over_time"]["gpus_asked"], expected, rtol=1e-9)
 
 
-def test_parts_of_a_gpu_are_counted():
-    found = describe_trace(jobs(gpu_fraction=[0.25, 1.0, 0.5, 1.0]))
-    assert (found["n_jobs_sharing"], found["gpu_hours_sharing"], found["gpu_hours_asked_sharing"]) == (2, 9.0, 4.25)
-    assert found["n_gangs_sharing"] == 1
-
-
 def test_parts_of_a_gpu_count_alike_in_every_figure():
     """A job of 4 GPUs and one of a quarter, an hour each, one after the other."""
     trace = Trace(
@@ -119,11 +112,6 @@ def test_parts_of_a_gpu_count_alike_in_every_figure():
         np.testing.assert_allclose(over_time[counted], [4.0] * 30 + [0.25] * 30)
     assert found["gpu_hours_sharing"] == 1.0
     assert describe_trace(trace.with_whole_gpus())["gpu_hours"] == pytest.approx(5 + last)
-
-
-@pytest.mark.parametrize(("text", "names"), [("", ()), ("a", ("a",)), ("a|b", ("a", "b")), ("a|", ("a",)), ("|", ())])
-def test_names_of_partitions(text, names):
-    assert partition_names(text) == names
 
 
 HELIOS = """\
