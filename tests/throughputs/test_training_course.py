@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from throughputs import InputError, ThroughputTable, Trace, default_table
+from throughputs import InputError, ThroughputTable, default_table
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training import (
     STEADY_EPOCHS,
@@ -244,64 +244,30 @@ def test_published_equals_the_plain_statement(seed, pace):
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), pace=st.floats(0.001, 0.1))
-def test_mended_course_never_loses_or_invents_progress(seed, pace):
+def test_a_mended_course_follows_its_profile_and_keeps_progress(seed, pace):
     trace = shockwave_trace(25, 5.0, seed=seed, modes={"static": 0.1, "accordion": 0.45, "gns": 0.45})
-    jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100", "k80"])
-    largest = np.array([default_rules().find(name)[0].largest_batch_size for name in trace.job_type])
-    initial, epochs = jobs.batch_size.copy(), jobs.epochs.copy()
-    rng = np.random.default_rng(seed)
-    done, total, behind = np.zeros(len(trace)), trace.total_steps.copy(), np.zeros(len(trace), dtype=int)
-    for _ in range(60):
+    table, types = default_table(), ["v100", "k80"]
+    jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, table, types)
+    profile = profile_trace(trace, table, view="course")
+    epochs, rng = jobs.epochs.copy(), np.random.default_rng(seed)
+    done, total = np.zeros(len(trace)), trace.total_steps.copy()
+    for _ in range(40):
         ran = np.flatnonzero((done < total) & (rng.random(len(trace)) < 0.7))
         done[ran] += np.minimum(total[ran] * pace * rng.uniform(0.2, 2, len(ran)), total[ran] - done[ran])
         before, size = done / total, jobs.batch_size.copy()
         change = jobs.book(ran, done)
         done[change.jobs], total[change.jobs] = change.steps_done, change.total_steps
         jobs.observe(np.flatnonzero(done < total), done)
-
-        changed = np.isin(np.arange(len(trace)), change.jobs)
-        assert np.isin(change.jobs, ran).all()
-        assert (changed == (jobs.batch_size != size)).all()
+        assert change.jobs.tolist() == np.flatnonzero(jobs.batch_size != size).tolist()
         np.testing.assert_allclose(done / total, before, rtol=1e-12)
-        assert (done[changed] < total[changed]).all()
         assert (np.ceil(total / jobs.iterations_per_epoch) == epochs).all()
         assert (total == jobs.total_steps).all()
-        ratio = jobs.batch_size / initial
-        assert (ratio >= 1).all()
-        assert (jobs.batch_size <= np.maximum(largest, initial)).all()
-        gns = trace.mode == "gns"
-        assert (jobs.batch_size[gns] >= size[gns]).all()
-        assert (np.log2(ratio[gns]) % 1 == 0).all()
-        assert (np.isin(jobs.batch_size, initial) | (jobs.batch_size == largest) | gns).all()
-        assert (jobs.batch_size[trace.mode == "static"] == initial[trace.mode == "static"]).all()
-        assert (total[jobs.batch_size == initial] == trace.total_steps[jobs.batch_size == initial]).all()
-        now = jobs.epochs_done(done)
-        assert (now >= behind).all()
-        assert (now <= epochs).all()
-        behind = now
-        names = [
-            f"{name.split(' (')[0]} (batch size {b})" for name, b in zip(trace.job_type, jobs.batch_size, strict=True)
-        ]
-        rates = default_table().rates(names, trace.scale_factor, ["v100", "k80"])
-        assert (change.rates == rates[change.jobs]).all()
-
-
-def test_short_rounds_follow_the_profile_of_the_course():
-    trace = shockwave_trace(90, 5.0, seed=11)
-    keep = np.flatnonzero(trace.duration < 2000)
-    columns = {name: getattr(trace, name)[keep] for name in Trace.column_names()}
-    trace = Trace(**columns)
-    profile = profile_trace(trace, default_table(), view="course")
-    jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100"])
-    done = np.zeros(len(trace))
-    everyone = np.arange(len(trace))
-    for step in range(1, 400):
-        done = jobs.total_steps * (step / 400)
-        change = jobs.book(everyone, done)
-        done[change.jobs] = change.steps_done
-        at = profile.offsets[:-1] + jobs.epochs_done(done)
-        assert (jobs.batch_size == profile.batch_size[at]).all()
-    assert (jobs.batch_size != profile.batch_size[profile.offsets[:-1]]).sum() > 10
+        going = ran[done[ran] < total[ran]]
+        at = profile.offsets[going] + jobs.epochs_done(done)[going]
+        assert (jobs.batch_size[going] == profile.batch_size[at]).all()
+        parts = zip(trace.job_type, jobs.batch_size, strict=True)
+        names = [f"{name.split(' (')[0]} (batch size {b})" for name, b in parts]
+        assert (change.rates == table.rates(names, trace.scale_factor, types)[change.jobs]).all()
 
 
 def test_courses_joined_and_packed_away():
