@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from allocator.cli.app import app
 from throughputs import InputError, ThroughputTable, Trace, default_table, describe_trace, gavel_trace
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def jobs(**columns):
@@ -185,15 +181,16 @@ job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,du
 """
 
 
-def describe(*arguments, cwd):
-    environment = os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "allocator", "trace", "describe", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd, check=True).stdout
+def describe(*arguments):
+    ran = CliRunner().invoke(app, ["trace", "describe", *arguments], env={"COLUMNS": "120"})
+    assert ran.exit_code == 0, ran.output
+    return ran.output
 
 
-def test_the_command_audits_a_log(tmp_path):
+def test_the_command_audits_a_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "cluster_log.csv").write_text(HELIOS)
-    told = describe("cluster_log.csv", "--cluster", "vcone:8,vctwo:4", cwd=tmp_path)
+    told = describe("cluster_log.csv", "--cluster", "vcone:8,vctwo:4")
     assert told.startswith("cluster_log.csv: 4 jobs of helios; second 0 of the trace is 2020-05-11T10:00:00+00:00\n")
     assert "left out: 1 job (no GPUs 1)" in told
     assert "note: dates without a zone are taken for Asia/Shanghai (trace import --zone says otherwise)" in told
@@ -203,7 +200,7 @@ def test_the_command_audits_a_log(tmp_path):
     assert ["9-16", "1", "32"] in lines
     assert "─ the 12 of the cluster" in told
     assert "in use as recorded, up to" in told
-    found = json.loads(describe("cluster_log.csv", "--json", cwd=tmp_path))
+    found = json.loads(describe("cluster_log.csv", "--json"))
     assert found["log"]["dropped"] == {"no GPUs": 1}
     assert found["n_jobs"] == found["n_jobs_recorded"] == 3
     assert len(found["demand_over_time"]["gpus_asked"]) == 60
