@@ -87,7 +87,7 @@ DURATIONS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20)
 @given(
     jobs=JOBS,
     times=st.sampled_from(list(TIMES)),
@@ -392,7 +392,7 @@ def test_logs_that_cannot_be_read(imported, text, options, told):
     assert [part for part in told.split("|") if part not in str(error.value)] == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50)
 @given(cells=st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), min_size=1, max_size=4))
 def test_whatever_a_cell_holds_is_read_or_refused(tmp_path_factory, cells):
     path = tmp_path_factory.mktemp("any") / "log.csv"

@@ -72,27 +72,6 @@ def test_nothing_lower_is_near():
         assert best[0] == pytest.approx(float(loss(own)[0]), rel=1e-12)
 
 
-@given(any_model(), any_model())
-def test_derivatives(model, other):
-    """First and second, against differences."""
-    exact = measured(other, [1, 1, 1, 2, 3], [1, 2, 4, 8, 9], [16, 64, 200])
-    off = np.where(np.arange(len(exact)) % 2, 1.2, 0.9)
-    columns = (exact.nodes, exact.gpus, exact.batch_size)
-    samples = Samples(*columns, exact.gradient_time * off, exact.step_time * off[::-1])
-    loss, x = Loss(Cells.of(samples)), np.maximum(model.parameters, 1e-3)
-    point = loss.at(x)
-    for k in range(7):
-        step = np.zeros((1, 7))
-        step[0, k] = 1e-5 * x[0, k]
-        up, down = loss.at(x + step), loss.at(x - step)
-        slope = (up.loss - down.loss) / (2 * step[0, k])
-        scale = 1e-4 * max(abs(float(point.loss[0])) / x[0, k], abs(point.gradient[0, k]))
-        assert abs(slope[0] - point.gradient[0, k]) <= scale
-        bend = (up.gradient[0] - down.gradient[0]) / (2 * step[0, k])
-        size = np.abs(point.newton[0]).max(axis=0) + np.abs(point.gauss[0]).max(axis=0) + np.abs(bend)
-        assert (np.abs(bend - point.newton[0, k]) <= 1e-3 * size + 1e-6).all()
-
-
 def test_what_samples_do_not_say():
     model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
     alone = fit_model(measured(model, [1], [1], [16, 32, 64])).parameters

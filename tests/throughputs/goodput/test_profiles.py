@@ -32,16 +32,6 @@ def test_they_are_what_the_measurements_say(public_data, tmp_path):
     assert written(fit_all(tables)) == EMBEDDED.read_text()
 
 
-def test_throughput_by_the_profiles_is_near_that_of_the_published_models():
-    """Both are fits to the same measurements, where the published one did not stop far from the best there is."""
-    for case in cases.with_goodput():
-        if case["cluster"] == "aws" and case["app"] != "cifar10":
-            model = default_profiles().goodput([case["app"]], "t4").throughput
-            nodes, gpus = np.array(case["configs"]).T
-            rates = model.throughput(nodes, gpus, case["atomic_bsz"], case["accum_steps"])[0]
-            np.testing.assert_allclose(rates, case["throughput"], rtol=0.45)
-
-
 def test_steps_of_a_training():
     profile = default_profiles().find("cifar10")
     assert profile.steps(128) == profile.initial_steps
