@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import JOB_TYPES, InputError, ThroughputTable, default_colocation
@@ -59,10 +59,11 @@ def test_completion_settings_are_checked(bad):
 @pytest.mark.parametrize("basis", ["completed", "measured"])
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 def test_reference_models_profiled_in_full_are_themselves(truth, distance, basis, estimate):
+    truth = truth[:8, :8]
     estimator = ThroughputEstimator(truth, distance=distance, basis=basis, estimate=estimate)
     for row in truth:
         estimator.add(row)
-    assert estimator.matches.tolist() == list(range(26))
+    assert estimator.matches.tolist() == list(range(8))
     np.testing.assert_array_equal(estimator.retained(), truth)
 
 
@@ -103,6 +104,7 @@ def test_jobs_without_any_profile_or_that_share_with_nobody(basis):
     assert (estimator.retained()[1] == 0).all()
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_the_order_of_jobs_does_not_matter(seed, random_start):
     rng = np.random.default_rng(seed)

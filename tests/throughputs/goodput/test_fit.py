@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import goodput_cases as cases
@@ -31,6 +31,7 @@ def any_model(draw):
     )
 
 
+@settings(max_examples=20)
 @given(any_model())
 def test_exact_samples_are_met(model):
     """Up to what the loss wants of gamma and of slopes beside constants."""
