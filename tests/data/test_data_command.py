@@ -10,6 +10,9 @@ import sys
 import threading
 import time
 
+import pytest
+
+from allocator import cli
 from allocator.data import (
     CACHE_VARIABLE,
     datasets,
@@ -75,12 +78,30 @@ def test_a_killed_process_leaves_no_lock(server, tmp_path):
     assert not part.exists()
 
 
-def test_commands(server, tmp_path):
-    assert "shockwave-traces" in run("list", cache=tmp_path).stdout
-    listed = {entry["name"]: entry for entry in json.loads(run("list", "--json", cache=tmp_path).stdout)}
+@pytest.fixture
+def ran(tmp_path, monkeypatch, capsys):
+    """Runs a command in this process."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+
+    def run_here(*arguments):
+        monkeypatch.setattr("sys.argv", ["allocator", "data", *arguments])
+        code = 0
+        try:
+            code = cli.main() or 0
+        except SystemExit as ended:
+            code = ended.code or 0
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, out, err)
+
+    return run_here
+
+
+def test_commands(server, tmp_path, ran):
+    assert "shockwave-traces" in ran("list").stdout
+    listed = {entry["name"]: entry for entry in json.loads(ran("list", "--json").stdout)}
     assert len(listed) == len(datasets())
     assert listed["philly"]["files"][0]["sha256"] == find("philly").files[0].sha256
-    shown = run("list", "gavel-throughputs", cache=tmp_path).stdout
+    shown = ran("list", "gavel-throughputs").stdout
     assert "SHA-256 unknown" in shown
     assert find("gavel-throughputs").files[0].url in shown
 
@@ -88,26 +109,26 @@ def test_commands(server, tmp_path):
         "/gavel-throughputs/simulation_throughputs.json": b"{}",
         "/gavel-throughputs/physical_cluster_throughputs.json": b"{ }",
     }
-    done = run("fetch", "gavel-throughputs", "--url-base", server.url, cache=tmp_path)
+    done = ran("fetch", "gavel-throughputs", "--url-base", server.url)
     assert "licence: MIT" in done.stdout
     assert hashlib.sha256(b"{ }").hexdigest() in done.stdout  # nobody knows the right one: say the one it has
     assert done.stderr == ""
-    reports = json.loads(run("verify", "--json", cache=tmp_path).stdout)
+    reports = json.loads(ran("verify", "--json").stdout)
     assert [report["state"] for report in reports] == ["unchanged", "unchanged"]
     (tmp_path / "gavel-throughputs" / "simulation_throughputs.json").write_bytes(b"[]")
-    wrong = run("verify", cache=tmp_path, check=False)
+    wrong = ran("verify")
     assert wrong.returncode == 1
     assert "run `allocator data fetch gavel-throughputs`" in wrong.stdout
 
 
-def test_errors_are_one_line(server, tmp_path):
-    done = run("fetch", "philly", "--url-base", server.url, cache=tmp_path, check=False)
+def test_errors_are_one_line(server, ran):
+    done = ran("fetch", "philly", "--url-base", server.url)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert "404" in done.stderr
-    done = run("fetch", "phily", cache=tmp_path, check=False)
+    done = ran("fetch", "phily")
     assert done.returncode == 2
     assert "did you mean 'philly'" in done.stderr
-    done = run("fetch", "mit-supercloud", cache=tmp_path, check=False)
+    done = ran("fetch", "mit-supercloud")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

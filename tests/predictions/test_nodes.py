@@ -29,13 +29,13 @@ nodes = st.integers(0, TOTAL)
 series = st.lists(st.tuples(nodes, nodes, nodes), max_size=50)
 
 
-def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def columns(rows):
     """Nodes in use and the two forecasts."""
     used, soon, later = (np.array([row[place] for row in rows], dtype=int) for place in range(3))
     return used, soon.astype(float), later.astype(float)
 
 
-def by_hand(rows: list[tuple[int, int, int]], rule: SleepSettings) -> list[int]:
+def by_hand(rows, rule):
     """The rule as the page states it, bin by bin."""
     awake: list[int] = []
     held = 0
@@ -58,7 +58,7 @@ def by_hand(rows: list[tuple[int, int, int]], rule: SleepSettings) -> list[int]:
 
 @settings(max_examples=300)
 @given(series, rules)
-def test_the_rule_is_that_of_the_page(rows: list[tuple[int, int, int]], rule: SleepSettings) -> None:
+def test_the_rule_is_that_of_the_page(rows, rule):
     made = put_to_sleep(columns(rows)[0], TOTAL, *columns(rows)[1:], rule)
     assert made.awake.tolist() == by_hand(rows, rule)
     assert (made.awake >= made.used).all()
@@ -67,7 +67,7 @@ def test_the_rule_is_that_of_the_page(rows: list[tuple[int, int, int]], rule: Sl
 
 @settings(max_examples=100)
 @given(series, rules, st.integers(0, 49))
-def test_no_bin_knows_what_comes(rows: list[tuple[int, int, int]], rule: SleepSettings, turn: int) -> None:
+def test_no_bin_knows_what_comes(rows, rule, turn):
     before = put_to_sleep(columns(rows)[0], TOTAL, *columns(rows)[1:], rule).awake
     changed = rows[: turn + 1] + [(TOTAL - used, later, soon) for used, soon, later in rows[turn + 1 :]]
     after = put_to_sleep(columns(changed)[0], TOTAL, *columns(changed)[1:], rule).awake
@@ -76,7 +76,7 @@ def test_no_bin_knows_what_comes(rows: list[tuple[int, int, int]], rule: SleepSe
 
 @settings(max_examples=100)
 @given(series, rules)
-def test_nothing_sleeps_without_a_forecast_or_while_held(rows: list[tuple[int, int, int]], rule: SleepSettings) -> None:
+def test_nothing_sleeps_without_a_forecast_or_while_held(rows, rule):
     used, soon, later = columns(rows)
     unknown = np.full(len(used), np.nan)
     for forecasts in ((unknown, later), (soon, unknown)):
@@ -87,7 +87,7 @@ def test_nothing_sleeps_without_a_forecast_or_while_held(rows: list[tuple[int, i
         assert (np.diff(awake[woken : woken + rule.hold]) >= 0).all()
 
 
-def test_figures_by_hand() -> None:
+def test_figures_by_hand():
     used = np.array([8, 8, 8, 8, 4, 2, 2, 2, 2, 2, 6, 6])
     true = np.array([8, 8, 6, 3, 2, 2, 2, 2, 4, 6, 6, 6])
     soon = np.where(np.arange(12) == 3, 1.0, true)
@@ -110,7 +110,7 @@ def test_figures_by_hand() -> None:
 
 
 @pytest.mark.parametrize("bins", [1, 6, 20])
-def test_forecasts_of_use_know_the_past_alone(bins: int) -> None:
+def test_forecasts_of_use_know_the_past_alone(bins):
     rng = np.random.default_rng(2)
     used = np.clip(60 + np.cumsum(rng.integers(-2, 3, 500)), 0, 120)
     turn = 400
@@ -124,14 +124,14 @@ def test_forecasts_of_use_know_the_past_alone(bins: int) -> None:
     assert np.abs(one[200 : 500 - bins] - true).mean() < 0.75 * np.abs(used.mean() - true).mean()
 
 
-def test_a_short_series_has_forecasts_of_nothing() -> None:
+def test_a_short_series_has_forecasts_of_nothing():
     assert len(use_ahead(np.zeros(0), 3)) == 0
     assert np.isnan(use_ahead(np.ones(2), 3)).all()
 
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(1, 9)), max_size=12))
-def test_nodes_in_use_are_those_of_the_fullest_moment(rows: list[tuple[int, int, int]]) -> None:
+def test_nodes_in_use_are_those_of_the_fullest_moment(rows):
     start, length, gpus = (np.array([row[place] for row in rows], dtype=int) for place in range(3))
     end = start + length
     found = nodes_in_use(start.astype(float), end.astype(float), gpus, 4, bin_seconds=5.0)
@@ -156,13 +156,13 @@ def test_nodes_in_use_are_those_of_the_fullest_moment(rows: list[tuple[int, int,
         ),
     ],
 )
-def test_bad_input(asked, message: str) -> None:
+def test_bad_input(asked, message):
     with pytest.raises(InputError) as told:
         asked()
     assert str(told.value) == message
 
 
-def test_september_of_venus(public_data) -> None:
+def test_september_of_venus(public_data):
     """GPUs that began and ended to be in use, as nodes of 8, of which there are at least 133."""
     frame = pd.read_csv(public_data("lucid/cluster_throughput.csv.gz"), parse_dates=["time"])
     held = np.cumsum(frame.start_gpu_num - frame.end_gpu_num).to_numpy()

@@ -42,9 +42,3 @@ def test_up_to_the_bound_epochs_are_passes_over_the_samples():
     profiles = profile_trace(lm(MOST_STEADY_EPOCHS - 1), TABLE)
     assert profiles.epochs.tolist() == [MOST_STEADY_EPOCHS - 1]
     assert profiles.samples_per_epoch.tolist() == profile_trace(lm(3), TABLE).samples_per_epoch.tolist()
-
-
-def test_jobs_that_change_keep_all_their_epochs():
-    profiles = profile_trace(lm(MOST_STEADY_EPOCHS + 5, "gns"), TABLE)
-    assert profiles.epochs.tolist() == [MOST_STEADY_EPOCHS + 5]
-    assert len(np.unique(profiles.batch_size)) > 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,22 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from throughputs import InputError, PriceTable, read_prices, write_prices
-from throughputs.prices import PREEMPTIBLE_PRICES
 
 
 @pytest.fixture
-def prices() -> PriceTable:
+def prices():
     return PriceTable({"v100": ([0, 3600, 7200], [1.0, 2.0, 0.5]), "k80": ([100], [0.25])})
 
 
-def test_price_holds_from_one_change_to_the_next(prices: PriceTable) -> None:
+def test_price_holds_from_one_change_to_the_next(prices):
     seen = [prices.price_at(t, ["v100"]).item() for t in (-5, 0, 3599.9, 3600, 7199, 7200, 1e9)]
     assert seen == [1, 1, 1, 2, 2, 0.5, 0.5]
     assert prices.price_at(0.0, ["k80", "v100", "k80"]).tolist() == [0.25, 1.0, 0.25]
     assert prices.price_at(0.0, []).shape == (0,)
 
 
-def test_cost_over_changes(prices: PriceTable) -> None:
+def test_cost_over_changes(prices):
     assert prices.cost(1800, 9000, ["v100", "k80"]).tolist() == [0.5 + 2.0 + 0.25, 0.5]
     runs = prices.cost([0, 0, 3600], [3600, 7200, 3600], ["v100", "k80", "v100"])
     assert runs.tolist() == [1.0, 0.5, 0.0]
@@ -35,7 +33,7 @@ def test_cost_over_changes(prices: PriceTable) -> None:
     assert prices.cost([], [], []).shape == (0,)
 
 
-def test_next_change(prices: PriceTable) -> None:
+def test_next_change(prices):
     assert [prices.next_change(t, ["v100", "k80"]) for t in (-1, 0, 3600, 7200)] == [3600, 3600, 7200, np.inf]
     assert prices.next_change(0, ["k80"]) == np.inf, "a first price is no change"
     flat = PriceTable({"v100": ([0, 10, 20], [1, 1, 2])})
@@ -49,7 +47,7 @@ def test_next_change(prices: PriceTable) -> None:
     st.integers(-20, 320),
     st.integers(0, 320),
 )
-def test_cost_is_the_integral(history: list[tuple[int, int]], start: int, length: int) -> None:
+def test_cost_is_the_integral(history, start, length):
     times = np.cumsum([gap for gap, _ in history])
     price = [p for _, p in history]
     table = PriceTable({"x": (times, price)})
@@ -62,20 +60,13 @@ def test_cost_is_the_integral(history: list[tuple[int, int]], start: int, length
     assert parts.sum() == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
 
 
-def test_constant_prices() -> None:
-    table = PriceTable.constant(PREEMPTIBLE_PRICES)
-    assert table.accelerators == ("v100", "p100", "k80")
-    assert table.is_constant
-    assert table.cost(0, 3600, table.accelerators).tolist() == list(PREEMPTIBLE_PRICES.values())
-
-
-def test_short_runs_late_in_a_long_history_lose_no_digits() -> None:
+def test_short_runs_late_in_a_long_history_lose_no_digits():
     table = PriceTable({"x": (np.arange(10_000) * 300.0, np.tile([1.0, 3.0], 5000))})
     late = 9_000 * 300.0 + 10.0
     assert table.cost(late, late + 0.001, ["x"])[0] == pytest.approx(0.001 / 3600, rel=1e-6)
 
 
-def test_unknown_accelerators_are_named(prices: PriceTable) -> None:
+def test_unknown_accelerators_are_named(prices):
     for call in (
         lambda: prices.price_at(0, ["v10"]),
         lambda: prices.cost(0, 1, ["v10"]),
@@ -90,7 +81,7 @@ def test_unknown_accelerators_are_named(prices: PriceTable) -> None:
     ("start", "end", "field"),
     [(1.0, 0.0, "end_seconds"), ([0, 0, 0], 1, "start_seconds"), (0, [1.0], "end_seconds"), (0, np.nan, "end_seconds")],
 )
-def test_bad_intervals_are_refused(prices: PriceTable, start: object, end: object, field: str) -> None:
+def test_bad_intervals_are_refused(prices, start, end, field):
     with pytest.raises(InputError) as caught:
         prices.cost(start, end, ["v100", "k80"])
     assert caught.value.field == field
@@ -100,19 +91,14 @@ def test_bad_intervals_are_refused(prices: PriceTable, start: object, end: objec
     "history",
     [([], []), ([0, 1], [1]), ([1, 0], [1, 1]), ([0, 0], [1, 1]), ([0], [-1]), ([0], [np.nan]), ([np.inf], [1])],
 )
-def test_bad_histories_are_refused(history: tuple) -> None:
+def test_bad_histories_are_refused(history):
     with pytest.raises(InputError) as caught:
         PriceTable({"v100": history})
     assert caught.value.field == "v100"
 
 
-def test_histories_are_copies(prices: PriceTable) -> None:
-    prices.history("v100")[1][0] = 99.0
-    assert prices.price_at(0, ["v100"]).tolist() == [1.0]
-
-
 @pytest.mark.parametrize("name", ["p.csv", "p.csv.gz", "p.parquet"])
-def test_files_there_and_back(prices: PriceTable, tmp_path: Path, name: str) -> None:
+def test_files_there_and_back(prices, tmp_path, name):
     write_prices(prices, tmp_path / name)
     again = read_prices(tmp_path / name)
     assert again.accelerators == prices.accelerators
@@ -121,7 +107,7 @@ def test_files_there_and_back(prices: PriceTable, tmp_path: Path, name: str) -> 
             np.testing.assert_array_equal(one, other)
 
 
-def test_rows_in_any_order_and_time_stamps(tmp_path: Path) -> None:
+def test_rows_in_any_order_and_time_stamps(tmp_path):
     path = tmp_path / "spot.csv"
     path.write_text(
         "# spot prices\ntimestamp,accelerator,price\n"
@@ -134,7 +120,7 @@ def test_rows_in_any_order_and_time_stamps(tmp_path: Path) -> None:
     assert [a.tolist() for a in table.history("k80")] == [[1800], [0.3]]
 
 
-def test_zones_offer_the_least_price() -> None:
+def test_zones_offer_the_least_price():
     frame = pd.DataFrame(
         [(0, "v100", 3.0, "a"), (10, "v100", 2.0, "b"), (20, "v100", 1.0, "a"), (30, "v100", 5.0, "a")],
         columns=["time_seconds", "accelerator", "price", "zone"],
@@ -146,21 +132,11 @@ def test_zones_offer_the_least_price() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "field"),
     [
-        ("time_seconds,accelerator,price\n0,v100,1\n5,v100,cheap\n", 3, "price"),
-        ("time_seconds,accelerator,price\n0,v100,-1\n", 2, "price"),
-        ("# c\ntime_seconds,accelerator,price\n0,v100,inf\n", 3, "price"),
-        ("time_seconds,accelerator,price\nsoon,v100,1\n", 2, "time_seconds"),
-        ("time_seconds,accelerator,price\n0,v100,1\n-inf,v100,1\n", 3, "time_seconds"),
-        ("time_seconds,accelerator,price\n0,v100,1\n1,,1\n", 3, "accelerator"),
         ("time_seconds,accelerator,price\n0,v100,1\n0,v100,2\n", 3, "price"),
-        ("time_seconds,accelerator,price,region\n0,v100,1,x\n", None, "region"),
-        ("accelerator,price\nv100,1\n", None, "time_seconds"),
-        ("timestamp,accelerator,price\n2020-13-01,v100,1\n", 2, "timestamp"),
-        ("timestamp,accelerator,price\n,v100,1\n", 2, "timestamp"),
         ("timestamp,time_seconds,accelerator,price\n2020-01-01,0,v100,1\n", None, "time_seconds"),
     ],
 )
-def test_bad_files_name_file_line_and_field(tmp_path: Path, text: str, line: int | None, field: str) -> None:
+def test_bad_files_name_file_line_and_field(tmp_path, text, line, field):
     path = tmp_path / "prices.csv"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -168,34 +144,20 @@ def test_bad_files_name_file_line_and_field(tmp_path: Path, text: str, line: int
     assert (caught.value.source, caught.value.line, caught.value.field) == (str(path), line, field)
 
 
-def test_the_same_row_twice_is_no_contradiction(tmp_path: Path) -> None:
+def test_the_same_row_twice_is_no_contradiction(tmp_path):
     path = tmp_path / "prices.csv"
     path.write_text("time_seconds,accelerator,price\n0,v100,1\n0,v100,1\n")
     assert read_prices(path).is_constant
 
 
-def test_unknown_extensions_are_refused(prices: PriceTable, tmp_path: Path) -> None:
-    for call in (lambda: read_prices(tmp_path / "p.json"), lambda: write_prices(prices, tmp_path / "p.txt")):
-        with pytest.raises(InputError, match=r"\.csv, \.csv\.gz or \.parquet"):
-            call()
-
-
-def test_text_tells_tables_apart(prices: PriceTable) -> None:
-    """The same histories read anew, from elsewhere and in another order have the same text; others have not."""
-    assert (
-        repr(PriceTable.constant({"v100": 0.74, "k80": 0.1 + 0.2}))
-        == "PriceTable(k80: 0.30000000000000004, v100: 0.74)"
-    )
-    again = PriceTable({"k80": ([100], [0.25]), "v100": ([0, 3600, 7200], [1.0, 2.0, 0.5])}, "another file")
-    assert repr(again) == repr(prices)
-    assert again == prices
-    assert hash(again) == hash(prices)
+def test_equal_histories_are_equal_wherever_they_come_from(prices):
+    history = {"k80": ([100], [0.25]), "v100": ([0, 3600, 7200], [1.0, 2.0, 0.5])}
+    again = PriceTable(history, "another file")
+    assert (again, hash(again), repr(again)) == (prices, hash(prices), repr(prices))
     for other in (
-        {"v100": ([0, 3600, 7200], [1.0, 2.0, 0.6]), "k80": ([100], [0.25])},
-        {"v100": ([0, 3601, 7200], [1.0, 2.0, 0.5]), "k80": ([100], [0.25])},
-        {"v100": ([0, 3600, 7200], [1.0, 2.0, 0.5]), "k80": ([100], [0.26])},
-        {"v100": ([0, 3600, 7200], [1.0, 2.0, 0.5])},
+        {"v100": ([0, 3600, 7200], [1.0, 2.0, 0.6])},
+        {"v100": ([0, 3601, 7200], [1.0, 2.0, 0.5])},
+        {"k80": ([100], [0.26])},
     ):
-        assert repr(PriceTable(other)) != repr(prices)
-        assert PriceTable(other) != prices
-    assert prices != "prices"
+        assert PriceTable(history | other) != prices
+        assert repr(PriceTable(history | other)) != repr(prices)

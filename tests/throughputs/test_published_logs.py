@@ -7,82 +7,34 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 
 import numpy as np
 import pytest
 
-from throughputs import InputError, Trace, import_log, read_trace, write_trace
+from throughputs import InputError, import_log, read_trace
 from throughputs.traces.formats import read_job_log
 from throughputs.traces.logs.layouts import LAYOUTS
 from throughputs.traces.logs.read import log_kind
 
-PHILLY = [
-    {
-        "status": "Pass",
-        "vc": "vc_one",
-        "jobid": "application_1",
-        "attempts": [
-            {
-                "start_time": "2017-10-14 01:12:09",
-                "end_time": "2017-10-14 01:13:23",
-                "detail": [{"ip": "m47", "gpus": [f"gpu{i}" for i in range(8)]}],
-            },
-            {
-                "start_time": "2017-10-14 01:13:30",
-                "end_time": "2017-10-16 06:53:12",
-                "detail": [{"ip": "m412", "gpus": [f"gpu{i}" for i in range(8)]}],
-            },
-        ],
-        "submitted_time": "2017-10-14 01:11:39",
-        "user": "ann",
-    },
-    {
-        "status": "Killed",
-        "vc": "vc_two",
-        "jobid": "2",
-        "attempts": [
-            {"start_time": None, "end_time": "2017-10-14 02:00:00", "detail": []},
-            {
-                "start_time": "2017-10-14 02:00:00",
-                "end_time": "2017-10-14 02:10:00",
-                "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}],
-            },
-        ],
-        "submitted_time": "2017-10-14 01:30:00",
-        "user": "a",
-    },
-    {"status": "Killed", "vc": "vc_two", "jobid": "3", "attempts": [], "submitted_time": "2017-10-14 01:31:00"},
-    {
-        "status": "Failed",
-        "vc": "vc_two",
-        "jobid": "4",
-        "attempts": [
-            {
-                "start_time": "2017-12-22 01:32:00",
-                "end_time": "None",
-                "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
-            }
-        ],
-        "submitted_time": "2017-12-22 01:32:00",
-        "user": "a",
-    },
-    {
-        # the night in which clocks go back an hour on the Pacific coast
-        "status": "Pass",
-        "vc": "vc_two",
-        "jobid": "5",
-        "attempts": [
-            {
-                "start_time": "2017-11-05 00:00:00",
-                "end_time": "2017-11-05 03:00:00",
-                "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
-            }
-        ],
-        "submitted_time": "2017-11-05 00:00:00",
-        "user": "b",
-    },
+PHILLY = """\
+[
+{"status": "Pass", "vc": "vc_one", "jobid": "application_1", "attempts": [{"start_time": "2017-10-14 01:12:09",
+"end_time": "2017-10-14 01:13:23", "detail": [{"ip": "m47", "gpus": ["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5",
+"gpu6", "gpu7"]}]}, {"start_time": "2017-10-14 01:13:30", "end_time": "2017-10-16 06:53:12", "detail": [{"ip": "m412",
+"gpus": ["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5", "gpu6", "gpu7"]}]}], "submitted_time": "2017-10-14 01:11:39",
+"user": "ann"},
+{"status": "Killed", "vc": "vc_two", "jobid": "2", "attempts": [{"start_time": null, "end_time":
+"2017-10-14 02:00:00", "detail": []}, {"start_time": "2017-10-14 02:00:00", "end_time": "2017-10-14 02:10:00",
+"detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}]}], "submitted_time":
+"2017-10-14 01:30:00", "user": "a"},
+{"status": "Killed", "vc": "vc_two", "jobid": "3", "attempts": [], "submitted_time": "2017-10-14 01:31:00"},
+{"status": "Failed", "vc": "vc_two", "jobid": "4", "attempts": [{"start_time": "2017-12-22 01:32:00", "end_time":
+"None", "detail": [{"ip": "m1", "gpus": ["gpu0"]}]}], "submitted_time": "2017-12-22 01:32:00", "user": "a"},
+{"status": "Pass", "vc": "vc_two", "jobid": "5", "attempts": [{"start_time": "2017-11-05 00:00:00", "end_time":
+"2017-11-05 03:00:00", "detail": [{"ip": "m1", "gpus": ["gpu0"]}]}], "submitted_time": "2017-11-05 00:00:00", "user":
+"b"}
 ]
+"""
 HELIOS = """\
 job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
 1,uann,vcone,1,1,1,COMPLETED,2020-05-11 18:41:01,2020-05-11 18:41:01,2020-05-12 04:55:09,36848,0
@@ -138,7 +90,7 @@ SWF = """\
 4 70 10 20 2 -1 -1 2 200 -1 3 4 1 7 1 2 -1 -1
 """
 LOGS = {
-    "philly": json.dumps(PHILLY),
+    "philly": PHILLY,
     "philly-cut": "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-16 07:01:55,66.0,2,132.0,vc_one\n",
     "helios": HELIOS,
     "acme": SEREN,
@@ -216,10 +168,10 @@ def test_philly_sums_attempts_on_the_clock_of_the_pacific_coast(written):
 
 
 def test_philly_names_the_entry_that_is_no_job(written):
-    path = written(json.dumps([PHILLY[0], {"vc": "x"}]))
+    path = written(json.dumps([json.loads(PHILLY)[0], {"vc": "x"}]))
     with pytest.raises(InputError, match=r"field 'jobs\[1\]': found .*expected an object with a list of attempts"):
         read_trace(path)
-    path = written(json.dumps(PHILLY))
+    path = written(PHILLY)
     with pytest.raises(
         InputError, match=r"field 'jobs\[2\].first start': found nothing, expected a start \(never started\)"
     ):
@@ -349,58 +301,6 @@ def test_swf(written):
         read_trace(written(SWF.replace("200 -1 0 3", "200 0 3"), "sp2.swf"))
 
 
-def of_swf():
-    return Trace(
-        ["resnet", "lm, large", "resnet"],
-        scale_factor=[1, 8, 2],
-        total_steps=[60.0, 100.0, 7.0],
-        arrival_time=[0.0, 10.0, 10.0],
-        duration=[60.0, 100.0, 7.0],
-        user=["ada", "", "ben b"],
-        partition=["a100", "a100", ""],
-        recorded_start_seconds=[5.0, np.nan, 10.0],
-        recorded_end_seconds=[65.0, np.nan, 17.0],
-        trace_id=["7", "12", "9"],
-    )
-
-
-def test_swf_is_written_and_read_again(tmp_path):
-    trace, path = of_swf(), tmp_path / "jobs.swf.gz"
-    write_trace(trace, path)
-    again = read_trace(path)
-    for name in Trace.column_names():
-        one, other = getattr(trace, name), getattr(again, name)
-        np.testing.assert_array_equal(one, other, name)
-
-
-@pytest.mark.parametrize(
-    ("change", "line", "field"),
-    [
-        ({"total_steps": [60.0, 50.0, 7.0]}, 2, "total_steps"),
-        ({"duration": [60.0, np.nan, 7.0]}, 2, "duration"),
-        ({"deadline": [np.nan, np.nan, 100.0]}, 3, "deadline"),
-        ({"arrival_time": [0.0, 9.5, 10.0]}, 2, "arrival_time"),
-        ({"recorded_end_seconds": [66.0, np.nan, 17.0]}, 1, "recorded_end_seconds"),
-        ({"gpu_fraction": [1.0, 1.0, 0.5]}, 3, "gpu_fraction"),
-    ],
-)
-def test_swf_refuses_what_it_cannot_hold(tmp_path, change, line, field):
-    trace = of_swf()
-    columns = {name: getattr(trace, name) for name in Trace.column_names()}
-    changed = Trace(**columns | change)
-    with pytest.raises(InputError, match=f":{line}: field '{field}'"):
-        write_trace(changed, tmp_path / "jobs.swf")
-    assert not (tmp_path / "jobs.swf").exists()
-    write_trace(changed, tmp_path / "jobs.swf", lossy=True)
-    assert "jobs.swf" in read_trace(tmp_path / "jobs.swf").source
-
-
-def test_names_with_line_ends_do_not_go_into_comments(tmp_path):
-    trace = Trace(["a"], [1], [1.0], [0.0], duration=[1.0], user=["x\ny"])
-    with pytest.raises(InputError, match="text without line ends"):
-        write_trace(trace, tmp_path / "jobs.swf", lossy=True)
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "rows", "jobs"),
     [
@@ -411,12 +311,9 @@ def test_names_with_line_ends_do_not_go_into_comments(tmp_path):
 )
 def test_real_logs(public_data, name, kind, rows, jobs):
     path = public_data(f"field/{name}")
-    begin = time.process_time()
     imported = read_job_log(path)
-    seconds = time.process_time() - begin
     assert (imported.kind, imported.rows, len(imported.trace)) == (kind, rows, jobs)
     assert rows - jobs == sum(imported.dropped.values())
-    assert seconds < 5  # 0.4 s for the largest where nothing else runs
 
 
 def test_fractions_of_openb(public_data):

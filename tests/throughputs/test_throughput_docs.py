@@ -20,14 +20,14 @@ FORMATS = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 MODULES = sorted(m.name for m in pkgutil.walk_packages(throughputs.__path__, "throughputs."))
 
 
-def test_docstring_examples() -> None:
+def test_docstring_examples():
     results = [doctest.testmod(importlib.import_module(name)) for name in ("throughputs", *MODULES)]
     assert sum(result.attempted for result in results) >= 8
     assert sum(result.failed for result in results) == 0
 
 
 @pytest.fixture
-def examples(tmp_path: Path) -> Path:
+def examples(tmp_path):
     """A folder with the fenced examples of the page, each under the name given after its language."""
     for name, text in re.findall(r"```\w+ (\S+)\n(.*?)```", FORMATS.read_text(), flags=re.DOTALL):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -36,14 +36,14 @@ def examples(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.json"])
-def test_table_examples(name: str, examples: Path) -> None:
+def test_table_examples(name, examples):
     table = read_table(examples / name)
     assert table.rates(["A3C"], [1], ["v100"]).tolist() == [[7.2]]
     assert table.colocated_rates("A3C", 1, "LM (batch size 20)", 1, ["v100"]).tolist() == [[3.6, 51.6]]
 
 
 @pytest.mark.parametrize("name", ["gavel", "gavel7", "shockwave"])
-def test_text_trace_examples(name: str, examples: Path) -> None:
+def test_text_trace_examples(name, examples):
     original = examples / f"{name}.trace"
     trace = read_trace(original)
     assert trace.total_steps.tolist() == [12000, 250000]
@@ -52,7 +52,7 @@ def test_text_trace_examples(name: str, examples: Path) -> None:
     assert (examples / "copy.trace").read_text() == original.read_text()
 
 
-def test_standard_workload_format_example(examples: Path) -> None:
+def test_standard_workload_format_example(examples):
     trace = read_trace(examples / "jobs.swf")
     assert (trace.user.tolist(), trace.partition.tolist(), trace.job_type.tolist()) == (["ada"], ["a100"], ["resnet"])
     assert (trace.scale_factor.tolist(), trace.duration.tolist()) == ([4], [3600.0])
@@ -61,13 +61,13 @@ def test_standard_workload_format_example(examples: Path) -> None:
     assert set((examples / "jobs.swf").read_text().splitlines()) <= set(written)
 
 
-def test_named_columns_example(examples: Path) -> None:
+def test_named_columns_example(examples):
     trace = read_trace(examples / "trace.csv")
     assert trace.total_steps.tolist() == [250000, 90000.5]
     assert trace.priority_weight.tolist() == [1, 5]
 
 
-def test_examples_with_deadlines(examples: Path) -> None:
+def test_examples_with_deadlines(examples):
     own = read_trace(examples / "deadlines.csv")
     assert own.deadline.tolist()[:2] == [7200, 3600]
     assert own.deadline_options[1] == ((3600, 10), (7200, 5), (9000, 2))
@@ -80,13 +80,13 @@ def test_examples_with_deadlines(examples: Path) -> None:
     assert str(read_cluster(examples / "cluster.csv", "a100")) == "a100:128"
 
 
-def test_prices_example(examples: Path) -> None:
+def test_prices_example(examples):
     prices = read_prices(examples / "prices.csv")
     assert [prices.price_at(t, ["v100"]).item() for t in (0, 1800, 3600)] == [0.9, 0.7, 0.6]
     assert prices.price_at(1e6, ["k80"]).item() == 0.135
 
 
-def test_instance_example() -> None:
+def test_instance_example():
     from allocator import get_policy
     from allocator.instance import allocation_to_json, state_from_json
 
@@ -99,19 +99,19 @@ def test_instance_example() -> None:
     assert sorted(answer) == sorted(set(re.findall(r"`(\w+)`", _answer_fields())))
 
 
-def _answer_fields() -> str:
+def _answer_fields():
     """First column of the table of the answer."""
     table = FORMATS.read_text().split("The answer:")[1].split("## ")[0]
     return "\n".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
 
 
-def test_the_page_names_every_column_and_count() -> None:
+def test_the_page_names_every_column_and_count():
     page = FORMATS.read_text()
     assert [name for name in Trace.column_names() if f"| `{name}` |" not in page] == []
     assert f"{len(default_table().to_frame())} figures" in page
 
 
-def test_configurations_example(examples: Path) -> None:
+def test_configurations_example(examples):
     ways = read_configurations(examples / "configurations.csv")
     assert ways.counts_of("lm") == (1, 2)
     assert ways.rates.toarray().tolist() == [[64.7, 51.6, 132.2, 0.0], [0.0, 3.6, 0.0, 7.2]]

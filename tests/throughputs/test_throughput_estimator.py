@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from throughputs import JOB_TYPES, InputError, ThroughputTable, default_colocation, read_table, retained_fractions
+from throughputs import JOB_TYPES, InputError, ThroughputTable, default_colocation
 from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors, sample_profile
 
 NAMES = [job.name for job in JOB_TYPES]
@@ -19,34 +17,17 @@ TYPES = ["v100", "p100", "k80"]
 
 
 @pytest.fixture(scope="module")
-def truth() -> np.ndarray:
+def truth():
     """(26, 26, 3), all different."""
     return default_colocation().retained(NAMES, TYPES)
 
 
-def random_truth(rng: np.random.Generator, G: int, M: int = 2) -> np.ndarray:
+def random_truth(rng, G, M=2):
     return rng.uniform(0.05, 1.0, (G, G, M))
 
 
-def loss(X: np.ndarray, estimate: np.ndarray, settings: LowRankCompletion) -> float:
-    """The program of the completion at an estimate of its rank: the ridge of the best factors is 2 mu ||.||_*."""
-    known = ~np.isnan(X)
-    means = np.nanmean(X, axis=0) if settings.centred else 0.0
-    sizes = np.linalg.svd(estimate - means, compute_uv=False)
-    return float(((X - estimate)[known] ** 2).sum() + 2 * settings.ridge * sizes.sum())
-
-
-def test_a_low_rank_matrix_is_completed() -> None:
-    rng = np.random.default_rng(0)
-    full = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 30))
-    X = np.where(rng.random(full.shape) < 0.6, full, np.nan)
-    settings = LowRankCompletion(rank=3, ridge=1e-3, centred=False, iterations=2000, tolerance=1e-9)
-    np.testing.assert_allclose(settings.complete(X), full, atol=0.02)
-    np.testing.assert_allclose(settings.complete(X, rng), full, atol=0.02)
-
-
 @pytest.mark.parametrize("centred", [True, False])
-def test_completion_of_a_full_matrix_is_soft_thresholding(centred: bool) -> None:
+def test_completion_of_a_full_matrix_is_soft_thresholding(centred):
     """With everything known the optimum is in closed form: singular values less mu, the first k of them."""
     X = np.random.default_rng(1).normal(size=(9, 7))
     settings = LowRankCompletion(rank=4, ridge=0.3, centred=centred, iterations=5000, tolerance=1e-12)
@@ -56,21 +37,7 @@ def test_completion_of_a_full_matrix_is_soft_thresholding(centred: bool) -> None
     np.testing.assert_allclose(settings.complete(X), means + (left * sizes) @ right, atol=1e-6)
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_no_turn_makes_the_program_worse(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    X = np.where(rng.random((8, 6)) < 0.7, rng.random((8, 6)), np.nan)
-    X[0] = rng.random(6)
-    last = np.inf
-    for turns in (1, 2, 4, 8, 64):
-        settings = LowRankCompletion(rank=6, ridge=0.2, iterations=turns, tolerance=0)
-        now = loss(X, settings.complete(X), settings)
-        if turns > 1:
-            assert now <= last + 1e-9
-        last = min(last, now)
-
-
-def test_rows_and_columns_nobody_knows() -> None:
+def test_rows_and_columns_nobody_knows():
     X = np.random.default_rng(2).random((5, 4))
     X[3] = np.nan
     X[:, 1] = np.nan
@@ -82,7 +49,7 @@ def test_rows_and_columns_nobody_knows() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"rank": 0}, {"ridge": 0.0}, {"ridge": np.inf}, {"iterations": 0}, {"tolerance": -1}])
-def test_completion_settings_are_checked(bad: dict) -> None:
+def test_completion_settings_are_checked(bad):
     with pytest.raises(InputError) as caught:
         LowRankCompletion(**bad)
     assert [caught.value.field] == list(bad)
@@ -91,29 +58,16 @@ def test_completion_settings_are_checked(bad: dict) -> None:
 @pytest.mark.parametrize("estimate", ["match", "fingerprint"])
 @pytest.mark.parametrize("basis", ["completed", "measured"])
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_reference_models_profiled_in_full_are_themselves(
-    truth: np.ndarray, distance: str, basis: str, estimate: str
-) -> None:
+def test_reference_models_profiled_in_full_are_themselves(truth, distance, basis, estimate):
+    truth = truth[:8, :8]
     estimator = ThroughputEstimator(truth, distance=distance, basis=basis, estimate=estimate)
     for row in truth:
         estimator.add(row)
-    assert estimator.matches.tolist() == list(range(26))
+    assert estimator.matches.tolist() == list(range(8))
     np.testing.assert_array_equal(estimator.retained(), truth)
 
 
-def test_profiled_entries_belong_to_their_reference_models(truth: np.ndarray) -> None:
-    """With few references, scattered among the job types, a profile keeps its columns."""
-    references = [3, 8, 17, 21]
-    estimator = ThroughputEstimator(truth[np.ix_(references, references)], estimate="fingerprint")
-    profile = sample_profile(truth[12, references], 0.5, np.random.default_rng(0))
-    known = ~np.isnan(profile)
-    assert 0 < known.sum() < known.size
-    assert estimator.add(profile) == 0
-    np.testing.assert_array_equal(estimator.fingerprints[0][known], truth[12, references][known])
-    assert ((estimator.fingerprints >= 0) & (estimator.fingerprints <= 1)).all()
-
-
-def test_pairs_follow_their_definition(truth: np.ndarray) -> None:
+def test_pairs_follow_their_definition(truth):
     rng = np.random.default_rng(4)
     references = np.sort(rng.permutation(26)[:9])
     Q = truth[np.ix_(references, references)]
@@ -128,7 +82,7 @@ def test_pairs_follow_their_definition(truth: np.ndarray) -> None:
             assert retained[a, b, j] == (one if other > 0 else 0.0)
 
 
-def test_match_is_the_nearest_on_what_was_profiled() -> None:
+def test_match_is_the_nearest_on_what_was_profiled():
     Q = np.array([[[0.9], [0.9]], [[0.1], [0.9]]])
     profile = [[0.2], [np.nan]]
     assert ThroughputEstimator(Q, basis="measured", distance="euclidean").add(profile) == 0
@@ -139,7 +93,7 @@ def test_match_is_the_nearest_on_what_was_profiled() -> None:
 
 
 @pytest.mark.parametrize("basis", ["completed", "measured"])
-def test_jobs_without_any_profile_or_that_share_with_nobody(basis: str) -> None:
+def test_jobs_without_any_profile_or_that_share_with_nobody(basis):
     Q = random_truth(np.random.default_rng(8), 5)
     Q[2] = Q[:, 2] = 0.0
     estimator = ThroughputEstimator(Q, basis=basis)
@@ -150,8 +104,9 @@ def test_jobs_without_any_profile_or_that_share_with_nobody(basis: str) -> None:
     assert (estimator.retained()[1] == 0).all()
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.booleans())
-def test_the_order_of_jobs_does_not_matter(seed: int, random_start: bool) -> None:
+def test_the_order_of_jobs_does_not_matter(seed, random_start):
     rng = np.random.default_rng(seed)
     truth = random_truth(rng, 6)
     profiles = [sample_profile(row[:4], 0.5, rng) for row in truth]
@@ -166,7 +121,7 @@ def test_the_order_of_jobs_does_not_matter(seed: int, random_start: bool) -> Non
     np.testing.assert_array_equal(answers[0][np.ix_(order, order)], answers[1])
 
 
-def test_measured_figures_replace_estimates(truth: np.ndarray) -> None:
+def test_measured_figures_replace_estimates(truth):
     estimator = ThroughputEstimator(truth[:5, :5])
     for row in truth[5:9, :5]:
         estimator.add(row)
@@ -183,7 +138,7 @@ def test_measured_figures_replace_estimates(truth: np.ndarray) -> None:
     assert estimator.retained([]).shape == (0, 0, 3)
 
 
-def test_bad_calls_are_refused(truth: np.ndarray) -> None:
+def test_bad_calls_are_refused(truth):
     estimator = ThroughputEstimator(truth[:3, :3])
     estimator.add(truth[4, :3])
     for call, field in (
@@ -207,7 +162,7 @@ def test_bad_calls_are_refused(truth: np.ndarray) -> None:
     assert estimator.n_jobs == 1
 
 
-def test_from_table() -> None:
+def test_from_table():
     table = ThroughputTable(
         [("a", 2), ("b", 2)],
         ["v100", "k80"],
@@ -222,7 +177,7 @@ def test_from_table() -> None:
         ThroughputEstimator.from_table(bare, ["a", "b"], ["v100"])
 
 
-def test_profiles_grow_with_the_percentage() -> None:
+def test_profiles_grow_with_the_percentage():
     row = np.random.default_rng(0).random((7, 3))
     known = [~np.isnan(sample_profile(row, p, np.random.default_rng(5))) for p in (0.0, 0.3, 0.6, 1.0)]
     assert not known[0].any()
@@ -232,7 +187,7 @@ def test_profiles_grow_with_the_percentage() -> None:
     assert share == pytest.approx(0.7, abs=0.02)
 
 
-def test_sweep(truth: np.ndarray) -> None:
+def test_sweep(truth):
     errors = estimation_errors(truth, [0.2, 1.0], [5, 26], trials=3, seed=7)
     assert len(errors) == 2 * 2 * 3 * 2
     again = estimation_errors(truth, [1.0, 0.2], [26, 5], trials=3, seed=7)
@@ -249,7 +204,7 @@ def test_sweep(truth: np.ndarray) -> None:
     assert (errors["root_mean_square_error"] >= errors["mean_absolute_error"])[errors.pairs == "all"].all()
 
 
-def test_errors_of_a_sweep_by_hand() -> None:
+def test_errors_of_a_sweep_by_hand():
     """One reference model, one trial: every pair is estimated by the reference beside itself."""
     truth = random_truth(np.random.default_rng(3), 3)
     frame = estimation_errors(truth, [1.0], [1], trials=1, seed=0).set_index("pairs")
@@ -264,13 +219,6 @@ def test_errors_of_a_sweep_by_hand() -> None:
     assert frame.loc["all", "match_rank"] == 1.0
 
 
-def test_noise_of_profiles_costs_accuracy(truth: np.ndarray) -> None:
-    quiet, noisy = (
-        estimation_errors(truth, [1.0], [26], trials=2, noise=noise)["mean_absolute_error"].max() for noise in (0, 0.3)
-    )
-    assert quiet == 0 < noisy
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -282,15 +230,6 @@ def test_noise_of_profiles_costs_accuracy(truth: np.ndarray) -> None:
         {"percentages": [1.1]},
     ],
 )
-def test_bad_sweeps_are_refused(truth: np.ndarray, bad: dict) -> None:
+def test_bad_sweeps_are_refused(truth, bad):
     with pytest.raises(InputError):
         estimation_errors(**{"truth": truth, "percentages": [0.5], "reference_counts": [3], "trials": 1, **bad})
-
-
-def test_public_table_is_estimated_well_from_half_of_it(public_data: Callable[[str], Path]) -> None:
-    table = read_table(public_data("gavel/simulation_throughputs.json.gz"))
-    measured = retained_fractions(table, NAMES, TYPES)
-    errors = estimation_errors(measured, [0.5], [16, 26], trials=3)
-    mean = errors[errors.pairs == "all"].groupby("reference_models")["mean_absolute_error"].mean()
-    plain = np.abs(measured - measured.mean(axis=(0, 1))).mean()
-    assert mean[26] < 0.01 < mean[16] < plain / 2

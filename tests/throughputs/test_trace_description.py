@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from throughputs import Trace, describe_trace
-from throughputs.trace import partition_names
-
-ROOT = Path(__file__).resolve().parents[2]
+from allocator.cli.app import app
+from throughputs import InputError, ThroughputTable, Trace, default_table, describe_trace, gavel_trace
 
 
 def jobs(**columns):
@@ -91,12 +86,6 @@ def test_over_time_is_the_sum_over_jobs():
     np.testing.assert_allclose(describe_trace(trace)["demand_over_time"]["gpus_asked"], expected, rtol=1e-9)
 
 
-def test_parts_of_a_gpu_are_counted():
-    found = describe_trace(jobs(gpu_fraction=[0.25, 1.0, 0.5, 1.0]))
-    assert (found["n_jobs_sharing"], found["gpu_hours_sharing"], found["gpu_hours_asked_sharing"]) == (2, 9.0, 4.25)
-    assert found["n_gangs_sharing"] == 1
-
-
 def test_parts_of_a_gpu_count_alike_in_every_figure():
     """A job of 4 GPUs and one of a quarter, an hour each, one after the other."""
     trace = Trace(
@@ -121,9 +110,66 @@ def test_parts_of_a_gpu_count_alike_in_every_figure():
     assert describe_trace(trace.with_whole_gpus())["gpu_hours"] == pytest.approx(5 + last)
 
 
-@pytest.mark.parametrize(("text", "names"), [("", ()), ("a", ("a",)), ("a|b", ("a", "b")), ("a|", ("a",)), ("|", ())])
-def test_names_of_partitions(text, names):
-    assert partition_names(text) == names
+def test_description_in_figures():
+    trace = Trace(
+        ["ResNet-50 (batch size 128)", "A3C", "A3C"],
+        [2, 1, 1],
+        [100.0, 72.0, 144.0],
+        [0.0, 1800.0, 7200.0],
+        priority_weight=[5, 1, 1],
+        slo=[2, np.nan, np.nan],
+    )
+    table = ThroughputTable(
+        [("ResNet-50 (batch size 128)", 2), ("A3C", 1)], ["v100", "k80"], [[0.01, 0.0], [0.02, 0.01]]
+    )
+    on_v100 = describe_trace(trace, table)
+    assert on_v100["n_jobs"] == 3
+    assert on_v100["arrivals_per_hour"] == 1.0
+    assert on_v100["job_types"] == {"A3C": 2, "ResNet-50 (batch size 128)": 1}
+    assert on_v100["scale_factors"] == {1: 2, 2: 1}
+    assert on_v100["priority_weights"] == {1.0: 2, 5.0: 1}
+    assert on_v100["n_jobs_with_slo"] == 1
+    assert on_v100["gpu_hours"] == pytest.approx((2 * 10000 + 3600 + 7200) / 3600)
+    assert on_v100["duration_quantiles_s"][0.5] == 7200
+    on_k80 = describe_trace(trace, table, "k80")
+    assert on_k80["n_jobs_not_runnable"] == 1
+    assert on_k80["gpu_hours"] == pytest.approx(6.0)
+    bare = describe_trace(trace)
+    assert (bare["gpu_hours"], bare["duration_quantiles_s"]) == (None, None)
+    json.dumps(on_v100)
+
+
+def test_description_of_nothing_and_of_all_at_once():
+    empty = describe_trace(Trace([], [], [], []), default_table())
+    assert (empty["n_jobs"], empty["first_arrival_s"], empty["gpu_hours"]) == (0, None, None)
+    at_once = describe_trace(gavel_trace(5, 0.0))
+    assert at_once["arrivals_per_hour"] is None
+    assert at_once["gpu_hours"] == pytest.approx(gavel_trace(5, 0.0).duration.sum() / 3600)
+
+
+def jobs_of_two(**columns):
+    return Trace(["a", "b", "a"], [1, 2, 1], [10.0, 20.0, 30.0], [0.0, 5.0, 7.0], **columns)
+
+
+def test_deadlines_in_figures():
+    soft = (((100.0, 10.0), (200.0, 8.0), (300.0, 2.0)), (), ((50.0, 3.0),))
+    table = ThroughputTable([("a", 1)], ["a100"], [[2.0]])
+    made = jobs_of_two(deadline=[20.0, np.nan, np.nan], deadline_options=[(), *soft[1:]], duration=[7.0, 8.0, 9.0])
+    found = describe_trace(made)
+    assert (found["n_jobs_with_deadline"], found["n_jobs_with_deadline_options"], found["n_jobs_not_profiled"]) == (
+        2,
+        0,
+        0,
+    )
+    assert found["deadline_quantiles"][0.0] == pytest.approx(20 / 7)
+    assert found["deadline_quantiles"][1.0] == pytest.approx(43 / 9)
+    found = describe_trace(made, table)
+    # b is not in the table: its duration is that of the trace
+    assert (found["n_jobs_not_profiled"], found["duration_quantiles_s"][0.0]) == (1, 5.0)
+    assert found["deadline_quantiles"][0.0] == pytest.approx(43 / 15)
+    assert describe_trace(jobs_of_two())["deadline_quantiles"] is None
+    with pytest.raises(InputError, match="'b'"):
+        describe_trace(jobs_of_two(), table)
 
 
 HELIOS = """\
@@ -135,15 +181,16 @@ job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,du
 """
 
 
-def describe(*arguments, cwd):
-    environment = os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "allocator", "trace", "describe", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd, check=True).stdout
+def describe(*arguments):
+    ran = CliRunner().invoke(app, ["trace", "describe", *arguments], env={"COLUMNS": "120"})
+    assert ran.exit_code == 0, ran.output
+    return ran.output
 
 
-def test_the_command_audits_a_log(tmp_path):
+def test_the_command_audits_a_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "cluster_log.csv").write_text(HELIOS)
-    told = describe("cluster_log.csv", "--cluster", "vcone:8,vctwo:4", cwd=tmp_path)
+    told = describe("cluster_log.csv", "--cluster", "vcone:8,vctwo:4")
     assert told.startswith("cluster_log.csv: 4 jobs of helios; second 0 of the trace is 2020-05-11T10:00:00+00:00\n")
     assert "left out: 1 job (no GPUs 1)" in told
     assert "note: dates without a zone are taken for Asia/Shanghai (trace import --zone says otherwise)" in told
@@ -153,7 +200,7 @@ def test_the_command_audits_a_log(tmp_path):
     assert ["9-16", "1", "32"] in lines
     assert "─ the 12 of the cluster" in told
     assert "in use as recorded, up to" in told
-    found = json.loads(describe("cluster_log.csv", "--json", cwd=tmp_path))
+    found = json.loads(describe("cluster_log.csv", "--json"))
     assert found["log"]["dropped"] == {"no GPUs": 1}
     assert found["n_jobs"] == found["n_jobs_recorded"] == 3
     assert len(found["demand_over_time"]["gpus_asked"]) == 60

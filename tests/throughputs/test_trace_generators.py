@@ -1,18 +1,18 @@
-"""Generators and the description of a trace, and what importing the room costs."""
+"""Generators of traces: published files byte for byte, their distributions, and what they refuse."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import subprocess
 import sys
-from pathlib import Path
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.simulator.goodput_worlds import profile, trainings
 from throughputs import (
     JOB_TYPES,
     FixedDuration,
@@ -21,114 +21,135 @@ from throughputs import (
     ThroughputTable,
     Trace,
     TraceGenerator,
+    deadline_trace,
     default_table,
-    describe_trace,
     gavel_trace,
     job_type,
+    read_table,
     read_trace,
+    with_deadlines,
     write_trace,
 )
+from throughputs.goodput.profiles import default_profiles
+from throughputs.goodput.trainings import training_trace, trainings_of
+from throughputs.goodput.trainings.generator import SHARES_OF_MODELS
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
+from throughputs.traces.shockwave_generator import shockwave_trace
 
-GAVEL_SETTINGS = [
-    (100, 0, True, False),
-    (100, 1200, True, False),
-    (100, 1200, True, True),
-    (120, 600, False, False),
-    (120, 600, False, True),
-    (150, 600, True, False),
-    (200, 300, False, False),
-    (40, 1800, True, False),
-    (40, 900, False, False),
-]
-
-
-GAVEL_DIGESTS = (
-    "e79b8c0cc9ea65ea",
-    "775eba42f4cf1e07",
-    "b85605a04417e6cd",
-    "096f53d252746310",
-    "03412657f3fe1074",
-    "41d00bd26a226ac9",
-    "9e11096765496d9e",
-    "e61c490bd96df2a8",
-    "6a718d9ab604d4ff",
-)
-"""Beginnings of the SHA-256 of the published files."""
+MODELS = trainings_of(default_profiles())
+GAVEL = """\
+100 0 1 0 e79b8c0cc9ea65ea
+100 1200 1 0 775eba42f4cf1e07
+100 1200 1 1 b85605a04417e6cd
+120 600 0 0 096f53d252746310
+120 600 0 1 03412657f3fe1074
+150 600 1 0 41d00bd26a226ac9
+200 300 0 0 9e11096765496d9e
+40 1800 1 0 e61c490bd96df2a8
+40 900 0 0 6a718d9ab604d4ff
+"""
+"""Jobs, mean gap, several GPUs, priorities, and the beginning of the SHA-256 of the published file."""
+SHOCKWAVE = """\
+120 100 40 25 tacc
+220 100 25 4 wisr
+460 100 10 1 wisr
+900 100 5 15 wisr
+900 1000 5 15 wisr
+"""
+"""Jobs, durations, mean gap, seed, and the table that was measured."""
 
 
-@pytest.mark.parametrize(("n", "mean", "multi", "priorities"), GAVEL_SETTINGS)
-def test_published_traces_byte_for_byte(
-    n: int, mean: int, multi: bool, priorities: bool, public_data, tmp_path: Path
-) -> None:
-    original = public_data(f"gavel/traces/n{n}_lam{mean}_multi{multi:d}_prio{priorities:d}_seed0.trace")
-    trace = gavel_trace(n, mean, multi_gpu=multi, priorities=priorities, seed=0)
+@pytest.mark.parametrize("line", GAVEL.splitlines())
+def test_published_traces_byte_for_byte(line, tmp_path):
+    *settings, digest = line.split()
+    n, mean, multi, priorities = map(int, settings)
+    trace = gavel_trace(n, mean, multi_gpu=bool(multi), priorities=bool(priorities), seed=0)
     write_trace(trace, tmp_path / "mine.trace")
-    assert (tmp_path / "mine.trace").read_bytes() == original.read_bytes()
+    written = (tmp_path / "mine.trace").read_bytes()
+    assert hashlib.sha256(written).hexdigest().startswith(digest)
+    write_trace(read_trace(tmp_path / "mine.trace"), tmp_path / "again.trace")
+    assert (tmp_path / "again.trace").read_bytes() == written
 
 
-@pytest.mark.parametrize(("settings", "digest"), list(zip(GAVEL_SETTINGS, GAVEL_DIGESTS, strict=True)))
-def test_digests_are_those_of_published_traces(
-    settings: tuple[int, int, bool, bool], digest: str, tmp_path: Path
-) -> None:
-    n, mean, multi, priorities = settings
-    write_trace(gavel_trace(n, mean, multi_gpu=multi, priorities=priorities, seed=0), tmp_path / "mine.trace")
-    assert hashlib.sha256((tmp_path / "mine.trace").read_bytes()).hexdigest().startswith(digest)
+@pytest.mark.parametrize("line", SHOCKWAVE.splitlines())
+def test_shipped_traces_byte_for_byte(line, public_data, tmp_path):
+    *settings, measured = line.split()
+    n, durations, mean, seed = map(int, settings)
+    name = f"{n}_0.2_5_{durations}_{mean}_{seed}_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"
+    original = public_data(f"shockwave/traces/{name}")
+    table = read_table(public_data(f"shockwave/{measured}_throughputs.json.gz"))
+    write_trace(shockwave_trace(n, mean, seed=seed, n_durations=durations, table=table), tmp_path / "mine.trace")
+    write_trace(read_trace(original), tmp_path / "read.trace")
+    assert (tmp_path / "mine.trace").read_bytes() == original.read_bytes() == (tmp_path / "read.trace").read_bytes()
 
 
-def test_gavel_trace_without_data() -> None:
-    # the first jobs of the published multi-GPU workload, seed 0
-    trace = gavel_trace(3, 600.0, multi_gpu=True)
-    assert trace.job_type.tolist() == [
-        "ResNet-18 (batch size 64)",
-        "Transformer (batch size 16)",
-        "Recommendation (batch size 2048)",
-    ]
-    assert trace.scale_factor.tolist() == [8, 1, 1]
-    assert trace.total_steps.tolist() == [17484476, 343170, 16034]
-    np.testing.assert_allclose(trace.arrival_time, [0, 163.057382, 634.516552], atol=1e-6)
+def test_the_canonical_jobs_of_shockwave_without_data():
+    """The first jobs of the 120-job trace; its steps need its own table, all else does not."""
+    trace = shockwave_trace(120, 40.0, seed=25)
+    types = ["LM (batch size 10)", "ResNet-18 (batch size 32)", "ResNet-50 (batch size 64)"]
+    assert trace.job_type[:3].tolist() == types
+    assert trace.duration[:3].tolist() == [1418, 3338, 13462]
+    assert trace.arrival_time[[0, 1, 2, -1]].tolist() == [0, 55, 64, 5011]
+    assert Counter(trace.mode) == {"static": 4, "accordion": 59, "gns": 57}
+    assert Counter(trace.scale_factor.tolist()) == {1: 92, 2: 20, 4: 8}
+    assert trace.command[2] == "python3 main.py -j 4 -a resnet50 -b 64 %s/imagenet/"
+    for place, accelerator in enumerate(["v100", "k80"]):
+        other = shockwave_trace(120, 40.0, seed=25, reference_accelerator=accelerator)
+        rates = default_table().rates(trace.job_type, trace.scale_factor, ["v100", "k80"])
+        np.testing.assert_array_equal(other.total_steps, np.floor(trace.duration * rates[:, place]))
 
 
-def test_gavel_trace_options() -> None:
+def deadlines(n, seed=0, **settings):
+    return deadline_trace(n, 900.0, rng=np.random.default_rng(seed), **settings)
+
+
+def of_trainings(n, **settings):
+    return training_trace(
+        n, **{"mean_interarrival": 60.0, "trainings": MODELS} | settings, rng=np.random.default_rng(3)
+    )
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda n: gavel_trace(n, 600.0, seed=3),
+        lambda n: shockwave_trace(n, 30.0, seed=3),
+        lambda n: deadlines(n, best_effort=0.3),
+        of_trainings,
+    ],
+)
+def test_a_longer_trace_begins_with_the_shorter(draw):
+    assert draw(60).head(40).to_frame().equals(draw(40).to_frame())
+
+
+def test_settings_have_streams_of_their_own():
     plain = gavel_trace(200, 600.0, seed=3)
     exact = gavel_trace(200, 600.0, seed=3, whole_steps=False)
     assert (np.floor(exact.total_steps) == plain.total_steps).all()
     assert (exact.total_steps != plain.total_steps).any()
     with_slos = gavel_trace(200, 600.0, seed=3, slos=True)
     assert set(with_slos.slo) == {1.2, 2.0, 10.0}
-    assert (with_slos.total_steps == plain.total_steps).all()  # SLOs have a stream of their own
-    fixed = gavel_trace(10, 600.0, fixed_duration=3600.0)
-    assert (fixed.duration == 3600).all()
-    longer = gavel_trace(300, 600.0, seed=3)
-    assert longer.head(200).to_frame().equals(plain.to_frame())
+    assert (with_slos.total_steps == plain.total_steps).all()
+    assert (gavel_trace(10, 600.0, fixed_duration=3600.0).duration == 3600).all()
+    plain = shockwave_trace(200, 30.0, seed=3)
+    alone = shockwave_trace(200, 30.0, seed=3, scale_factors={1: 1.0})
+    still = shockwave_trace(200, 30.0, seed=3, modes={"static": 1.0})
+    assert (set(alone.scale_factor), set(still.mode)) == ({1}, {"static"})
+    for column in ("job_type", "duration", "arrival_time"):
+        for other in (alone, still):
+            assert (getattr(other, column) == getattr(plain, column)).all()
+    assert shockwave_trace(5, 0.0).arrival_time.tolist() == [0.0] * 5
 
 
-@pytest.mark.parametrize(("n", "mean"), [(-1, 1.0), (1, -1.0), (1, float("nan"))])
-def test_gavel_trace_refuses_nonsense(n: int, mean: float) -> None:
-    with pytest.raises(InputError, match="gavel_trace"):
-        gavel_trace(n, mean)
-
-
-def test_job_types_fit_the_default_table() -> None:
+def test_job_types_fit_the_default_table():
     table = default_table()
     assert {job.name for job in JOB_TYPES} == set(table.job_types)
     for job in JOB_TYPES:
         assert job.distributed == (len(table.scale_factors_of(job.name)) == 4)
         assert job.needs_data_dir == ("%s" in job.command)
     assert job_type("A3C").num_steps_arg == "--max-steps"
-    with pytest.raises(InputError, match="did you mean 'CycleGAN'"):
+    with pytest.raises(InputError, match="'CycleGAN'"):
         job_type("CycleGan")
-
-
-def test_launch_facts_are_those_of_public_traces(public_data) -> None:
-    trace = read_trace(public_data("gavel/traces/n200_lam300_multi0_prio0_seed0.trace"))
-    assert len(set(trace.job_type)) == 26
-    for i, name in enumerate(trace.job_type):
-        job = job_type(name)
-        assert trace.command[i] == job.command
-        assert trace.working_directory[i] == job.working_directory
-        assert trace.num_steps_arg[i] == job.num_steps_arg
-        assert trace.needs_data_dir[i] == job.needs_data_dir
 
 
 @given(
@@ -140,144 +161,183 @@ def test_launch_facts_are_those_of_public_traces(public_data) -> None:
     seed=st.integers(0, 2**32),
 )
 def test_generated_traces_keep_their_settings(n_jobs, arrivals, scale_factors, priorities, accelerator, seed):
-    generator = TraceGenerator(
-        n_jobs=n_jobs,
-        arrivals=arrivals,
-        scale_factors=scale_factors,
-        priorities=priorities,
-        reference_accelerator=accelerator,
-        seed=seed,
-    )
+    given = {"n_jobs": n_jobs, "arrivals": arrivals, "scale_factors": scale_factors, "priorities": priorities}
+    generator = TraceGenerator(**given, reference_accelerator=accelerator, seed=seed)
     trace = generator.generate()
     assert trace.to_frame().equals(generator.generate().to_frame())
     assert len(trace) == n_jobs
     assert set(trace.scale_factor) <= set(scale_factors)
     assert set(trace.priority_weight) <= set(priorities or {1.0: 1.0})
-    assert (trace.total_steps == np.rint(trace.total_steps)).all()
     rates = default_table().rates(trace.job_type, trace.scale_factor, [accelerator])[:, 0]
-    np.testing.assert_allclose(trace.total_steps, trace.duration * rates, atol=0.5)
+    np.testing.assert_array_equal(trace.total_steps, np.maximum(np.rint(trace.duration * rates), 1))
     assert (np.diff(trace.arrival_time) > 0).all() if arrivals == "poisson" else not trace.arrival_time.any()
-    if n_jobs:
-        assert trace.arrival_time[0] == 0
+    assert trace.arrival_time[:1].tolist() in ([], [0])
 
 
-def test_generated_distributions() -> None:
-    trace = TraceGenerator(n_jobs=20000, mean_interarrival=50.0, priorities=PUBLISHED_PRIORITIES).generate()
+def near(values, share, within=0.012):
+    assert np.mean(values) == pytest.approx(share, abs=within)
+
+
+def test_generated_distributions():
+    trace = TraceGenerator(n_jobs=20_000, mean_interarrival=50.0, priorities=PUBLISHED_PRIORITIES).generate()
     assert np.diff(trace.arrival_time).mean() == pytest.approx(50, rel=0.03)
     for size, share in PUBLISHED_SCALE_FACTORS.items():
-        assert (trace.scale_factor == size).mean() == pytest.approx(share, abs=0.012)
-    assert (trace.priority_weight == 5).mean() == pytest.approx(0.2, abs=0.012)
+        near(trace.scale_factor == size, share)
+    near(trace.priority_weight == 5, 0.2)
     exponent = np.log10(trace.duration / 60)
-    assert exponent.min() >= 1.5
-    assert exponent.max() <= 4
-    assert (exponent > 3).mean() == pytest.approx(0.2, abs=0.012)
-    assert exponent[exponent <= 3].mean() == pytest.approx(2.25, abs=0.02)
+    assert 1.5 <= exponent.min() <= exponent.max() <= 4
+    near(exponent > 3, 0.2)
+    near(exponent[exponent <= 3], 2.25, 0.02)
     singles = trace.job_type[trace.scale_factor == 1]
-    shares = np.unique(singles, return_counts=True)[1] / len(singles)
-    np.testing.assert_allclose(shares, 1 / 26, atol=0.008)
+    np.testing.assert_allclose(np.unique(singles, return_counts=True)[1] / len(singles), 1 / 26, atol=0.008)
 
 
-def test_a_passed_generator_is_used() -> None:
-    generator = TraceGenerator(n_jobs=5)
-    first, second = (generator.generate(np.random.default_rng(seed)).to_frame() for seed in (1, 2))
-    assert not first.equals(second)
-    assert first.equals(generator.generate(np.random.default_rng(1)).to_frame())
+def test_distributions_of_shockwave():
+    trace = shockwave_trace(6000, 1.0, seed=8, modes={"static": 0.5, "gns": 0.25, "accordion": 0.25})
+    distributed = ~np.char.startswith(trace.job_type.astype(str), "Recommendation")
+    assert set(trace.scale_factor[~distributed]) == {1}
+    for size, share in {1: 0.6, 2: 0.3, 4: 0.09, 8: 0.01}.items():
+        near(trace.scale_factor[distributed] == size, share, 0.02)
+    near(trace.mode == "gns", 0.25, 0.02)
+    assert (trace.duration[trace.mode == "accordion"] >= 1000).all()
+    assert (trace.duration.min(), trace.duration.max()) == (720, 18_000)
+    near(trace.duration < 720 + 0.2 * 17_280, 0.72, 0.02)
 
 
-def test_own_table_and_tiny_durations() -> None:
-    table = ThroughputTable([("mine", 1), ("slow", 1)], ["a100"], [[0.001], [0.0]])
-    generator = TraceGenerator(
-        n_jobs=4,
-        durations=FixedDuration(10.0),
-        scale_factors={1: 1.0},
-        reference_accelerator="a100",
-        table=table,
+def test_distributions_of_deadlines():
+    trace = deadlines(20_000)
+    # the embedded table ends at 8 GPUs, which then stand for 16 as well
+    for size, share in {1: 0.83, 2: 0.03, 4: 0.03, 8: 0.11}.items():
+        near(trace.scale_factor == size, share, 0.005)
+    assert 600 <= trace.duration.min() <= trace.duration.max() <= 600_000
+    near(trace.duration > 60 * 10**2.5, 0.2, 0.01)
+    assert np.diff(trace.arrival_time).mean() == pytest.approx(900, rel=0.03)
+    factor = (trace.deadline - trace.arrival_time) / trace.duration
+    assert 0.49 <= factor.min() <= factor.max() <= 1.5
+    near(factor, 1.0, 0.01)
+    rates = default_table().rates(trace.job_type, trace.scale_factor, ["v100"])[:, 0]
+    np.testing.assert_allclose(trace.total_steps, trace.duration * rates, atol=1)
+
+
+def test_deadlines_drawn_anew():
+    trace = deadlines(400)
+    twice = with_deadlines(trace, np.random.default_rng(1), (2.0, 2.0), 0.25)
+    some = ~np.isnan(twice.deadline)
+    near(some, 0.75, 0.06)
+    np.testing.assert_array_equal(twice.deadline[some], (trace.arrival_time + np.floor(2 * trace.duration))[some])
+    kept = with_deadlines(trace, np.random.default_rng(1), None, 0.25)
+    np.testing.assert_array_equal(kept.deadline, np.where(some, trace.deadline, np.nan))
+    np.testing.assert_array_equal(with_deadlines(trace, np.random.default_rng(1), None).deadline, trace.deadline)
+    options = [((100.0, 2.0), (200.0, 1.0))] * 40
+    soft = Trace(["a"] * 40, [1] * 40, [1.0] * 40, [0.0] * 40, deadline_options=options)
+    none = with_deadlines(soft, np.random.default_rng(0), None, 0.5)
+    assert {len(row) for row in none.deadline_options} == {0, 2}
+    assert np.isnan(none.deadline).tolist() == [not row for row in none.deadline_options]
+    with pytest.raises(InputError, match="duration"):
+        with_deadlines(soft, np.random.default_rng(0))
+    # they take the place of SLOs and of soft ones: twice the 100 s that each job lasts after its arrival
+    columns = {"slo": [3.0, np.nan], "deadline_options": [(), ((900.0, 5.0),)], "duration": [100.0, 100.0]}
+    drawn = with_deadlines(
+        Trace(["a", "b"], [1, 1], [1.0, 1.0], [0.0, 50.0], **columns), np.random.default_rng(0), (2.0, 2.0)
     )
-    trace = generator.generate()
+    assert drawn.deadline.tolist() == [200.0, 250.0]
+    assert np.isnan(drawn.slo).all()
+    assert drawn.deadline_options.tolist() == [(), ()]
+
+
+def test_distributions_of_trainings():
+    trace = of_trainings(4000)
+    models = np.array([name.partition(" (")[0] for name in trace.job_type.tolist()])
+    for name, share in SHARES_OF_MODELS.items():
+        near(models == name, share, 0.03)
+    assert np.diff(trace.arrival_time).mean() == pytest.approx(60.0, rel=0.06)
+    assert trace.scale_factor.max() <= 64
+    assert of_trainings(300, most_gpus=4).scale_factor.max() <= 4
+    assert set(of_trainings(50, shares={"bert": 1.0}).total_steps) == {MODELS.models["bert"].total_progress}
+    # gangs are used to half and to four fifths: synchronisation as long as the gradients of 16 samples, and no noise
+    net = trainings(net=profile(noise=(1e-9,), sync=0.04))
+    trace = of_trainings(200, mean_interarrival=0.0, trainings=net, gpus_per_node=8)
+    used = {k: 0.16 / (0.16 / k + (0.04 if k > 1 else 0.0)) / k for k in range(1, 65)}
+    assert set(trace.scale_factor.tolist()) <= {k for k, share in used.items() if 0.49 < share < 0.8}
+    assert set(trace.job_type) == {"net (batch size 16)"}
+
+
+def test_own_tables_and_job_types():
+    table = ThroughputTable([("mine", 1), ("slow", 1)], ["v100"], [[0.001], [0.0]])
+    trace = TraceGenerator(n_jobs=4, durations=FixedDuration(10.0), scale_factors={1: 1.0}, table=table).generate()
     assert trace.job_type.tolist() == ["mine"] * 4  # "slow" cannot run
-    assert trace.total_steps.tolist() == [1.0] * 4
-    assert trace.command.tolist() == [""] * 4
+    assert (trace.total_steps.tolist(), trace.command.tolist()) == ([1.0] * 4, [""] * 4)
+    crawling = ThroughputTable([("crawling", 1)], ["v100"], [[1e-6]])
+    assert deadlines(20, table=crawling).total_steps.tolist() == [1.0] * 20
+    wide = ThroughputTable([("wide", 2), ("wide", 8)], ["v100"], [[1.0], [3.0]])
+    for sizes, drawn in (({1: 1.0}, {2}), ({4: 0.5, 16: 0.5}, {2, 8})):
+        assert set(deadlines(20, table=wide, scale_factors=sizes).scale_factor.tolist()) == drawn
+    some = TraceGenerator(n_jobs=50, job_types=("A3C", "LM (batch size 5)")).generate()
+    assert set(some.job_type) == {"A3C", "LM (batch size 5)"}
+    assert set(some.job_type[some.scale_factor > 1]) == {"LM (batch size 5)"}
 
 
-def test_only_the_wanted_job_types() -> None:
-    trace = TraceGenerator(n_jobs=50, job_types=("A3C", "LM (batch size 5)")).generate()
-    assert set(trace.job_type) == {"A3C", "LM (batch size 5)"}
-    assert set(trace.job_type[trace.scale_factor > 1]) == {"LM (batch size 5)"}
+def generated(**settings):
+    return TraceGenerator(**{"n_jobs": 3} | settings).generate()
+
+
+def shockwave(**settings):
+    return shockwave_trace(**{"n_jobs": 3, "mean_interarrival": 10.0} | settings)
+
+
+def gavel(n_jobs=3, mean_interarrival=1.0):
+    return gavel_trace(n_jobs, mean_interarrival)
 
 
 @pytest.mark.parametrize(
-    ("settings", "field"),
+    ("draw", "name", "values", "field"),
     [
-        ({"n_jobs": -1}, "n_jobs"),
-        ({"arrivals": "bursty"}, "arrivals"),
-        ({"mean_interarrival": -1.0}, "mean_interarrival"),
-        ({"mean_interarrival": float("nan")}, "mean_interarrival"),
-        ({"scale_factors": {1: 0.5}}, "scale_factors"),
-        ({"scale_factors": {}}, "scale_factors"),
-        ({"scale_factors": {0: 1.0}}, "scale_factors"),
-        ({"priorities": {1.0: 1.5, 2.0: -0.5}}, "priorities"),
-        ({"scale_factors": {16: 1.0}}, "scale_factors"),
-        ({"job_types": ("A3C",), "scale_factors": {2: 1.0}}, "scale_factors"),
-        ({"job_types": ("A4C",)}, "job type"),
-        ({"reference_accelerator": "h100"}, "accelerator"),
+        (gavel, "n_jobs", [-1], None),
+        (gavel, "mean_interarrival", [-1.0, np.nan], None),
+        (generated, "n_jobs", [-1], "n_jobs"),
+        (generated, "arrivals", ["bursty"], "arrivals"),
+        (generated, "mean_interarrival", [-1.0, np.nan], "mean_interarrival"),
+        (generated, "scale_factors", [{1: 0.5}, {}, {0: 1.0}, {16: 1.0}], "scale_factors"),
+        (generated, "priorities", [{1.0: 1.5, 2.0: -0.5}], "priorities"),
+        (generated, "job_types", [("A4C",)], "job type"),
+        (generated, "reference_accelerator", ["h100"], "accelerator"),
+        (shockwave, "n_jobs", [-1], "n_jobs"),
+        (shockwave, "mean_interarrival", [-1.0, np.nan], "mean_interarrival"),
+        (shockwave, "hours", [(0.0, 1.0), (2.0, 1.0)], "hours"),
+        (shockwave, "n_durations", [4], "n_durations"),
+        (shockwave, "scale_factors", [{1: 0.5}, {0: 1.0}], "scale_factors"),
+        (shockwave, "modes", [{"dynamic": 1.0}, {}], "modes"),
+        (shockwave, "reference_accelerator", ["v200"], "accelerator"),
+        (deadlines, "factors", [(1.0, 0.5)], "factors"),
+        (deadlines, "best_effort", [1.5], "best_effort"),
+        (deadlines, "scale_factors", [{1: 0.5}], "scale_factors"),
+        (deadlines, "reference_accelerator", ["a100"], "accelerator"),
+        (of_trainings, "mean_interarrival", [-1.0], "mean_interarrival"),
+        (of_trainings, "accelerator", ["v100"], None),
+        (of_trainings, "shares", [{"cat": 1.0}, {"bert": -1.0}], None),
     ],
 )
-def test_bad_settings_are_refused(settings: dict, field: str) -> None:
-    with pytest.raises(InputError) as caught:
-        TraceGenerator(**{"n_jobs": 3, **settings}).generate()
-    assert caught.value.field == field
+def test_bad_settings_are_refused(draw, name, values, field):
+    for value in values:
+        with pytest.raises(InputError) as caught:
+            draw(**{name: value} | ({"n": 3} if draw in (deadlines, of_trainings) else {}))
+        assert field in (None, caught.value.field)
+        assert name in str(caught.value) or field != name
 
 
-@pytest.mark.parametrize("parts", [((0.5, 1, 2),), ((1.0, 2, 1),), ()])
-def test_bad_duration_parts_are_refused(parts: tuple) -> None:
-    with pytest.raises(InputError):
-        LogUniformDurations(parts)
+@pytest.mark.parametrize(
+    ("make", "bad"),
+    [(LogUniformDurations, (((0.5, 1, 2),), ((1.0, 2, 1),), ())), (FixedDuration, (0.0, -1.0, np.nan))],
+)
+def test_bad_durations_are_refused(make, bad):
+    for each in bad:
+        with pytest.raises(InputError):
+            make(each)
+    with pytest.raises(InputError, match="scale_factors"):
+        generated(job_types=("A3C",), scale_factors={2: 1.0})
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
-def test_bad_fixed_durations_are_refused(seconds: float) -> None:
-    with pytest.raises(InputError):
-        FixedDuration(seconds)
-
-
-def test_description_in_figures() -> None:
-    trace = Trace(
-        ["ResNet-50 (batch size 128)", "A3C", "A3C"],
-        [2, 1, 1],
-        [100.0, 72.0, 144.0],
-        [0.0, 1800.0, 7200.0],
-        priority_weight=[5, 1, 1],
-        slo=[2, np.nan, np.nan],
-    )
-    table = ThroughputTable(
-        [("ResNet-50 (batch size 128)", 2), ("A3C", 1)], ["v100", "k80"], [[0.01, 0.0], [0.02, 0.01]]
-    )
-    on_v100 = describe_trace(trace, table)
-    assert on_v100["n_jobs"] == 3
-    assert on_v100["arrivals_per_hour"] == 1.0
-    assert on_v100["job_types"] == {"A3C": 2, "ResNet-50 (batch size 128)": 1}
-    assert on_v100["scale_factors"] == {1: 2, 2: 1}
-    assert on_v100["priority_weights"] == {1.0: 2, 5.0: 1}
-    assert on_v100["n_jobs_with_slo"] == 1
-    assert on_v100["gpu_hours"] == pytest.approx((2 * 10000 + 3600 + 7200) / 3600)
-    assert on_v100["duration_quantiles_s"][0.5] == 7200
-    on_k80 = describe_trace(trace, table, "k80")
-    assert on_k80["n_jobs_not_runnable"] == 1
-    assert on_k80["gpu_hours"] == pytest.approx(6.0)
-    bare = describe_trace(trace)
-    assert (bare["gpu_hours"], bare["duration_quantiles_s"]) == (None, None)
-    json.dumps(on_v100)
-
-
-def test_description_of_nothing_and_of_all_at_once() -> None:
-    empty = describe_trace(Trace([], [], [], []), default_table())
-    assert (empty["n_jobs"], empty["first_arrival_s"], empty["gpu_hours"]) == (0, None, None)
-    at_once = describe_trace(gavel_trace(5, 0.0))
-    assert at_once["arrivals_per_hour"] is None
-    assert at_once["gpu_hours"] == pytest.approx(gavel_trace(5, 0.0).duration.sum() / 3600)
-
-
-def test_importing_needs_neither_pandas_nor_scipy() -> None:
+def test_importing_needs_neither_pandas_nor_scipy():
     code = "import sys; from throughputs import gavel_trace; gavel_trace(3, 1.0); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {"pandas", "scipy", "pyarrow"}.isdisjoint(loaded.split())

@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import math
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from throughputs import InputError, ThroughputTable, Trace, default_table
+from throughputs import InputError, ThroughputTable, default_table
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training import (
     STEADY_EPOCHS,
@@ -36,12 +35,12 @@ RULES = AdaptationRules({"Net": NET})
 TABLE = ThroughputTable([(f"Net (batch size {b})", 1) for b in SIZES], ["a", "b"], [[8.0, 4.0], [6.0, 3.0], [4.0, 0.0]])
 
 
-def course(mode: str, epochs: float = 10, size: int = 10, table: ThroughputTable = TABLE, **settings: Any) -> Course:
+def course(mode, epochs=10, size=10, table=TABLE, **settings):
     steps = epochs * -(-100 // size)
     return Course([f"Net (batch size {size})"], [1], [mode], [steps], table, ["b", "a"], RULES, **settings)
 
 
-def told(course: Course, steps: float, ran: bool = True) -> list[float]:
+def told(course, steps, ran=True):
     """One round of a single job; empty, or its new total, steps done and rates."""
     done = np.array([steps])
     active = np.array([0])
@@ -51,7 +50,7 @@ def told(course: Course, steps: float, ran: bool = True) -> list[float]:
     return [*change.total_steps, *change.steps_done, *change.rates.ravel()]
 
 
-def test_the_start() -> None:
+def test_the_start():
     start = course("gns", epochs=9.5, size=40)
     assert (start.batch_size[0], start.iterations_per_epoch[0], start.epochs[0]) == (40, 3, 10)
     assert start.total_steps.tolist() == [28.5]
@@ -61,7 +60,7 @@ def test_the_start() -> None:
     assert not course("static").adaptive[0]
 
 
-def test_published_gns_asks_early_and_changes_late() -> None:
+def test_published_gns_asks_early_and_changes_late():
     job = course("gns", published=True)
     assert told(job, 10) == []  # epoch 1: from epoch 2 on it looks one ahead, at the switch of epoch 3
     assert told(job, 11) == []  # any part of epoch 1: counted as 2, so it asks
@@ -76,30 +75,7 @@ def test_published_gns_asks_early_and_changes_late() -> None:
     assert told(job, 25) == []  # at the largest batch size nothing changes
 
 
-def test_published_gns_doubles_once_at_a_time() -> None:
-    job = course("gns", published=True)
-    told(job, 60)
-    assert told(job, 61)[0] == 50
-    assert job.batch_size[0] == 20
-    assert told(job, 40)[0] == 30
-    assert job.batch_size[0] == 40
-
-
-def test_published_gns_asks_although_it_did_not_run() -> None:
-    job = course("gns", published=True)
-    job.observe(np.array([0]), np.array([25.0]))
-    assert told(job, 26) != []
-    late = course("gns", published=True)
-    assert told(late, 26) == []
-
-
-def test_rounding_stops_short_of_the_end() -> None:
-    job = course("gns", published=True)
-    told(job, 90)
-    assert told(job, 95)[:2] == [50, 47.5]
-
-
-def test_published_rounding_reaches_the_end_without_finishing() -> None:
+def test_published_rounding_reaches_the_end_without_finishing():
     job = course("gns", published=True, past_the_end=True)
     told(job, 90)
     total, done = told(job, 95)[:2]
@@ -108,15 +84,7 @@ def test_published_rounding_reaches_the_end_without_finishing() -> None:
     assert told(job, done) == []  # such a job changes no more
 
 
-def test_published_accordion() -> None:
-    job = course("accordion", epochs=9.5, published=True)
-    assert told(job, 20) == []  # counted as 2: critical
-    assert told(job, 21) == []  # counted as 3: asks for the largest
-    assert told(job, 29) == [30, 9, 0.0, 4.0]  # ceil(95 * 10 / 40) = 24 steps would be 8 epochs; all 10 in full
-    assert job.batch_size[0] == 40
-
-
-def test_published_accordion_returns() -> None:
+def test_published_accordion_returns():
     job = course("accordion", published=True)
     told(job, 30)
     assert told(job, 31)[:2] == [30, 12]  # 4 epochs of 3 steps
@@ -128,7 +96,7 @@ def test_published_accordion_returns() -> None:
     assert told(job, 81)[:2] == [30, 27]
 
 
-def test_mended_gns_follows_the_epochs() -> None:
+def test_mended_gns_follows_the_epochs():
     job = course("gns")
     assert told(job, 29.9) == []
     assert told(job, 30) == [50, 15, 3.0, 6.0]  # at once, and not a step more
@@ -138,13 +106,7 @@ def test_mended_gns_follows_the_epochs() -> None:
     assert told(job, 29.9) == []
 
 
-def test_mended_gns_may_skip_a_rung() -> None:
-    job = course("gns")
-    assert told(job, 55) == [30, 16.5, 0.0, 4.0]
-    assert job.batch_size[0] == 40
-
-
-def test_mended_accordion_goes_and_comes_back() -> None:
+def test_mended_accordion_goes_and_comes_back():
     job = course("accordion", epochs=9.5)
     assert told(job, 29) == []
     assert told(job, 31)[0] == math.ceil(95 * 3 / 10) == 29
@@ -155,20 +117,14 @@ def test_mended_accordion_goes_and_comes_back() -> None:
     assert told(job, 28.99) == []
 
 
-def test_mended_does_nothing_without_running() -> None:
-    job = course("gns")
-    assert told(job, 40, ran=False) == []
-    assert told(job, 40) != []
-
-
-def test_a_finished_job_is_left_alone() -> None:
+def test_a_finished_job_is_left_alone():
     for published in (False, True):
         job = course("gns", published=published)
         told(job, 50)
         assert told(job, 100) == []
 
 
-def test_a_batch_size_without_throughput_is_not_taken() -> None:
+def test_a_batch_size_without_throughput_is_not_taken():
     small = ThroughputTable(TABLE.keys[:2], TABLE.accelerators, TABLE.isolated[:2])
     for published in (False, True):
         job = course("gns", table=small, published=published)
@@ -178,7 +134,7 @@ def test_a_batch_size_without_throughput_is_not_taken() -> None:
         assert not course("accordion", table=small, published=published).adaptive[0]
 
 
-def test_models_without_rules() -> None:
+def test_models_without_rules():
     table = ThroughputTable([("Other", 1)], ["a"], [[2.0]])
     job = Course(["Other", "Other"], [1, 1], ["gns", "static"], [1000.0, 7.0], table, ["a"])
     assert job.epochs.tolist() == [STEADY_EPOCHS, 7]
@@ -190,7 +146,7 @@ def test_models_without_rules() -> None:
     assert [int(odd.epochs_done(s[np.newaxis])[0]) for s in steps] == list(range(STEADY_EPOCHS + 1))
 
 
-def test_bad_input() -> None:
+def test_bad_input():
     with pytest.raises(InputError, match="mode"):
         Course(["Other"], [1], [], [10.0], TABLE, ["a"])
     with pytest.raises(InputError, match="accelerator"):
@@ -207,7 +163,7 @@ def test_bad_input() -> None:
 class PlainJob:
     """One job of the published simulator, in words of its rules rather than arrays."""
 
-    def __init__(self, trace: Trace, job: int) -> None:
+    def __init__(self, trace, job):
         found = default_rules().find(trace.job_type[job])
         assert found is not None
         self.model, self.initial = found
@@ -217,21 +173,21 @@ class PlainJob:
         self.epochs = math.ceil(self.total / self.iterations())
         self.flag = ""
 
-    def iterations(self) -> int:
+    def iterations(self):
         return math.ceil(self.model.samples_per_epoch / self.size)
 
-    def schedule(self, epoch: int) -> int:
+    def schedule(self, epoch):
         doublings = self.model.doublings.get((self.initial, self.gpus), ())
         return min(self.initial * 2 ** sum(at <= epoch for at in doublings), self.model.largest_batch_size)
 
-    def critical(self, epoch: int) -> bool:
+    def critical(self, epoch):
         if self.name == "ResNet-50":
             return epoch % 30 < 10
         if self.name == "ResNet-18":
             return epoch < 10 or 150 <= epoch < 160 or 250 <= epoch < 260
         return epoch < (30 if self.initial in (512, 1024) else 40 if self.initial == 2048 else 10)
 
-    def complete_round(self) -> None:
+    def complete_round(self):
         if not self.flag or self.done >= self.total or self.initial == self.model.largest_batch_size:
             return
         before, old = self.iterations(), self.size
@@ -243,7 +199,7 @@ class PlainJob:
         self.done = math.ceil(self.done / before) * self.iterations()
         self.flag = ""
 
-    def after_round(self) -> None:
+    def after_round(self):
         epoch = math.ceil(self.done / self.iterations())
         largest = self.model.largest_batch_size
         if self.mode == "gns" and self.size < largest and self.schedule(epoch + 1) > self.size:
@@ -257,7 +213,7 @@ class PlainJob:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), pace=st.floats(0.002, 0.2))
-def test_published_equals_the_plain_statement(seed: int, pace: float) -> None:
+def test_published_equals_the_plain_statement(seed, pace):
     trace = shockwave_trace(25, 5.0, seed=seed)
     whole = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100"],
                    published=True, past_the_end=True)  # fmt: skip
@@ -288,70 +244,36 @@ def test_published_equals_the_plain_statement(seed: int, pace: float) -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), pace=st.floats(0.001, 0.1))
-def test_mended_course_never_loses_or_invents_progress(seed: int, pace: float) -> None:
+def test_a_mended_course_follows_its_profile_and_keeps_progress(seed, pace):
     trace = shockwave_trace(25, 5.0, seed=seed, modes={"static": 0.1, "accordion": 0.45, "gns": 0.45})
-    jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100", "k80"])
-    largest = np.array([default_rules().find(name)[0].largest_batch_size for name in trace.job_type])  # type: ignore[index]
-    initial, epochs = jobs.batch_size.copy(), jobs.epochs.copy()
-    rng = np.random.default_rng(seed)
-    done, total, behind = np.zeros(len(trace)), trace.total_steps.copy(), np.zeros(len(trace), dtype=int)
-    for _ in range(60):
+    table, types = default_table(), ["v100", "k80"]
+    jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, table, types)
+    profile = profile_trace(trace, table, view="course")
+    epochs, rng = jobs.epochs.copy(), np.random.default_rng(seed)
+    done, total = np.zeros(len(trace)), trace.total_steps.copy()
+    for _ in range(40):
         ran = np.flatnonzero((done < total) & (rng.random(len(trace)) < 0.7))
         done[ran] += np.minimum(total[ran] * pace * rng.uniform(0.2, 2, len(ran)), total[ran] - done[ran])
         before, size = done / total, jobs.batch_size.copy()
         change = jobs.book(ran, done)
         done[change.jobs], total[change.jobs] = change.steps_done, change.total_steps
         jobs.observe(np.flatnonzero(done < total), done)
-
-        changed = np.isin(np.arange(len(trace)), change.jobs)
-        assert np.isin(change.jobs, ran).all()
-        assert (changed == (jobs.batch_size != size)).all()
+        assert change.jobs.tolist() == np.flatnonzero(jobs.batch_size != size).tolist()
         np.testing.assert_allclose(done / total, before, rtol=1e-12)
-        assert (done[changed] < total[changed]).all()
         assert (np.ceil(total / jobs.iterations_per_epoch) == epochs).all()
         assert (total == jobs.total_steps).all()
-        ratio = jobs.batch_size / initial
-        assert (ratio >= 1).all()
-        assert (jobs.batch_size <= np.maximum(largest, initial)).all()
-        gns = trace.mode == "gns"
-        assert (jobs.batch_size[gns] >= size[gns]).all()
-        assert (np.log2(ratio[gns]) % 1 == 0).all()
-        assert (np.isin(jobs.batch_size, initial) | (jobs.batch_size == largest) | gns).all()
-        assert (jobs.batch_size[trace.mode == "static"] == initial[trace.mode == "static"]).all()
-        assert (total[jobs.batch_size == initial] == trace.total_steps[jobs.batch_size == initial]).all()
-        now = jobs.epochs_done(done)
-        assert (now >= behind).all()
-        assert (now <= epochs).all()
-        behind = now
-        names = [
-            f"{name.split(' (')[0]} (batch size {b})" for name, b in zip(trace.job_type, jobs.batch_size, strict=True)
-        ]
-        rates = default_table().rates(names, trace.scale_factor, ["v100", "k80"])
-        assert (change.rates == rates[change.jobs]).all()
+        going = ran[done[ran] < total[ran]]
+        at = profile.offsets[going] + jobs.epochs_done(done)[going]
+        assert (jobs.batch_size[going] == profile.batch_size[at]).all()
+        parts = zip(trace.job_type, jobs.batch_size, strict=True)
+        names = [f"{name.split(' (')[0]} (batch size {b})" for name, b in parts]
+        assert (change.rates == table.rates(names, trace.scale_factor, types)[change.jobs]).all()
 
 
-def test_short_rounds_follow_the_profile_of_the_course() -> None:
-    trace = shockwave_trace(90, 5.0, seed=11)
-    keep = np.flatnonzero(trace.duration < 2000)
-    columns = {name: getattr(trace, name)[keep] for name in Trace.column_names()}
-    trace = Trace(**columns)
-    profile = profile_trace(trace, default_table(), view="course")
-    jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100"])
-    done = np.zeros(len(trace))
-    everyone = np.arange(len(trace))
-    for step in range(1, 2000):
-        done = jobs.total_steps * (step / 2000)
-        change = jobs.book(everyone, done)
-        done[change.jobs] = change.steps_done
-        at = profile.offsets[:-1] + jobs.epochs_done(done)
-        assert (jobs.batch_size == profile.batch_size[at]).all()
-    assert (jobs.batch_size != profile.batch_size[profile.offsets[:-1]]).sum() > 10
-
-
-def test_courses_joined_and_packed_away() -> None:
+def test_courses_joined_and_packed_away():
     trace = shockwave_trace(40, 5.0, seed=6)
 
-    def of(rows: slice, published: bool) -> Course:
+    def of(rows, published):
         columns = (trace.job_type, trace.scale_factor, trace.mode, trace.total_steps)
         return Course(*(column[rows] for column in columns), default_table(), ["v100"], published=published)
 
@@ -375,24 +297,11 @@ def test_courses_joined_and_packed_away() -> None:
         assert whole.batch_size.tolist() != of(slice(None), published).batch_size.tolist()
 
 
-def test_a_packed_course_holds_our_classes_and_arrays_only() -> None:
+def test_a_packed_course_holds_our_classes_and_arrays_only():
     class Narrow(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
+        def find_class(self, module, name):
             assert module.split(".")[0] in ("throughputs", "numpy"), (module, name)
             return super().find_class(module, name)
 
     packed = pickle.dumps(course("gns"))
     assert Narrow(io.BytesIO(packed)).load().batch_size.tolist() == [10]
-
-
-def test_static_jobs_cost_nothing_and_stay() -> None:
-    trace = shockwave_trace(50, 5.0, seed=1, modes={"static": 1.0})
-    for published in (False, True):
-        jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100"],
-                      published=published)  # fmt: skip
-        assert not jobs.adaptive.any()
-        everyone = np.arange(50)
-        change = jobs.book(everyone, trace.total_steps * 0.9)
-        jobs.observe(everyone, trace.total_steps * 0.9)
-        assert len(change) == 0
-        assert change.rates.shape == (0, 1)

@@ -141,13 +141,6 @@ def test_causal_forecast_does_not_see_the_future(seed):
     assert not np.array_equal(*(dirichlet_remaining_seconds(regimes, done) for regimes in plans))
 
 
-def test_causal_is_exact_about_steady_jobs_but_for_the_epoch_under_way():
-    regimes = Regimes.of(profiles_of([[32] * 50], [[20.0] * 50]))
-    for done in range(0, 50, 7):
-        left = forecast_jobs(regimes, np.array([done]), mode="causal").remaining_seconds[0]
-        assert 20.0 * (49 - done) - 20 <= left <= 20.0 * (50 - done)
-
-
 def test_a_job_of_one_epoch():
     regimes = Regimes.of(profiles_of([[32], [32]], [[0.2], [7.5]]))
     ahead = forecast_jobs(regimes, np.array([0, 1]))
@@ -248,14 +241,6 @@ def test_runs_cover_the_epochs_and_join():
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
     np.testing.assert_array_equal(np.repeat(whole.batch_size, whole.length), np.concatenate(sizes))
     np.testing.assert_array_equal(np.bincount(whole.job, whole.length), [len(s) for s in sizes])
-
-
-@pytest.mark.parametrize("mode", ["oracle", "causal", "true"])
-def test_no_jobs(mode):
-    regimes = Regimes.of(profiles_of([[1]], [[1.0]]).take(np.empty(0, dtype=int)))
-    none = np.empty(0)
-    ahead = forecast_jobs(regimes, none.astype(int), mode=mode, measured_samples=none, measured_seconds=none)
-    assert ahead.remaining_seconds.shape == ahead.epoch_seconds.shape == ahead.factor.shape == (0,)
 
 
 def test_bad_input_says_so():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 
-from throughputs import ThroughputTable, Trace, read_table, read_trace
+from throughputs import read_table, read_trace
 from throughputs.training import Course
 
 TRACE = "shockwave/traces/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"
@@ -29,7 +28,7 @@ FAILURES = 5
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_recorded_rounds(run: str, public_data, reference_data) -> None:
+def test_recorded_rounds(run, public_data, reference_data):
     trace = read_trace(public_data(TRACE))
     table = read_table(public_data("shockwave/tacc_throughputs.json.gz"))
     path = reference_data(f"shockwave/published/tacc_32gpus/{run}_simulation_full.json.gz")
@@ -40,9 +39,7 @@ def test_recorded_rounds(run: str, public_data, reference_data) -> None:
     assert np.flatnonzero(failures).tolist() == [35]
 
 
-def replayed(
-    trace: Trace, table: ThroughputTable, rounds: list[dict[str, Any]]
-) -> tuple[np.ndarray, float, np.ndarray]:
+def replayed(trace, table, rounds):
     """(N,) end of each job, end of the last round (seconds), (N,) rounds in which a job had nothing left to do."""
     n = len(trace)
     columns = trace.job_type, trace.scale_factor, trace.mode, trace.total_steps

@@ -6,13 +6,10 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from throughputs import InputError, ThroughputTable
+from throughputs import InputError
 from throughputs.training import CriticalWindow, default_rules, read_rules
-from throughputs.training.ladders import Ladders
-from throughputs.training.rules import stated_batch_size, with_batch_size
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 
@@ -31,13 +28,13 @@ otherwise = [{ first = 1, end = 3, every = 10, before = 25 }, { first = 50, end 
 """
 
 
-def written(folder: Path, text: str) -> Path:
+def written(folder, text):
     path = folder / "rules.toml"
     path.write_text(text)
     return path
 
 
-def test_switches_of_the_published_table(public_data) -> None:
+def test_switches_of_the_published_table(public_data):
     published = json.loads(public_data("shockwave/gns_schedule.json").read_text())
     rules = default_rules()
     for key, entry in published.items():
@@ -51,7 +48,7 @@ def test_switches_of_the_published_table(public_data) -> None:
     assert known <= {(name, int(size), int(gpus)) for name, size, gpus in (key.split("|") for key in published)}
 
 
-def test_default_rules() -> None:
+def test_default_rules():
     rules = default_rules()
     assert rules is default_rules()
     assert {name: model.samples_per_epoch for name, model in rules.models.items()} == {
@@ -73,18 +70,7 @@ def test_default_rules() -> None:
     assert rules.models["Transformer"].windows(32, "profile") is None
 
 
-def test_job_types() -> None:
-    rules = default_rules()
-    assert rules.find("LM (batch size 20)") == (rules.models["LM"], 20)
-    assert rules.find("CycleGAN") == (rules.models["CycleGAN"], 1)
-    for unknown in ("A3C", "LM", "LM (batch size x)", "BERT (batch size 20)", "LM (batch size 0)"):
-        assert rules.find(unknown) is None
-    assert with_batch_size("LM (batch size 20)", 40) == "LM (batch size 40)"
-    assert with_batch_size("CycleGAN", 2) == "CycleGAN (batch size 2)"
-    assert (stated_batch_size("LM (batch size 20)"), stated_batch_size("A3C")) == (20, None)
-
-
-def test_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_a_file_of_ones_own(tmp_path):
     path = written(tmp_path, SMALL)
     rules = read_rules(path)
     assert rules.accordion_start == 0.25
@@ -97,7 +83,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     assert net.windows(20, "profile") == (CriticalWindow(0, 2),)
 
 
-def test_the_example_of_the_page(tmp_path: Path) -> None:
+def test_the_example_of_the_page(tmp_path):
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     rules = read_rules(written(tmp_path, example))
     assert rules.find("My model (batch size 32)") is not None
@@ -126,7 +112,7 @@ def test_the_example_of_the_page(tmp_path: Path) -> None:
         ("accordion_start = 0.25", "extra = 3", "top level", "one of source"),
     ],
 )
-def test_bad_files(old: str, new: str, field: str, expected: str, tmp_path: Path) -> None:
+def test_bad_files(old, new, field, expected, tmp_path):
     assert old in SMALL
     with pytest.raises(InputError) as error:
         read_rules(written(tmp_path, SMALL.replace(old, new)))
@@ -135,7 +121,7 @@ def test_bad_files(old: str, new: str, field: str, expected: str, tmp_path: Path
     assert error.value.source.endswith("rules.toml")
 
 
-def test_not_toml_and_empty(tmp_path: Path) -> None:
+def test_not_toml_and_empty(tmp_path):
     with pytest.raises(InputError) as error:
         read_rules(written(tmp_path, "source = 'x'\nmodels == 3\n\n"))
     assert error.value.line == 2
@@ -148,62 +134,3 @@ def test_not_toml_and_empty(tmp_path: Path) -> None:
         read_rules(written(tmp_path, "[models]\n"))
     with pytest.raises(OSError, match="absent"):
         read_rules(tmp_path / "absent.toml")
-
-
-def small_table(sizes: tuple[int, ...] = (10, 20, 40)) -> ThroughputTable:
-    keys = [(f"Net (batch size {size})", gpus) for size in sizes for gpus in (1, 2)]
-    return ThroughputTable(keys, ["a", "b"], [[100.0 / size * gpus, 50.0 / size] for size in sizes for gpus in (1, 2)])
-
-
-def ladders(folder: Path, jobs: list[tuple[int, int, str]], table: ThroughputTable) -> Ladders:
-    names = [f"Net (batch size {size})" for size, _, _ in jobs]
-    rules = read_rules(written(folder, SMALL))
-    found, kind = Ladders.of_jobs(
-        names, [gpus for _, gpus, _ in jobs], [mode for _, _, mode in jobs], table, ["b", "a"], rules, "course"
-    )
-    assert kind.tolist() == list(range(len(jobs)))
-    return found
-
-
-def test_rungs(tmp_path: Path) -> None:
-    jobs = [(10, 1, "gns"), (10, 2, "gns"), (20, 1, "gns"), (10, 1, "accordion"), (20, 1, "accordion")]
-    jobs += [(40, 1, "accordion"), (10, 1, "static")]
-    found = ladders(tmp_path, jobs, small_table())
-    # the third doubling would pass the largest batch size; (20, gns) has no entry
-    assert found.top.tolist() == [2, 1, 0, 1, 1, 0, 0]
-    assert found.batch_size[:2].tolist() == [[10, 20, 40], [10, 20, 20]]
-    assert found.batch_size[3:5, 1].tolist() == [40, 40]
-    assert found.rates[0].tolist() == [[5.0, 10.0], [2.5, 5.0], [1.25, 2.5]]  # in the order that was asked for
-    assert found.iterations_per_epoch[0].tolist() == [10, 5, 3]
-    epoch = np.arange(60)
-
-    def rungs(kind: int) -> list[int]:
-        return found.rung(np.full(60, kind), epoch).tolist()
-
-    assert rungs(0) == [0] * 3 + [1] * 4 + [2] * 53
-    assert rungs(1) == [0] * 4 + [1] * 56
-    assert rungs(3) == [1] * 60  # never critical
-    critical = {1, 2, 11, 12, 21, 22, 50}
-    assert rungs(4) == [0 if e in critical else 1 for e in range(60)]
-    for still in (2, 5, 6):
-        assert rungs(still) == [0] * 60
-
-
-def test_a_ladder_ends_below_a_missing_throughput(tmp_path: Path) -> None:
-    jobs = [(10, 1, "gns"), (10, 1, "accordion")]
-    assert ladders(tmp_path, jobs, small_table((10, 20))).top.tolist() == [1, 0]
-    assert ladders(tmp_path, jobs, small_table((10, 40))).top.tolist() == [0, 1]
-    idle = ThroughputTable([(f"Net (batch size {b})", 1) for b in (10, 20, 40)], ["a", "b"], [[1, 1], [0, 0], [3, 3]])
-    assert ladders(tmp_path, jobs, idle).top.tolist() == [0, 1]
-
-
-def test_joined_ladders_answer_alike(tmp_path: Path) -> None:
-    jobs = [(10, 2, "gns"), (10, 1, "gns"), (20, 1, "accordion"), (10, 1, "static")]
-    together = ladders(tmp_path, jobs, small_table())
-    joined = ladders(tmp_path, jobs[:1], small_table())
-    for job in jobs[1:]:
-        joined = joined.joined(ladders(tmp_path, [job], small_table()))
-    kind, epoch = np.repeat(np.arange(4), 60), np.tile(np.arange(60), 4)
-    assert (joined.rung(kind, epoch) == together.rung(kind, epoch)).all()
-    assert (joined.batch_size == together.batch_size).all()
-    assert (joined.rates == together.rates).all()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import goodput_cases as cases
@@ -18,7 +14,7 @@ from throughputs.goodput import Samples, ThroughputModels, fit_model, fit_models
 from throughputs.goodput.log_errors import LEAST, Cells, Loss, minimised
 
 
-def measured(model: ThroughputModels, nodes: Any, gpus: Any, sizes: Any) -> Samples:
+def measured(model, nodes, gpus, sizes):
     """Steps that take exactly as long as a model says, for every batch size on every configuration."""
     n, r = (np.repeat(x, len(sizes)) for x in (nodes, gpus))
     m = np.tile(np.asarray(sizes, dtype=float), len(gpus))
@@ -26,7 +22,7 @@ def measured(model: ThroughputModels, nodes: Any, gpus: Any, sizes: Any) -> Samp
 
 
 @st.composite
-def any_model(draw: st.DrawFn) -> ThroughputModels:
+def any_model(draw):
     times = st.floats(0.01, 1.0)
     alpha_grad, alpha_node, alpha_local = (draw(times) for _ in range(3))
     slopes = [draw(st.floats(LEAST, 0.1)) for _ in range(2)]
@@ -35,8 +31,9 @@ def any_model(draw: st.DrawFn) -> ThroughputModels:
     )
 
 
+@settings(max_examples=20)
 @given(any_model())
-def test_exact_samples_are_met(model: ThroughputModels) -> None:
+def test_exact_samples_are_met(model):
     """Up to what the loss wants of gamma and of slopes beside constants."""
     samples = measured(model, [1, 1, 1, 2, 2, 4], [1, 2, 4, 8, 16, 32], [16, 32, 64, 128])
     fit = fit_model(samples)
@@ -44,13 +41,13 @@ def test_exact_samples_are_met(model: ThroughputModels) -> None:
     np.testing.assert_allclose(fit.model.gradient_time(samples.batch_size[None])[0], samples.gradient_time, rtol=0.02)
 
 
-def test_parameters_that_cost_nothing_are_found_again() -> None:
+def test_parameters_that_cost_nothing_are_found_again():
     model = ThroughputModels([0.1, 0.002, 0.3, LEAST, 0.1, LEAST, 1.0])
     samples = measured(model, [1, 1, 1, 2, 2], [1, 2, 4, 8, 16], [16, 32, 64])
     np.testing.assert_allclose(fit_model(samples).model.parameters, model.parameters, rtol=1e-6, atol=1e-7)
 
 
-def test_nothing_lower_is_near() -> None:
+def test_nothing_lower_is_near():
     """Against SciPy from many starts."""
     from scipy.optimize import minimize
 
@@ -76,28 +73,7 @@ def test_nothing_lower_is_near() -> None:
         assert best[0] == pytest.approx(float(loss(own)[0]), rel=1e-12)
 
 
-@given(any_model(), any_model())
-def test_derivatives(model: ThroughputModels, other: ThroughputModels) -> None:
-    """First and second, against differences."""
-    exact = measured(other, [1, 1, 1, 2, 3], [1, 2, 4, 8, 9], [16, 64, 200])
-    off = np.where(np.arange(len(exact)) % 2, 1.2, 0.9)
-    columns = (exact.nodes, exact.gpus, exact.batch_size)
-    samples = Samples(*columns, exact.gradient_time * off, exact.step_time * off[::-1])
-    loss, x = Loss(Cells.of(samples)), np.maximum(model.parameters, 1e-3)
-    point = loss.at(x)
-    for k in range(7):
-        step = np.zeros((1, 7))
-        step[0, k] = 1e-5 * x[0, k]
-        up, down = loss.at(x + step), loss.at(x - step)
-        slope = (up.loss - down.loss) / (2 * step[0, k])
-        scale = 1e-4 * max(abs(float(point.loss[0])) / x[0, k], abs(point.gradient[0, k]))
-        assert abs(slope[0] - point.gradient[0, k]) <= scale
-        bend = (up.gradient[0] - down.gradient[0]) / (2 * step[0, k])
-        size = np.abs(point.newton[0]).max(axis=0) + np.abs(point.gauss[0]).max(axis=0) + np.abs(bend)
-        assert (np.abs(bend - point.newton[0, k]) <= 1e-3 * size + 1e-6).all()
-
-
-def test_what_samples_do_not_say() -> None:
+def test_what_samples_do_not_say():
     model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
     alone = fit_model(measured(model, [1], [1], [16, 32, 64])).parameters
     assert alone[4:6] == (LEAST, LEAST)
@@ -124,7 +100,7 @@ def test_what_samples_do_not_say() -> None:
         ([1, 1, 2], [1, 2, 4], [16, 32], []),
     ],
 )
-def test_what_samples_do_not_say_is_told(nodes: list[int], gpus: list[int], sizes: list[int], told: list[str]) -> None:
+def test_what_samples_do_not_say_is_told(nodes, gpus, sizes, told):
     model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
     unseen = measured(model, nodes, gpus, sizes).unseen
     assert len(unseen) == len(told)
@@ -132,7 +108,7 @@ def test_what_samples_do_not_say_is_told(nodes: list[int], gpus: list[int], size
         assert line.startswith(f"no sample of {said}")
 
 
-def test_fits_do_not_depend_on_their_company_and_are_remembered() -> None:
+def test_fits_do_not_depend_on_their_company_and_are_remembered():
     rng = np.random.default_rng(0)
     model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
     exact = measured(model, [1, 1, 2], [1, 4, 8], [16, 32, 64])
@@ -150,7 +126,7 @@ def test_fits_do_not_depend_on_their_company_and_are_remembered() -> None:
     assert fit_model(several[3]) is together[3]
 
 
-def minimised_alone(samples: Samples) -> tuple[tuple[float, ...], float]:
+def minimised_alone(samples):
     from throughputs.goodput.log_errors import starting_points
 
     cells = Cells.of(samples)
@@ -158,7 +134,7 @@ def minimised_alone(samples: Samples) -> tuple[tuple[float, ...], float]:
     return tuple(theta[0].tolist()), float(loss[0])
 
 
-def test_losses_are_no_worse_than_the_published(public_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_losses_are_no_worse_than_the_published(public_data, tmp_path):
     """54 sets of measured steps; the recorded loss is met to the last digit by the recorded parameters."""
     tables = cases.unpacked(public_data("pollux_sia/sia_traces.tar.xz"), tmp_path)
     for case in cases.recorded():
@@ -169,7 +145,7 @@ def test_losses_are_no_worse_than_the_published(public_data: Callable[[str], Pat
         assert fit_model(samples).loss <= recorded_loss(case, samples) + 1e-9, cases.name(case)
 
 
-def test_the_published_descent_ends_where_it_was_recorded(public_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_published_descent_ends_where_it_was_recorded(public_data, tmp_path):
     """At the recorded parameters in 53 of the 54 sets here; a path may part from the recorded one by a rounding."""
     tables = cases.unpacked(public_data("pollux_sia/sia_traces.tar.xz"), tmp_path)
     apart = []
@@ -180,7 +156,7 @@ def test_the_published_descent_ends_where_it_was_recorded(public_data: Callable[
     assert np.median(apart) < 1e-9
 
 
-def test_the_published_descent_holds_the_same_parameters_and_is_no_better() -> None:
+def test_the_published_descent_holds_the_same_parameters_and_is_no_better():
     model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
     for nodes, gpus in (([1], [1]), ([1, 1], [1, 2]), ([1, 1, 1], [1, 2, 4]), ([1, 2, 2], [1, 2, 4])):
         samples = measured(model, nodes, gpus, [16, 32, 64])
@@ -192,43 +168,10 @@ def test_the_published_descent_holds_the_same_parameters_and_is_no_better() -> N
         assert fit_model(samples) is best
 
 
-def test_an_unknown_fit() -> None:
-    samples = measured(ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5]), [1], [1], [16])
-    with pytest.raises(InputError, match="fit: found 'siaa', expected a known name"):
-        fit_model(samples, "siaa")
-
-
 HEADER = "nodes,gpus,batch_size,step_time,sync_time"
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("0,1,32,0.1,0", "samples.csv:3: field 'nodes': found 0, expected at least 1 node"),
-        ("2,1,32,0.1,0", "samples.csv:3: field 'gpus': found 1, expected at least as many GPUs as nodes"),
-        ("1,1.5,32,0.1,0", "samples.csv:3: field 'gpus': found 1.5, expected a whole number"),
-        ("1,1,0,0.1,0", "samples.csv:3: field 'batch_size': found 0.0, expected a batch size above 0"),
-        ("1,1,32,0,0", "samples.csv:3: field 'step_time': found 0.0, expected seconds above 0"),
-        ("1,1,32,1e300,0", "samples.csv:3: field 'step_time': found 1e+300, expected at most 1,000,000 s"),
-        (
-            "1,1,32,1e-300,0",
-            "samples.csv:3: field 'gradient_time': found 1e-300, expected at least 1e-06 s of step_time",
-        ),
-        ("1,1,32,x,0", "samples.csv:3: field 'step_time': found 'x', expected a number"),
-        ("1,1,32,0.1,0.1", "samples.csv:3: field 'sync_time': found 0.1, expected seconds from 0 to below"),
-        ("1,1,32,0.1,-1", "samples.csv:3: field 'sync_time': found -1.0"),
-        ("1,1,32,0.1", "samples.csv:3: field 'sync_time': found nothing, expected a number"),
-    ],
-)
-def test_bad_samples(row: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "samples.csv"
-    path.write_text(f"{HEADER}\n1,1,16,0.1,0.001\n{row}\n")
-    with pytest.raises(InputError) as caught:
-        read_samples(path)
-    assert message in str(caught.value)
-
-
-def test_no_sample_and_an_unknown_column(tmp_path: Path) -> None:
+def test_no_sample_and_an_unknown_column(tmp_path):
     path = tmp_path / "samples.csv"
     path.write_text(f"{HEADER}\n")
     with pytest.raises(InputError, match="found 'no sample', expected at least one measurement"):

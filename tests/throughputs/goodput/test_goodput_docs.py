@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,24 +17,24 @@ from throughputs import read_trace
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "goodput.md"
 
 
-def test_the_tables_are_those_of_new_fits(public_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_tables_are_those_of_new_fits(public_data, tmp_path):
     found = cases.unpacked(public_data(goodput_tables.ARCHIVE), tmp_path)
     assert tables.printed("goodput-profiles") == goodput_tables.markdown_of_profiles(found)
     assert tables.printed("goodput-fits") == goodput_tables.markdown_of_fits(found)
 
 
 @pytest.mark.exhaustive
-def test_the_table_of_searches_is_that_of_new_ones(reference_data: Callable[[str], Path]) -> None:
+def test_the_table_of_searches_is_that_of_new_ones(reference_data):
     recorded = reference_data(pollux_cases.RECORDED)
     assert tables.printed("goodput-searches") == goodput_tables.markdown_of_searches(recorded)
 
 
-def test_a_row_of_the_table_of_searches(reference_data: Callable[[str], Path]) -> None:
+def test_a_row_of_the_table_of_searches(reference_data):
     cases = pollux_cases.read(reference_data(pollux_cases.RECORDED))
     assert goodput_tables.row_of_recorded(cases[0]) == tables.printed("goodput-searches").splitlines()[2]
 
 
-def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^allocator ((?:throughputs|trace generate) .*)$", PAGE.read_text(), flags=re.MULTILINE)
     assert len(commands) >= 3
@@ -46,9 +45,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(read_trace(tmp_path / "workload.csv")) == 12
 
 
-def test_the_python_of_the_page(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_python_of_the_page(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL):
         exec(text, {})

@@ -12,7 +12,7 @@ from throughputs.goodput.pipeline import PipelineModels
 MODEL = ThroughputModels([0.2, 0.1, 0.5, 0.05, 0.25, 0.02, 1.5])
 
 
-def test_throughput_of_copies() -> None:
+def test_throughput_of_copies():
     """Two stages, 48 micro-batches of one sample: 49 micro-batches of 0.3 s forward, and three times that in all."""
     jobs = PipelineModels(MODEL, 2, 48, 384)
     rates = jobs.samples_per_second([1, 1, 1, 2, 2], [2, 4, 8, 16, 32])[0]
@@ -23,12 +23,12 @@ def test_throughput_of_copies() -> None:
     assert jobs.samples_per_second([1], [3]).tolist() == [[0]]
 
 
-def test_a_copy_that_spans_nodes_does_not_synchronise() -> None:
+def test_a_copy_that_spans_nodes_does_not_synchronise():
     jobs = PipelineModels(MODEL, 8, 48, 384)
     np.testing.assert_allclose(jobs.samples_per_second([2], [8]), 48 / (3 * 55 * 0.3), rtol=1e-9)
 
 
-def test_goodput_of_pipelines() -> None:
+def test_goodput_of_pipelines():
     jobs = PipelineModels(ThroughputModels(np.tile(MODEL.parameters, (2, 1))), [1, 2], 4, [64, 64], [1, 2])
     statistics = GradientStatistics([1.0, 1.0], [2.0, 0.0])
     goodput = jobs.goodput(statistics, [4, 8], [1, 1], [2, 4])
@@ -47,6 +47,6 @@ def test_goodput_of_pipelines() -> None:
         (lambda: PipelineModels(MODEL, [1, 2], 48, 384), r"pipeline: field 'stages': found \(2,\), expected 1"),
     ],
 )
-def test_bad_pipelines(make, message) -> None:
+def test_bad_pipelines(make, message):
     with pytest.raises(InputError, match=message):
         make()

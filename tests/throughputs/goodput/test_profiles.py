@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from throughputs.goodput.profiles import default_profiles, read_profiles
 EMBEDDED = Path(__file__).resolve().parents[3] / "throughputs" / "goodput" / "data" / "adaptdl_t4.toml"
 
 
-def test_the_embedded_profiles() -> None:
+def test_the_embedded_profiles():
     profiles = default_profiles()
     assert list(profiles.models) == ["cifar10", "deepspeech2", "bert", "yolov3", "imagenet", "ncf"]
     assert profiles.accelerators == ("t4",)
@@ -28,22 +27,12 @@ def test_the_embedded_profiles() -> None:
     assert late.batch_size[1, 0] > late.batch_size[0, 0]
 
 
-def test_they_are_what_the_measurements_say(public_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_they_are_what_the_measurements_say(public_data, tmp_path):
     tables = cases.unpacked(public_data("pollux_sia/sia_traces.tar.xz"), tmp_path)
     assert written(fit_all(tables)) == EMBEDDED.read_text()
 
 
-def test_throughput_by_the_profiles_is_near_that_of_the_published_models() -> None:
-    """Both are fits to the same measurements, where the published one did not stop far from the best there is."""
-    for case in cases.with_goodput():
-        if case["cluster"] == "aws" and case["app"] != "cifar10":
-            model = default_profiles().goodput([case["app"]], "t4").throughput
-            nodes, gpus = np.array(case["configs"]).T
-            rates = model.throughput(nodes, gpus, case["atomic_bsz"], case["accum_steps"])[0]
-            np.testing.assert_allclose(rates, case["throughput"], rtol=0.45)
-
-
-def test_steps_of_a_training() -> None:
+def test_steps_of_a_training():
     profile = default_profiles().find("cifar10")
     assert profile.steps(128) == profile.initial_steps
     steps = [profile.steps(size) for size in (128, 256, 1024, 4096)]
@@ -53,7 +42,7 @@ def test_steps_of_a_training() -> None:
     ]
 
 
-def test_step_times_of_fixed_batch_sizes() -> None:
+def test_step_times_of_fixed_batch_sizes():
     profiles = default_profiles()
     times = profiles.step_times(["bert", "bert", "ncf"], "t4", [1, 1, 1], [1, 4, 4], [384, 384, 3])
     assert times[0] > 3 * times[1] > 0
@@ -84,7 +73,7 @@ GOOD = EMBEDDED.read_text()[: EMBEDDED.read_text().index("[models.deepspeech2]")
         ),
     ],
 )
-def test_bad_profiles(found: str, put: str, message: str, tmp_path: Path) -> None:
+def test_bad_profiles(found, put, message, tmp_path):
     assert found in GOOD
     path = tmp_path / "profiles.toml"
     path.write_text(GOOD.replace(found, put))
@@ -96,7 +85,7 @@ def test_bad_profiles(found: str, put: str, message: str, tmp_path: Path) -> Non
     assert message in str(caught.value)
 
 
-def test_unknown_names() -> None:
+def test_unknown_names():
     with pytest.raises(InputError, match=r"found 'cifar', expected one of .* \(did you mean 'cifar10'\?\)"):
         default_profiles().find("cifar")
     with pytest.raises(InputError, match="field 'accelerator type of bert': found 'v100', expected one of t4"):

@@ -19,7 +19,7 @@ jobs = st.lists(
 
 @settings(max_examples=200)
 @given(jobs)
-def test_recent_is_what_a_loop_finds(rows: list[tuple[int, int, int | None, int]]) -> None:
+def test_recent_is_what_a_loop_finds(rows):
     rows = sorted(rows, key=lambda row: row[1])
     group = np.array([row[0] for row in rows], dtype=np.int64)
     submitted = np.array([row[1] for row in rows], dtype=float)
@@ -37,7 +37,7 @@ def test_recent_is_what_a_loop_finds(rows: list[tuple[int, int, int | None, int]
             assert np.isnan(mean[i])
 
 
-def test_names_of_one_kind_of_work() -> None:
+def test_names_of_one_kind_of_work():
     assert name_group("resnet50-lr0.1-run12") == name_group("ResNet101_lr0.01_run7") == "resnet-lr-run"
     assert name_group("train_9f86d081") == "train"
     assert name_group("a.b.c.d.e.f") == "a-b-c-d"
@@ -47,7 +47,7 @@ def test_names_of_one_kind_of_work() -> None:
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=20))
-def test_rank_correlation_is_that_of_pandas(pairs: list[tuple[int, int]]) -> None:
+def test_rank_correlation_is_that_of_pandas(pairs):
     import pandas as pd
 
     a, b = (np.array(part, dtype=float) for part in zip(*pairs, strict=True))

@@ -10,7 +10,7 @@ from throughputs import InputError, Trace
 from throughputs.predict import MODELS, arrivals_by_bin, forecast
 
 
-def counts(days: int = 8, seed: int = 1) -> dict[str, np.ndarray]:
+def counts(days=8, seed=1):
     """More by day than by night, in bins of ten minutes."""
     rng = np.random.default_rng(seed)
     hour = np.arange(days * 144) // 6 % 24
@@ -19,7 +19,7 @@ def counts(days: int = 8, seed: int = 1) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_days_are_learned(model: str) -> None:
+def test_days_are_learned(model):
     series = counts()
     first = 5 * 144
     made = forecast(series, "jobs", first=first, model=model, refit_bins=300)
@@ -32,7 +32,7 @@ def test_days_are_learned(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("ahead", [1, 6, 40])
-def test_a_forecast_knows_no_bin_that_had_not_passed(model: str, ahead: int) -> None:
+def test_a_forecast_knows_no_bin_that_had_not_passed(model, ahead):
     series = counts(4)
     turn = 400
     changed = {name: np.where(np.arange(len(values)) >= turn, 77.0, values) for name, values in series.items()}
@@ -43,14 +43,14 @@ def test_a_forecast_knows_no_bin_that_had_not_passed(model: str, ahead: int) -> 
     assert (before[turn + ahead :] != after[turn + ahead :]).any()
 
 
-def test_before_a_model_the_last_count_stands_in() -> None:
+def test_before_a_model_the_last_count_stands_in():
     series = {"jobs": np.arange(50.0)}
     made = forecast(series, "jobs", ahead=3)
     assert np.isnan(made[:3]).all()
     np.testing.assert_array_equal(made[3:], np.arange(47.0))
 
 
-def test_bins_of_a_trace() -> None:
+def test_bins_of_a_trace():
     trace = Trace(["a"] * 4, [1, 4, 2, 8], [9] * 4, [0, 599, 600, 1900])
     made = arrivals_by_bin(trace)
     assert made["jobs"].tolist() == [2, 1, 0, 1]
@@ -69,7 +69,7 @@ def test_bins_of_a_trace() -> None:
         ({"series": {"jobs": np.ones(2), "b": np.ones(3)}}, "series: field 'b': found 3, expected 2 bins"),
     ],
 )
-def test_bad_series(settings: dict, message: str) -> None:
+def test_bad_series(settings, message):
     with pytest.raises(InputError) as told:
         forecast(**{"series": counts(1), "target": "jobs"} | settings)
     assert str(told.value) == message
@@ -79,7 +79,7 @@ def test_bad_series(settings: dict, message: str) -> None:
     ("model", "target", "recorded"),
     [("fast", "jobs", 4.11), ("fast", "GPUs", 48.4), ("interpretable", "jobs", 4.11), ("interpretable", "GPUs", 48.4)],
 )
-def test_september_of_venus(public_data, model: str, target: str, recorded: float) -> None:
+def test_september_of_venus(public_data, model, target, recorded):
     """Fitted once, to April to August, as the recorded errors: the public predictor fitted again on the same bins."""
     frame = pd.read_csv(public_data("lucid/cluster_throughput.csv.gz"), parse_dates=["time"])
     first = int((frame.time < "2020-09-01").sum())

@@ -10,14 +10,14 @@ from throughputs import InputError
 from throughputs.predict import MODELS, Columns, predict_sharing, sharing_class
 
 
-def programs(n: int = 90) -> tuple[Columns, np.ndarray]:
+def programs(n=90):
     """The more of the GPU a program uses, the higher its class."""
     use = np.random.default_rng(0).random(n) * 100
     return Columns({"gpu_util": use, "gmem_util": use / 2}, {}), np.digitize(use, [35.0, 70.0])
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_classes_follow_use(model: str) -> None:
+def test_classes_follow_use(model):
     profiles, classes = programs()
     known = np.arange(90) < 70
     hidden = np.where(known, classes, -1)
@@ -27,7 +27,7 @@ def test_classes_follow_use(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_two_classes_and_one(model: str) -> None:
+def test_two_classes_and_one(model):
     profiles, classes = programs()
     two = np.where(classes == 2, 2, 0)
     known = np.arange(90) < 70
@@ -36,11 +36,11 @@ def test_two_classes_and_one(model: str) -> None:
     assert set(one) == {1}
 
 
-def test_classes_by_what_is_retained() -> None:
+def test_classes_by_what_is_retained():
     assert sharing_class(np.array([1.02, 0.95, 0.949, 0.85, 0.3])).tolist() == [0, 0, 1, 1, 2]
 
 
-def test_bad_classes() -> None:
+def test_bad_classes():
     profiles, classes = programs(4)
     with pytest.raises(InputError, match="expected at least one program whose class is known"):
         predict_sharing(profiles, classes, np.zeros(4, dtype=bool))
@@ -48,7 +48,7 @@ def test_bad_classes() -> None:
         predict_sharing(profiles, np.array([0, 7, 1, 2]), np.ones(4, dtype=bool))
 
 
-def test_measured_programs_of_lucid(public_data) -> None:
+def test_measured_programs_of_lucid(public_data):
     """Each of 66 from the other 65: recorded for a decision tree on the same columns is 0.71."""
     frame = pd.read_csv(public_data("lucid/single_data.csv.gz"))
     profiles = Columns.from_frame(frame[["gpu_util", "gmem_util", "gmem", "amp"]])
