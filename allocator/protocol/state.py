@@ -488,8 +488,8 @@ class ClusterState:
     def _known_configurations(self, jobs: NDArray[np.int64]) -> tuple[Configurations | None, NDArray[np.int64]]:
         """Configurations, and where the jobs (K positions) are in them."""
         behind = self.__dict__.get("_behind")
-        read = behind is None or "configurations" in self.__dict__ or not self._may_read("configurations")
-        if read or behind.table.goodput is not None:
+        read = "configurations" in self.__dict__ or not self._may_read("configurations")
+        if behind is None or read or behind.table.goodput is not None:
             return self.configurations, jobs
         return behind.table.configurations, behind.at.take(jobs)
 

@@ -33,9 +33,15 @@ from tests.golden.kept import Case, Taken
 HERE = Path(__file__).parent / "commands"
 OWN_POLICIES = HERE.parents[2] / "docs" / "examples" / "own_policies"
 PLAIN = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "PYTHONHASHSEED": "0"}
-WALL = re.compile(r"(?:\w*(?:wall|solve|solver|decision|policy|elapsed|runtime)_(?:seconds|ms)|(?:cpu|run)_seconds|started_at|peak_\w+)$")
+WALL = re.compile(
+    r"(?:\w*(?:wall|solve|solver|decision|policy|elapsed|runtime)_(?:seconds|ms)|(?:cpu|run)_seconds"
+    r"|started_at|peak_\w+)(?:_\w+)?$"
+)
 """Names of figures that tell of the machine, not of the answer; so does ``seconds`` beside a solver's status."""
-LASTED = re.compile(r"\b\d+(\.\d+)? (ms|s)(?=; (prices|about))|, in \d+(\.\d+)? s\b.*|; about .* left")
+LASTED = re.compile(
+    r"\b\d+(\.\d+)? (ms|s)(?=; (prices|about)| for a decision)|, in \d+(\.\d+)? s\b.*|; about .* left|(?<=│)\s+\d+\.\d\d │$"
+)
+"""What texts say of it; the last column of the tables of sweeps is CPU time."""
 DIGITS = re.compile(r"-?\d+\.\d+(e[-+]\d+)?")
 OPAQUE = {".gz", ".ckpt", ".png", ".zip", ".state", ".npz", ".svg", ".html", ".log"}
 
@@ -152,7 +158,8 @@ def _read(path: Path) -> Any:
     if kind in OPAQUE:
         return f"a file {kind}"
     if kind == ".parquet":
-        return json.loads(pd.read_parquet(path).to_json(orient="split", double_precision=15))
+        columns = json.loads(pd.read_parquet(path).to_json(orient="columns", double_precision=15))
+        return {name: list(column.values()) for name, column in columns.items()}
     text = path.read_text()
     if kind == ".json":
         return json.loads(text)

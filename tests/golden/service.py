@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.runtime.lives import QUICK, leave
+
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
 from tests.golden.commands import answer_of, plain
 from tests.golden.kept import Case, Taken
-from tests.runtime.lives import QUICK, leave
 from tests.runtime.model_cluster import ModelCluster, job, run_on, service_on, settle, two_types, world_under
 
 JOURNAL = Path(__file__).parent / "service" / "journal.json"

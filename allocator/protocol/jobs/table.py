@@ -27,6 +27,7 @@ from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
+from throughputs.deadlines import DeadlineOptions
 
 if TYPE_CHECKING:
     from throughputs.estimator.believed import BelievedColocation
@@ -154,7 +155,7 @@ class JobTable:
         )
         self.rates = checked_rates(rates, trace, cluster, "rates")
         self.deadline = deadlines_of(trace, self.rates, cluster)
-        self.deadline_options = options_of(trace, self.deadline)
+        self.deadline_options: DeadlineOptions = options_of(trace, self.deadline)
         self.predicted_seconds = predictions_of(trace, self.rates)
         self.steps_done = np.zeros(n)
         self.completion_time = np.full(n, np.nan)
