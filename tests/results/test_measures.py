@@ -91,19 +91,20 @@ def test_fragmentation_over_time_is_the_mean_of_the_table(result: SimulationResu
     record = result.record
     assert record is not None
     start, end = 1234.5, 17000.0
-    measured = measure_fragmentation(record, start, end, 8)
-    assert measured is not None
-    table = fragmentation_table(record, 8)
     grid = np.arange(start, end, 0.5)
-    for pool, name in enumerate(result.cluster.accelerators):
-        own = table[table["accelerator"] == name]
-        at = own.iloc[np.searchsorted(own["time"], grid, side="right") - 1]
-        assert measured.share[pool] == pytest.approx(at["fragmented_gpus"].sum() / at["free_gpus"].sum())
-        assert measured.fits[pool] == pytest.approx(at["gang_fits"].mean())
-        blocked = ~at["gang_fits"] & (at["free_gpus"] >= 8)
-        assert measured.blocked[pool] == pytest.approx(blocked.mean())
     weights = result.cluster.capacity / result.cluster.capacity.sum()
-    assert measured.overall[1:] == pytest.approx((measured.fits @ weights, measured.blocked @ weights))
+    for gang in (4, 8):
+        measured = measure_fragmentation(record, start, end, gang)
+        assert measured is not None
+        table = fragmentation_table(record, gang)
+        for pool, name in enumerate(result.cluster.accelerators):
+            own = table[table["accelerator"] == name]
+            at = own.iloc[np.searchsorted(own["time"], grid, side="right") - 1]
+            assert measured.share[pool] == pytest.approx(at["fragmented_gpus"].sum() / at["free_gpus"].sum())
+            assert measured.fits[pool] == pytest.approx(at["gang_fits"].mean())
+            blocked = ~at["gang_fits"] & (at["free_gpus"] >= gang)
+            assert measured.blocked[pool] == pytest.approx(blocked.mean())
+        assert measured.overall[1:] == pytest.approx((measured.fits @ weights, measured.blocked @ weights))
     too_large = measure_fragmentation(record, start, end, 10)
     assert too_large is not None
     assert np.isnan(too_large.fits[1])
@@ -212,18 +213,6 @@ def test_concurrency_and_contention_are_those_that_sia_counts(name: str, referen
     assert concurrency == pytest.approx([job["n_avg"] for job in jobs], rel=1e-14)
     assert contention(made, every=told["interval"]) == pytest.approx((told["mean_contention"], told["max_contention"]))
     assert contention(made)[0] == pytest.approx(told["mean_contention"], rel=0.01)
-
-
-def test_contention_is_the_number_of_jobs_over_time(result: SimulationResult) -> None:
-    jobs = result.jobs
-    arrival, done = jobs["arrival_time"].to_numpy(), jobs["completion_time"].to_numpy()
-    clocks = np.linspace(0, result.makespan, 200_001)
-    active = np.searchsorted(arrival, clocks, side="right") - np.searchsorted(np.sort(done), clocks, side="right")
-    mean, most = contention(result)
-    assert mean == pytest.approx(active[active > 0].mean(), rel=1e-3)
-    assert most == active.max()
-    with pytest.raises(InputError, match="seconds above 0"):
-        contention(result, every=0)
 
 
 def test_isolated_runs_lie_between_whole_numbers_of_gpus(result: SimulationResult) -> None:

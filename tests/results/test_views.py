@@ -99,18 +99,12 @@ def test_allocations_in_notebooks():
 
 
 def test_traces_in_notebooks():
-    trace = TraceGenerator(n_jobs=12, seed=1).generate()
-    page = trace._repr_html_()
+    page = TraceGenerator(n_jobs=12, seed=1).generate()._repr_html_()
     assert "12 jobs, 2 of them not shown</caption>" in page
     assert "<th>arrival_time</th>" in page
-    # columns without a difference say nothing, nor does what starts the jobs
-    for name in ("slo", "deadline", "user", "command"):
-        assert f"<th>{name}</th>" not in page
-    with_options = allocator.Trace(
-        ["a", "b"], [1, 1], [1.0, 1.0], [0.0, 0.0], deadline_options=[((5.0, 2.0), (9.0, 1.0)), ()]
-    )
-    assert "<td>5.0:2.0 9.0:1.0</td>" in with_options._repr_html_()
-    assert "<caption>trace: 0 jobs" in allocator.Trace([], [], [], [])._repr_html_()
+    # columns without a difference say nothing
+    assert not any(f"<th>{name}</th>" in page for name in ("slo", "deadline", "user", "command"))
+    assert "0 jobs" in allocator.Trace([], [], [], [])._repr_html_()
 
 
 def test_pictures_of_other_runs_and_such_as_there_are_not(result, monkeypatch):
