@@ -85,12 +85,13 @@ def test_gpus_of_the_types_behind_keep_their_jobs() -> None:
     assert told[-1] == "no job 0 (1 GPU; ran)"
 
 
-@pytest.mark.parametrize("backfill", ["off", "skip", "easy"])
-@pytest.mark.parametrize("placement", ["consolidated", "best_fit"])
-@pytest.mark.parametrize("policy", ["fcfs", "sjf"])
+@pytest.mark.parametrize(
+    ("policy", "placement", "backfill"),
+    [("fcfs", "consolidated", "off"), ("sjf", "best_fit", "skip"), ("fcfs", "best_fit", "easy")],
+)
 def test_lines_decide_as_they_did(policy: str, placement: str, backfill: str) -> None:
     rng = np.random.default_rng(3)
-    n = 40
+    n = 24
     sizes = rng.choice([0.1, 0.25, 0.5, 0.6, 1, 2], n)
     trace = trace_of(
         np.round(rng.uniform(50, 900, n)).tolist(), np.maximum(sizes, 1).astype(int).tolist(),
