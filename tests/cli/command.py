@@ -55,9 +55,9 @@ def told(line: str, *more: object, given: bytes = b"") -> Any:
 
 
 def refused(line: str, *more: object, given: bytes = b"") -> str:
-    """The one line with which a command ends where it does not take what it is given."""
+    """The line with which a command ends where it does not take what it is given; notes may stand before it."""
     done = run(line, *more, given=given)
     assert (done.code, done.out) == (2, ""), done
-    (message,) = done.err.splitlines()
-    assert message.startswith("error: ")
+    *notes, message = done.err.splitlines()
+    assert [text.startswith("error: ") for text in (*notes, message)] == [*[False] * len(notes), True]
     return message
