@@ -46,6 +46,7 @@ def test_parts_that_are_free_are_told() -> None:
     free = told.waits[0].moment.free["gpu"]  # type: ignore[union-attr]
     assert (free.gpus, free.servers, free.largest, free.whole, free.parts) == (pytest.approx(2.85), 1, 2, 2, 3)
     assert free.largest_part == 0.3
+    assert told.waits[0].free_gpu_hours == pytest.approx(2.85 * 600 / 3600)
     assert [holder.gpus for holder in told.waits[0].holders] == [0.7, 0.7, 0.5, 0.25]
     assert "  2.85 of 5 gpu free: 2 whole on 1 server, and parts of 3 GPUs, at most 0.3 of one" in lines(told)
     assert "gang_does_not_fit" in told.waits[0].reasons

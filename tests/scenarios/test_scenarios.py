@@ -127,8 +127,6 @@ def test_the_next_gpus_are_the_difference_to_the_larger_cluster(answer):
     assert len(answer.next_gpus) == 16
 
 
-
-
 def test_with_a_gpu_for_every_one_that_is_asked_for_nobody_waits():
     enough = int(log().scale_factor.sum())
     ideal = {"settings": {"ideal": True, "restart_penalty_seconds": 0.0, "restart_penalty_per_doubling_seconds": 0.0}}
