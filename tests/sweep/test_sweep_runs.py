@@ -280,7 +280,7 @@ def test_a_decision_is_that_of_the_policy_on_jobs_as_they_are(policy):
         assert figures["decision_seconds"] > 0
         assert (jobs["normalised_throughput"] > 0).sum() == 9 - figures["unserved_jobs"]
         assert figures["total_normalised_throughput"] == pytest.approx(jobs["normalised_throughput"].sum())
-        packs = policy == "max_min_fairness_packed"
+        packs = policy != "max_min_fairness_perf"
         assert ("estimation_error" in figures) == (estimated and packs)
         assert (figures["objective"] is None) == (policy == "gandiva")
 
