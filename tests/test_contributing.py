@@ -20,7 +20,7 @@ CONSTRAINTS = ROOT / "tests" / "constraints.txt"
 PAGE = (ROOT / "docs" / "contributing.md").read_text()
 
 WITH_PUBLIC_DATA = "tests/throughputs/test_training_rules.py::test_switches_of_the_published_table"
-WITH_REFERENCE = "tests/sweep/test_studies.py::test_studies_have_the_policies_of_the_published_curves"
+WITH_REFERENCE = "tests/sweep/test_studies.py::test_the_points_of_the_published_curves"
 WITH_INPUTS_OF_GAVEL = "tests/simulator/test_lease_extensions.py::test_counts_of_the_original"
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import allocator
-from allocator.cli.app import app
+from tests.cli.command import ran
 from tests.simulator.worlds import make_trace
 
 SPEEDS = {"v100": {"resnet": 4.0, "lstm": 2.0}, "k80": {"resnet": 1.0, "lstm": 1.0}}
@@ -55,17 +56,6 @@ def test_states_and_admission_take_them_too():
         assert test.cluster.total_gpus == 8
 
 
-@pytest.mark.parametrize("table", [np.ones((2, 2)), make_trace([1.0]), "v100"])
-def test_what_is_no_table_is_refused(table):
-    with pytest.raises(allocator.InputError, match="a DataFrame or a mapping"):
-        allocator.solve("max_min_fairness_perf", table, GPUS)
-
-
-def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(allocator.InputError, match="columns of one length"):
-        allocator.solve("max_min_fairness_perf", {"v100": [1.0], "k80": [1.0, 2.0]}, GPUS)
-
-
 def test_a_run_in_a_few_lines():
     trace = make_trace([3600.0, 3600.0], arrivals=[0.0, 7200.0])
     run = {"cluster": {"v100": 1}, "policy": allocator.get_policy("fifo"), "throughputs": np.ones((2, 1))}
@@ -80,8 +70,17 @@ def test_a_run_in_a_few_lines():
     assert result._repr_html_().startswith("<b>&lt;mine&gt; on v100:1")
 
 
-def test_the_version():
-    assert allocator.__version__ == metadata.version("cluster-allocator")
-    asked = CliRunner().invoke(app, ["--version"])
-    assert (asked.exit_code, asked.stdout.strip()) == (0, allocator.__version__)
-    assert CliRunner().invoke(app, ["policies", "--json"]).exit_code == 0
+def test_what_is_no_table_is_refused():
+    for table in (np.ones((2, 2)), make_trace([1.0]), "v100"):
+        with pytest.raises(allocator.InputError, match="a DataFrame or a mapping"):
+            allocator.solve("max_min_fairness_perf", table, GPUS)
+    with pytest.raises(allocator.InputError, match="one length"):
+        allocator.solve("max_min_fairness_perf", {"v100": [1.0], "k80": [1.0, 2.0]}, GPUS)
+
+
+def test_the_version_and_the_example_of_the_first_page(capsys):
+    assert ran("--version").out.strip() == allocator.__version__ == metadata.version("cluster-allocator")
+    page = Path(__file__).parents[1] / "README.md"
+    exec(re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1], {})
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("resnet", "lstm", "bert", "v100", "k80", "optimal", "per GPU"))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from allocator.cli.app import app
-from throughputs import InputError
+from tests.cli.command import ran, refused, run, told
+from tests.reference.test_elasticflow_baselines import FIVE_JOBS
 
 TRACE = """job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration,best_effort
 a,0,3600,bert,9000,64,1,3600,0
@@ -23,173 +21,191 @@ expect_time_list,expect_value_list,best_effort,job_type
 1,u,2,2,50,alexnet,10,7,100,10,0,strict
 """
 SPEC = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n1,2,2,64,256\n"
-SPEEDS = "global_batch_size,1,2,4\n64,1,2,3\n"
+RESNET = """global_batch_size,1,2
+64,28.60476646243157,27.6
+128,26.39903482326002,26.9
+256,19.647666084668582,24.0
+"""
+RUN = "simulate --trace jobs.csv --cluster n2g2.csv --out out"
+KNOWN = f"{RUN} --throughputs throughputs_A100"
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "jobs.csv").write_text(TRACE)
-    (tmp_path / "soft.csv").write_text(SOFT)
-    (tmp_path / "n2g2.csv").write_text(SPEC)
-    (tmp_path / "throughputs_A100").mkdir()
-    (tmp_path / "throughputs_A100" / "bert.csv").write_text(SPEEDS)
-    return {path.name: str(path) for path in tmp_path.iterdir()} | {"out": str(tmp_path / "out")}
+@pytest.fixture(autouse=True)
+def _files(folder: Path) -> None:
+    (folder / "throughputs_A100").mkdir()
+    for name, text in {
+        "jobs.csv": TRACE, "soft.csv": SOFT, "n2g2.csv": SPEC, "five.csv": FIVE_JOBS,
+        "throughputs_A100/bert.csv": "global_batch_size,1,2,4\n64,1,2,3\n",
+    }.items():  # fmt: skip
+        (folder / name).write_text(text)
 
 
-def ran(*arguments: str) -> str:
-    done = CliRunner().invoke(app, list(arguments))
-    assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
-    return done.stdout
+def jobs() -> pd.DataFrame:
+    return pd.read_csv("out/jobs.csv")
 
 
-def refused(told: str, *arguments: str) -> None:
-    done = CliRunner().invoke(app, list(arguments))
-    assert isinstance(done.exception, InputError)
-    assert told in str(done.exception)
+def test_a_simulation_of_files_of_elasticflow() -> None:
+    """Job a takes an hour and 30 s to start; b needs as long from 60 s on and should be through at 3,700 s."""
+    summary = told(f"{KNOWN} --policy fifo")
+    names = ("cluster", "deadline_jobs", "admitted", "rejected", "met", "late", "deadline_ratio")
+    assert [summary[name] for name in names] == ["a100:4", 2, 2, 0, 1, 1, 0.5]
+    assert summary["best_effort_average_jct"] == 990.0
+    assert jobs()["deadline"].tolist()[:2] == [9000, 3700]
+    assert jobs()["met"].tolist()[:2] == [True, False]
+    assert jobs()["met"].isna()[2]
+    counted = told(KNOWN.replace("n2g2.csv", "a100:4 --gpus-per-server a100:2"), "--policy", "fifo")
+    assert counted["average_jct"] == summary["average_jct"]
 
 
-def test_a_simulation_of_files_of_elasticflow(files: dict[str, str]) -> None:
-    inputs = ("--trace", files["jobs.csv"], "--throughputs", files["throughputs_A100"], "--cluster", files["n2g2.csv"])
-    summary = json.loads(ran("simulate", *inputs, "--policy", "fifo", "--out", files["out"], "--json"))
-    assert summary["cluster"] == "a100:4"
-    assert {name: summary[name] for name in ("deadline_jobs", "admitted", "rejected", "met", "late")} == {
-        "deadline_jobs": 2,
-        "admitted": 2,
-        "rejected": 0,
-        "met": 1,
-        "late": 1,
-    }
-    assert summary["deadline_ratio"] == 0.5
-    assert summary["best_effort_average_jct"] == 990.0  # 30 s of it to start
-    assert summary["cluster_efficiency"] > 0.5
-    jobs = pd.read_csv(Path(files["out"]) / "jobs.csv")
-    assert jobs["status"].tolist() == ["completed"] * 3
-    assert jobs["deadline"].tolist()[:2] == [9000, 3700]
-    assert jobs["met"].tolist()[:2] == [True, False]
-    assert jobs["met"].isna()[2]
-    said = ran("simulate", *inputs, "--policy", "fifo", "--out", files["out"])
-    assert "50.0% of 2 jobs with a deadline in time" in said
-    counted = ("--cluster", "a100:4", "--gpus-per-server", "a100:2")
-    again = json.loads(ran("simulate", *inputs[:4], *counted, "--policy", "fifo", "--out", files["out"], "--json"))
-    assert again["average_jct"] == summary["average_jct"]
+def test_the_accelerator_type() -> None:
+    Path("throughputs_A100").rename("speeds")
+    asked = f"{RUN} --policy fifo --throughputs speeds"
+    assert "--accelerator" in refused(asked)
+    assert told(f"{asked} --accelerator t4")["cluster"] == "t4:4"
+    assert "--gpus-per-server" in refused(f"{asked} --accelerator t4 --gpus-per-server t4:2")
+    assert told("throughputs describe speeds --accelerator t4")["accelerators"] == ["t4"]
 
 
-def test_the_accelerator_type(files: dict[str, str], tmp_path: Path) -> None:
-    other = (tmp_path / "throughputs_A100").rename(tmp_path / "speeds")
-    inputs = ("simulate", "--trace", files["jobs.csv"], "--cluster", files["n2g2.csv"], "--policy", "fifo")
-    inputs += ("--out", files["out"], "--json", "--throughputs", str(other))
-    refused("--accelerator TYPE", *inputs)
-    assert json.loads(ran(*inputs, "--accelerator", "t4"))["cluster"] == "t4:4"
-    refused("--gpus-per-server", *inputs, "--accelerator", "t4", "--gpus-per-server", "t4:2")
-    described = json.loads(ran("throughputs", "describe", str(other), "--accelerator", "t4", "--json"))
-    assert described["accelerators"] == ["t4"]
-
-
-def test_soft_deadlines_in_other_units(files: dict[str, str]) -> None:
-    inputs = ("simulate", "--trace", files["soft.csv"], "--cluster", "a100:1", "--policy", "fifo", "--json")
-    summary = json.loads(ran(*inputs, "--out", files["out"]))
+def test_soft_deadlines_in_other_units() -> None:
+    asked = "simulate --trace soft.csv --cluster a100:1 --policy fifo --out out"
+    summary = told(asked)
     assert (summary["deadline_jobs"], summary["met"], summary["unserved_jobs"]) == (2, 1, 1)
-    jobs = pd.read_csv(Path(files["out"]) / "jobs.csv")
-    assert (jobs["deadline"][0], jobs["last_deadline"][0], jobs["value_kept"][0]) == (960, 1860, 1)
-    ran(*inputs, "--out", files["out"], "--time-unit", "1")
-    assert pd.read_csv(Path(files["out"]) / "jobs.csv")["deadline"].tolist() == [16, 102]
-
-
-def test_traces_are_described_and_converted(files: dict[str, str], tmp_path: Path) -> None:
-    described = json.loads(ran("trace", "describe", files["soft.csv"], "--json"))
+    assert jobs().loc[0, ["deadline", "last_deadline", "value_kept"]].tolist() == [960, 1860, 1]
+    ran(f"{asked} --time-unit 1")
+    assert jobs()["deadline"].tolist() == [16, 102]
+    described = told("trace describe soft.csv")
     assert (described["n_jobs_with_deadline"], described["n_jobs_with_deadline_options"]) == (2, 1)
-    folder = ("--throughputs", files["throughputs_A100"])
-    described = json.loads(ran("trace", "describe", files["jobs.csv"], *folder, "--json"))
-    assert (described["n_jobs_not_profiled"], described["gpu_hours"]) == (0, (3600 + 2 * 3600 + 720) / 3600)
-    own = str(tmp_path / "own.csv")
-    ran("trace", "convert", files["soft.csv"], own, "--from", "chronus", "--time-unit", "60")
-    assert "960.0:10.0 1860.0:5.0" in Path(own).read_text()
-    refused("chronos", "trace", "convert", files["soft.csv"], own, "--from", "chronos")
+    ran("trace convert soft.csv own.csv --from chronus --time-unit 60")
+    assert "960.0:10.0 1860.0:5.0" in Path("own.csv").read_text()
 
 
-def test_an_unknown_job_type_is_named(files: dict[str, str], tmp_path: Path) -> None:
-    other = tmp_path / "other.csv"
-    other.write_text(TRACE.replace("bert", "brt"))
-    inputs = ("simulate", "--trace", str(other), "--throughputs", files["throughputs_A100"], "--policy", "fifo")
-    refused("'brt (batch size 64)'", *inputs, "--cluster", "a100:2,t4:2", "--out", files["out"])
-
-
-def test_the_command_that_scripts_rely_on(files: dict[str, str]) -> None:
-    inputs = ("--trace", files["jobs.csv"], "--throughputs", files["throughputs_A100"], "--cluster", files["n2g2.csv"])
-    inputs = ("simulate", "--preset", "elasticflow", *inputs, "--out", files["out"], "--json")
-    told = {}
-    for policy in ("elasticflow", "elasticflow_no_admission", "edf", "edf_admission"):
-        summary = json.loads(ran(*inputs, "--slot", "240", "--policy", policy))
+def test_the_command_that_scripts_rely_on() -> None:
+    asked = KNOWN.replace("simulate", "simulate --preset elasticflow --slot 240")
+    summaries = {}
+    for policy in ("elasticflow", "elasticflow_no_admission", "edf", "edf_admission", "ef-accessctrl"):
+        summary = summaries[policy] = told(f"{asked} --policy {policy}")
         assert summary["settings"]["slot_seconds"] == 240.0
-        jobs = pd.read_csv(Path(files["out"]) / "jobs.csv")
-        assert {"status", "deadline", "met"} <= set(jobs.columns)
-        assert (jobs["status"] == "rejected").sum() == summary["rejected"]
-        assert (jobs["met"] == True).sum() == summary["met"]  # noqa: E712 - empty for best effort
+        assert (jobs()["status"] == "rejected").sum() == summary["rejected"] == 2 - summary["admitted"]
+        assert (jobs()["met"] == True).sum() == summary["met"]  # noqa: E712 - empty for best effort
         assert summary["deadline_ratio"] == summary["met"] / summary["deadline_jobs"] == summary["met"] / 2
-        assert summary["admitted"] + summary["rejected"] == 2
-        assert summary["best_effort_average_jct"] > 0
-        told[policy] = summary
-    # A slot of the policy's own follows as well, and may be set on its own.
-    assert told["elasticflow"]["settings"]["policy_settings"]["slot_seconds"] == 240.0
-    own = json.loads(ran(*inputs, "--slot", "240", "--set", "policy.slot_seconds=60", "--policy", "elasticflow"))
+    # a slot of the policy's own follows as well, and may be set on its own
+    assert summaries["elasticflow"]["settings"]["policy_settings"]["slot_seconds"] == 240.0
+    own = told(f"{asked} --set policy.slot_seconds=60 --policy elasticflow")
     assert own["settings"]["policy_settings"]["slot_seconds"] == 60.0
-    # The original's name of the policy.
-    again = json.loads(ran(*inputs, "--slot", "240", "--policy", "ef-accessctrl"))
-    assert again["average_jct"] == told["elasticflow"]["average_jct"]
+    # the original's name of the policy
+    assert summaries["ef-accessctrl"]["average_jct"] == summaries["elasticflow"]["average_jct"]
 
 
-def test_throughputs_that_were_forgotten(files: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("published", "name", "met"), [("dlas-gpu", "tiresias", 4), ("gandiva", "gandiva_time_slicing", 3)]
+)
+def test_a_published_name_is_that_policy_with_its_published_settings(published: str, name: str, met: int) -> None:
+    Path("throughputs_A100/resnet50_cifar10.csv").write_text(RESNET)
+    asked = "simulate --preset elasticflow --slot 240 --trace five.csv --throughputs throughputs_A100 --out out"
+    asked += " --cluster a100:8 --gpus-per-server a100:8 --policy"
+    one, other = (told(asked, policy) for policy in (published, name))
+    assert (one["policy"], one["met"]) == (name, met)
+    used = one["settings"]["policy_settings"]
+    assert used == other["settings"]["policy_settings"]
+    assert any(key.startswith("published") and value for key, value in used.items())
+
+
+@pytest.mark.parametrize(
+    ("trace", "more", "said"),
+    [
+        ("jobs", "elasticflow", "bert (batch size 64) run on the GPUs | --throughputs throughputs_A100"),
+        ("jobs", "elasticflow --throughputs throughputs_A100", ""),
+        ("misspelt", "elasticflow --throughputs throughputs_A100", "Bert (batch size 64) | throughputs_A100 has no"),
+        ("misspelt", "tiresias --throughputs throughputs_A100", ""),
+        ("soft", "elasticflow", "jobs of alexnet run on the GPUs"),
+        # durations are all that Chronus and fixed gangs need
+        ("soft", "chronus", ""),
+        ("named", "chronus --cluster v100:4", "A3C under the same name"),
+    ],
+)
+def test_throughputs_that_were_forgotten(trace: str, more: str, said: str) -> None:
     """A trace of ElasticFlow runs without them, on fixed numbers of GPUs; that is said."""
-    out = ("--out", files["out"], "--json")
-
-    def told(trace: str, *arguments: str) -> str:
-        done = CliRunner().invoke(app, ["simulate", "--trace", trace, "--cluster", "a100:4", *arguments, *out])
-        assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
-        return done.stderr
-
-    said = told(files["jobs.csv"], "--policy", "elasticflow")
-    assert said.startswith("warning: ")
-    assert "jobs of bert (batch size 64) run on the GPUs that they ask for only" in said
-    assert "--throughputs throughputs_A100 (allocator data fetch elasticflow-throughputs)" in said
-    assert not told(files["jobs.csv"], "--policy", "elasticflow", "--throughputs", files["throughputs_A100"])
-    (tmp_path / "misspelt.csv").write_text(Path(files["jobs.csv"]).read_text().replace("bert", "Bert"))
-    given = (str(tmp_path / "misspelt.csv"), "--throughputs", files["throughputs_A100"], "--policy")
-    said = told(*given, "elasticflow")
-    assert "jobs of Bert (batch size 64) run on the GPUs that they ask for only, as fast as their durations say" in said
-    assert "throughputs_A100 has no throughputs of theirs" in said
-    assert not told(*given, "tiresias")
-    asked = ["whatif", "--trace", *given[:-1], "--cluster", "a100:4", "--policies", "elasticflow", "--next-gpus", "0"]
-    asked_what_if = CliRunner().invoke(app, [*asked, "-j", "1", *out])
-    assert "throughputs_A100 has no throughputs of theirs" in asked_what_if.stderr
-    # durations are all that Chronus and fixed gangs need
-    assert "--throughputs" not in told(files["soft.csv"], "--policy", "chronus")
-    assert "jobs of alexnet run on the GPUs" in told(files["soft.csv"], "--policy", "elasticflow")
-    (tmp_path / "named.csv").write_text(SOFT.replace("alexnet", "A3C"))
-    on_v100 = ("--cluster", "v100:4", "--policy", "chronus")
-    assert "has A3C under the same name, from other programs" in told(str(tmp_path / "named.csv"), *on_v100)
-    several = ("--cluster", "v100:4,p100:4", "--policy", "fifo", "--out", files["out"])
-    refused("models that the default throughput table lacks", "simulate", "--trace", files["jobs.csv"], *several)
-    one_more = ("--job-type", "A3C", "--steps", "9", "--within", "900", "--cluster", "v100:4")
-    asked = CliRunner().invoke(app, ["admit", "--trace", files["jobs.csv"], *one_more])
-    assert "--throughputs throughputs_A100" in asked.stderr
+    Path("misspelt.csv").write_text(TRACE.replace("bert", "Bert"))
+    Path("named.csv").write_text(SOFT.replace("alexnet", "A3C"))
+    err = ran(f"simulate --out out --trace {trace}.csv --cluster a100:4 --policy {more}").err
+    assert all(part in err for part in said.split(" | "))
+    assert bool(said) == err.startswith("warning: ")
 
 
-@pytest.mark.parametrize("steps", ["0", "-5", "nan", "inf"])
-def test_steps_of_a_newcomer_are_told_by_their_option(steps: str) -> None:
-    asked = ("admit", "--cluster", "v100:4", "--job-type", "A3C", "--within", "900", "--steps", steps)
-    refused("--steps: found", *asked)
+def test_throughputs_that_are_lacking() -> None:
+    Path("other.csv").write_text(TRACE.replace("bert", "brt"))
+    inputs = "simulate --trace other.csv --throughputs throughputs_A100 --policy fifo --out out"
+    assert "'brt (batch size 64)'" in refused(f"{inputs} --cluster a100:2,t4:2")
+    assert "bert" in refused("simulate --trace jobs.csv --policy fifo --out out --cluster v100:4,p100:4")
+    asked = "admit --trace jobs.csv --job-type A3C --within 900 --cluster v100:4 --steps"
+    assert "--throughputs throughputs_A100" in run(f"{asked} 9").err
+    for steps in ("0", "-5", "nan", "inf"):
+        assert "--steps: found" in refused(asked, steps)
 
 
-def test_models_that_become_one_application_are_said(files: dict[str, str], tmp_path: Path) -> None:
+def test_models_that_become_one_application_are_said() -> None:
     soft = SOFT.replace("1,u,2,2,50,alexnet", "1,u,2,2,50,vgg")
-    Path(files["soft.csv"]).write_text(soft.replace("iterations,", "iterations,batch_size,").replace(",50,", ",50,8,"))
-    out = tmp_path / "pollux.csv"
-    given = ["trace", "convert", files["soft.csv"], str(out), "--to", "pollux", "--lossy", "--rename"]
-    done = CliRunner().invoke(app, [*given, "vgg=alexnet"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert done.stderr.endswith(f"warning: {out}: the models alexnet, vgg are one application there, alexnet\n")
-    assert set(pd.read_csv(out)["application"]) == {"alexnet"}
-    apart = CliRunner().invoke(app, [*given, "vgg=vgg16"], catch_exceptions=False)
-    assert "one application" not in apart.stderr
-    twice = CliRunner().invoke(app, [*given, "vgg=a", "--rename", "vgg=b"])
-    assert "--rename: field 'vgg': found 'a, and b', expected each model once" in str(twice.exception)
+    Path("soft.csv").write_text(soft.replace("iterations,", "iterations,batch_size,").replace(",50,", ",50,8,"))
+    asked = "trace convert soft.csv pollux.csv --to pollux --lossy --rename"
+    assert "alexnet, vgg are one application" in ran(f"{asked} vgg=alexnet").err
+    assert set(pd.read_csv("pollux.csv")["application"]) == {"alexnet"}
+    assert "one application" not in ran(f"{asked} vgg=vgg16").err
+    message = refused(f"{asked} vgg=a --rename vgg=b")
+    assert all(word in message for word in ("--rename", "'vgg'"))
+
+
+def test_lucids_profiler_takes_short_jobs() -> None:
+    """One server: the first job has it for 200 s, then the two small ones, then the last."""
+    Path("log.csv").write_text(LOG)
+    Path("vc.csv").write_text("vc,node num\nvcA,2\nvcB,1\n")
+    lucid = "simulate --preset lucid --policy lucid --trace log.csv --cluster vc.csv --out out"
+    summary = told(f"{lucid} --profiler from=vcA")
+    table = pd.read_csv("out/profiler.csv")
+    assert summary["cluster"] == "vcA:8,vcB:8"
+    assert table["profiler_queueing_time"].tolist() == [0.0, 159.0, 156.0, 352.0]
+    assert table["ended_in_profiler"].tolist() == [False, True, False, False]
+    assert table["job_in_cluster"].tolist() == [0, -1, 1, 2]
+    assert jobs()["arrival_time"].tolist() == [0.0, 44.0, 48.0]
+    assert table["completion_time"].drop(1).tolist() == jobs()["completion_time"].tolist()
+    assert table["completion_time"][1] == 232.0
+    of_all = {"servers": 1, "jobs": 4, "profiled": 4, "ended": 1, "average_jct": table["jct"].mean()}
+    assert summary["profiler"] == pytest.approx(of_all | {"average_queueing_time": 166.75})
+    assert "profiler on 2 servers: 4 of 4 jobs profiled" in " ".join(ran(f"{lucid} --profiler default").out.split())
+    ran(lucid)
+    assert not Path("out/profiler.csv").exists()
+
+
+LOG = """\
+job_id,user,vc,gpu_num,submit_time,duration,dataset,model,batchsize,amp
+1,u,vcA,8,0,873,ImageNet,ResNet50,64,1
+2,u,vcB,1,41,32,LSUN,DCGAN,128,0
+3,u,vcB,1,44,3200,LSUN,DCGAN,128,0
+4,u,vcA,8,48,3200,LSUN,DCGAN,128,0
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "default --policy qssf | qssf lucid_program",
+        "default --policy lucid:profiling_pool=vcB | 'profiling_pool' 'vcB'",
+        "servers | 'servers'",
+        "servers=x | 'servers' 'x'",
+        "servers=0 | 'servers' 0",
+        "from=vcB | vcB 8",
+        "from=vcX | 'from' 'vcX'",
+        "servers=2,from=vcA | 2",
+        "limit_seconds=5000 | 5000",
+        "default --trace parts.csv | parts.csv 'duration'",
+    ],
+)
+def test_what_cannot_be_profiled_is_told(line: str) -> None:
+    Path("log.csv").write_text(LOG)
+    Path("parts.csv").write_text(LOG.replace(",873,", ",873.5,"))
+    Path("vc.csv").write_text("vc,node num\nvcA,2\nvcB,1\n")
+    asked, words = line.split(" | ")
+    message = refused(
+        f"simulate --preset lucid --policy lucid --trace log.csv --cluster vc.csv --out out --profiler {asked}"
+    )
+    assert [word for word in words.split() if word not in message] == [], message
+    assert not Path("out").exists()

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from allocator.cli.app import COMMANDS, app, load
+import allocator
+from allocator.cli.app import COMMANDS, load
 from allocator.cli.options.outputs import WRITTEN, File, Folder, may_name_input, option_of
+from tests.cli.command import ran
 from throughputs import InputError
 
 READ = {
@@ -76,32 +78,25 @@ def test_every_option_that_names_a_file_is_known_to_read_or_to_write():
     assert WRITTEN.keys() <= LEAVES.keys()
 
 
-@pytest.mark.parametrize("way", ["itself", "other spelling", "link", "hard link"])
 @pytest.mark.parametrize(("name", "option", "source"), PAIRS)
-def test_an_output_is_no_input(name, option, source, way, tmp_path):
+def test_an_output_is_no_input(name, option, source, tmp_path):
     place, file = place_and_file(name, option, tmp_path)
     file.parent.mkdir(parents=True, exist_ok=True)
     if file == place / "":
         file.mkdir(exist_ok=True)
     else:
         file.write_text("precious")
-    given = {
-        "itself": lambda: file,
-        "other spelling": lambda: file.parent / ".." / file.parent.name / file.name,
-        "link": lambda: linked(os.symlink, file, tmp_path / "link"),
-        "hard link": lambda: linked(os.symlink if file.is_dir() else os.link, file, tmp_path / "link"),
-    }[way]()
-    order = [(source, given), (option, place)]  # arguments stand in their order
-    error = refused(name, *order)
-    assert (error.source, error.found) == (option, str(place))
-    assert source in error.expected
+    (tmp_path / "link").symlink_to(file)
+    ways = [file, file.parent / ".." / file.parent.name / file.name, tmp_path / "link"]
+    if file.is_file():
+        os.link(file, tmp_path / "hard")
+        ways.append(tmp_path / "hard")
+    for given in ways:
+        error = refused(name, (source, given), (option, place))  # arguments stand in their order
+        assert (error.source, error.found) == (option, str(place))
+        assert source in error.expected
     if file.is_file():
         assert file.read_text() == "precious"
-
-
-def linked(link: Any, file: Path, name: Path) -> Path:
-    link(file, name)
-    return name
 
 
 def test_behind_a_cluster_may_be_a_day_and_behind_a_file_of_policies_a_class(tmp_path):
@@ -157,52 +152,50 @@ def test_a_place_that_cannot_be_is_told_first(name, option, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
-def run(*words: object) -> None:
-    app(list(map(str, words)), standalone_mode=False)
+LINES = """
+trace generate --jobs 4 --out jobs.csv
+trace generate --jobs 4 --out t.csv.gz
+trace generate --jobs 4 --out t.parquet
+trace generate --jobs 2 --throughputs goodput --out trainings.csv
+trace convert jobs.csv t.gavel --to gavel --lossy
+trace convert jobs.csv t.gavel7 --to gavel7 --lossy
+trace convert jobs.csv t.shockwave --to shockwave --lossy
+trace convert jobs.csv t.swf --to swf --lossy
+trace convert trainings.csv pollux.csv --to pollux --lossy
+trace example-log --out log.csv
+trace import log.csv --out imported.csv
+throughputs example-samples --out samples.csv
+throughputs fit --samples samples.csv --out fit.toml --plot fit.svg
+solve i.json --policy fifo --out answer.json
+audit i.json --policy isolated --out audit.json
+predict --trace imported.csv --truth --out predicted.csv --report predicted.html
+nodes --trace imported.csv --learn 1 --model truth --out n.csv --report n.html
+simulate --trace jobs.csv --policy fifo --cluster v100:4 --out run
+compare --trace jobs.csv --policies fifo --cluster v100:4 --out compared
+whatif --trace jobs.csv --cluster v100:4 --next-gpus 0 -j 1 --out w
+sweep trace --trace jobs.csv --policies fifo --cluster v100:4 -j 1 --out s
+"""
 
 
-def test_what_was_written_is_written_anew(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("folder")
+def test_what_was_written_is_written_anew():
     """Each command over its own output of before."""
-    monkeypatch.chdir(tmp_path)
     job = {"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}
     Path("i.json").write_text(json.dumps({"cluster": {"v100": 4}, "jobs": [job]}))
-    traces = ("t.csv", "t.csv.gz", "t.parquet")
-    run("trace", "generate", "--jobs", 8, "--out", "jobs.csv")
-    run("trace", "generate", "--jobs", 4, "--throughputs", "goodput", "--out", "trainings.csv")
-    for _ in range(2):
-        for name in traces:
-            run("trace", "generate", "--jobs", 8, "--out", name)
-        for name in ("gavel", "gavel7", "shockwave", "swf"):
-            run("trace", "convert", "jobs.csv", f"t.{name}", "--to", name, "--lossy")
-        run("trace", "convert", "trainings.csv", "pollux.csv", "--to", "pollux", "--lossy")
-        run("trace", "example-log", "--out", "log.csv")
-        run("trace", "import", "log.csv", "--out", "imported.csv")
-        run("throughputs", "example-samples", "--out", "samples.csv")
-        run("throughputs", "fit", "--samples", "samples.csv", "--out", "fit.toml", "--plot", "fit.svg")
-        run("solve", "i.json", "--policy", "fifo", "--out", "answer.json")
-        run("audit", "i.json", "--policy", "max_min_fairness", "--out", "audit.json")
-        run("predict", "--trace", "imported.csv", "--out", "predicted.csv", "--report", "predicted.html")
-        run(
-            "nodes", "--trace", "imported.csv", "--learn", 1, "--model", "truth", "--out", "n.csv", "--report", "n.html"
-        )
-        run("simulate", "--trace", "jobs.csv", "--policy", "fifo", "--cluster", "v100:4", "--out", "run")
-        run("compare", "--trace", "jobs.csv", "--policies", "fifo", "--cluster", "v100:4", "--out", "compared")
-        run("whatif", "--trace", "jobs.csv", "--cluster", "v100:4", "--next-gpus", 0, "-j", 1, "--out", "w")
-        run("sweep", "trace", "--trace", "jobs.csv", "--policies", "fifo", "--cluster", "v100:4", "-j", 1, "--out", "s")
+    for line in LINES.strip().splitlines():
+        ran(line)
+        ran(line)
 
 
-def test_a_checkpoint_in_python_is_no_trace_either(tmp_path):
-    import allocator
-
+@pytest.mark.usefixtures("folder")
+def test_a_checkpoint_in_python_is_no_trace_either():
     trace = allocator.Trace(["a"], scale_factor=[1], total_steps=[360.0], arrival_time=[0.0])
-    file = tmp_path / "t.csv"
-    file.write_text("precious")
+    Path("t.csv").write_text("precious")
     with pytest.raises(InputError, match=r"t\.csv"):
-        allocator.simulate(trace, "v100:1", allocator.get_policy("fifo"), [[1.0]], checkpoint=file)
-    assert file.read_text() == "precious"
+        allocator.simulate(trace, "v100:1", allocator.get_policy("fifo"), [[1.0]], checkpoint="t.csv")
+    assert Path("t.csv").read_text() == "precious"
 
 
 def test_text_that_is_none_is_refused(tmp_path):
     for name, option in (("solve", "INSTANCE.json|-"), ("serve", "--state"), ("status", "--state"), ("data fetch", "")):
-        path = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
-        assert "UTF-8" in refused(name, (option, path)).expected
+        assert "UTF-8" in refused(name, (option, tmp_path / os.fsdecode(b"\xff"))).expected

@@ -18,7 +18,6 @@ from allocator.explanations.redecide import comes_out_the_same, decided
 from allocator.explanations.run import FinishedRun
 from allocator.results.output import save_result
 from tests.explanations.worlds import run_of, trace_of
-from throughputs import ThroughputMatrix
 
 PROGRAMS = ("max_min_fairness_perf", "finish_time_fairness_perf")
 POLICIES = (*PROGRAMS, "isolated", "fifo", "fifo_perf", "srtf", "quotas")
@@ -51,7 +50,7 @@ def runs(draw: Any) -> Any:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 @given(runs())
 def test_lives_have_no_gaps_and_agree_with_the_table_of_jobs(result: Any) -> None:
     run, table = FinishedRun.of(result), result.jobs
@@ -70,7 +69,7 @@ def test_lives_have_no_gaps_and_agree_with_the_table_of_jobs(result: Any) -> Non
         assert took == pytest.approx(cost) if run.in_rounds else took <= cost * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 @given(runs())
 def test_waits_are_divided_among_reasons_and_gpus_among_jobs(result: Any) -> None:
     run = FinishedRun.of(result)
@@ -94,7 +93,7 @@ def test_waits_are_divided_among_reasons_and_gpus_among_jobs(result: Any) -> Non
                 assert len(ids) == len(set(ids)) == run.cluster.total_gpus - sum(there)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 @given(runs())
 def test_decisions_come_out_the_same_and_changes_let_the_job_run(result: Any) -> None:
     run = FinishedRun.of(result)
@@ -136,10 +135,11 @@ def test_what_the_policy_knew_is_what_it_had_been_told(name: str, monkeypatch: p
     policy = get_policy(name)
     asked: dict[float, dict[str, Any]] = {}
     method = "plan" if policy.answers == "plan" else "allocate"
+    seen = SEEN if policy.answers == "shares" else SEEN[:-1]  # which a policy may read
     original = getattr(type(policy), method)
 
     def watching(self: Any, state: ClusterState, *more: Any) -> Any:
-        asked[state.clock] = {column: np.array(getattr(state, column)) for column in SEEN}
+        asked[state.clock] = {column: np.array(getattr(state, column)) for column in seen}
         asked[state.clock]["jobs"] = np.array(state.throughputs.jobs)
         asked[state.clock]["current"] = np.array(state.current_accelerator)
         return original(self, state, *more)
@@ -159,7 +159,7 @@ def test_what_the_policy_knew_is_what_it_had_been_told(name: str, monkeypatch: p
         state = instant.table.snapshot(instant.active, clock, run.cluster, None, policy.needs, instant.running)
         assert state.throughputs.jobs == tuple(told["jobs"].tolist())
         assert state.current_accelerator.tolist() == told["current"].tolist()
-        for column in SEEN if policy.answers == "shares" else SEEN[:-1]:
+        for column in seen:
             assert getattr(state, column) == pytest.approx(told[column], abs=1e-6), (clock, column)
         compared += 1
     assert compared >= 5
@@ -167,24 +167,10 @@ def test_what_the_policy_knew_is_what_it_had_been_told(name: str, monkeypatch: p
 
 def test_a_folder_says_what_the_result_says(tmp_path: Any) -> None:
     trace = trace_of([400, 900, 300, 700, 200], [1, 2, 1, 2, 1], [0, 0, 130, 220, 450])
-    for name in POLICIES:
+    for name in ("finish_time_fairness_perf", "srtf", "quotas"):
         result = run_of(trace, "v100:2,k80:1", name, entities={"a": 1}, restart_penalty_seconds=20.0)
         save_result(result, tmp_path / name)
         for job in range(len(trace)):
             one, other = (explain(source, job).as_dict() for source in (result, tmp_path / name))
-            assert one.pop("run") == name
-            assert other.pop("run") == str(tmp_path / name)
+            assert (one.pop("run"), other.pop("run")) == (name, str(tmp_path / name))
             assert one == other
-
-
-def test_a_change_is_what_a_decision_from_scratch_gives() -> None:
-    """The one GPU more, by the public door: a state of one's own, and the policy."""
-    result = run_of(trace_of([500, 300, 100], [2, 1, 1]), "v100:3", "srtf")
-    moment = explain(result, 0).waits[0].moment
-    assert moment is not None
-    assert next(change.text for change in moment.changes) == "1 GPU more of v100"
-    matrix = ThroughputMatrix(np.ones((3, 1)), range(3), ("v100",), [2, 1, 1])
-    for gpus, expected in ((3, {1, 2}), (4, {0, 1, 2})):
-        state = ClusterState(Cluster({"v100": gpus}), matrix, steps_remaining=np.array([500.0, 300.0, 100.0]))
-        rows = get_policy("srtf").allocate(state).assignment
-        assert set(rows.jobs.tolist()) == expected

@@ -16,7 +16,6 @@ from allocator.report.bar_charts import bar_panels, terminal_bars
 from allocator.report.presentation import Presentation
 from allocator.report.terminal import comparison_table
 from allocator.results.fairness import isolated_rho
-from allocator.results.result import SimulationResult
 from tests.report.synthetic import changed, make_result
 from throughputs import InputError
 
@@ -45,18 +44,6 @@ def text_of(renderables: list[Any], width: int = 120, encoding: str = "utf-8") -
         console.print(renderable)
     file.flush()
     return file.buffer.getvalue().decode(encoding)
-
-
-@pytest.fixture(scope="module")
-def static_results() -> list[SimulationResult]:
-    """Three policies under the preset shockwave, whose rho_static is half of the usual rho."""
-    results = []
-    for policy in POLICIES:
-        result = make_result(policy, n_jobs=8, n_rounds=3000, cluster="v100:8")
-        jobs = result.jobs.assign(rho_static=result.jobs["rho"] / 2)
-        settings = result.settings | {"preset": "shockwave", "fairness": "static"}
-        results.append(changed(result, jobs=jobs, settings=settings))
-    return results
 
 
 def test_bars_have_the_lengths_of_their_values() -> None:
@@ -100,6 +87,7 @@ def test_what_is_missing_has_no_bar(value: float | None) -> None:
     rows = [summary("shockwave", makespan=value), summary("fifo"), summary("isolated", unfair_fraction_static=0.0)]
     panels = bar_panels(rows)
     assert not any("nan" in panel for panel in panels)
+    assert "<b>" not in "".join(bar_panels([summary("<b>&"), summary("shockwave")]))
     assert 'width="0.0"' in panels[0] or 'width="0"' in panels[0]
     assert "×" not in panels[0]
     assert "nan" not in text_of(terminal_bars(rows))
@@ -130,12 +118,6 @@ def test_the_preset_says_which_rho_is_shown() -> None:
     assert "per GPU" not in text
 
 
-def test_runs_of_different_presets_are_shown_as_usual() -> None:
-    rows = [summary("shockwave"), summary("fifo") | {"settings": {"preset": "gavel", "fairness": "isolated"}}]
-    shown = Presentation.of(rows)
-    assert (shown.bars, shown.rho, shown.names) == ((), "rho", ("shockwave", "fifo"))
-
-
 def test_a_preset_of_ones_own_keeps_its_yardstick() -> None:
     own = replace(preset("default"), name="mine", fairness="themis")
     rows = [summary("fifo", worst_rho_themis=3.25, unfair_fraction_themis=0.5) | {"settings": own.as_dict()}]
@@ -144,29 +126,6 @@ def test_a_preset_of_ones_own_keeps_its_yardstick() -> None:
     assert shown.rho == "rho_themis"
     assert "meanwhile" in shown.meaning
     assert "3.25" in text_of([comparison_table(rows)])
-
-
-def test_the_page_has_panels_names_and_the_same_rho(static_results: list[SimulationResult]) -> None:
-    page = render_report(static_results)
-    assert page.count('class="chart panel"') == 4
-    assert "finish_time_fairness (Themis)" in page
-    assert "jobs of the trace per GPU" in page
-    worst = max(static_results[0].jobs["rho_static"].dropna())
-    embedded = re.search(r'"rhoValues":\{"count":\d+,"values":\[([^\]]*)\]', page)
-    assert embedded is not None
-    assert float(embedded[1].split(",")[-1]) == pytest.approx(worst, abs=1e-4)
-
-
-def test_names_are_escaped() -> None:
-    rows = [summary("<b>&"), summary("shockwave")]
-    assert "<b>" not in "".join(bar_panels(rows))
-
-
-def test_rho_against_a_run_with_fair_shares() -> None:
-    ours, fair = np.array([10.0, 30.0, np.nan, 5.0]), np.array([20.0, 10.0, 10.0, np.nan])
-    np.testing.assert_array_equal(isolated_rho(ours, fair), [0.5, 3.0, np.nan, np.nan])
-    with pytest.raises(InputError, match="4 jobs"):
-        isolated_rho(ours, fair[:3])
 
 
 def test_jobs_that_ended_without_their_last_step_are_told() -> None:
@@ -189,3 +148,33 @@ def test_runs_with_deadlines_have_the_names_of_their_papers(preset: str) -> None
     assert "deadline_ratio" in {figure.key for figure in shown.figures}
     without = Presentation.of([summary("elasticflow") | {"settings": settings}])
     assert [figure.key for figure in without.bars] == ["average_jct"]
+
+
+def test_runs_of_different_presets_are_shown_as_usual() -> None:
+    rows = [summary("shockwave"), summary("fifo") | {"settings": {"preset": "gavel", "fairness": "isolated"}}]
+    shown = Presentation.of(rows)
+    assert (shown.bars, shown.rho, shown.names) == ((), "rho", ("shockwave", "fifo"))
+
+
+def test_the_page_has_panels_names_and_the_rho_of_the_preset() -> None:
+    """Under the preset shockwave, where rho_static is half of the usual rho."""
+    results = []
+    for policy in POLICIES:
+        result = make_result(policy, n_jobs=4, hours=1)
+        settings = result.settings | {"preset": "shockwave", "fairness": "static"}
+        results.append(changed(result, jobs=result.jobs.assign(rho_static=result.jobs["rho"] / 2), settings=settings))
+    page = render_report(results)
+    assert page.count('class="chart panel"') == 4
+    assert "finish_time_fairness (Themis)" in page
+    assert "jobs of the trace per GPU" in page
+    embedded = re.search(r'"rhoValues":\{"count":\d+,"values":\[([^\]]*)\]', page)
+    assert embedded is not None
+    worst = results[0].jobs["rho_static"].max()
+    assert float(embedded[1].split(",")[-1]) == pytest.approx(worst, abs=1e-4)
+
+
+def test_rho_against_a_run_with_fair_shares() -> None:
+    ours, fair = np.array([10.0, 30.0, np.nan, 5.0]), np.array([20.0, 10.0, 10.0, np.nan])
+    np.testing.assert_array_equal(isolated_rho(ours, fair), [0.5, 3.0, np.nan, np.nan])
+    with pytest.raises(InputError, match="4 jobs"):
+        isolated_rho(ours, fair[:3])

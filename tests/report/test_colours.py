@@ -87,7 +87,7 @@ def test_settings_and_company_do_not_change_the_colour() -> None:
 
 
 def test_the_page_colours_a_policy_by_its_name_whatever_it_is_called_there() -> None:
-    result = changed(make_result("themis", n_jobs=4, n_rounds=30, cluster="v100:4"), settings={"preset": "elasticflow"})
+    result = changed(make_result("themis", n_jobs=4, hours=1), settings={"preset": "elasticflow"})
     page = render_report([result])
     assert "themis (Themis)" in page
     assert f"--c0: {policy_colour('themis')};" in page

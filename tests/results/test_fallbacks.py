@@ -6,12 +6,11 @@ import json
 from dataclasses import replace
 
 import numpy as np
-from typer.testing import CliRunner
 
 import allocator
-from allocator.cli.app import app
 from allocator.policies.gavel.max_min import MaxMinFairnessPerf
 from allocator.results.views.fallbacks import fallbacks_told
+from tests.cli.command import ran
 from throughputs import TraceGenerator, write_trace
 
 REASON = "left by first, second, which failed or missed the tolerance of the proof, to highs"
@@ -38,13 +37,12 @@ def test_commands_warn(tmp_path, monkeypatch):
     given = {"fallbacks": ("first", "second"), "solver": "highs"}
     monkeypatch.setattr(MaxMinFairnessPerf, "allocate", lambda self, state: replace(usual(self, state), **given))
     write_trace(TraceGenerator(n_jobs=2, mean_interarrival=10.0, scale_factors={1: 1.0}).generate(), tmp_path / "t.csv")
-    run = ("--trace", str(tmp_path / "t.csv"), "--cluster", "v100:2", "--out", str(tmp_path / "out"), "--json")
-    for command in (("simulate", "--policy"), ("compare", "--policies")):
-        done = CliRunner().invoke(app, [command[0], *run, command[1], "max_min_fairness_perf"])
-        summary = json.loads(done.stdout) if command[0] == "simulate" else json.loads(done.stdout)[0]
-        (line,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-        count = summary["fallback_decisions"]
+    run = f"--trace {tmp_path}/t.csv --cluster v100:2 --out {tmp_path}/out --json"
+    for command in ("simulate --policy", "compare --policies"):
+        done = ran(f"{command} max_min_fairness_perf {run}")
+        summary = json.loads(done.out)
+        count = (summary if isinstance(summary, dict) else summary[0])["fallback_decisions"]
+        (line,) = [line for line in done.err.splitlines() if line.startswith("warning: ")]
         assert line == f"warning: max_min_fairness_perf: {count} of {count} decisions {REASON}; all proven optimal"
     instance = json.dumps({"cluster": {"v100": 1}, "jobs": [{"job_id": 0, "throughputs": {"v100": 1.0}}]})
-    done = CliRunner().invoke(app, ["solve", "-", "--policy", "max_min_fairness_perf"], input=instance)
-    assert done.stderr == f"warning: max_min_fairness_perf: 1 of 1 decision {REASON}; all proven optimal\n"
+    assert "1 of 1 decision " in ran("solve - --policy max_min_fairness_perf", given=instance.encode()).err

@@ -1,7 +1,6 @@
 """Percentiles, parts of the jobs, fragmentation and contention, each against its definition in plain loops."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from allocator.results.measures.contention import (
 )
 from allocator.results.measures.fragmentation import fragmentation_table, measure_fragmentation
 from allocator.results.measures.parts import partitions_table, sizes_table
-from allocator.results.output import save_result
 from allocator.results.result import SimulationResult
 from allocator.results.views.summary import Summary
 from throughputs import InputError, RetainedFractions, ThroughputTable, Trace
@@ -93,19 +91,20 @@ def test_fragmentation_over_time_is_the_mean_of_the_table(result: SimulationResu
     record = result.record
     assert record is not None
     start, end = 1234.5, 17000.0
-    measured = measure_fragmentation(record, start, end, 8)
-    assert measured is not None
-    table = fragmentation_table(record, 8)
     grid = np.arange(start, end, 0.5)
-    for pool, name in enumerate(result.cluster.accelerators):
-        own = table[table["accelerator"] == name]
-        at = own.iloc[np.searchsorted(own["time"], grid, side="right") - 1]
-        assert measured.share[pool] == pytest.approx(at["fragmented_gpus"].sum() / at["free_gpus"].sum())
-        assert measured.fits[pool] == pytest.approx(at["gang_fits"].mean())
-        blocked = ~at["gang_fits"] & (at["free_gpus"] >= 8)
-        assert measured.blocked[pool] == pytest.approx(blocked.mean())
     weights = result.cluster.capacity / result.cluster.capacity.sum()
-    assert measured.overall[1:] == pytest.approx((measured.fits @ weights, measured.blocked @ weights))
+    for gang in (4, 8):
+        measured = measure_fragmentation(record, start, end, gang)
+        assert measured is not None
+        table = fragmentation_table(record, gang)
+        for pool, name in enumerate(result.cluster.accelerators):
+            own = table[table["accelerator"] == name]
+            at = own.iloc[np.searchsorted(own["time"], grid, side="right") - 1]
+            assert measured.share[pool] == pytest.approx(at["fragmented_gpus"].sum() / at["free_gpus"].sum())
+            assert measured.fits[pool] == pytest.approx(at["gang_fits"].mean())
+            blocked = ~at["gang_fits"] & (at["free_gpus"] >= gang)
+            assert measured.blocked[pool] == pytest.approx(blocked.mean())
+        assert measured.overall[1:] == pytest.approx((measured.fits @ weights, measured.blocked @ weights))
     too_large = measure_fragmentation(record, start, end, 10)
     assert too_large is not None
     assert np.isnan(too_large.fits[1])
@@ -127,14 +126,6 @@ def test_gpus_that_two_jobs_share_are_held_once() -> None:
         assert row["free_gpus"] == sum(free for free, _ in servers)
 
 
-def test_fragmentation_is_not_told_where_there_is_none() -> None:
-    single = run(Cluster({"red": 20, "blue": 8}))
-    assert single.summary().fragmentation is None
-    assert not len(single.fragmentation)
-    assert "fragmentation" not in single.summary()
-    assert "fragmentation" not in single.summary()["by_accelerator"][0]
-
-
 @pytest.mark.parametrize("n", [0, 1, 7, 200])
 def test_percentiles_of_groups_are_those_of_numpy(n: int) -> None:
     rng = np.random.default_rng(n)
@@ -146,40 +137,6 @@ def test_percentiles_of_groups_are_those_of_numpy(n: int) -> None:
             mine = values[(of == group) & ~np.isnan(values)]
             expected = np.percentile(mine, percent) if len(mine) else np.nan
             assert found[f"{prefix}_jct"][group] == pytest.approx(expected, nan_ok=True)
-
-
-def test_percentiles_in_the_summary(result: SimulationResult) -> None:
-    summary, jobs = result.summary(), result.jobs
-    for prefix, percent in {"median": 50, "p90": 90, "p95": 95, "p99": 99, "p99_9": 99.9}.items():
-        assert summary[f"{prefix}_jct"] == pytest.approx(np.percentile(jobs["jct"], percent))
-        assert summary[f"{prefix}_queueing_time"] == pytest.approx(np.percentile(jobs["queueing_time"], percent))
-
-
-def test_partitions_are_parts_of_the_jobs(result: SimulationResult) -> None:
-    table, jobs = partitions_table(result.jobs), result.jobs
-    assert sorted(table["partition"]) == ["blue", "red"]
-    assert table["gpu_share"].sum() == pytest.approx(1)
-    for _, row in table.iterrows():
-        mine = jobs[jobs["partition"] == row["partition"]]
-        assert row["jobs"] == len(mine)
-        assert row["average_queueing_time"] == pytest.approx(mine["queueing_time"].mean())
-        assert row["p99_9_jct"] == pytest.approx(np.percentile(mine["jct"], 99.9))
-    assert [row["partition"] for row in result.summary()["by_partition"]] == table["partition"].tolist()
-
-
-def test_size_classes_can_be_chosen(result: SimulationResult) -> None:
-    jobs = result.jobs
-    table = sizes_table(jobs, (1, 4, 8))
-    assert table["gpus"].tolist() == ["1-3", "4-7", "8+"]
-    assert table["jobs"].tolist() == [
-        int(jobs["scale_factor"].between(first, last).sum()) for first, last in ((1, 3), (4, 7), (8, 99))
-    ]
-    rows = result.summary(size_classes=(1, 4, 8))["by_size"]
-    assert [row["gpus"] for row in rows] == table["gpus"].tolist()
-    assert [row["gpus"] for row in result.summary()["by_size"]] == ["1", "2-4", "5-8"]
-    for wrong in ((), (2, 4), (1, 4, 4)):
-        with pytest.raises(InputError, match="ascending numbers of GPUs that begin with 1"):
-            sizes_table(jobs, wrong)
 
 
 def test_accelerators_add_up_to_the_run(result: SimulationResult) -> None:
@@ -240,6 +197,15 @@ def test_concurrency_is_the_mean_number_of_jobs_that_a_job_saw(result: Simulatio
         assert found[job] == pytest.approx(np.maximum(overlap, 0).sum() / (done[job] - arrival[job]))
 
 
+def test_concurrency_by_hand() -> None:
+    """Alone for 10 s of 20, with one other for 10 s; that one comes and goes at once; the last has not left."""
+    table = pd.DataFrame({"arrival_time": [0.0, 10, 5, 30], "completion_time": [20.0, 20, 5, np.nan]})
+    made = SimulationResult(
+        "a", TWO_CLUSTERS, {}, table.assign(status=["completed"] * 3 + ["unfinished"]), table, table
+    )
+    assert average_concurrency(made)[:3].tolist() == [1.5, 2.0, 1.0]
+
+
 @pytest.mark.parametrize("name", ["sia_r10w1", "sia_homog_r10w1", "gavel_mst_r10w1", "sia_tiny"])
 def test_concurrency_and_contention_are_those_that_sia_counts(name: str, reference_data: Callable[[str], Path]) -> None:
     recorded = json.loads(reference_data(f"pollux_sia/runs/{name}.json").read_text())
@@ -256,18 +222,6 @@ def test_concurrency_and_contention_are_those_that_sia_counts(name: str, referen
     assert concurrency == pytest.approx([job["n_avg"] for job in jobs], rel=1e-14)
     assert contention(made, every=told["interval"]) == pytest.approx((told["mean_contention"], told["max_contention"]))
     assert contention(made)[0] == pytest.approx(told["mean_contention"], rel=0.01)
-
-
-def test_contention_is_the_number_of_jobs_over_time(result: SimulationResult) -> None:
-    jobs = result.jobs
-    arrival, done = jobs["arrival_time"].to_numpy(), jobs["completion_time"].to_numpy()
-    clocks = np.linspace(0, result.makespan, 200_001)
-    active = np.searchsorted(arrival, clocks, side="right") - np.searchsorted(np.sort(done), clocks, side="right")
-    mean, most = contention(result)
-    assert mean == pytest.approx(active[active > 0].mean(), rel=1e-3)
-    assert most == active.max()
-    with pytest.raises(InputError, match="seconds above 0"):
-        contention(result, every=0)
 
 
 def test_isolated_runs_lie_between_whole_numbers_of_gpus(result: SimulationResult) -> None:
@@ -302,19 +256,30 @@ def test_isolated_runs_lie_between_whole_numbers_of_gpus(result: SimulationResul
         isolated_run_jct(result, lambda *_: np.ones(3))
 
 
-def test_fragmentation_is_among_the_files(result: SimulationResult, tmp_path: Path) -> None:
-    save_result(result, tmp_path)
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "fragmentation.parquet"), result.fragmentation)
-    assert pd.read_csv(tmp_path / "jobs.csv")["partition"].tolist() == result.jobs["partition"].tolist()
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["gang_fits_fraction"] == result.summary().gang_fits_fraction
+def test_parts_are_parts_of_the_jobs(result: SimulationResult) -> None:
+    summary, jobs, table = result.summary(), result.jobs, partitions_table(result.jobs)
+    assert sorted(table["partition"]) == ["blue", "red"]
+    assert table["gpu_share"].sum() == pytest.approx(1)
+    for _, row in table.iterrows():
+        mine = jobs[jobs["partition"] == row["partition"]]
+        assert row["jobs"] == len(mine)
+        assert row["average_queueing_time"] == pytest.approx(mine["queueing_time"].mean())
+        assert row["p99_9_jct"] == pytest.approx(np.percentile(mine["jct"], 99.9))
+        assert row["gpu_share"] == pytest.approx(mine["gpu_seconds"].sum() / jobs["gpu_seconds"].sum())
+    assert [row["partition"] for row in summary["by_partition"]] == table["partition"].tolist()
+    assert summary["p95_queueing_time"] == pytest.approx(np.percentile(jobs["queueing_time"], 95))
+    sizes = sizes_table(jobs, (1, 4, 8))
+    counts = [int(jobs["scale_factor"].between(first, last).sum()) for first, last in ((1, 3), (4, 7), (8, 99))]
+    assert (sizes["gpus"].tolist(), sizes["jobs"].tolist()) == (["1-3", "4-7", "8+"], counts)
+    assert [row["gpus"] for row in result.summary(size_classes=(1, 4, 8))["by_size"]] == ["1-3", "4-7", "8+"]
+    assert [row["gpus"] for row in summary["by_size"]] == ["1", "2-4", "5-8"]
+    for wrong in ((), (2, 4), (1, 4, 4)):
+        with pytest.raises(InputError, match="ascending"):
+            sizes_table(jobs, wrong)
 
 
-def test_the_page_of_figures_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "figures.md").read_text()
-    exec(compile("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), "figures.md", "exec"), {})
-    first, used, last = capsys.readouterr().out.splitlines()
-    assert first == "['1-4', '5+'] ['red', 'blue']"
-    # Four GPUs of eight are busy until the second job comes, at 90 %.
-    assert [float(figure) for figure in used.split()] == pytest.approx([0.5, 0.45, 0.9])
-    assert float(last.split()[-1]) <= 1
+def test_fragmentation_is_not_told_where_servers_are_single_gpus() -> None:
+    single = run(Cluster({"red": 20, "blue": 8}))
+    summary = single.summary()
+    assert (summary.fragmentation, len(single.fragmentation)) == (None, 0)
+    assert "fragmentation" not in {*summary, *summary["by_accelerator"][0]}

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +10,8 @@ import pytest
 from allocator import Cluster, InputError, Trace, get_policy, recorded_schedule, simulate
 from allocator.presets import preset as find_preset
 from allocator.recorded import stretches
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.cli.command import ran, told
+from throughputs import write_trace
 
 
 def trace_of(**changes):
@@ -128,77 +124,41 @@ def by_duration():
 
 def test_jobs_without_recorded_times_are_unfinished():
     nan = float("nan")
-    result = recorded_schedule(
-        trace_of(recorded_start_seconds=[0, nan, 150, nan], recorded_end_seconds=[9, nan, 200, nan]), "g:9"
-    )
+    times = {"recorded_start_seconds": [0, nan, 150, nan], "recorded_end_seconds": [9, nan, 200, nan]}
+    result = recorded_schedule(trace_of(**times), "g:9")
     assert result.jobs["status"].tolist() == ["completed", "unfinished", "completed", "unfinished"]
     assert result.summary().unfinished_jobs == 2
 
 
 @pytest.mark.parametrize(
-    ("change", "line", "field"),
+    ("field", "line", "values"),
     [
-        ({"recorded_start_seconds": [0.0, 9.0, 150.0, 30.0]}, 2, "recorded_start_seconds"),
-        ({"recorded_end_seconds": [0.0, 150.0, 149.0, 40.0]}, 3, "recorded_end_seconds"),
-        ({"recorded_end_seconds": [float("inf"), 150.0, 200.0, 40.0]}, 1, "recorded_end_seconds"),
-        ({"gpu_fraction": [1.0, 0.5, 0.0, 1.0]}, 3, "gpu_fraction"),
-        ({"gpu_fraction": [1.5, 0.5, 1.0, 1.0]}, 1, "gpu_fraction"),
+        ("recorded_start_seconds", 2, [0.0, 9.0, 150.0, 30.0]),
+        ("recorded_end_seconds", 3, [0.0, 150.0, 149.0, 40.0]),
+        ("recorded_end_seconds", 1, [float("inf"), 150.0, 200.0, 40.0]),
+        ("gpu_fraction", 3, [1.0, 0.5, 0.0, 1.0]),
+        ("gpu_fraction", 1, [1.5, 0.5, 1.0, 1.0]),
     ],
 )
-def test_columns_are_checked(change, line, field):
+def test_columns_are_checked(field, line, values):
     with pytest.raises(InputError, match=f"trace:{line}: field '{field}'"):
-        trace_of(**change)
+        trace_of(**{field: values})
 
 
-def allocator(*arguments, cwd):
-    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "allocator", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd, check=True)
-
-
-def test_the_recorded_schedule_is_a_row_of_the_comparison(tmp_path):
-    jobs = [
-        {
-            "association": {"user": "ann"},
-            "partition": "gpu",
-            "state": {"current": ["COMPLETED"]},
-            "time": {"submission": 1000 + submit, "start": 1000 + start, "end": 1000 + end, "elapsed": end - start},
-            "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": gpus}], "requested": []},
-        }
-        for submit, start, end, gpus in [(0, 0, 4000, 2), (100, 4000, 4600, 1), (200, 4600, 4900, 2)]
-    ]
-    waiting = jobs[0] | {"time": {"submission": 1000, "start": 0, "end": 0, "elapsed": 0}}
-    (tmp_path / "sacct.json").write_text(json.dumps({"jobs": [*jobs, waiting]}))
-    done = allocator(
-        "compare", "--trace", "sacct.json", "--cluster", "a100:2", "--policies", "isolated_plus,srtf", cwd=tmp_path
-    )
-    assert "sacct.json: left out: 1 job (never started 1)" in done.stderr
-    row, *_ = [line for line in done.stdout.splitlines() if line.strip().startswith("recorded")]
-    assert row.count(" - ") >= 2
-    first = json.loads((tmp_path / "comparison" / "comparison.json").read_text())[0]
-    assert first["policy"] == "recorded"
-    assert first["average_jct"] == pytest.approx((4000 + 4500 + 4700) / 3)
-    assert first["worst_rho_isolated"] > 0
-    assert "recorded" in (tmp_path / "comparison" / "report.html").read_text()
-    assert (tmp_path / "comparison" / "recorded" / "rounds.parquet").exists()
-    told = allocator("explain", "comparison/recorded", "--job", "1", cwd=tmp_path)
-    assert "under recorded" in told.stdout
-    small = allocator(
-        "compare", "--trace", "sacct.json", "--cluster", "a100:1,v100:1", "--policies", "fifo",
-        "--set", "gang_rates=duration", "--out", "small", cwd=tmp_path,
-    )  # fmt: skip
-    assert "the recorded schedule is left out" in small.stderr
-
-
-def test_what_a_log_leaves_out_is_said_wherever_it_is_read(tmp_path):
+def test_what_a_log_leaves_out_is_said_wherever_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     log = "job_id,submission_time,duration,num_gpu\na,0,7200,1\nb,60,3600,2\nc,90,50,0\n"
     (tmp_path / "cluster01.csv").write_text(log)
-    told = "cluster01.csv: left out: 1 job (no GPUs 1)\n"
-    for command in (
-        ("trace", "convert", "cluster01.csv", "jobs.swf"),
-        ("simulate", "--trace", "cluster01.csv", "--cluster", "a100:2", "--policy", "fifo", "--out", "run"),
-        ("whatif", "--trace", "cluster01.csv", "--cluster", "a100:2", "--next-gpus", "0", "--out", "more"),
+    for line in (
+        "trace convert cluster01.csv jobs.swf",
+        "simulate --trace cluster01.csv --cluster a100:2 --policy fifo --out run",
+        "whatif --trace cluster01.csv --cluster a100:2 --next-gpus 0 -j 1 --out more",
     ):
-        done = allocator(*command, cwd=tmp_path)
-        assert told in done.stderr, command
+        assert "cluster01.csv: left out: 1 job (no GPUs 1)\n" in ran(line).err, line
     assert (tmp_path / "jobs.swf").read_text().endswith("\n2 60 -1 3600 2 -1 -1 2 -1 -1 1 -1 -1 1 -1 -1 -1 -1\n")
+    recorded = trace_of(duration=[100.0, 50.0, 50.0, 10.0], total_steps=[100.0, 50.0, 50.0, 10.0])
+    write_trace(recorded, "recorded.csv")
+    compare = "compare --trace recorded.csv --policies isolated_plus --out out --cluster"
+    assert [row["policy"] for row in told(f"{compare} gpu:2")] == ["recorded", "isolated_plus"]
+    left_out = ran(f"{compare} a100:1,v100:1 --set gang_rates=duration").err
+    assert "the recorded schedule is left out" in left_out

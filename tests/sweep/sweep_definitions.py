@@ -1,38 +1,58 @@
-"""Small sweeps for the tests."""
+"""Small sweeps for the tests, and one run of a point."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
+
+from allocator.sweep import Point
+from allocator.sweep.execute import Materials, Outcome, run_point
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "sweeps.md"
 
 TINY = "v100:2,p100:2,k80:2"
 
-CONTINUOUS: dict[str, Any] = {
-    "kind": "continuous",
-    "policies": ["fifo_perf", "isolated"],
-    "rates": [0.4, 0.6],
-    "seeds": [0, 1],
-    "clusters": [TINY],
-    "window": [10, 20],
+USUAL: dict[str, dict[str, Any]] = {
+    "continuous": {"policies": ["fifo_perf", "isolated"], "rates": [0.4, 0.6], "seeds": [0, 1], "window": [10, 20]},
+    "static": {"policies": ["fifo_perf"], "jobs": [5, 8], "seeds": [0, 1]},
+    "decision": {
+        "policies": ["max_min_fairness_perf"],
+        "jobs": [4, 9],
+        "seeds": [0],
+        "workload": {"generator": "gavel", "multi_gpu": True},
+    },
+    "trace": {"policies": ["fifo"], "seeds": [0], "clusters": ["a100:4"]},
 }
 
-STATIC: dict[str, Any] = {
-    "kind": "static",
-    "policies": ["fifo_perf"],
-    "jobs": [5, 8],
-    "seeds": [0, 1],
-    "clusters": [TINY],
-}
 
-# Columns that tell of the machine and the moment, not of the run.
-OF_THE_MOMENT = ("policy_seconds", "wall_seconds", "cpu_seconds", "run_seconds", "started_at", "host")
+def definition(kind: str, **changes: Any) -> dict[str, Any]:
+    return {"kind": kind, "clusters": [TINY]} | USUAL[kind] | changes
 
 
-def continuous(**changes: Any) -> dict[str, Any]:
-    return CONTINUOUS | changes
+continuous, static, decision = (partial(definition, kind) for kind in ("continuous", "static", "decision"))
+
+DYNAMIC = {"generator": "shockwave", "multi_gpu": True, "mean_interarrival_seconds": 40}
+"""Jobs that change as they train."""
+
+ENTITIES = [
+    {"name": "above", "weight": 2},
+    {"name": "first", "parent": "above", "jobs": 2},
+    {"name": "second", "weight": 3, "policy": "fifo"},
+]
 
 
-def static(**changes: Any) -> dict[str, Any]:
-    return STATIC | changes
+def single(point: Point, **options: Any) -> Outcome:
+    return run_point(point, Materials.of([point]), **{"log": lambda _: None, "report": lambda _: None} | options)
+
+
+def measured(table: pd.DataFrame) -> pd.DataFrame:
+    """Without what tells of the machine and the moment, not of the run."""
+    moment = ["policy_seconds", "wall_seconds", "cpu_seconds", "run_seconds", "started_at", "host"]
+    return table.drop(columns=moment)
+
+
+def timeless(figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if name not in ("policy_seconds", "wall_seconds")}

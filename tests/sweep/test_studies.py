@@ -1,112 +1,145 @@
-"""The studies that come with the benchmarks: they are sweeps, and the full ones match the published curves."""
+"""The studies that come with the benchmarks: they are sweeps, and the full ones match what was published."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from allocator import Cluster
+from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
+from allocator.presets import preset
 from allocator.sweep import Sweep
-from allocator.sweep.execute import Materials, run_point
+from allocator.sweep.jobs import trace_of
+from tests.sweep.sweep_definitions import single
+from throughputs import read_table, read_trace
 
-STUDIES = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "studies").glob("*.toml"))
-
-# Study, trace and policy in the published table.
-CURVES = [
-    ("las_single_gpu", "single", "max_min_fairness_perf"),
-    ("las_multi_gpu", "multi", "max_min_fairness_perf"),
-    ("finish_time_fairness", "multi", "finish_time_fairness_perf"),
-]
+STUDIES = {path.stem: path for path in sorted(Path(__file__).parents[2].glob("benchmarks/studies/*.toml"))}
+COMPARISONS = ("shockwave_canonical", "shockwave_scale", "shockwave_contention", "shockwave_tradeoff")
 
 
-def test_there_are_studies():
-    names = {path.stem for path in STUDIES}
-    assert names >= {"las_single_gpu", "las_multi_gpu", "finish_time_fairness", "makespan", "mechanism_fidelity",
-                     "priorities", "hierarchical", "estimation", "policy_runtimes", "shockwave_canonical",
-                     "shockwave_contention", "shockwave_fairness_rows", "shockwave_scale",
-                     "shockwave_tradeoff"}  # fmt: skip
+def study(name: str, small: bool = False) -> Sweep:
+    return Sweep.from_toml(STUDIES[name], small=small)
 
 
-def _but_sizes(sweep):
-    """The cases of a sweep but those that are sizes of clusters, which are smaller in the small variant."""
-    return {point.case for point in sweep.points() if not point.case.endswith(" GPUs")}
-
-
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_both_variants_are_sweeps(path):
-    full, small = Sweep.from_toml(path), Sweep.from_toml(path, small=True)
+@pytest.mark.parametrize("name", STUDIES)
+def test_both_variants_compare_all_on_the_same_three_draws_or_more(name):
+    full, small = (study(name, small=small) for small in (False, True))
     assert full.description
-    assert {p.policy for p in small.points()} == {p.policy for p in full.points()}
-    assert _but_sizes(small) <= _but_sizes(full)
-    assert len(small.points()) < len(full.points())
+    points, few = full.points(), small.points()
+    assert {p.policy for p in few} == {p.policy for p in points}
+    assert len(few) < len(points)
+    cases = ({p.case for p in each if not p.case.endswith(" GPUs")} for each in (few, points))
+    assert set.issubset(*cases)
     if "OSDI 2020" in full.description:
         assert full.seeds == (0, 1, 2)
-    if "OSDI 2020" in full.description and full.kind != "decision":
-        assert {p.cluster for p in full.points()} == {"v100:36,p100:36,k80:36"}
+        assert full.kind == "decision" or {p.cluster for p in points} == {"v100:36,p100:36,k80:36"}
+    for each in (points, few):
+        seeds: dict[tuple[object, ...], dict[object, set[int]]] = {}
+        for p in each:
+            own = (p.preset, p.policy, str(sorted(p.policy_settings.items(), key=str)))
+            seeds.setdefault((p.case, p.cluster, p.load), {}).setdefault(own, set()).add(p.seed)
+        for of_policies in seeds.values():
+            first, *others = of_policies.values()
+            assert len(first) >= 3
+            assert all(other == first for other in others)
+        if "shockwave" in name:
+            assert len(each) == len({p.key for p in each})
+            assert {(p.preset, p.workload.generator, p.workload.multi_gpu) for p in each} == {
+                ("shockwave", "shockwave", True)
+            }
+            assert all(p.workload.mean_interarrival_seconds > 0 for p in each)
 
 
-@pytest.mark.parametrize("small", [True, False])
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_all_are_compared_on_the_same_three_draws_or_more(path, small):
-    seeds: dict[tuple[object, ...], set[int]] = {}
-    for point in Sweep.from_toml(path, small=small).points():
-        others = tuple(sorted({**point.policy_settings}.items(), key=str))
-        seeds.setdefault((point.case, point.cluster, point.load, point.preset, point.policy, others), set()).add(
-            point.seed
-        )
-    assert min(map(len, seeds.values())) >= 3
-    by_load = {(case, cluster, load): found for (case, cluster, load, *_), found in seeds.items()}
-    assert all(found == by_load[key[:3]] for key, found in seeds.items())
-
-
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_the_heaviest_policy_of_the_small_variant_completes(path):
-    point = Sweep.from_toml(path, small=True).points()[-1]
-    record = run_point(point, Materials.of([point]), log=lambda _: None, report=lambda _: None).record
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_heaviest_policy_of_the_small_variant_completes(name):
+    point = study(name, small=True).points()[-1]
+    record = single(point).record
     assert record["status"] == "completed", record["status_detail"]
     assert record["figures"].get("completed_jobs", point.load) > 0
 
 
-def test_studies_have_the_policies_of_the_published_curves(reference_data):
+def test_the_points_of_the_published_curves(reference_data):
     published = pd.read_csv(reference_data("gavel/published_mean_jct_by_rate.csv"))
-    for study, trace in (("las_single_gpu", "single"), ("las_multi_gpu", "multi")):
-        groups = published[(published["trace"] == trace) & published["group_policies"].str.contains("max_min")]
-        sweep = Sweep.from_toml(next(path for path in STUDIES if path.stem == study))
-        assert {name for name, _ in sweep.policies} == set(groups["policy"])
+    for name, trace, policy in (
+        ("las_single_gpu", "single", "max_min_fairness_perf"),
+        ("las_multi_gpu", "multi", "max_min_fairness_perf"),
+        ("finish_time_fairness", "multi", "finish_time_fairness_perf"),
+    ):
+        curves = published[published["trace"] == trace]
+        rates = set(curves.loc[curves["policy"] == policy, "input_job_rate_per_hr"])
+        points = [p for p in study(name).points() if p.policy == policy and p.seed == 0]
+        assert {p.load for p in points} == rates
+        assert all(p.window == (4000, 5000) and p.workload.multi_gpu == (trace == "multi") for p in points)
+        assert {(p.preset, p.workload.generator) for p in points} == {("gavel", "gavel")}
+        if name.startswith("las"):
+            group = curves[curves["group_policies"].str.contains("max_min")]
+            assert {name for name, _ in study(name).policies} == set(group["policy"])
 
 
-def test_the_hierarchy_is_that_of_the_published_figure():
-    points = Sweep.from_toml(next(path for path in STUDIES if path.stem == "hierarchical")).points()
-    assert {p.load for p in points} == set(range(1, 19))
-    for point in points:
-        assert [(e["weight"], e["policy"], e["jobs"]) for e in point.workload.entities] == [
-            (w, point.case, 6) for w in (1, 2, 3)
-        ]
-    assert {p.cluster for p in points} == {"v100:3,p100:3,k80:3"}
-
-
-def test_run_times_are_measured_with_a_quarter_of_the_jobs_as_gpus_of_each_type():
-    points = Sweep.from_toml(next(path for path in STUDIES if path.stem == "policy_runtimes")).points()
-    for point in points:
-        quarter = int(point.load / 4)
-        assert point.cluster == f"v100:{quarter},p100:{quarter},k80:{quarter}"
-    assert max(p.load for p in points) == 8192
-
-
-def test_estimation_profiles_from_a_tenth_to_everything():
-    points = Sweep.from_toml(next(path for path in STUDIES if path.stem == "estimation")).points()
-    settings = {(p.workload.profiling_percentage, p.workload.reference_models) for p in points}
+def test_the_other_studies_of_gavel_are_those_of_its_paper():
+    hierarchy = study("hierarchical").points()
+    assert ({p.load for p in hierarchy}, {p.cluster for p in hierarchy}) == (set(range(1, 19)), {"v100:3,p100:3,k80:3"})
+    for point in hierarchy:
+        rows = [(entity["weight"], entity["policy"], entity["jobs"]) for entity in point.workload.entities]
+        assert rows == [(weight, point.case, 6) for weight in (1, 2, 3)]
+    runtimes = study("policy_runtimes").points()
+    assert {p.cluster for p in runtimes} == {"v100:{0},p100:{0},k80:{0}".format(int(p.load / 4)) for p in runtimes}
+    assert max(p.load for p in runtimes) == 8192
+    estimation = study("estimation").points()
+    settings = {(p.workload.profiling_percentage, p.workload.reference_models) for p in estimation}
     assert settings == {(None, None)} | {(p, n) for p in (0.1, 0.5, 1.0) for n in (4, 16, 26)}
-    assert all(not p.workload.estimated for p in points if p.policy == "max_min_fairness_perf")
 
 
-@pytest.mark.parametrize(("study", "trace", "policy"), CURVES)
-def test_full_studies_have_the_points_of_the_published_curves(study, trace, policy, reference_data):
-    published = pd.read_csv(reference_data("gavel/published_mean_jct_by_rate.csv"))
-    curve = published[(published["trace"] == trace) & (published["policy"] == policy)]
-    sweep = Sweep.from_toml(next(path for path in STUDIES if path.stem == study))
-    points = [p for p in sweep.points() if p.policy == policy and p.seed == 0]
-    assert {p.load for p in points} == set(curve["input_job_rate_per_hr"])
-    assert all(p.window == (4000, 5000) and p.workload.multi_gpu == (trace == "multi") for p in points)
-    assert all(p.preset == "gavel" and p.workload.generator == "gavel" for p in points)
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons_have_the_policies_of_the_paper(name):
+    own = dict(study(name).policies)
+    assert list(own) == list(SHOCKWAVE_COMPARISON)
+    assert own["allox"] == SHOCKWAVE_COMPARISON["allox"]
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "file", "table"),
+    [
+        ("shockwave_canonical", 25, "120_0.2_5_100_40_25", "tacc"),
+        ("shockwave_scale", 15, "900_0.2_5_1000_5_15", "wisr"),
+    ],
+)
+def test_jobs_of_a_study_are_those_of_the_published_trace(public_data, name, seed, file, table):
+    expected = read_trace(next(public_data("shockwave/traces").glob(f"{file}_*")))
+    point = next(p for p in study(name).points() if p.seed == seed)
+    drawn = trace_of(point, read_table(public_data(f"shockwave/{table}_throughputs.json.gz")))(len(expected))
+    assert point.load == len(expected)
+    for column in ("job_type", "scale_factor", "mode", "total_steps", "arrival_time"):
+        np.testing.assert_array_equal(getattr(drawn, column), getattr(expected, column))
+
+
+def test_scales_are_those_of_the_published_configurations(public_data):
+    found = {}
+    for point in study("shockwave_scale").points():
+        if point.policy == "shockwave":
+            policy = point.make_policy()
+            keys = ("makespan_weight", "fairness_exponent", "future_rounds", "relative_gap")
+            found.setdefault(point.cluster, (point.load, point.seed, *(getattr(policy, key) for key in keys)))
+    for gpus, load, seed in ((64, 220, 4), (128, 460, 1), (256, 900, 15)):
+        published = json.loads(public_data(f"shockwave/configurations/scale_{gpus}gpus.json").read_text())
+        keys = ("k", "lambda", "future_rounds", "solver_rel_gap")
+        assert found.pop(f"v100:{gpus}") == (load, seed, *(published[key] for key in keys))
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("gpus", "weights"),
+    [(14, (1e-3, 12)), (32, (1e-3, 12)), (63, (1e-3, 12)), (64, (10, 5)), (128, (1e-3, 15)), (512, (1e5, 5))],
+)
+def test_the_preset_has_weights_by_the_size_of_the_cluster(gpus, weights):
+    cluster = Cluster({"v100": gpus})
+    for name in ("shockwave", "shockwave_published"):
+        settings = preset(name).settings_of_policy("shockwave", cluster)
+        assert (settings["makespan_weight"], settings["fairness_exponent"]) == weights
+        assert "makespan_weight" not in preset(name).settings_of_policy("allox", cluster)
+    assert preset("default").settings_of_policy("shockwave", cluster) == {}

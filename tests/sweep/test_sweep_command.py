@@ -2,98 +2,82 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from allocator.sweep import Sweep
-from tests.sweep.sweep_definitions import TINY
+from tests.cli.command import ran, refused, run, told
+from throughputs import TraceGenerator, write_trace
 
 
-def command(*arguments, status=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "allocator", "sweep", *map(str, arguments)], capture_output=True, text=True
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_points_of_a_continuous_sweep():
+    points = told(
+        "sweep continuous --rates 0.3:0.6:2 --window 5:10 --cluster v100:2,k80:2 --cluster v100:3 --seeds 0:2 --out s "
+        "--policies fifo_perf,max_min_fairness_perf --vary round_seconds=360,720 --set queue=per_type --multi-gpu "
+        """--vary 'policy.solver=["auto","highs"]' -j 2 --plan"""
     )
-    assert done.returncode == status, done.stderr
-    return done
-
-
-def test_help():
-    text = command("--help").stdout
-    for name in ("continuous", "static", "run", "show"):
-        assert name in text
-
-
-def test_a_continuous_sweep(tmp_path):
-    arguments = ["--rates", "0.3:0.6:2", "--window", "5:10", "--cluster", TINY, "--cluster", "v100:3", "--seeds", "0:2",
-                 "--policies", "fifo_perf,max_min_fairness_perf", "--vary", "round_seconds=360,720",
-                 "--vary", "policy.solver=[\"auto\",\"highs\"]", "--set", "queue=per_type", "--multi-gpu",
-                 "-j", 2]  # fmt: skip
-    plan = command("continuous", "--out", tmp_path, *arguments, "--plan", "--json")
-    points = json.loads(plan.stdout)
     assert len(points) == 2 * 2 * 2 * 2 + 2 * 2 * 2 * 2 * 2  # fifo_perf has no solver
-    assert not list(tmp_path.iterdir())
+    assert not Path("s").exists()
     assert {p["load"] for p in points} == {0.3, 0.6}
     assert all(p["workload"]["multi_gpu"] and p["settings"]["queue"] == "per_type" for p in points)
 
 
-def test_a_static_sweep_and_its_table(tmp_path):
-    done = command("static", "--jobs", "5,8", "--cluster", TINY, "-p", "fifo_perf", "--out", tmp_path, "-j", 1,
-                   "--prices", "v100:2.5,p100:1,k80:0.5")  # fmt: skip
-    assert "2 of 2 points have results" in done.stdout
-    assert "1 of 2: fifo_perf, 5 jobs, seed 0: completed" in done.stderr
-    table = pd.read_parquet(tmp_path / "results.parquet")
-    assert table["submitted_jobs"].tolist() == [5, 8]
+def test_a_static_sweep_and_its_table():
+    asked = "sweep static --jobs 3,5 --cluster v100:2,k80:2 -p fifo_perf --out s -j 1 --prices v100:2.5,k80:0.5"
+    done = ran(asked)
+    assert "2 of 2 points have results" in done.out
+    assert "1 of 2: fifo_perf, 3 jobs, seed 0: completed" in done.err
+    table = pd.read_parquet("s/results.parquet")
+    assert table["submitted_jobs"].tolist() == [3, 5]
     assert (table["cost"] > 0).all()
-    (tmp_path / "results.parquet").unlink()
-    shown = json.loads(command("show", tmp_path, "--json").stdout)
-    assert [row["point"] for row in shown["results"]] == table["point"].tolist()
-    assert (tmp_path / "results.parquet").exists()
+    Path("s/results.parquet").unlink()
+    assert [row["point"] for row in told("sweep show s")["results"]] == table["point"].tolist()
+    assert Path("s/results.parquet").exists()
+    failed = run(asked.replace("--prices", "--set unconsolidated_throughputs=true --prices"))
+    assert failed.code == 1
+    assert "2 runs failed" in failed.err
 
 
-def test_a_file_and_its_small_variant(tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text(
-        f'kind = "static"\npolicies = ["fifo_perf"]\njobs = [900]\nseeds = [0]\nclusters = ["{TINY}"]\n'
+def test_a_file_and_its_small_variant():
+    Path("mine.toml").write_text(
+        'kind = "static"\npolicies = ["fifo_perf"]\njobs = [900]\nseeds = [0]\nclusters = ["v100:2"]\n'
         "[small]\njobs = [4]\n"
     )
-    done = subprocess.run([sys.executable, "-m", "allocator", "sweep", "run", "mine.toml", "--small", "-j", "1"],
-                          cwd=tmp_path, capture_output=True, text=True, check=True)  # fmt: skip
-    assert "1 of 1 points have results" in done.stdout
-    table = pd.read_parquet(tmp_path / "sweeps" / "mine-small" / "results.parquet")
-    assert table["point"].tolist() == [Sweep.from_toml(file, small=True).points()[0].key]
+    assert "1 of 1 points have results" in ran("sweep run mine.toml --small -j 1").out
+    table = pd.read_parquet("sweeps/mine-small/results.parquet")
+    assert table["point"].tolist() == [Sweep.from_toml("mine.toml", small=True).points()[0].key]
 
 
-def test_a_failed_run_is_told(tmp_path):
-    done = command("static", "--jobs", "5", "--cluster", TINY, "-p", "fifo_perf", "--out", tmp_path, "-j", 1,
-                   "--set", "unconsolidated_throughputs=true", status=1)  # fmt: skip
-    assert "1 runs failed" in done.stderr
-    assert "failed" in done.stdout
+def test_a_sweep_of_a_trace():
+    write_trace(TraceGenerator(n_jobs=4, mean_interarrival=600, seed=1).generate(), "jobs.csv")
+    asked = "sweep trace --trace jobs.csv --load 1,2 --cluster v100:2,k80:2 -p fifo_perf --out out -j 1"
+    assert [row["load"] for row in told(asked)["results"]] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "line",
     [
-        (["continuous", "--rates", "fast"], "--rates"),
-        (["continuous", "--rates", "1:2"], "--rates"),
-        (["continuous", "--rates", "1", "--seeds", "x"], "--seeds"),
-        (["continuous", "--rates", "1", "--window", "5"], "--window"),
-        (["continuous", "--rates", "1", "-p", "fifo_pref"], "did you mean 'fifo_perf'"),
-        (["continuous", "--rates", "1", "--set", "round_seconds"], "--set"),
-        (["continuous", "--rates", "1", "--vary", "rond_seconds=1,2"], "did you mean 'round_seconds'"),
-        (["continuous", "--rates", "1", "--engine", "slurm"], "local or ray"),
-        (["static", "--jobs", "2.5"], "whole"),
-        (["static", "--jobs", "5", "--prices", "v100:dear"], "--prices"),
-        (["show"], "sweep.json"),
-        (["run", "absent.toml"], "absent.toml"),
+        "continuous --rates fast | --rates 'fast'",
+        "continuous --rates 1:2 | --rates '1:2'",
+        "continuous --rates 1 --seeds x | --seeds 'x'",
+        "continuous --rates 1 --window 5 | --window '5'",
+        "continuous --rates 1 -p fifo_pref | 'fifo_perf'",
+        "continuous --rates 1 --set round_seconds | --set",
+        "continuous --rates 1 --vary rond_seconds=1,2 | 'round_seconds'",
+        "continuous --rates 1 --engine slurm | 'slurm' local ray",
+        "static --jobs 2.5 | whole",
+        "static --jobs 5 --prices v100:dear | --prices",
     ],
 )
-def test_bad_input_is_one_line(tmp_path, arguments, message):
-    extra = [tmp_path] if arguments[0] == "show" else ["--out", tmp_path / "out"]
-    done = command(*arguments, *extra, status=2)
-    assert message in done.stderr
-    assert done.stderr.startswith("error: ")
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_bad_input_is_one_line(line):
+    asked, words = line.split(" | ")
+    message = refused(f"sweep {asked} --out out")
+    assert [word for word in words.split() if word not in message] == [], message
+    assert not Path("out").exists()

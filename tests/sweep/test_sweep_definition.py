@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import pickle
 import random
+import tomllib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allocator import registry
 from allocator.presets import preset
 from allocator.registry import list_policies, settings_of
 from allocator.sweep import Point, Sweep, Workload
 from allocator.sweep.definition.settings import SETTINGS
 from allocator.sweep.store import BY_WEIGHT, FIGURES
-from tests.sweep.sweep_definitions import TINY, continuous, static
-from throughputs import InputError, default_table, write_table
+from tests.sweep.sweep_definitions import ENTITIES, TINY, continuous, decision, definition, static
+from throughputs import InputError, Trace, default_table, write_table, write_trace
 
 TOML = """
 kind = "continuous"
@@ -29,6 +30,7 @@ window = [10, 20]
 
 [workload]
 multi_gpu = true
+throughputs = "speeds.csv"
 
 [settings]
 preset = "gavel"
@@ -50,6 +52,7 @@ slos = true
 
 @pytest.fixture
 def toml(tmp_path):
+    write_table(default_table(), tmp_path / "speeds.csv")
     path = tmp_path / "mine.toml"
     path.write_text(TOML)
     return path
@@ -62,42 +65,38 @@ def test_points_are_all_combinations(toml):
     assert len(points) == 2 * 2 * 3 * 2 * 2 * 2
     found = {(p.policy, p.cluster, p.load, p.seed, p.settings["round_seconds"], p.workload.priorities) for p in points}
     expected = itertools.product(
-        ("fifo_perf", "max_min_fairness_perf"),
-        ("v100:2,k80:2", "v100:4"),
-        (0.2, 0.4, 0.6),
-        (0, 2),
-        (360, 720),
+        ("fifo_perf", "max_min_fairness_perf"), ("v100:2,k80:2", "v100:4"), (0.2, 0.4, 0.6), (0, 2), (360, 720),
         (False, True),
-    )
+    )  # fmt: skip
     assert found == set(expected)
-    assert all(p.workload.multi_gpu and p.preset == "gavel" and p.chosen.name == "gavel" for p in points)
+    assert all(p.workload.multi_gpu and not p.workload.slos and p.chosen.name == "gavel" for p in points)
     assert {p.policy_settings.get("solver") for p in points if p.policy == "max_min_fairness_perf"} == {"highs"}
     assert {p.gpus_per_server for p in points if p.cluster == "v100:4"} == {"v100:2"}
+    # files are beside the definition
+    assert {p.workload.throughputs for p in points} == {str(toml.parent.resolve() / "speeds.csv")}
 
 
 def test_the_small_variant_changes_what_it_names(toml):
     points = Sweep.from_toml(toml, small=True).points()
     assert {(p.load, p.seed) for p in points} == {(0.5, 5)}
     assert all(p.workload.slos and p.workload.multi_gpu for p in points)
-    assert not any(p.workload.slos for p in Sweep.from_toml(toml).points())
-
-
-def test_a_file_without_a_small_variant(tmp_path):
-    path = tmp_path / "a.toml"
-    path.write_text(TOML.partition("[small]")[0])
-    with pytest.raises(InputError, match=r"a\.toml: field 'small'"):
-        Sweep.from_toml(path, small=True)
+    toml.write_text(TOML.partition("[small]")[0])
+    with pytest.raises(InputError, match=r"mine\.toml: field 'small'"):
+        Sweep.from_toml(toml, small=True)
+    toml.write_text('kind = "static"\npolicies = = 3\n')
+    with pytest.raises(InputError, match=r"mine\.toml:2: "):
+        Sweep.from_toml(toml)
 
 
 def test_loads_and_seeds_ascend_within_a_series():
     points = Sweep.from_dict(continuous(rates=[0.9, 0.3], seeds=[4, 1])).points()
     for _, series in itertools.groupby(points, key=lambda p: p.series):
         assert [(p.load, p.seed) for p in series] == [(0.3, 1), (0.3, 4), (0.9, 1), (0.9, 4)]
-
-
-def test_evenly_spaced_rates_are_clean_numbers():
-    points = Sweep.from_dict(continuous(rates={"first": 0.4, "last": 6.0, "count": 15}, seeds=[0])).points()
-    assert sorted({p.load for p in points}) == [round(0.4 * i, 1) for i in range(1, 16)]
+    assert len({p.series for p in points}) == 2
+    limited = Sweep.from_dict(continuous(vary={"max_clock_seconds": [1e6, 2e6]})).points()
+    assert len({p.series for p in limited}) == 4
+    spaced = Sweep.from_dict(continuous(rates={"first": 0.4, "last": 6.0, "count": 15}, seeds=[0])).points()
+    assert sorted({p.load for p in spaced}) == [round(0.4 * i, 1) for i in range(1, 16)]
 
 
 def test_cases_are_taken_one_at_a_time():
@@ -113,27 +112,51 @@ def test_cases_are_taken_one_at_a_time():
     assert (published.preset, published.policy_settings) == ("gavel", {"solver": "highs"})
 
 
-def test_a_policy_without_a_varied_setting_stands_once():
+def test_a_case_may_have_its_own_clusters_loads_and_seeds():
+    def places(points):
+        return [(p.cluster, p.load, p.seed) for p in points]
+
+    own = {"clusters": ["v100:3"], "jobs": [4], "seeds": [9]}
+    points = Sweep.from_dict(static(cases=[own | {"name": "own"}, {"name": "shared", "seeds": [7, 6]}])).points()
+    assert places(p for p in points if p.case == "own") == [("v100:3", 4, 9)]
+    assert places(p for p in points if p.case == "shared") == list(itertools.product([TINY], (5, 8), (6, 7)))
+    # a sweep needs none where every case has its own
+    alone = {"kind": "static", "policies": ["isolated"], "cases": [own]}
+    assert places(Sweep.from_dict(alone).points()) == [("v100:3", 4, 9)]
+    for missing in own:
+        lacking = {name: value for name, value in own.items() if name != missing}
+        with pytest.raises(InputError, match=f"field '{missing}'"):
+            Sweep.from_dict(alone | {"cases": [own, lacking]})
+
+
+def test_settings_are_for_the_policies_that_have_them():
     sweep = Sweep.from_dict(
         continuous(policies=["fifo_perf", "max_min_fairness"], vary={"policy.solver": ["auto", "highs"]}, rates=[1.0])
     )
     counts = [sum(p.policy == name for p in sweep.points()) for name in ("fifo_perf", "max_min_fairness")]
     assert counts == [2, 4]  # two seeds
-
-
-def test_none_as_text_stands_for_nothing():
-    settings = {"max_waiting_jobs": "none", "max_overdraft_rounds": "none"}
-    point = Sweep.from_dict(continuous(settings=settings)).points()[0]
-    assert point.chosen.simulator.max_waiting_jobs is None
-    assert point.chosen.mechanism.max_overdraft_rounds is None
+    taken = {*FIGURES, *Point("static", "fifo_perf", TINY, 5, 0).columns(()), "point", "status", "by_rule"}
+    of_policies = {f"policy_{name}" for entry in list_policies() for name in settings_of(entry.name)}
+    assert not (taken & set(SETTINGS)) | (of_policies & (taken | set(SETTINGS)))
+    assert set(BY_WEIGHT) <= set(FIGURES)
+    assert set(SETTINGS) == set(preset("default").as_dict()) - {"preset", "choice", "fairness"}
 
 
 def test_usual_limits_of_a_continuous_run():
-    point = Sweep.from_dict(continuous(rates=[0.5], window=[10, 20])).points()[0]
-    limits = point.chosen.simulator
-    assert limits.max_waiting_jobs == 10 * 6
-    assert limits.max_clock_seconds == 3600 * (4 * 20 / 0.5 + 5000)
+    (point,) = Sweep.from_dict(continuous(policies=["fifo"], rates=[0.5], seeds=[0])).points()
+    assert point.chosen.simulator.max_waiting_jobs == 10 * 6
+    assert point.chosen.simulator.max_clock_seconds == 3600 * (4 * 20 / 0.5 + 5000)
     assert Sweep.from_dict(static()).points()[0].chosen.simulator.max_waiting_jobs is None
+    unlimited = Sweep.from_dict(continuous(settings={"max_waiting_jobs": "none", "max_overdraft_rounds": "none"}))
+    chosen = unlimited.points()[0].chosen
+    assert (chosen.simulator.max_waiting_jobs, chosen.mechanism.max_overdraft_rounds) == (None, None)
+
+
+def test_a_cluster_grows_with_the_jobs():
+    clusters = [{"gpus": "v100:1,p100:2", "per_jobs": 4}, "v100:5"]
+    points = Sweep.from_dict(decision(jobs=[2, 4, 11], clusters=clusters)).points()
+    assert [p.cluster for p in points] == ["v100:1,p100:1", "v100:1,p100:2", "v100:2,p100:5"] + ["v100:5"] * 3
+    assert (len({p.series for p in points}), len({p.key for p in points})) == (2, 6)
 
 
 # Identity
@@ -141,187 +164,215 @@ def test_usual_limits_of_a_continuous_run():
 
 def test_identity_is_the_same_on_every_machine():
     # Changes only together with FORMAT, which says that results of old folders no longer count.
-    point = Point("static", "fifo_perf", TINY, 5, 0)
-    assert point.key == "89e8c7a231b781ad"
+    assert Point("static", "fifo_perf", TINY, 5, 0).key == "89e8c7a231b781ad"
+    for workload in ({}, {"entities": "none"}):
+        assert Sweep.from_dict(static(workload=workload)).points()[0].key == "89e8c7a231b781ad"
 
 
 @given(st.randoms(use_true_random=False))
 def test_identity_does_not_depend_on_the_order_of_keys(rng: random.Random):
     settings = {"round_seconds": 720, "queue": "per_type", "whole_steps": True}
-    names = list(settings)
-    rng.shuffle(names)
-    first = Point("static", "fifo_perf", TINY, 5, 0, settings=settings)
-    second = Point("static", "fifo_perf", TINY, 5.0, 0, settings={name: settings[name] for name in names})
-    assert first.key == second.key
+    shares = {"rigid": 1, "adaptive": 2}
+    keys = set()
+    for load in (5, 5.0):
+        settings, shares = (dict(rng.sample(list(each.items()), len(each))) for each in (settings, shares))
+        own = definition("static", policies=["sia"], jobs=[load], seeds=[0], clusters=["t4:8"], settings=settings)
+        workload = {"generator": "goodput", "categories": shares}
+        keys.add(Sweep.from_dict(own | {"workload": workload}).points()[0].key)
+    assert len(keys) == 1
 
 
-def test_settings_as_in_the_preset_do_not_count():
-    plain = Point("static", "fifo_perf", TINY, 5, 0, preset="gavel")
-    spelt = Point(
-        "static", "fifo_perf", TINY, 5, 0, preset="gavel", settings={"round_seconds": 360, "queue": "per_type"}
-    )
-    assert plain.key == spelt.key
-    assert plain.key != Point("static", "fifo_perf", TINY, 5, 0, settings={"round_seconds": 360}).key
+def test_what_is_as_in_the_preset_and_labels_do_not_count():
+    def key(**changes):
+        return Point("static", "fifo_perf", TINY, 5, 0, **changes).key
+
+    usual = {"round_seconds": 360, "queue": "per_type"}
+    assert key(preset="gavel") == key(preset="gavel", settings=usual) != key(settings={"round_seconds": 360})
+    assert key(workload=Workload(mean_interarrival_seconds=None)) == key()
+    named = (Sweep.from_dict(static(cases=[{"name": name, "round_seconds": 720}])) for name in ("one", "two"))
+    assert len({sweep.points()[0].key for sweep in named}) == 1
+    assert "repetitions" not in Sweep.from_dict(static()).points()[0].specification()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"policy": "fifo"},
-        {"cluster": "v100:2"},
-        {"load": 6},
-        {"seed": 1},
-        {"kind": "continuous"},
-        {"policy_settings": {"solver": "highs"}},
-        {"gpus_per_server": "v100:2"},
-        {"window": (0, 5)},
-        {"preset": "gavel"},
-        {"settings": {"round_seconds": 720}},
-        {"workload": Workload(multi_gpu=True)},
-        {"workload": Workload(generator="default")},
-        {"workload": Workload(prices={"v100": 1.0})},
-    ],
-)
-def test_identity_tells_everything_apart(change):
+CHANGES = [
+    {"policy": "fifo"},
+    {"cluster": "v100:2"},
+    {"load": 6},
+    {"seed": 1},
+    {"kind": "continuous"},
+    {"policy_settings": {"solver": "highs"}},
+    {"gpus_per_server": "v100:2"},
+    {"window": (0, 5)},
+    {"preset": "gavel"},
+    {"settings": {"round_seconds": 720}},
+    {"kind": "decision", "repetitions": 1},
+    {"kind": "decision", "repetitions": 2},
+    *(
+        {"workload": Workload(**change)}
+        for change in (
+            {"multi_gpu": True}, {"generator": "default"}, {"prices": {"v100": 1.0}},
+            {"mean_interarrival_seconds": 9.0}, {"generator": "shockwave"},
+            {"generator": "shockwave", "n_durations": 9}, {"categories": {"adaptive": 1.0}},
+            {"categories": {"rigid": 1.0}}, {"entities": tuple(ENTITIES)},
+        )
+    ),
+]  # fmt: skip
+
+
+def test_identity_tells_everything_apart():
     usual = {"kind": "static", "policy": "isolated", "cluster": TINY, "load": 5, "seed": 0}
-    assert Point(**usual).key != Point(**(usual | change)).key
+    keys = [Point(**usual | change).key for change in ({}, *CHANGES)]
+    assert len(set(keys)) == len(keys)
 
 
-def test_a_label_is_not_part_of_the_identity():
-    cases = [{"name": "one", "round_seconds": 720}]
-    named, other = (Sweep.from_dict(static(cases=[case | change])).points()[0]
-                    for case in cases for change in ({}, {"name": "two"}))  # fmt: skip
-    assert named.key == other.key
+def test_a_file_counts_by_its_contents(tmp_path, monkeypatch):
+    def point(name):
+        return Point("static", "fifo_perf", TINY, 5, 0, workload=Workload(throughputs=str(tmp_path / name)))
 
-
-def test_a_file_counts_by_its_contents(tmp_path):
     for name in ("a.csv", "b.csv"):
         write_table(default_table(), tmp_path / name)
-    points = [Point("static", "fifo_perf", TINY, 5, 0, workload=Workload(throughputs=str(tmp_path / name)))
-              for name in ("a.csv", "b.csv")]  # fmt: skip
-    assert points[0].key == points[1].key
+    one = point("a.csv")
+    assert one.key == point("b.csv").key
     with open(tmp_path / "b.csv", "a") as file:
         file.write("Other,1,v100,1.0,,,\n")
-    changed = Point("static", "fifo_perf", TINY, 5, 0, workload=Workload(throughputs=str(tmp_path / "b.csv")))
-    assert changed.key != points[0].key
-    # A point travels without its files.
-    travelled = pickle.dumps(points[0])
+    assert point("b.csv").key != one.key
+    # a point travels without its files
+    travelled = pickle.dumps(one)
     (tmp_path / "a.csv").unlink()
-    assert pickle.loads(travelled).specification() == points[0].specification()
+    assert pickle.loads(travelled).specification() == one.specification()
+    one.specification()["workload"]["generator"] = "other"
+    assert pickle.loads(travelled).specification() == one.specification()
+    # as does a policy of one's own
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
+    written = tmp_path / "mine_of_a_trace.py"
+    written.write_text(
+        "import allocator\n\nclass MineOfATrace(allocator.OrderPolicy):\n"
+        "    paper = program = 'none'\n\n    def key(self, state):\n        return state.elapsed_seconds\n"
+    )
+    (name,) = registry.import_policies(str(written))
+    assert (registry.source_of(name), registry.source_of("fifo")) == (written, None)
+    before = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
+    written.write_text(written.read_text() + "# sooner\n")
+    after = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
+    assert len(set(before)) == 2
 
 
-def test_series_leave_out_load_and_seed_only():
-    points = Sweep.from_dict(continuous()).points()
-    assert len({p.series for p in points}) == 2
-    limited = Sweep.from_dict(continuous(vary={"max_clock_seconds": [1e6, 2e6]})).points()
-    assert len({p.series for p in limited}) == 4
+# Bad definitions: kind | what is changed | field that is named, and further words
+
+BAD = """
+continuous | kind = "steady" | kind 'steady' static
+continuous | policies = ["fifo_pref"] | policies[0] 'fifo_perf'
+continuous | policies = [] | policies
+continuous | policies = ["fifo_perf", "fifo_perf"] | policies[1]
+continuous | policies = [{ name = "fifo_perf", colour = 1 }] | policies[0].colour
+continuous | policies = [7] | policies[0] 7
+continuous | rates = [0.0] | rates 0
+continuous | rates = [1.0, 1.0] | rates once
+continuous | rates = "fast" | rates
+continuous | rates = { first = 1, last = 2 } | rates count
+continuous | rates = { first = 1, last = 2, count = 1.5 } | rates count
+continuous | rates = [inf] | rates
+continuous | seeds = [-1] | seeds
+continuous | seeds = [1.5] | seeds
+continuous | seeds = [] | seeds
+continuous | clusters = ["v100"] | clusters[0] 'v100'
+continuous | clusters = ["v100:0"] | clusters[0]
+continuous | clusters = [{ gpus = "v100:4", gpus_per_server = "k80:4" }] | clusters[0] k80
+continuous | clusters = [{ gpus = "v100:4", per_jobs = 4 }] | clusters[0].per_jobs
+continuous | clusters = ["v100:4", "v100:4"] | clusters once
+continuous | window = [20, 10] | window
+continuous | window = "none" | window
+continuous | settings.round_second = 1 | settings.round_second 'round_seconds'
+continuous | settings.preset = "gavell" | settings.preset 'gavel'
+continuous | settings.round_seconds = -1 | settings_of_fifo_perf round_seconds
+continuous | settings.round_seconds = "long" | settings.round_seconds 'long'
+continuous | settings.max_clock_seconds = inf | settings.max_clock_seconds
+continuous | settings = 3 | settings 3
+continuous | settings.policy.solver = "highs" | policy.solver
+continuous | vary.round_seconds = 360 | vary.round_seconds 360
+continuous | vary.round_seconds = [] | vary.round_seconds
+continuous | vary.workload.seed = [1] | vary.workload.seed
+continuous | cases = [{ idael = true }] | cases[0].idael 'ideal'
+continuous | cases = [] | cases
+continuous | cases = [{ workload.mean_interarrival_seconds = 40 }] | workload.mean_interarrival_seconds
+continuous | workload.generator = "poisson" | workload.generator 'poisson' goodput
+continuous | workload.multi_gpu = 1 | workload.multi_gpu
+continuous | workload.throughputs = "missing.csv" | workload.throughputs 'missing.csv'
+continuous | workload.prices.v100 = -1 | workload.prices
+continuous | workload.fixed_duration_seconds = 0 | workload.fixed_duration_seconds
+continuous | workload.mean_interarrival_seconds = 40 | workload.mean_interarrival_seconds
+continuous | keep_jobs = "yes" | keep_jobs 'yes'
+continuous | sedes = [1] | sedes 'seeds'
+continuous | jobs = [5] | jobs
+static | window = [1, 2] | window
+static | jobs = [0] | jobs
+static | rates = [1.0] | rates
+static | repetitions = 3 | repetitions
+static | max_decision_seconds = 3 | max_decision_seconds
+static | workload.mean_interarrival_seconds = 0 | workload.mean_interarrival_seconds
+static | workload = { n_durations = 4, generator = "shockwave" } | workload.n_durations
+static | workload.n_durations = 100 | workload.n_durations
+static | vary.workload.n_durations = [100] | workload.n_durations
+static | workload = { generator = "goodput", categories = { adaptve = 1 } } | workload.categories 'adaptive'
+static | workload = { generator = "goodput", categories = { rigid = -1 } } | workload.categories.rigid
+static | workload = { generator = "goodput", categories = { rigid = 0 } } | workload.categories
+static | workload = { generator = "goodput", categories = "rigid" } | workload.categories
+static | workload = { generator = "gavel", categories = { rigid = 1 } } | workload.categories goodput
+static | cases = [{ clusters = ["v100:0"] }] | cases[0].clusters[0]
+static | cases = [{ clusters = [{ gpus = "v100:4", colour = 1 }] }] | cases[0].clusters[0].colour
+static | cases = [{ jobs = [0] }] | cases[0].jobs
+static | cases = [{ seeds = [-1] }] | cases[0].seeds
+static | cases = [{ rates = [1.0] }] | cases[0].rates
+decision | window = [1, 2] | window
+decision | rates = [1.0] | rates
+decision | repetitions = 0 | repetitions
+decision | repetitions = 1.5 | repetitions
+decision | max_decision_seconds = 0 | max_decision_seconds
+decision | max_decision_seconds = "long" | max_decision_seconds
+decision | settings.round_seconds = 360 | round_seconds
+decision | vary.ideal = [true, false] | ideal
+decision | clusters = [{ gpus = "v100:4", per_jobs = 0 }] | clusters[0].per_jobs
+decision | clusters = [{ gpus = "v100:4", gpus_per_server = "v100:2", per_jobs = 4 }] | clusters[0].per_jobs
+decision | workload.entities = [{ name = "a", wieght = 1 }] | workload.entities wieght
+decision | workload.entities = [{ name = "a", jobs = -1 }] | workload.entities[0].jobs
+decision | workload.entities = [{ name = "a", jobs = 0 }] | workload.entities
+decision | workload.entities = [{ name = "a", parent = "b" }] | workload.entities
+decision | workload.entities = ["a"] | workload.entities[0]
+decision | workload.profiling_percentage = 1.5 | workload.profiling_percentage
+decision | workload.reference_models = 0 | workload.reference_models
+decision | workload.reference_models = 2.0 | workload.reference_models
+trace | loads = [0] | loads
+trace | loads = [1, 1.0] | loads once
+trace | vary.round_seconds = [60, 360, 60.0] | vary.round_seconds once
+trace | jobs = [5] | jobs
+trace | window = [0, 2] | window
+trace | workload.trace = "none" | workload.trace
+trace | workload.trace = "missing.csv" | workload.trace 'missing.csv'
+trace | clusters = [{ gpus = "a100:1", per_jobs = 4 }] | clusters[0].per_jobs
+trace | workload.generator = "gavel" | workload.generator
+trace | workload.multi_gpu = true | workload.multi_gpu
+trace | workload.fixed_duration_seconds = 60.0 | workload.fixed_duration_seconds
+"""
 
 
-def test_specifications_are_copies():
-    point = Point("static", "fifo_perf", TINY, 5, 0)
-    before = copy.deepcopy(point.specification())
-    point.specification()["workload"]["generator"] = "other"
-    assert point.specification() == before
-
-
-def test_columns_of_settings_collide_with_no_other():
-    taken = {*FIGURES, *Point("static", "fifo_perf", TINY, 5, 0).columns(()), "point", "status", "by_rule"}
-    assert not taken & set(SETTINGS)
-    of_policies = {f"policy_{name}" for entry in list_policies() for name in settings_of(entry.name)}
-    assert not of_policies & (taken | set(SETTINGS))
-    assert set(BY_WEIGHT) <= set(FIGURES)
-
-
-def test_every_setting_of_the_preset_is_a_name():
-    assert set(SETTINGS) == set(preset("default").as_dict()) - {"preset", "choice", "fairness"}
-
-
-# Bad definitions
-
-
-@pytest.mark.parametrize(
-    ("change", "field", "message"),
-    [
-        ({"kind": "steady"}, "kind", "continuous or static"),
-        ({"policies": ["fifo_pref"]}, "policies[0]", "did you mean 'fifo_perf'"),
-        ({"policies": []}, "policies", "at least one"),
-        ({"policies": ["fifo_perf", "fifo_perf"]}, "policies[1]", "once"),
-        ({"policies": [{"name": "fifo_perf", "colour": 1}]}, "policies[0].colour", "one of"),
-        ({"policies": [7]}, "policies[0]", "a table"),
-        ({"rates": [0.0]}, "rates", "above 0"),
-        ({"rates": [1.0, 1.0]}, "rates", "once"),
-        ({"rates": "fast"}, "rates", "numbers"),
-        ({"rates": {"first": 1, "last": 2}}, "rates", "first, last and a count"),
-        ({"rates": {"first": 1, "last": 2, "count": 1.5}}, "rates", "first, last and a count"),
-        ({"rates": [float("inf")]}, "rates", "numbers"),
-        ({"seeds": [-1]}, "seeds", "at least 0"),
-        ({"seeds": [1.5]}, "seeds", "whole"),
-        ({"seeds": []}, "seeds", "at least one"),
-        ({"clusters": ["v100"]}, "clusters[0]", "TYPE:COUNT"),
-        ({"clusters": ["v100:0"]}, "clusters[0]", "at least one GPU"),
-        ({"clusters": [{"gpus": "v100:4", "gpus_per_server": "k80:4"}]}, "clusters[0]", "one of v100"),
-        ({"clusters": ["v100:4", "v100:4"]}, "clusters", "once"),
-        ({"window": [20, 10]}, "window", "first, end"),
-        ({"window": None}, "window", "first, end"),
-        ({"settings": {"round_second": 1}}, "settings.round_second", "did you mean 'round_seconds'"),
-        ({"settings": {"preset": "gavell"}}, "settings.preset", "did you mean 'gavel'"),
-        ({"settings": {"round_seconds": -1}}, "settings of fifo_perf", "round_seconds: above 0"),
-        ({"settings": {"round_seconds": "long"}}, "settings.round_seconds", "found 'long', expected a finite number"),
-        ({"settings": {"max_clock_seconds": float("inf")}}, "settings.max_clock_seconds", "finite"),
-        ({"settings": 3}, "settings", "a table"),
-        ({"settings": {"policy": {"solver": "highs"}}}, "policy.solver", "at least one of the policies"),
-        ({"vary": {"round_seconds": 360}}, "vary.round_seconds", "a list"),
-        ({"vary": {"round_seconds": []}}, "vary.round_seconds", "a list"),
-        ({"vary": {"workload": {"seed": [1]}}}, "vary.workload.seed", "one of"),
-        ({"cases": [{"idael": True}]}, "cases[0].idael", "did you mean 'ideal'"),
-        ({"cases": []}, "cases", "at least one"),
-        ({"workload": {"generator": "poisson"}}, "workload.generator", "default, deadlines, goodput or recorded"),
-        ({"workload": {"multi_gpu": 1}}, "workload.multi_gpu", "true or false"),
-        ({"workload": {"throughputs": "missing.csv"}}, "workload.throughputs", "file that exists"),
-        ({"workload": {"prices": {"v100": -1}}}, "workload.prices", "dollars"),
-        ({"workload": {"fixed_duration_seconds": 0}}, "workload.fixed_duration_seconds", "above 0"),
-        ({"keep_jobs": "yes"}, "keep_jobs", "true or false"),
-        ({"sedes": [1]}, "sedes", "did you mean 'seeds'"),
-        ({"jobs": [5]}, "jobs", "one of"),
-    ],
-)  # fmt: skip
-def test_bad_definitions_name_the_key(change, field, message):
+@pytest.mark.parametrize("line", BAD.strip().splitlines())
+def test_bad_definitions_name_the_key(line, tmp_path):
+    write_trace(Trace(["a"], [1], [5.0], [0.0], duration=[5.0]), tmp_path / "jobs.csv")
+    kind, change, words = line.split(" | ")
+    own = definition(kind)
+    if kind == "trace":
+        own["workload"] = {"trace": str(tmp_path / "jobs.csv")}
+    for name, value in tomllib.loads(change).items():
+        kept = own[name] if kind == "trace" and name == "workload" else {}
+        own[name] = kept | value if isinstance(value, dict) and kept else value
+    field, *more = words.split()
     with pytest.raises(InputError) as caught:
-        Sweep.from_dict(continuous(**change), source="mine.toml")
-    assert caught.value.source == "mine.toml"
-    assert caught.value.field == field
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "field"), [({"window": [1, 2]}, "window"), ({"jobs": [0]}, "jobs"), ({"rates": [1.0]}, "rates")]
-)
-def test_bad_static_definitions(change, field):
-    with pytest.raises(InputError) as caught:
-        Sweep.from_dict(static(**change))
-    assert caught.value.field == field
+        Sweep.from_dict(own, source="mine.toml")
+    assert (caught.value.source, caught.value.field) == ("mine.toml", field.replace("_of_", " of "))
+    assert [word for word in more if word not in str(caught.value)] == []
 
 
 def test_a_missing_kind_is_named():
-    definition = static()
-    del definition["kind"]
     with pytest.raises(InputError, match="field 'kind'"):
-        Sweep.from_dict(definition)
-
-
-def test_bad_toml_names_file_and_line(tmp_path):
-    path = tmp_path / "bad.toml"
-    path.write_text('kind = "static"\npolicies = = 3\n')
-    with pytest.raises(InputError, match=r"bad\.toml:2: "):
-        Sweep.from_toml(path)
-
-
-def test_files_are_relative_to_the_definition(tmp_path):
-    write_table(default_table(), tmp_path / "speeds.csv")
-    path = tmp_path / "a.toml"
-    path.write_text(
-        'kind = "static"\npolicies = ["fifo_perf"]\njobs = [5]\nseeds = [0]\nclusters = ["v100:2"]\n'
-        '[workload]\nthroughputs = "speeds.csv"\n'
-    )
-    point = Sweep.from_toml(path).points()[0]
-    assert point.workload.throughputs == str((tmp_path / "speeds.csv").resolve())
+        Sweep.from_dict({name: value for name, value in static().items() if name != "kind"})

@@ -1,4 +1,4 @@
-"""The jobs of a point: a longer trace begins with the shorter one, for every workload."""
+"""The jobs of a point: drawn, drawn further, and those of a trace at another load."""
 
 from __future__ import annotations
 
@@ -7,66 +7,131 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.sweep import Point, Workload
+from allocator.sweep import Point, Sweep, Workload
 from allocator.sweep.jobs import BLOCK_JOBS, trace_of
-from tests.sweep.sweep_definitions import TINY
-from throughputs import Trace, TraceGenerator, default_table, gavel_trace
+from tests.sweep.sweep_definitions import DYNAMIC, ENTITIES, TINY, static
+from throughputs import InputError, Trace, TraceGenerator, default_table, gavel_trace
+from throughputs.goodput.profiles import default_profiles
+from throughputs.goodput.trainings import trainings_of
+from throughputs.traces.shockwave_generator import shockwave_trace
+
+OWNERS = Sweep.from_dict(static(workload={"entities": ENTITIES})).points()[0].workload.entities
 
 
-def make(kind="continuous", load=2.0, seed=0, **workload):
-    return Point(kind, "fifo_perf", TINY, load, seed, workload=Workload(**workload), window=(0, 5))
+def jobs_of(kind="continuous", load=2.0, seed=0, table=None, cluster=TINY, **workload):
+    point = Point(kind, "fifo_perf", cluster, load, seed, workload=Workload(**workload), window=(0, 5))
+    return trace_of(point, default_table() if table is None else table)
+
+
+def assert_same(one: Trace, other: Trace, *names: str, jobs: slice = slice(None)) -> None:
+    for name in names or Trace.column_names():
+        np.testing.assert_array_equal(getattr(one, name)[jobs], getattr(other, name), err_msg=name)
 
 
 @given(
     generator=st.sampled_from(["gavel", "shockwave", "default"]),
     seed=st.integers(0, 50),
     flags=st.fixed_dictionaries({name: st.booleans() for name in ("multi_gpu", "priorities", "slos", "preload")}),
-    short=st.integers(40, 80),
+    entities=st.booleans(),
+    short=st.integers(40, 60),
     longer=st.sampled_from([1, 30, BLOCK_JOBS, 2 * BLOCK_JOBS]),
 )
-@settings(max_examples=25)
-def test_a_longer_trace_begins_with_the_shorter(generator, seed, flags, short, longer):
-    jobs = trace_of(make(seed=seed, generator=generator, **flags), default_table())
+@settings(max_examples=12)
+def test_a_longer_trace_begins_with_the_shorter(generator, seed, flags, entities, short, longer):
+    owners = {"entities": OWNERS} if entities else {}
+    jobs = jobs_of(seed=seed, generator=generator, **flags, **owners)
     first, second = jobs(short), jobs(short + longer)
     assert (len(first), len(second)) == (short, short + longer)
-    for name in Trace.column_names():
-        np.testing.assert_array_equal(getattr(second, name)[:short], getattr(first, name))
+    assert_same(second, first, jobs=slice(short))
     assert (np.diff(second.arrival_time) >= 0).all()
     assert np.isnan(second.slo).all() != flags["slos"]
     assert (second.scale_factor > 1).any() == flags["multi_gpu"]
+    if entities:
+        assert second.entity.tolist()[:4] == ["first", "first", "second", "first"]
+        assert "above" not in second.entity
 
 
-def test_the_published_generator_draw_for_draw():
-    ours = trace_of(make(load=4.0, seed=3, multi_gpu=True, priorities=True), default_table())(60)
+def test_published_generators_draw_for_draw():
+    ours = jobs_of(load=4.0, seed=3, multi_gpu=True, priorities=True)(60)
     theirs = gavel_trace(60, 900.0, multi_gpu=True, priorities=True, seed=3, whole_steps=False)
-    for name in ("job_type", "scale_factor", "total_steps", "arrival_time", "priority_weight"):
-        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert_same(ours, theirs, "job_type", "scale_factor", "total_steps", "arrival_time", "priority_weight")
+    own = jobs_of("static", 30, seed=4, generator="default")(30)
+    generated = TraceGenerator(n_jobs=30, arrivals="static", scale_factors={1: 1.0}, seed=4).generate()
+    assert_same(own, generated, "total_steps", "arrival_time")
+    for more in ({}, {"n_durations": 1000}):
+        dynamic = jobs_of("static", 30, seed=25, **DYNAMIC, **more)(30)
+        assert_same(dynamic, shockwave_trace(30, 40.0, seed=25, **more))
+    assert set(jobs_of("static", 30, **DYNAMIC | {"multi_gpu": False})(30).scale_factor) == {1}
 
 
-def test_static_jobs_of_the_own_generator_are_those_of_its_command():
-    ours = trace_of(make("static", 30, seed=4, generator="default"), default_table())(30)
-    theirs = TraceGenerator(n_jobs=30, arrivals="static", scale_factors={1: 1.0}, seed=4).generate()
-    np.testing.assert_array_equal(ours.total_steps, theirs.total_steps)
-    assert not ours.arrival_time.any()
-
-
-@pytest.mark.parametrize("generator", ["gavel", "default"])
-def test_the_rate_is_kept_over_blocks(generator):
+@pytest.mark.parametrize("generator", ["gavel", "default", "shockwave"])
+def test_gaps_are_exponential_with_the_mean_that_is_asked_for(generator):
+    """Within four standard errors, over blocks as well; jobs of a static sweep come together unless asked."""
     n = 4 * BLOCK_JOBS
-    trace = trace_of(make(load=5.0, generator=generator), default_table())(n)
-    mean = float(np.diff(trace.arrival_time).mean())
-    assert abs(mean / 720.0 - 1) < 4 / np.sqrt(n)  # four standard errors of an exponential's mean
+    steps = []
+    for kind, load, mean, more in (
+        ("continuous", 5.0, 720.0, {}), ("static", n, 50.0, {"mean_interarrival_seconds": 50})
+    ):  # fmt: skip
+        trace = jobs_of(kind, load, generator=generator, **more)(n)
+        assert abs(np.diff(trace.arrival_time).mean() / mean - 1) < 4 / np.sqrt(n)
+        steps.append(trace.total_steps)
+    assert not jobs_of("static", n, generator=generator)(n).arrival_time.any()
+    blocks = steps[0].reshape(4, -1)
+    assert not (blocks[0] == blocks[1]).all()
+    assert not (jobs_of(load=5.0, seed=1, generator=generator)(BLOCK_JOBS).total_steps == blocks[0]).all()
 
 
-def test_blocks_and_seeds_differ():
-    def first_steps(seed):
-        return trace_of(make(seed=seed, generator="default"), default_table())(2 * BLOCK_JOBS).total_steps
-
-    steps = first_steps(0)
-    assert not np.array_equal(steps[:BLOCK_JOBS], steps[BLOCK_JOBS:])
-    assert not np.array_equal(steps, first_steps(1))
+def test_weights_and_fixed_durations():
+    for generator in ("gavel", "shockwave"):
+        trace = jobs_of(generator=generator, priorities=True, fixed_duration_seconds=1800.0)(2000)
+        assert abs((trace.priority_weight == 5).mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 2000)
+        assert (set(trace.priority_weight), set(trace.duration)) == ({1.0, 5.0}, {1800.0})
 
 
-def test_fixed_durations():
-    trace = trace_of(make(fixed_duration_seconds=1800.0), default_table())(20)
-    assert set(trace.duration) == {1800.0}
+TRAININGS = trainings_of(default_profiles())
+
+
+def test_categories_are_drawn_by_shares_and_the_jobs_are_the_same_otherwise():
+    def jobs(categories, n_jobs=400, seed=0):
+        workload = {"generator": "goodput", "multi_gpu": True, "mean_interarrival_seconds": 60.0}
+        return jobs_of("static", n_jobs, seed, TRAININGS, "t4:32", categories=categories, **workload)(n_jobs)
+
+    plain, mixed = jobs(None), jobs({"adaptive": 3.0, "rigid": 1.0})
+    assert set(plain.category) == {"adaptive"}
+    assert (mixed.category == "rigid").mean() == pytest.approx(0.25, abs=0.06)
+    assert_same(plain, mixed, "job_type", "scale_factor", "total_steps", "arrival_time")
+    # a larger share changes no other job
+    few, many = (jobs({"adaptive": 1.0, "rigid": part}).category for part in (0.5, 1.0))
+    assert ((few == "rigid") <= (many == "rigid")).all()
+    assert set(jobs({"rigid": 2.0}, 40).category) == {"rigid"}
+    assert (jobs({"adaptive": 1.0, "rigid": 1.0}, 40).category == many[:40]).all()
+    assert not np.array_equal(many, jobs({"adaptive": 1.0, "rigid": 1.0}, seed=1).category)
+    shares = Workload(categories={"adaptive": 1.0, "rigid": 0.5})
+    assert Point("static", "sia", "t4:32", 4, 0, workload=shares).columns(())["categories"] == "adaptive:1,rigid:0.5"
+
+
+LOG = Trace(
+    ["unet", "vit", "unet", "llama", "vit"],
+    [1, 4, 2, 1, 4],
+    [7200.0, 3600.0, 5400.0, 9000.0, 1800.0],
+    [0.0, 600.0, 660.0, 4000.0, 4000.0],
+    duration=[7200.0, 3600.0, 5400.0, 9000.0, 1800.0],
+    deadline=[np.nan, 9000.0, 660.0, 30000.0, np.nan],
+    deadline_options=[(), (), (), (), ((12000.0, 2.0), (15000.0, 1.0))],
+)
+
+
+@given(st.floats(0.01, 100.0))
+def test_a_load_divides_times_of_submission_and_keeps_the_time_to_a_deadline(factor):
+    moved = LOG.at_load(factor)
+    np.testing.assert_array_equal(moved.arrival_time, LOG.arrival_time / factor)
+    np.testing.assert_allclose(moved.deadline - moved.arrival_time, LOG.deadline - LOG.arrival_time, atol=1e-6)
+    assert [value for _, value in moved.deadline_options[4]] == [2.0, 1.0]
+    assert_same(moved, LOG, "job_type", "scale_factor", "total_steps", "duration", "slo")
+
+
+def test_load_1_is_the_trace_to_the_last_digit():
+    assert_same(LOG.at_load(1.0), LOG)
+    for load in (0.0, 1e-320):
+        with pytest.raises(InputError, match="field 'load'"):
+            LOG.at_load(load)

@@ -7,13 +7,12 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from allocator.sweep import Sweep, load_jobs, run
-from tests.sweep.sweep_definitions import OF_THE_MOMENT, TINY, continuous, static
+from tests.sweep.sweep_definitions import TINY, continuous, measured, static
 from throughputs import InputError
 
 ray = pytest.importorskip("ray", reason="needs the extra [ray]")
@@ -39,10 +38,6 @@ def cluster():
         started.shutdown()
 
 
-def measured(table: pd.DataFrame) -> pd.DataFrame:
-    return table.drop(columns=list(OF_THE_MOMENT))
-
-
 def test_the_same_results_as_on_this_machine(cluster, tmp_path):
     sweep = Sweep.from_dict(
         continuous(rates=[0.1, 40.0, 60.0], settings={"max_waiting_jobs": 15}, keep_jobs=True, seeds=[0, 1])
@@ -61,42 +56,14 @@ def test_the_same_results_as_on_this_machine(cluster, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_the_runs_are_spread_over_the_nodes(cluster, tmp_path):
-    from allocator.sweep.engines.on_ray import RayEngine
-    from allocator.sweep.execute import Materials
-
-    sweep = Sweep.from_dict(static())
-    engine = RayEngine(Materials.of(sweep.points()), cluster.address)
-    try:
-        assert engine.slots == NODES
-        assert len([node for node in ray.nodes() if node["Alive"]]) == NODES
-        where = ray.remote(num_cpus=1)(_node)
-        assert len(set(ray.get([where.remote(tmp_path, number) for number in range(NODES)]))) == NODES
-    finally:
-        engine.close()
-    assert not ray.is_initialized()
-
-
-def _node(together: Path, number: int) -> str:
-    """Where it runs; it ends when all have begun, so that the others need another node."""
-    (together / str(number)).touch()
-    deadline = time.monotonic() + 300
-    while len(list(together.iterdir())) < NODES:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    node: str = ray.get_runtime_context().get_node_id()
-    return node
-
-
-@pytest.mark.exhaustive
 def test_a_node_that_leaves_costs_no_results(cluster, tmp_path):
     leaving = cluster.add_node(num_cpus=2, object_store_memory=OBJECT_STORE_BYTES)
     sweep = Sweep.from_dict(
         static(policies=["max_min_fairness_perf"], jobs=[20, 40], seeds=[0, 1, 2, 3], settings={"preset": "gavel"})
     )
-    arguments = ["--jobs", "20,40", "--seeds", "0:4", "--policies", "max_min_fairness_perf", "--preset", "gavel"]
-    command = [sys.executable, "-m", "allocator", "sweep", "static", *arguments, "--cluster", TINY, "--out",
-               str(tmp_path), "--engine", "ray", "--address", cluster.address, "--json"]  # fmt: skip
+    asked = "sweep static --jobs 20,40 --seeds 0:4 --policies max_min_fairness_perf --preset gavel --engine ray --json"
+    where = ["--cluster", TINY, "--out", str(tmp_path), "--address", cluster.address]
+    command = [sys.executable, "-m", "allocator", *asked.split(), *where]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 300
     while not list(tmp_path.glob("points/*.json")) and process.poll() is None and time.monotonic() < deadline:
