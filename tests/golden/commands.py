@@ -39,7 +39,8 @@ WALL = re.compile(
 )
 """Names of figures that tell of the machine, not of the answer; so does ``seconds`` beside a solver's status."""
 LASTED = re.compile(
-    r"\b\d+(\.\d+)? (ms|s)(?=; (prices|about)| for a decision)|, in \d+(\.\d+)? s\b.*|; about .* left|(?<=│)\s+\d+\.\d\d │$"
+    r"\b\d+(\.\d+)? (ms|s)(?=; (prices|about)| for a decision)"
+    r"|, in \d+(\.\d+)? s\b.*|; about .* left|(?<=│)\s+\d+\.\d\d │$"
 )
 """What texts say of it; the last column of the tables of sweeps is CPU time."""
 DIGITS = re.compile(r"-?\d+\.\d+(e[-+]\d+)?")
