@@ -7,10 +7,8 @@ import pytest
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
-from allocator.results.outcomes import STATUSES, UNSERVED
 from allocator.simulator import preset, simulate
-from tests.simulator.event_policies import Selective
-from tests.simulator.worlds import SharesPolicy, make_trace
+from tests.simulator.worlds import SharesPolicy
 from throughputs import Trace, default_table
 from throughputs.training import profile_trace
 
@@ -66,29 +64,3 @@ def test_a_job_that_is_through_in_time_has_done_all_its_steps():
     )  # fmt: skip
     assert "steps_done" not in free.jobs
     assert (free.jobs["status"] == "completed").all()
-
-
-def test_every_status_in_the_tables_and_in_the_sums():
-    """One job of each kind in one run: given up after five rounds without a step, never served, completed."""
-    trace = make_trace([10.0, 720.0, 720.0, 1e9], sizes=[1, 1, 8, 1])
-    chosen = preset("gavel").replace(max_clock_seconds=10_000.0)
-    result = simulate(trace, Cluster({"v100": 3}), SharesPolicy(), [[0.001], [1.0], [1.0], [1.0]], preset=chosen)
-    assert result.jobs["status"].tolist() == ["dropped", "completed", "unserved", "unfinished"]
-    summary = result.summary()
-    kinds = ("completed", "dropped", "unserved", "unfinished", "rejected", "cut_off")
-    assert [summary[f"{kind}_jobs"] for kind in kinds] == [1, 1, 1, 1, 0, 0]
-    assert sum(summary[f"{kind}_jobs"] for kind in kinds) == summary["jobs"]
-    assert list(result.jobs["status"].cat.categories) == [*STATUSES[1:], UNSERVED, STATUSES[0]]
-    assert np.isnan(result.jobs["completion_time"][[0, 2, 3]]).all()
-
-
-def test_rejected_jobs_count_for_no_mean():
-    result = simulate(
-        make_trace([50.0, 1e6, 60.0]), Cluster({"v100": 1}), Selective(most_seconds=100.0), np.ones((3, 1))
-    )
-    summary = result.summary()
-    assert (summary["rejected_jobs"], summary["completed_jobs"]) == (1, 2)
-    assert summary["average_jct"] == (50.0 + 110.0) / 2
-    assert summary["makespan"] == 110.0
-    assert np.isnan(result.jobs["jct"][1])
-    assert np.isnan(result.jobs["rho"][1])
