@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,8 +106,7 @@ def test_growing_and_shrinking_gangs_stay_in_their_block():
     assert placement.migrations == 0
 
 
-@pytest.mark.parametrize("per_server", [1, 2, 4, 8])
-@given(data=st.data())
+@given(data=st.data(), per_server=st.sampled_from([1, 2, 4, 8]))
 def test_powers_of_two_always_fit_in_aligned_blocks(data, per_server):
     first, capacity = 3, data.draw(st.sampled_from([8, 16, 32]))
     placement = Placement(Cluster({"other": first, "a": capacity}, {"a": per_server}), "buddy")

@@ -13,7 +13,6 @@ from allocator.protocol.jobs import JobTable
 from allocator.simulator.truth import Truth
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError, PackedColumns, Trace
-from throughputs.configurations import Configurations
 
 CLUSTER = Cluster({"v100": 2, "k80": 2})
 
@@ -119,26 +118,3 @@ def test_a_core_decides_on_a_table_without_those_who_left_as_on_the_whole(aware)
         played.append((rounds, still.tolist(), jobs.isolated_seconds[jobs.rows(still)].tolist()))
     assert played[0] == played[1]
     assert played[1][1] == [2, 3, 5, 7]
-
-
-def test_what_few_jobs_can_run_as_is_read_without_the_others():
-    trace = make_trace([100.0] * 4, [1, 2, 1, 4], [0.0] * 4)
-    cluster = Cluster({"a100": 8})
-    job, gpus = np.repeat(np.arange(4), 3), np.tile([1, 2, 4], 4)
-    ways = Configurations(job, np.zeros(12, dtype=np.int64), gpus, job + 0.25 * gpus, jobs=range(4), pools=["a100"])
-    jobs = JobTable(trace, np.ones((4, 1)), cluster, configurations=ways)
-    jobs.retire([1])
-    asked = np.array([2, 0])
-    for read_before in (False, True):
-        state = jobs.snapshot(np.array([0, 2, 3]), 0.0, cluster, needs=Need.CONFIGURATIONS)
-        if read_before:
-            assert len(state.configurations.job) == 9
-        rates = state.rates_at(asked, np.zeros(2, dtype=np.int64), np.array([4, 2]))
-        assert rates.tolist() == [4.0, 0.5]
-        assert state.rates_by_gpus(asked, 0) == [{1: 3.25, 2: 3.5, 4: 4.0}, {1: 0.25, 2: 0.5, 4: 1.0}]
-        assert state.rates_by_gpus(asked, 1) == [{}, {}]
-    state = jobs.snapshot(np.array([0, 2, 3]), 0.0, cluster)
-    with pytest.raises(AttributeError, match=r"configurations.*Need\.CONFIGURATIONS"):
-        state.rates_by_gpus(asked, 0)
-    with pytest.raises(AttributeError, match=r"configurations.*Need\.CONFIGURATIONS"):
-        state.rates_at(asked, asked, asked)

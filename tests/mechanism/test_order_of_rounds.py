@@ -39,7 +39,8 @@ nor where a run says so | 1e6 1e6 | v100:2 | shares 1/0 | idle_fill=off | 0 0 0
 
 TYPES = """
 # the types choose in the order of their names, each from a queue of its own; or the largest priority of all comes first
-each type from its own queue | 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .4,.6/.1,.3 | queue=per_type idle_fill=queue_order | a:0 b:1
+each type from its own queue | 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .4,.6/.1,.3 |
+    queue=per_type idle_fill=queue_order | a:0 b:1
 one queue | 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .4,.6/.1,.3 | queue=global idle_fill=best_type | b:0 a:1
 types that are told to choose first | 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .4,.6/.1,.3 |
     queue=per_type accelerator_order=b,a idle_fill=best_type | b:0 a:1

@@ -175,7 +175,7 @@ def test_filling_serves_rows_in_order_and_each_job_once(queues, sizes, free, mer
     assert left.free == vacant
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(world=packed_worlds(), seed=st.integers(0, 1000), gavel=st.booleans())
 def test_every_round_is_feasible(world, seed, gavel):
     trace, cluster, columns = world

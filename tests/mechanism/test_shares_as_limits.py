@@ -83,7 +83,7 @@ def within_a_round(result):
     assert not result.summary().exceeded_jobs
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(worlds(), st.integers(0, 2**32 - 1))
 def test_time_received_is_bounded_by_shares_that_change_with_every_job(world, seed):
     trace, cluster, rates = world
@@ -101,7 +101,7 @@ def test_time_received_is_bounded_by_shares_that_change_with_every_job(world, se
         within_a_round(result)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(packed_worlds(), st.integers(0, 2**32 - 1))
 def test_a_debt_that_several_rows_of_a_job_repeat_is_paid_once(world, seed):
     trace, cluster, columns = world
@@ -175,7 +175,7 @@ class RandomRows(ConvexPolicy):
         return cp.Maximize(cp.sum(cp.log(throughput))), [rows <= 0.3 * state.capacity]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_rows_of_a_program_hold_for_the_time_received(seed):
     policy, sizes = RandomRows(seed=seed), [1, 1, 2, 1, 4, 1, 1, 2, 1, 1]
     cluster = Cluster({"v100": 8})

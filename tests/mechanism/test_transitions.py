@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import transition
 
@@ -57,23 +56,3 @@ def test_each_job_is_in_the_one_set_that_says_what_happens_to_it(last, after, mo
     assert all(getattr(change, name).dtype == np.int64 for name in _SETS)
     back = _by_set(transition(after, last, moved=sorted(moved)))
     assert back == expected | {"start": expected["stop"], "stop": expected["start"]}
-
-
-@given(assignments=st.lists(_assignments(), max_size=8), looks=st.lists(st.booleans(), min_size=8, max_size=8))
-def test_the_roster_finds_the_same_one_assignment_after_the_other(assignments, looks):
-    roster, last = Roster(), Assignment.none()
-    for after, only_looked_at in zip(assignments, looks, strict=False):
-        change, expected = roster.change_to(after), transition(last, after)
-        assert change is not None or not expected.changes
-        if change is None:
-            continue
-        found = change.transition(expected.rows)
-        assert _by_set(found) == _by_set(expected)
-        assert found.rows.tolist() == expected.rows.tolist() == change.rows.tolist()
-        was = {job: (pool, gpus, -1) for job, pool, gpus in zip(last.jobs.tolist(), last.pool, last.gpus, strict=True)}
-        began_as = [None if code == NOT_RUNNING else runs_as(code) for code in change.before.tolist()]
-        assert began_as == [was.get(job) for job in after.jobs[change.rows].tolist()]
-        assert [roster.row_of(job) for job in after.jobs.tolist()] == list(range(len(after)))
-        if not only_looked_at:
-            roster.accept(change)
-            last = after

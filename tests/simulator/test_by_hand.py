@@ -37,6 +37,12 @@ one of each status | 10/.001 720 720x8 1e9 | v100:3 | | preset=gavel max_clock_s
     summary.unserved_jobs 1; summary.unfinished_jobs 1; summary.rejected_jobs 0; summary.cut_off_jobs 0
 cut off at a multiple of the profile | 1000 | | | round_seconds=100 overtime_factor=.45 | end 500; status cut_off;
     steps_done 500
+not before it is beyond | 1000 | | | round_seconds=100 overtime_factor=.5 | end 600; steps_done 600
+# the 4,640 s in which the cluster stood idle count as received by job 1: job 2 is served until the next decision
+an idle gap counts as service under gavel | 360 5000:1e6 5000:1e6 | | shares 1/.5/.5 |
+    preset=gavel max_clock_seconds=6500 | rounds.job_id 0 1 2 2 2 ...
+where it does not | 360 5000:1e6 5000:1e6 | | shares 1/.5/.5 |
+    preset=gavel max_clock_seconds=6500 idle_gap_counts_as_service=false | rounds.job_id 0 1 2 1 2 ...
 who is cut off missed the deadline | 36000@slo=10@duration=36000 | | | overtime_factor=.5 | status cut_off; met False
 no trace | | | | | jct; summary.makespan 0; summary.utilization 0; summary.average_jct None
 a window ends with its last job | 360 360 400:360 450:7200 | v100:2 | | window=1:3 | measured False True True False;
@@ -181,6 +187,8 @@ late jobs end with the slot | 25@deadline=24 | | | slot_seconds=10 ends=slot | e
 # 24 steps by the deadline, then nothing until 30 s
 or wait from their deadline on | 25@deadline=24 | | | slot_seconds=10 ends=slot late_jobs_wait=true | end 40
 not if they are in time | 25@deadline=25 | | | slot_seconds=10 ends=slot late_jobs_wait=true | end 30
+and are judged so | 25@deadline=25 | | | slot_seconds=10 ends=slot late_jobs_wait=true deadlines_judged_by=training |
+    end 30; met True
 # job 1 is seen at 10 s and has GPUs when the end of job 0 is seen
 the last end waits | 12x8 3:5x8 | | | slot_seconds=10 | end 12 25
 the last end is spared | 12x8 3:5x8 | | | slot_seconds=10 slot_spares_last_end=true | end 12 17

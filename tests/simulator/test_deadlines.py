@@ -86,7 +86,7 @@ def test_shown():
     headings = " ".join(str(column.header).replace("\n", " ") for column in comparison_table([summary]).columns)
     for told in ("in time (%)", "cluster efficiency (%)", "best-effort JCT (h)"):
         assert told in headings
-    assert "deadlines: 2 admitted, 1 met, 1 late; 0.4 GPU hours" in extra_figures(summary)
+    assert "deadlines: 2 admitted, 1 met, 1 late; 0.4 GPU hours" in " ".join(extra_figures(summary))
     assert 'id="chart-efficiency"' in render_report([result])
     plain = simulate(make_trace([720.0]), "v100:1", SharesPolicy(), np.ones((1, 1)))
     assert 'id="chart-efficiency"' not in render_report([plain])

@@ -34,7 +34,7 @@ def columns(seed, groups=6, sizes=2):
 
 
 def run(estimation=None, name="default", ideal=False, seed=3, **options):
-    trace = gavel_trace(30, 1200.0, seed=seed, multi_gpu=True)
+    trace = gavel_trace(12, 1200.0, seed=seed, multi_gpu=True)
     settings = preset(name).replace(ideal=ideal)
     policy = get_policy("max_min_fairness_packed")
     return simulate(trace, CLUSTER, policy, TABLE, preset=settings, seed=seed, estimation=estimation, **options)

@@ -7,8 +7,7 @@ import pytest
 
 from allocator import Cluster, get_policy, simulate
 from allocator.presets import preset
-from throughputs import Trace, gavel_trace
-from throughputs.errors import InputError
+from throughputs import Trace
 from throughputs.goodput.profiles import default_profiles
 from throughputs.goodput.trainings import training_trace, trainings_of
 
@@ -29,12 +28,17 @@ def drawn(n):
     ("name", "world", "changes"),
     [
         ("sia", "sia", {}),
-        ("pollux", "default", {}),
-        ("optimus", "default", {}),
-        ("sia_fixed", "default", {}),
-        ("max_min_fairness_perf", "default", {}),
-        ("sia", "default", {"goodput_work": "samples"}),
-        ("sia", "default", {"goodput_knowledge": "profiled"}),
+        *(
+            pytest.param(*each, marks=pytest.mark.exhaustive)
+            for each in (
+                ("pollux", "default", {}),
+                ("optimus", "default", {}),
+                ("sia_fixed", "default", {}),
+                ("max_min_fairness_perf", "default", {}),
+                ("sia", "default", {"goodput_work": "samples"}),
+                ("sia", "default", {"goodput_knowledge": "profiled"}),
+            )
+        ),
     ],
 )
 def test_a_growing_trace_gives_the_run_of_a_long_one(name, world, changes):
@@ -46,8 +50,3 @@ def test_a_growing_trace_gives_the_run_of_a_long_one(name, world, changes):
     first, last = WINDOW
     for figure in ("completion_time", "preemptions", "gpu_seconds"):
         assert grown.jobs[figure][first:last].equals(long.jobs[figure][first:last]), figure
-
-
-def test_other_jobs_than_before_are_named():
-    with pytest.raises(InputError, match="the same jobs as before"):
-        simulate(drawn(3), SMALL, get_policy("sia"), EMBEDDED, window=WINDOW, extend=lambda n: gavel_trace(n, 60.0))

@@ -89,18 +89,6 @@ def test_a_job_may_double_the_most_it_has_run_on_up_to_the_limits(rules, most):
     assert max(gpus for _, gpus in columns(ledger)) == most
 
 
-def test_another_type_is_projected_from_the_first_that_is_known():
-    one = profile(noise=(1e-9,), sync=0.0, gpu=1.0, slow=1.0, fast=2.0)
-    steps = one.parameters | {"slow": (0.0, 0.01, 1.0, 0.0, 1.0, 0.0, 1.0)}
-    training = trainings(net=dataclasses.replace(one, parameters=steps)).find("net")
-    cluster = allocator.Cluster({"gpu": 4, "slow": 4, "fast": 4}, gpus_per_server={"gpu": 4, "slow": 4, "fast": 4})
-    ledger = ledger_of(training, cluster)
-    for pool in (0, 1):
-        tell(ledger, pool, (2,), 8)
-    known = columns(ledger)
-    assert [known[pool, 2] for pool in range(3)] == pytest.approx([12.5, 1 / 1.08, 25.0], rel=0.02)
-
-
 def test_true_rates_are_those_of_packed_gpus_with_the_batch_asked_for():
     """A micro-batch takes 0.1 s, its samples 0.01 s each, synchronising 0.05 s on one node and 0.1 s on more."""
     one = dataclasses.replace(profile(), parameters={"gpu": (0.1, 0.01, 0.1, 0.0, 0.05, 0.0, 1.0)})

@@ -107,31 +107,6 @@ def test_who_was_stopped_starts_anew_on_the_gpus_it_had(keeps_shape):
     assert result.jobs["jct"].tolist() == [60.0 + 60.0 + 30.0 + 160.0 - 30.0]
 
 
-def test_settings_of_single_policies():
-    """As the simulators of OSDI'21 and SOSP'23 have them for the policies that they compare with."""
-    rules = preset("pollux").in_run("optimus", T4).simulator.goodput_rules
-    assert (rules.knowledge, rules.batch_size, rules.counts, rules.columns) == (
-        "true",
-        "submitted",
-        "iterations",
-        "all",
-    )
-    rules = preset("pollux").in_run("tiresias", T4).simulator.goodput_rules
-    assert (rules.knowledge, rules.batch_size, rules.counts, rules.columns) == ("grown", "submitted", "progress", "all")
-    assert {preset(name).in_run(name, T4).simulator.goodput_columns for name in ("pollux", "sia")} == {"powers"}
-    tiresias = preset("pollux").settings_of_policy("tiresias", T4)
-    assert tiresias == {"queue_limits": (57600.0,), "promote_after": None, "line": "entered"}
-    assert preset("pollux").settings_of_policy("pollux", T4) == {"restart_seconds": 30.0}
-    sia = preset("sia").settings_of_policy("sia", T4)
-    known = {"bert": 120.0, "cifar10": 30.0, "deepspeech2": 25.0, "imagenet": 250.0, "yolov3": 45.0}
-    assert (dict(sia["restart_seconds_of_type"]), sia["restart_seconds"], sia["rounded"]) == (known, 30.0, True)
-    chosen = preset("sia").in_run("finish_time_fairness_perf", T4)
-    mechanism, world = chosen.mechanism, chosen.simulator
-    assert (mechanism.round_seconds, mechanism.decide_every_seconds, world.slot_seconds) == (360.0, 360.0, 360.0)
-    assert (mechanism.time_counted, mechanism.share_decimals) == ("since_arrival", 5)
-    assert (world.restart_delays, world.goodput_in_rounds) == (True, "trained")
-
-
 @pytest.mark.parametrize(("name", "served"), [("pollux", 180.0), ("sia", 150.0)])
 def test_starts_count_as_service_with_pollux_alone(name, served):
     """Of 190 s on one GPU, 30 s of which are a start, at the last decision."""

@@ -60,17 +60,6 @@ def test_known_jobs_beside_them_keep_their_rates():
         completion_times(both, "v100:2", "max_min_fairness_packed")
 
 
-@pytest.mark.parametrize("policy", ["max_min_fairness_perf", "srtf", "fifo_perf"])
-def test_a_partition_that_is_a_type_is_where_its_jobs_run(policy):
-    trace = logged(["h100", "a100", "", "debug"])
-    result = allocator.simulate(trace, Cluster.parse("a100:2,h100:4"), get_policy(policy))
-    ran = result.rounds.groupby("job_id", observed=True)["accelerator"].agg(set).to_dict()
-    assert ran[0] == {"h100"}
-    assert ran[1] == {"a100"}
-    assert ran[2] == {"h100"}  # it has no room elsewhere
-    assert result.jobs["status"].tolist() == ["completed"] * 4
-
-
 def test_partitions_hold_in_known_tables_and_under_packing():
     table = ThroughputTable([("m", 1)], ["fast", "slow"], [[2.0, 1.0]])
     trace = Trace(["m", "m"], [1, 1], [100.0, 100.0], [0.0, 0.0], partition=["slow", "fast"])

@@ -17,7 +17,6 @@ from throughputs import Configurations, InputError, PackedColumns
 ONE, FOUR = Cluster({"v100": 1}), Cluster({"v100": 4})
 DEFAULT = Preset()
 NOBODY = Assignment.none()
-PAIRS = PackedColumns([0] * 4, [[1.0]], [[[0.5]]], accelerators=["v100"])
 
 
 def alone(state):

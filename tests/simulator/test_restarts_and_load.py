@@ -41,19 +41,6 @@ def test_gpus_that_two_jobs_share_are_lost_once():
     assert result.jobs["restart_gpu_seconds"].tolist() == [30.0, 30.0]
 
 
-def test_rows_by_size():
-    result = gangs()
-    rows = result.summary()["by_size"]
-    sizes = result.jobs["scale_factor"]
-    assert [row["gpus"] for row in rows] == ["1", "2-4", "5-8"][: len(rows)]
-    assert sum(row["jobs"] for row in rows) == len(result.jobs)
-    alone = result.jobs[sizes == 1]
-    assert rows[0]["jobs"] == len(alone)
-    assert rows[0]["average_jct"] == pytest.approx(alone["jct"].mean())
-    assert rows[0]["restart_gpu_hours"] == pytest.approx(alone["restart_gpu_seconds"].sum() / 3600)
-    assert "by_size" not in simulate(make_trace([10.0, 20.0]), ONE, order(), np.ones((2, 1))).summary()
-
-
 def test_rows_by_user():
     trace = make_trace([1000.0, 200.0, 3000.0, 400.0, 500.0], sizes=[1, 2, 1, 1, 1])
     told = Trace.from_frame(trace.to_frame().assign(user=["ann", "bob", "ann", "", "bob"]))

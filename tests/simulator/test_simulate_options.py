@@ -57,24 +57,6 @@ def test_ideal_window_preload_slos_and_prices(trace, tmp_path):
     assert again["deadline_ratio"] == summary["deadline_ratio"]
 
 
-def test_compare_takes_them_too(trace, tmp_path):
-    options = (
-        "--ideal",
-        "--slos",
-        "--window",
-        "5:20",
-        "--prices",
-        "v100:1,p100:1,k80:1",
-        "--policies",
-        "isolated,fifo",
-    )
-    run("compare", "--trace", trace, *CLUSTER, *options, "--out", tmp_path)
-    summaries = json.loads((tmp_path / "comparison.json").read_text())
-    assert [(s["jobs"], s["deadline_jobs"]) for s in summaries] == [(15, 15), (15, 15)]
-    assert all(s["cost"] > 0 and s["settings"]["ideal"] for s in summaries)
-    assert (tmp_path / "report.html").exists()
-
-
 @pytest.mark.parametrize(
     ("option", "value", "expected"),
     [

