@@ -44,7 +44,7 @@ from throughputs.tables.folder import read_folder
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training.rules import read_rules
 
-CASES = 50
+CASES = 20
 """Of each kind of damage to each kind of file."""
 
 PRICES = """time_seconds,accelerator,price,zone
@@ -349,7 +349,7 @@ def test_parquet_with_other_columns(name, read, example, tmp_path):
     example().to_parquet(path, index=False)
     assert read_or_refuse(form, path)
     refused = 0
-    for case in range(2 * CASES):
+    for case in range(CASES):
         frame = mutations.of_columns(example(), random.Random(case))
         try:
             frame.to_parquet(path, index=False)
@@ -359,7 +359,7 @@ def test_parquet_with_other_columns(name, read, example, tmp_path):
             refused += not read_or_refuse(form, path)
         except Exception as error:
             pytest.fail(f"case {case}, {frame.dtypes.to_dict()}: {error!r}")
-    assert refused > CASES / 2
+    assert refused > CASES / 4
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
@@ -381,7 +381,7 @@ def test_damaged_records_of_runs_count_as_none(tmp_path):
     path = tmp_path / "points" / f"{key}.json"
     path.write_text(json.dumps(whole))
     assert len(store.table()) == 1
-    for case in range(2 * CASES):
+    for case in range(CASES):
         path.write_bytes(mutations.of_json(json.dumps(whole).encode(), random.Random(case)))
         assert len(store.table()) in (0, 1)
 

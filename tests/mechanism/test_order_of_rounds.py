@@ -33,6 +33,8 @@ rounded priorities | 1e6 1e6 | | shares .3/.30001 | priority=time_fraction tie_b
 not rounded | 1e6 1e6 | | shares .3/.30001 | priority=time_fraction tie_breaks=[] | 1
 rounded shares | 1e6 1e6 | | shares .3/.30001 | priority=time_fraction tie_breaks=[] share_decimals=4 | 0
 idle GPUs are filled | 1e6 1e6 | v100:2 | shares 1/0 | | 0 1 0 1
+# owed over all types after a round: -180, -252 and 72 s
+by who is owed most | 1e6/1,1 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .5,0/.3,0/.2,0 | | 0 1 1 2
 not under a policy that does not want it | 1e6 1e6 | v100:2 | shares! 1/0 | | 0 0 0
 nor where a run says so | 1e6 1e6 | v100:2 | shares 1/0 | idle_fill=off | 0 0 0
 """

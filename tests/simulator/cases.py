@@ -82,7 +82,7 @@ def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
     """The preset with these settings, and options of `simulate`."""
     given = dict(part.split("=", 1) for part in text.split())
     name, options = given.pop("preset", "default"), {}
-    chosen = DEFAULT if name == "usual" else preset(name)
+    chosen = {"usual": DEFAULT, "default": Preset()}.get(name) or preset(name)
     for name in [name for name in ("seed", "window", "prices") if name in given]:
         value = given.pop(name)
         if name == "prices":

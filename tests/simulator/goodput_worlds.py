@@ -44,21 +44,3 @@ def with_fewer_samples_on_two_nodes(folder):
         text = "\n".join(["progress,iteration,metric,grad_sqr,grad_var", *epochs, ""])
         (of_model / f"validation-{size}.csv").write_text(text)
     return read_trainings(folder)
-
-
-class StopAt:
-    """An observer that ends a run after the stretch with this index."""
-
-    class StopError(Exception):
-        """The run was to end here."""
-
-    def __init__(self, index):
-        self.index = index
-
-    def decided(self, *given):
-        """Go on."""
-
-    def round_ended(self, outcome):
-        """End the run."""
-        if outcome.index == self.index:
-            raise self.StopError

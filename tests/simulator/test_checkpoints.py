@@ -237,9 +237,9 @@ RUNS = {row.id: partial(of_row, *row.values) for row in rows(USUAL)} | {
 
 
 EVERYDAY = {
-    "a draw of types", "gavel", "shockwave, jobs linger", "packed", "packed by chance", "window, shockwave", "ideal",
-    "servers, order", "order, slots and overheads", "deadlines", "steps", "selection", "order, shared", "lucid",
-    "goodput, sia", "goodput, in rounds", "fractions", "entities", "prices", "packed, ideal, estimated",
+    "a draw of types", "gavel", "shockwave, jobs linger", "packed by chance", "window, shockwave", "ideal",
+    "servers, order", "order, slots and overheads", "deadlines", "steps", "order, shared", "lucid",
+    "goodput, sia", "goodput, in rounds", "fractions", "entities", "packed, ideal, estimated",
 }  # fmt: skip
 
 

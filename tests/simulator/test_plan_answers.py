@@ -249,15 +249,15 @@ def test_attained_service_is_what_was_trained():
         (
             order(in_turn, needs=Need.SERVICE),
             {"overhead": "starts", "overhead_base_seconds": 11.0},
-            (100.0, 89.0, 356.0),
+            (100.0, False, 89.0, 356.0),
         ),
-        (order(in_turn, needs=Need.SERVICE, in_rounds=True), {"round_seconds": 60.0}, (120.0, 120.0, 480.0)),
+        (order(in_turn, needs=Need.SERVICE, in_rounds=True), {"round_seconds": 60.0}, (120.0, False, 120.0, 480.0)),
     ):
         seen = []
         decide = policy.decide
 
         def noting(state, decide=decide, seen=seen):
-            seen.append((state.clock, state.run_seconds[0], state.gpu_seconds[0]))
+            seen.append((state.clock, state.more_arrivals, state.run_seconds[0], state.gpu_seconds[0]))
             return decide(state)
 
         policy.decide = noting

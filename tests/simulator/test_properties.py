@@ -65,7 +65,7 @@ def check_gpus(rows, cluster, sizes):
         assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(world=worlds(), kind=st.sampled_from(sorted(KINDS)), aware=st.booleans())
 def test_every_run_keeps_the_rules(world, kind, aware):
     trace, cluster, rates = world

@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from allocator.presets import preset
+from allocator.cluster import Cluster
+from allocator.presets import Preset, preset
 from allocator.registry import get_policy
 from allocator.simulator import SimulationStalledError, simulate
 from tests.simulator.cases import rows, run, world_of
@@ -109,3 +110,16 @@ def test_what_runs_are_made_of(trace, throughputs, options, told):
     given = {"cluster": "v100:1", "policy": "isolated"} | options
     with pytest.raises(InputError, match=told):
         simulate(trace, throughputs=throughputs, **(given | {"policy": get_policy(given["policy"])}))
+
+
+def test_settings_of_the_world_go_with_policy_and_cluster():
+    chosen = Preset(
+        world_settings={"edf": {"ends": "second"}},
+        world_settings_by_gpus={1: {"slot_seconds": 1.0}, 8: {"slot_seconds": 2.0}},
+    )
+    small, large = Cluster({"a100": 4}), Cluster({"a100": 9})
+    assert chosen.in_run("other", small).simulator.slot_seconds == 1.0
+    assert chosen.in_run("edf", large).simulator.slot_seconds == 2.0
+    assert chosen.in_run("edf", large).simulator.ends == "second"
+    mine = chosen.replace(slot_seconds=5.0, ends="exact").in_run("edf", large)
+    assert (mine.simulator.slot_seconds, mine.simulator.ends) == (5.0, "exact")
