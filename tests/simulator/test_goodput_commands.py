@@ -77,7 +77,6 @@ def test_settings_by_model_are_pairs(command):
         ("goodput_slowdown=bert:1.2,cifar10:fast", "'goodput_slowdown'", "'fast'", "NAME:NUMBER"),
         ("goodput_slowdown=bert:0", "goodput_slowdown of bert"),
         ("goodput_slowdown=bert:1.2,bert:1.3", "goodput_slowdown", "each name once"),
-        ("goodput_slowdown=bret:2", "goodput_slowdown", "'bret'", "did you mean 'bert'"),
         ("restart_penalty_by_job_type=bert:-3", "restart_penalty_by_job_type of bert", "-3.0", "at least 0"),
         ("policy.restart_seconds_of_type=bert:-1", "restart_seconds_of_type of bert"),
     ):

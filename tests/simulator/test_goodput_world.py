@@ -91,21 +91,24 @@ def test_another_type_is_projected_by_its_speed_on_one_gpu_or_tried_on_one():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(InputError, match="job_type of job 0"):
-        run(OnGpus(1), jobs(0.0, model="cat"))
-    with pytest.raises(InputError, match="a batch size from 16 to 256"):
-        run(OnGpus(1), jobs(0.0, model="net (batch size 8)"))
+    eight = {"gpus": 8, "category": "rigid"}
+    for asked, settings, told in (
+        ({"model": "cat"}, {}, "job_type of job 0"),
+        ({"model": "net (batch size 8)"}, {}, "a batch size from 16 to 256"),
+        ({}, {"placement": "off"}, "placement"),
+        ({}, {"ideal": True}, r"field 'ideal'.*false under policy on_gpus"),
+        ({}, {"goodput_batch_size_of_model": (("net", 8),)}, "goodput_batch_size_of_model of net.*found 8.*16 to 256"),
+        ({}, {"goodput_batch_size_of_model": (("net", 512),)}, "goodput_batch_size_of_model of net.*found 512"),
+        ({}, {"goodput_slowdown": (("nett", 2.0),)}, r"'goodput_slowdown': found 'nett', expected .*: one of net$"),
+        (eight, {}, r"scale_factor of job 0.*found 8, expected at most 4, with 4 samples on each"),
+        ({"gpus": 8}, {"goodput_in_rounds": "trained"}, r"scale_factor of job 0.*found 8, expected at most 4"),
+    ):
+        of_gangs = "gpus" in asked
+        policy = allocator.get_policy("max_min_fairness_perf" if settings and of_gangs else "sia")
+        with pytest.raises(InputError, match=told):
+            run(policy if of_gangs else OnGpus(1), jobs(0.0, **asked), settings=FREE.replace(**settings))
     with pytest.raises(InputError, match="accelerator type"):
         run(OnGpus(1), jobs(0.0), cluster="v100:4")
-    with pytest.raises(InputError, match="placement"):
-        run(OnGpus(1), jobs(0.0), settings=FREE.replace(placement="off"))
-    with pytest.raises(InputError, match=r"field 'ideal'.*false under policy on_gpus"):
-        run(OnGpus(1), jobs(0.0), settings=FREE.replace(ideal=True))
-    for size in (8, 512):
-        with pytest.raises(InputError, match=f"goodput_batch_size_of_model of net.*found {size}.*16 to 256"):
-            run(OnGpus(1), jobs(0.0), settings=FREE.replace(goodput_batch_size_of_model=(("net", size),)))
-    with pytest.raises(InputError, match="goodput_columns"):
-        FREE.replace(goodput_columns="some")
 
 
 def test_an_epoch_is_known_and_met_as_it_begins():
