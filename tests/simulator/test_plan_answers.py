@@ -138,6 +138,23 @@ def test_two_jobs_share_a_gpu_until_one_is_through():
     assert result.summary()["utilization"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("settings", "ends"),
+    [
+        # 10 s alone, then half speed; the guest has 10 steps left at 190 s
+        ({}, [190.0, 200.0]),
+        ({"guests_stay_slow": True}, [190.0, 210.0]),
+        # 90 steps at 0.75; the guest, at 0.25, has 70 left at 130 s
+        ({"pairs_of_one_type": (("job", 0.25, 0.75),)}, [130.0, 200.0]),
+        ({"pairs_of_one_type": (("job", 0.25, 0.75),), "guests_stay_slow": True}, [130.0, 410.0]),
+    ],
+)
+def test_who_joins_is_a_guest(settings, ends):
+    chosen = DEFAULT.replace(**settings)
+    result = run(pairing(), [100.0, 100.0], rates=pairs_of(2), chosen=chosen, arrivals=[0.0, 10.0])
+    assert result.jobs["completion_time"].tolist() == ends
+
+
 def test_another_partner_is_another_lease():
     """Job 2 takes the place of job 1 at 50 s, and job 0 has 50 of its steps left at 100 s."""
     result = run(pairing(), [100.0, 25.0, 25.0], rates=pairs_of(3))
