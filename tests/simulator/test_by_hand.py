@@ -195,6 +195,7 @@ and are judged so | 25@deadline=25 | | | slot_seconds=10 ends=slot late_jobs_wai
 # job 1 is seen at 10 s and has GPUs when the end of job 0 is seen
 the last end waits | 12x8 3:5x8 | | | slot_seconds=10 | end 12 25
 the last end is spared | 12x8 3:5x8 | | | slot_seconds=10 slot_spares_last_end=true | end 12 17
+not where another one runs on | 12x4 40x4 3:5x4 | | | slot_seconds=10 slot_spares_last_end=true | end 12 40 25
 gangs at the speed of their durations | 100x2@duration=40 | | | gang_rates=duration | end 40
 """.replace("{cost}", "overhead_base_seconds=2 overhead_doubling_seconds=3")
 

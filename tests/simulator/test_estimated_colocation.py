@@ -40,7 +40,9 @@ def run(estimation=None, name="default", ideal=False, seed=3, **options):
     return simulate(trace, CLUSTER, policy, TABLE, preset=settings, seed=seed, estimation=estimation, **options)
 
 
-@pytest.mark.parametrize(("name", "ideal"), WORLDS)
+@pytest.mark.parametrize(
+    ("name", "ideal"), [("default", True), pytest.param("default", False, marks=pytest.mark.exhaustive)]
+)
 def test_estimates_from_everything_are_the_truth(name, ideal):
     known, estimated = run(None, name, ideal), run(Estimation(1.0), name, ideal)
     assert estimated.record.jobs.believed.error == 0.0

@@ -24,21 +24,17 @@ def drawn(n):
     return Trace(**(columns | {"category": np.resize(np.array(CATEGORIES, dtype=object), n)}))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "world", "changes"),
     [
         ("optimus", "default", {}),
-        *(
-            pytest.param(*each, marks=pytest.mark.exhaustive)
-            for each in (
-                ("pollux", "default", {}),
-                ("sia", "sia", {}),
-                ("sia_fixed", "default", {}),
-                ("max_min_fairness_perf", "default", {}),
-                ("sia", "default", {"goodput_work": "samples"}),
-                ("sia", "default", {"goodput_knowledge": "profiled"}),
-            )
-        ),
+        ("pollux", "default", {}),
+        ("sia", "sia", {}),
+        ("sia_fixed", "default", {}),
+        ("max_min_fairness_perf", "default", {}),
+        ("sia", "default", {"goodput_work": "samples"}),
+        ("sia", "default", {"goodput_knowledge": "profiled"}),
     ],
 )
 def test_a_growing_trace_gives_the_run_of_a_long_one(name, world, changes):

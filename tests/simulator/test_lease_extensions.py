@@ -24,10 +24,8 @@ def leases(result):
     return summary["lease_extensions"], summary["lease_opportunities"]
 
 
-EXACT = ("isolated", "fifo_perf")
-
-
-@pytest.mark.parametrize("policy", [EXACT[0], pytest.param(EXACT[1], marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("policy", ["isolated", "fifo_perf"])
 def test_counts_of_the_original(policy, public_data, reference_data):
     table = read_table(public_data("gavel/simulation_throughputs.json.gz"))
     with gzip.open(reference_data("gavel/sim_results.jsonl.gz"), "rt") as lines:
