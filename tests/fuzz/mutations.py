@@ -8,8 +8,6 @@ import decimal
 import json
 import random
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pandas as pd
 
@@ -17,7 +15,7 @@ HUGE = 10**400
 DEEP = 20_000
 """Levels of nesting, more than any parser goes down."""
 
-WRONG_VALUES: tuple[Any, ...] = (
+WRONG_VALUES = (
     None, True, False, 0, -1, 1.5, -0.0, 1e308, float("nan"), float("inf"), 2**31, 2**53 + 1, 2**63, 2**64, HUGE, -HUGE,
     "", "x", "none", "nan", "9" * 5000, "\0", "\ud800", "é", [], {}, [[]], [1, 2], {"a": 1}, {"": {}}, [None], ["v100"],
 )  # fmt: skip
@@ -31,7 +29,7 @@ WRONG_TOKENS = (
 """What a text may hold where a number or a word is expected."""
 
 
-def of_bytes(raw: bytes, rng: random.Random) -> bytes:
+def of_bytes(raw, rng):
     """Some bytes flipped, cut away, doubled or put in."""
     data = bytearray(raw)
     for _ in range(rng.choice((1, 1, 2, 8))):
@@ -52,7 +50,7 @@ def of_bytes(raw: bytes, rng: random.Random) -> bytes:
     return bytes(data)
 
 
-def of_tokens(raw: bytes, rng: random.Random) -> bytes:
+def of_tokens(raw, rng):
     """Numbers and words of a text replaced, exchanged or left out."""
     parts = re.split(r"([A-Za-z0-9_.+-]+)", raw.decode())
     for _ in range(rng.choice((1, 1, 1, 3))):
@@ -65,7 +63,7 @@ def of_tokens(raw: bytes, rng: random.Random) -> bytes:
     return "".join(parts).encode()
 
 
-def of_lines(raw: bytes, rng: random.Random) -> bytes:
+def of_lines(raw, rng):
     """Lines left out, doubled, exchanged, or with a value too many or too few."""
     lines = raw.decode().split("\n")
     i, k = rng.randrange(len(lines)), rng.randrange(len(lines))
@@ -85,7 +83,7 @@ def of_lines(raw: bytes, rng: random.Random) -> bytes:
     return "\n".join(lines).encode()
 
 
-def of_json(raw: bytes, rng: random.Random) -> bytes:
+def of_json(raw, rng):
     """Values of JSON replaced by others, keys left out, renamed or made up."""
     data = json.loads(raw)
     for _ in range(rng.choice((1, 1, 1, 3))):
@@ -98,11 +96,11 @@ def of_json(raw: bytes, rng: random.Random) -> bytes:
     return text.encode()
 
 
-def _changed(data: Any, rng: random.Random) -> Any:
+def _changed(data, rng):
     """The data with one change at a random place."""
-    places: list[tuple[Any, Any]] = []
+    places = []
 
-    def collect(value: Any) -> None:
+    def collect(value):
         inner = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
         for key, item in inner:
             places.append((value, key))
@@ -128,7 +126,7 @@ def _changed(data: Any, rng: random.Random) -> Any:
     return data
 
 
-ODD_COLUMNS: tuple[Callable[[int], list[Any]], ...] = (
+ODD_COLUMNS = (
     lambda n: [None] * n,
     lambda n: ["x"] * n,
     lambda n: [b"\xff"] * n,
@@ -152,7 +150,7 @@ ODD_COLUMNS: tuple[Callable[[int], list[Any]], ...] = (
 """Columns that Parquet can hold and that are not what is expected."""
 
 
-def of_columns(frame: pd.DataFrame, rng: random.Random) -> pd.DataFrame:
+def of_columns(frame, rng):
     """Columns of a table replaced, left out, renamed or doubled; rows left out or in another order."""
     columns = {str(name): frame[name].tolist() for name in frame.columns}
     for _ in range(rng.choice((1, 1, 2))):

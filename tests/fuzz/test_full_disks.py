@@ -44,13 +44,6 @@ def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == f"error: {out}: {NO_SPACE}\n"
 
 
-def test_an_error_without_any_file_has_no_empty_name(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "app", full)
-    with pytest.raises(SystemExit):
-        cli.main()
-    assert capsys.readouterr().err == f"error: {NO_SPACE}\n"
-
-
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -45,7 +44,7 @@ from throughputs.tables.folder import read_folder
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training.rules import read_rules
 
-CASES = 100
+CASES = 20
 """Of each kind of damage to each kind of file."""
 
 PRICES = """time_seconds,accelerator,price,zone
@@ -173,47 +172,47 @@ files = [
 """
 
 
-def small_table() -> ThroughputTable:
+def small_table():
     table = default_table()
     keys = [0, 1, 2, 40]
     known = ThroughputTable([table.keys[k] for k in keys], table.accelerators, table.isolated[keys])
     return known.with_colocation(default_colocation())
 
 
-def written(write: Callable[..., None], what: Any, name: str, **more: Any) -> Callable[[Path], bytes]:
+def written(write, what, name, **more):
     """What a writer of the package makes of something."""
 
-    def make(folder: Path) -> bytes:
+    def make(folder):
         write(what(), folder / name, **more)
         return (folder / name).read_bytes()
 
     return make
 
 
-def model_of(path: Path) -> InterferenceModel:
+def model_of(path):
     frame, first_line = read_frame(path)
     return InterferenceModel.from_frame(frame, str(path), first_line)
 
 
-def sweep_of(path: Path) -> int:
+def sweep_of(path):
     return len(Sweep.from_toml(path).points())
 
 
-def sets_of(path: Path) -> str:
+def sets_of(path):
     return markdown_table(read_sets(read_text(path), str(path)))
 
 
-def results_of(path: Path) -> pd.DataFrame:
+def results_of(path):
     return Store(path.parent).table()
 
 
-def finished_sweep(folder: Path) -> tuple[Store, str]:
+def finished_sweep(folder):
     sweep = Sweep.from_dict({"kind": "static", "policies": "fifo", "jobs": [2], "seeds": [0], "clusters": ["v100:2"]})
     Store(folder).begin(sweep, sweep.points())
     return Store(folder), sweep.points()[0].key
 
 
-def sweep_folder(folder: Path) -> bytes:
+def sweep_folder(folder):
     finished_sweep(folder)
     return (folder / "sweep.json").read_bytes()
 
@@ -226,11 +225,11 @@ class Format:
     read: Callable[[Path], object]
     example: Callable[[Path], bytes] | str
 
-    def raw(self, folder: Path) -> bytes:
+    def raw(self, folder):
         return self.example.encode() if isinstance(self.example, str) else self.example(folder)
 
     @property
-    def damages(self) -> tuple[Callable[..., bytes], ...]:
+    def damages(self):
         """The kinds of damage that make sense for it."""
         if self.name.endswith((".gz", ".parquet")):
             return (mutations.of_bytes,)
@@ -239,15 +238,15 @@ class Format:
         return (mutations.of_bytes, mutations.of_tokens, mutations.of_lines)
 
 
-def cluster_of(path: Path) -> Cluster:
+def cluster_of(path):
     return read_cluster(path, "a100")
 
 
-def folder_of(path: Path) -> ThroughputTable:
+def folder_of(path):
     return read_folder(path.parent, "a100")
 
 
-def jobs() -> Any:
+def jobs():
     return gavel_trace(6, 600.0, multi_gpu=True, priorities=True, slos=True)
 
 
@@ -288,7 +287,7 @@ FORMATS = (
 )
 
 
-def read_or_refuse(form: Format, path: Path) -> bool:
+def read_or_refuse(form, path):
     """Whether the reader takes the file; anything but `InputError` passes on."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -350,7 +349,7 @@ def test_parquet_with_other_columns(name, read, example, tmp_path):
     example().to_parquet(path, index=False)
     assert read_or_refuse(form, path)
     refused = 0
-    for case in range(2 * CASES):
+    for case in range(CASES):
         frame = mutations.of_columns(example(), random.Random(case))
         try:
             frame.to_parquet(path, index=False)
@@ -360,7 +359,7 @@ def test_parquet_with_other_columns(name, read, example, tmp_path):
             refused += not read_or_refuse(form, path)
         except Exception as error:
             pytest.fail(f"case {case}, {frame.dtypes.to_dict()}: {error!r}")
-    assert refused > CASES / 2
+    assert refused > CASES / 4
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
@@ -375,14 +374,14 @@ def test_files_that_are_something_else(form, tmp_path):
 
 def test_damaged_records_of_runs_count_as_none(tmp_path):
     store, key = finished_sweep(tmp_path)
-    figures: dict[str, Any] = {"jobs": 2, "average_jct": 3.5}
+    figures = {"jobs": 2, "average_jct": 3.5}
     figures["by_priority"] = [{"priority_weight": 1.0, **dict.fromkeys(BY_WEIGHT, 1.0)}]
     figures["by_entity"] = [{"entity": "vision", "jobs": 2, "gpu_share": 0.5}]
     whole = {"point": key, "status": "completed", "figures": figures, **dict.fromkeys(OF_RUNS, "x"), "cpu_seconds": 1.5}
     path = tmp_path / "points" / f"{key}.json"
     path.write_text(json.dumps(whole))
     assert len(store.table()) == 1
-    for case in range(2 * CASES):
+    for case in range(CASES):
         path.write_bytes(mutations.of_json(json.dumps(whole).encode(), random.Random(case)))
         assert len(store.table()) in (0, 1)
 

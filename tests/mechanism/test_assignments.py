@@ -12,7 +12,7 @@ from throughputs import InputError
 
 
 @given(jobs=st.lists(st.integers(0, 50), unique=True, max_size=20), gone=st.lists(st.integers(0, 50), max_size=8))
-def test_without_those_who_are_gone_is_among_those_who_are_not(jobs: list[int], gone: list[int]) -> None:
+def test_without_those_who_are_gone_is_among_those_who_are_not(jobs, gone):
     pairs = dict(zip(jobs[::4], jobs[1::4], strict=False))
     beside = pairs | {b: a for a, b in pairs.items()}
     rows = Assignment.of(jobs, [0] * len(jobs), [1] * len(jobs), [beside.get(job, -1) for job in jobs])
@@ -25,7 +25,7 @@ def test_without_those_who_are_gone_is_among_those_who_are_not(jobs: list[int], 
 
 
 @given(jobs=st.lists(st.integers(0, 9), min_size=1, max_size=8))
-def test_a_job_runs_once(jobs: list[int]) -> None:
+def test_a_job_runs_once(jobs):
     rows = Assignment.of(jobs, [0] * len(jobs), [1] * len(jobs))
     if len(set(jobs)) == len(jobs):
         rows.check(np.array([8]), "test")
@@ -34,7 +34,7 @@ def test_a_job_runs_once(jobs: list[int]) -> None:
             rows.check(np.array([8]), "test")
 
 
-def test_ids_and_pools_are_from_zero() -> None:
+def test_ids_and_pools_are_from_zero():
     with pytest.raises(InputError, match="assignment"):
         Assignment.of([-1, 0], [0, 0], [1, 1]).check(np.array([8]), "test")
     for pool in (-1, 2):
@@ -46,7 +46,7 @@ def test_ids_and_pools_are_from_zero() -> None:
         Assignment.of([0, 1], [1, 1], [4, 5]).check(np.array([8, 8]), "test")
 
 
-def test_positions_have_the_names_of_the_ids_that_are_asked_for() -> None:
+def test_positions_have_the_names_of_the_ids_that_are_asked_for():
     ids = np.array([3, 7, 9])
     rows = Assignment.of([7, 9], [0, 1], [1, 2])
     positions = rows.numbered(np.array([1, 2]), ids)

@@ -6,39 +6,22 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.mechanism import DecisionCore, MechanismSettings
+from allocator.mechanism import DecisionCore
 from allocator.protocol import Need
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.truth import Truth
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError, PackedColumns, Trace
-from throughputs.configurations import Configurations
 
 CLUSTER = Cluster({"v100": 2, "k80": 2})
 
 
-def table(trace: Trace, seed: int = 0) -> JobTable:
+def table(trace, seed=0):
     return JobTable(trace, np.random.default_rng(seed).uniform(1, 2, (len(trace), 2)), CLUSTER)
 
 
-def test_appended_columns_are_those_of_the_whole() -> None:
-    trace = make_trace([5, 6, 7, 8], sizes=[1, 2, 1, 1], arrivals=[0.0, 1.0, 1.0, 9.0])
-    whole = table(trace)
-    columns = {name: getattr(trace, name)[2:] for name in Trace.column_names()}
-    grown = JobTable(trace.head(2), whole.rates[:2], CLUSTER)
-    grown.steps_done[1] = 4.0
-    new = grown.submit(JobTable(Trace(**columns), whole.rates[2:], CLUSTER))
-    assert new.tolist() == [2, 3]
-    assert grown.ids.tolist() == [0, 1, 2, 3]
-    assert len(grown) == 4
-    assert grown.steps_done.tolist() == [0.0, 4.0, 0.0, 0.0]
-    for name in ("job_type", "scale_factor", "total_steps", "arrival_time", "rates", "current_accelerator"):
-        assert np.array_equal(getattr(grown, name), getattr(whole, name))
-    assert grown.runnable.tolist() == [True] * 4
-
-
-def test_what_does_not_fit_is_refused() -> None:
+def test_what_does_not_fit_is_refused():
     first, earlier = table(make_trace([1], arrivals=[5.0])), table(make_trace([1], arrivals=[4.0]))
     with pytest.raises(InputError, match=r"at least the last arrival so far, 5.0 s"):
         first.submit(earlier)
@@ -49,37 +32,11 @@ def test_what_does_not_fit_is_refused() -> None:
         Truth(rates, one).append(apart)
 
 
-@pytest.mark.parametrize("aware", [True, False])
-@pytest.mark.parametrize("idle_fill", ["best_type", "queue_order"])
-def test_a_core_on_a_table_that_grows_decides_as_one_that_knew(aware: bool, idle_fill: str) -> None:
-    trace = make_trace([500] * 8, sizes=[1, 2, 1, 1, 2, 1, 1, 2], arrivals=[0.0] * 8)
-    settings = MechanismSettings(idle_fill=idle_fill)  # type: ignore[arg-type]
-    knew = table(trace)
-    told = JobTable(trace.head(3), knew.rates[:3], CLUSTER)
-    cores = [DecisionCore(SharesPolicy(heterogeneity_aware=aware), CLUSTER, jobs, settings) for jobs in (knew, told)]
-    rounds: list[list[tuple[list[int], list[int]]]] = [[], []]
-    for k, core in enumerate(cores):
-        core.arrive([0, 1, 2])
-        for number in range(6):
-            if number == 2:
-                if k == 1:
-                    columns = {name: getattr(trace, name)[3:] for name in Trace.column_names()}
-                    told.submit(JobTable(Trace(**columns), knew.rates[3:], CLUSTER))
-                core.arrive([3, 4, 5, 6, 7])
-            decision = core.next(360.0 * number)
-            core.jobs.steps_done[decision.jobs] += 10.0
-            core.record(decision, np.full(len(decision.jobs), 360.0))
-            rounds[k].append((decision.jobs.tolist(), decision.assignment.pool.tolist()))
-    assert rounds[0] == rounds[1]
-    assert np.array_equal(knew.isolated_seconds, told.isolated_seconds)
-    assert cores[0].policy_calls == cores[1].policy_calls == 2
-
-
-def part(trace: Trace, first: int, end: int) -> Trace:
+def part(trace, first, end):
     return Trace(**{name: getattr(trace, name)[first:end] for name in Trace.column_names()})
 
 
-def test_ids_stay_what_they_are_and_are_never_used_again() -> None:
+def test_ids_stay_what_they_are_and_are_never_used_again():
     trace = make_trace([5, 6, 7, 8, 9, 10])
     jobs = JobTable(part(trace, 0, 3), np.ones((3, 2)), CLUSTER)
     jobs.register("kept_for_somebody", 7)
@@ -99,7 +56,7 @@ def test_ids_stay_what_they_are_and_are_never_used_again() -> None:
     assert jobs.snapshot(np.array([5]), 0.0, CLUSTER).steps_remaining.tolist() == [10.0]
 
 
-def test_only_jobs_of_the_table_can_be_retired() -> None:
+def test_only_jobs_of_the_table_can_be_retired():
     jobs = table(make_trace([1, 2, 3]))
     jobs.retire([0])
     for ids in ([0], [1, 3], [-1]):
@@ -108,7 +65,7 @@ def test_only_jobs_of_the_table_can_be_retired() -> None:
     assert jobs.ids.tolist() == [1, 2]
 
 
-def test_views_are_of_those_who_are_left() -> None:
+def test_views_are_of_those_who_are_left():
     """Co-location, training and entities are cut down with the table, and its labels are the ids."""
     n = 5
     trace = Trace(["job"] * n, [1] * n, [10.0 * (i + 1) for i in range(n)], [0.0] * n, entity=["a", "b", "a", "b", "a"])
@@ -123,16 +80,13 @@ def test_views_are_of_those_who_are_left() -> None:
     for state in (whole, left):
         assert state.throughputs.jobs == (1, 3, 4)
         assert state.rates.ravel().tolist() == [2.0, 1.0, 3.0]
-        assert state.colocation is not None
         assert state.colocation.rates.ravel().tolist() == [2.0, 1.0, 3.0]
-        assert state.training is not None
         assert state.training.profiles.total_seconds.tolist() == pytest.approx([10.0, 40.0, 50 / 3])
-        assert state.membership is not None
         assert state.membership.of_job.tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize("aware", [True, False])
-def test_a_core_decides_on_a_table_without_those_who_left_as_on_the_whole(aware: bool) -> None:
+def test_a_core_decides_on_a_table_without_those_who_left_as_on_the_whole(aware):
     sizes = [1, 2, 1, 1, 2, 1, 1, 2]
     rates = np.random.default_rng(3).uniform(1, 2, (8, 2))
     played = []
@@ -164,34 +118,3 @@ def test_a_core_decides_on_a_table_without_those_who_left_as_on_the_whole(aware:
         played.append((rounds, still.tolist(), jobs.isolated_seconds[jobs.rows(still)].tolist()))
     assert played[0] == played[1]
     assert played[1][1] == [2, 3, 5, 7]
-
-
-def test_what_few_jobs_can_run_as_is_read_without_the_others() -> None:
-    trace = make_trace([100.0] * 4, [1, 2, 1, 4], [0.0] * 4)
-    cluster = Cluster({"a100": 8})
-    job, gpus = np.repeat(np.arange(4), 3), np.tile([1, 2, 4], 4)
-    ways = Configurations(job, np.zeros(12, dtype=np.int64), gpus, job + 0.25 * gpus, jobs=range(4), pools=["a100"])
-    jobs = JobTable(trace, np.ones((4, 1)), cluster, configurations=ways)
-    jobs.retire([1])
-    asked = np.array([2, 0])
-    for read_before in (False, True):
-        state = jobs.snapshot(np.array([0, 2, 3]), 0.0, cluster, needs=Need.CONFIGURATIONS)
-        if read_before:
-            assert state.configurations is not None
-        rates = state.rates_at(asked, np.zeros(2, dtype=np.int64), np.array([4, 2]))
-        assert rates is not None
-        assert rates.tolist() == [4.0, 0.5]
-        assert state.rates_by_gpus(asked, 0) == [{1: 3.25, 2: 3.5, 4: 4.0}, {1: 0.25, 2: 0.5, 4: 1.0}]
-        assert state.rates_by_gpus(asked, 1) == [{}, {}]
-    state = jobs.snapshot(np.array([0, 2, 3]), 0.0, cluster)
-    with pytest.raises(AttributeError, match=r"configurations.*Need\.CONFIGURATIONS"):
-        state.rates_by_gpus(asked, 0)
-    with pytest.raises(AttributeError, match=r"configurations.*Need\.CONFIGURATIONS"):
-        state.rates_at(asked, asked, asked)
-
-
-@pytest.mark.parametrize("count", [3, 200])
-def test_rates_by_gpus_of_few_and_of_many_jobs(count: int) -> None:
-    ways = Configurations([0, 0, 1], [0, 0, 0], [1, 4, 2], [1.0, 3.0, 2.0], jobs=range(2), pools=["a100"])
-    job, gpus = np.resize([0, 1, 0], count), np.resize([4, 4, 9], count)
-    assert ways.rates_at(job, np.zeros(count, dtype=np.int64), gpus).tolist() == np.resize([3.0, 0, 0], count).tolist()

@@ -16,24 +16,24 @@ PER_SERVER = 4
 CLUSTER = Cluster({"a100": 18, "t4": 8}, {"a100": PER_SERVER, "t4": 2})
 
 
-def power_in(number: int) -> int:
+def power_in(number):
     """The largest power of two that divides a number, 0 for 0."""
     return number & -number
 
 
-def one_by_one(sizes: list[int], first: int, capacity: int, width: int) -> list[tuple[int, ...]]:
+def one_by_one(sizes, first, capacity, width):
     """GPUs of gangs in line on one pool, by lists of the free GPUs of each server."""
     whole = [list(range(at, min(at + width, first + capacity))) for at in range(first, first + capacity, width)]
-    partly: list[list[int]] = []
+    partly = []
     placed = []
 
-    def take(free: list[int], count: int) -> list[int]:
+    def take(free, count):
         partly[:] = [other for other in partly if other is not free] + [free]
         taken, free[:count] = free[:count], []
         return taken
 
     for size in sizes:
-        taken: list[int] = []
+        taken = []
         while whole and size - len(taken) >= len(whole[0]):
             taken += whole.pop(0)
         left = size - len(taken)
@@ -53,7 +53,7 @@ def one_by_one(sizes: list[int], first: int, capacity: int, width: int) -> list[
 
 
 @st.composite
-def assignments(draw: st.DrawFn) -> Assignment:
+def assignments(draw):
     jobs, pools, gpus = [], [], []
     left = CLUSTER.capacity.tolist()
     for job in draw(st.permutations(range(8))):
@@ -67,12 +67,12 @@ def assignments(draw: st.DrawFn) -> Assignment:
 
 
 @given(rows=st.lists(assignments(), min_size=1, max_size=5))
-def test_gangs_get_what_a_plain_loop_gives_them(rows: list[Assignment]) -> None:
+def test_gangs_get_what_a_plain_loop_gives_them(rows):
     placement = PlacementAnew(CLUSTER)
     last, held = Assignment.none(), {}
     for assignment in rows:
         change = placement.place_changes(assignment)
-        expected: dict[int, tuple[int, ...]] = {}
+        expected = {}
         for pool, width in enumerate((PER_SERVER, 2)):
             here = assignment.pool == pool
             first, capacity = int(CLUSTER.first_gpu[pool]), int(CLUSTER.capacity[pool])
@@ -86,7 +86,7 @@ def test_gangs_get_what_a_plain_loop_gives_them(rows: list[Assignment]) -> None:
         last, held = assignment, expected
 
 
-def test_what_is_remembered_is_bounded(monkeypatch) -> None:
+def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr(anew, "_MOST_STATES", 4)
     placement, fresh = PlacementAnew(CLUSTER), PlacementAnew(CLUSTER)
     rng = np.random.default_rng(0)

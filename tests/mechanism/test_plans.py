@@ -105,18 +105,6 @@ def test_rounds_come_from_the_plan_and_a_new_one_is_made_at_its_end():
     assert [number for number, _, _ in policy.asked] == [0, 4]
 
 
-def test_jobs_that_come_or_go_are_a_reason_to_plan():
-    policy = TurnsPolicy(rounds=20)
-    core = core_of(policy, n=3)
-    core.arrive([0, 1])
-    run(core, 3)
-    core.arrive([2])
-    run(core, 2, start=3)
-    core.complete([0])
-    run(core, 1, start=5)
-    assert [(number, jobs) for number, jobs, _ in policy.asked] == [(0, (0, 1)), (3, (0, 1, 2)), (5, (1, 2))]
-
-
 def test_a_plan_is_renewed_every_so_many_rounds_whatever_else_happens():
     policy = TurnsPolicy(rounds=20, replan_steps=4)
     core = core_of(policy, n=3)
@@ -137,17 +125,6 @@ def test_changed_rates_are_none():
     assert len(policy.asked) == 1
 
 
-def test_an_empty_cluster_has_an_empty_round():
-    policy = TurnsPolicy()
-    core = core_of(policy)
-    core.arrive([0])
-    run(core, 1)
-    core.complete([0])
-    assert run(core, 2, start=1) == [[], []]
-    core.arrive([1])
-    assert run(core, 1, start=3) == [[1]]
-
-
 def test_memory_belongs_to_the_run_and_is_put_away_with_it(tmp_path):
     policy = TurnsPolicy(rounds=2)
     core = core_of(policy)
@@ -161,25 +138,6 @@ def test_memory_belongs_to_the_run_and_is_put_away_with_it(tmp_path):
     assert run(again, 3, start=3) == run(core, 3, start=3)
     assert [plans for _, _, plans in policy.asked] == [1, 2, 3, 3]
     assert core_of(policy).policy_calls == 0
-
-
-@pytest.mark.parametrize(
-    ("rounds", "expected"),
-    [
-        ((), "a plan of at least 1 step"),
-        (([0, 1],), "at most \\[1\\] GPUs"),
-        (([0, 0],), "each job once"),
-    ],
-)
-def test_a_plan_that_the_cluster_cannot_run_is_refused(rounds, expected):
-    class Bad(TurnsPolicy):
-        def plan(self, state, memory):  # noqa: ARG002
-            return Plan(tuple(PlanStep(Assignment.of(jobs, [0] * len(jobs), [1] * len(jobs))) for jobs in rounds))
-
-    core = core_of(Bad())
-    core.arrive([0, 1])
-    with pytest.raises(InputError, match=expected):
-        core.next(0.0)
 
 
 def test_a_simulation_under_a_planner_ends_and_tells_how_jobs_train():

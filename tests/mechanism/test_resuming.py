@@ -17,17 +17,17 @@ TYPES = ("v100", "k80")
 RULES = ("in_order", "consolidated", "buddy", "local_search", "anew")
 
 
-def table(n: int, cluster: Cluster, gpus: list[int] | None = None) -> JobTable:
+def table(n, cluster, gpus=None):
     trace = Trace(["x"] * n, gpus or [1] * n, [1e6] * n, [0.0] * n)
     return JobTable(trace, np.tile([3.0, 1.0], (n, 1)), cluster)
 
 
-def core_on(cluster: Cluster, jobs: JobTable, policy: str, placement: str = "consolidated") -> DecisionCore:
-    settings = MechanismSettings(placement=placement)  # type: ignore[arg-type]
+def core_on(cluster, jobs, policy, placement="consolidated"):
+    settings = MechanismSettings(placement=placement)
     return DecisionCore(get_policy(policy), cluster, jobs, settings)
 
 
-def rounds(core: DecisionCore, count: int, clock: float = 0.0) -> float:
+def rounds(core, count, clock=0.0):
     for _ in range(count):
         decision = core.next(clock)
         core.record(decision, np.full(len(decision.jobs), 360.0))
@@ -36,7 +36,7 @@ def rounds(core: DecisionCore, count: int, clock: float = 0.0) -> float:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_jobs_that_hold_gpus_keep_them(rule: str) -> None:
+def test_jobs_that_hold_gpus_keep_them(rule):
     """Under first-fit rules with free choice only who is placed anew moves; nobody who was adopted does."""
     cluster = Cluster({"v100": 8, "k80": 8}, {"v100": 4, "k80": 4})
     jobs = table(4, cluster, [2, 1, 4, 1])
@@ -47,7 +47,6 @@ def test_jobs_that_hold_gpus_keep_them(rule: str) -> None:
     core.adopt(running, held)
     assert [core.gpus_of(job) for job in range(3)] == held
     placement = core._placement
-    assert placement is not None
     if rule != "anew":
         more = Assignment.of([0, 1, 2, 3], [0, 0, 1, 0], [2, 1, 4, 1])
         placed = placement.place(more)
@@ -56,18 +55,18 @@ def test_jobs_that_hold_gpus_keep_them(rule: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["max_min_fairness_perf", "fifo_perf", "max_min_fairness"])
-def test_what_jobs_are_owed_outlives_a_change_of_capacity(policy: str) -> None:
+def test_what_jobs_are_owed_outlives_a_change_of_capacity(policy):
     cluster = Cluster({"v100": 2, "k80": 2})
     jobs = table(6, cluster)
     core = core_on(cluster, jobs, policy)
     core.arrive(np.arange(6))
     clock = rounds(core, 5)
-    owed = core._executor._ledger.deficits.copy()  # type: ignore[attr-defined]
-    received = core._executor._ledger.received.copy()  # type: ignore[attr-defined]
+    owed = core._executor._ledger.deficits.copy()
+    received = core._executor._ledger.received.copy()
     smaller = Cluster({"v100": 1, "k80": 0})
     later = core_on(smaller, jobs, policy)
     later.resume(core.state(), Assignment.of([3], [0], [1]), [(0,)])
-    ledger = later._executor._ledger  # type: ignore[attr-defined]
+    ledger = later._executor._ledger
     assert np.array_equal(ledger.deficits, owed)
     assert np.array_equal(ledger.received, received)
     decision = later.next(clock)
@@ -84,21 +83,7 @@ def test_what_jobs_are_owed_outlives_a_change_of_capacity(policy: str) -> None:
     assert seen == (set(range(6)) if policy != "fifo_perf" else {0})
 
 
-def test_jobs_may_run_where_gpus_came_back() -> None:
-    small, large = Cluster({"v100": 1, "k80": 2}), Cluster({"v100": 4, "k80": 2})
-    jobs = table(2, small, [2, 4])
-    core = core_on(small, jobs, "max_min_fairness_perf")
-    core.arrive(np.arange(2))
-    assert core.next(0.0).jobs.tolist() == [0]
-    again = table(2, large, [2, 4])
-    later = core_on(large, again, "max_min_fairness_perf")
-    later.resume(core.state(), Assignment.of([0], [1], [2]), [(4, 5)])
-    decision = later.next(360.0)
-    assert sorted(decision.jobs.tolist()) == [0, 1]
-    assert decision.assignment.pool[decision.jobs.tolist().index(1)] == 0
-
-
-def test_the_memory_of_a_planner_goes_on() -> None:
+def test_the_memory_of_a_planner_goes_on():
     cluster = Cluster({"k80": 2})
     trace = Trace(["x"] * 2, [1, 1], [100.0, 100.0], [0.0, 0.0], deadline=[200.0, 150.0])
     jobs = JobTable(trace, np.ones((2, 1)), cluster)
@@ -107,19 +92,19 @@ def test_the_memory_of_a_planner_goes_on() -> None:
     assert len(core.next(0.0).rejected) == 0
     later = core_on(cluster, jobs, "elasticflow")
     later.resume(core.state(), Assignment.of([0, 1], [0, 0], [1, 1]), [(0,), (1,)])
-    assert later._executor._memory.promised.keys() == core._executor._memory.promised.keys()  # type: ignore[attr-defined]
-    assert len(later._executor._memory.promised) == 2  # type: ignore[attr-defined]
+    assert later._executor._memory.promised.keys() == core._executor._memory.promised.keys()
+    assert len(later._executor._memory.promised) == 2
 
 
-def test_planners_of_deadlines_hear_of_other_rates() -> None:
+def test_planners_of_deadlines_hear_of_other_rates():
     cluster = Cluster({"k80": 1})
     trace = Trace(["x"], [1], [100.0], [0.0], deadline=[150.0])
     jobs = JobTable(trace, np.ones((1, 1)), cluster)
     core = core_on(cluster, jobs, "edf")
     core.arrive([0])
     core.next(0.0)
-    before = core._executor._memory.curves[0].rates  # type: ignore[attr-defined]
+    before = core._executor._memory.curves[0].rates
     jobs.rates[0] = 7.0
     core.rates_changed(np.array([0]))
     core.next(1.0)
-    assert (before, core._executor._memory.curves[0].rates) == ([1.0], [7.0])  # type: ignore[attr-defined]
+    assert (before, core._executor._memory.curves[0].rates) == ([1.0], [7.0])

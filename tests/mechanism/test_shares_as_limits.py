@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,28 +11,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allocator
-from allocator import ConvexPolicy, SharePolicy, SimulationResult
+from allocator import ConvexPolicy, SharePolicy
 from allocator.cluster import Cluster
 from allocator.mechanism.pair_ledger import PairLedger
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets import Preset, preset
+from allocator.presets import preset
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.testing.worlds import cluster_for, table_for, trace_of
 from tests.simulator.packed_worlds import PairPolicy, make_pairs, packed_worlds, random_shares
 from tests.simulator.worlds import SharesPolicy, make_trace, worlds
-from throughputs import InputError, PackedColumns
+from throughputs import PackedColumns
 
 ROUND = 360.0
 FREE_STARTS = {"restart_penalty_seconds": 0.0, "restart_penalty_by_gpus": ()}
 """A round of a job that pays for its start is shorter."""
 
 
-def endless(**changes: Any) -> Preset:
+def endless(**changes):
     return preset("default").replace(max_clock_seconds=40 * ROUND, **FREE_STARTS, **changes)
 
 
-def run(sizes: list[int], shares: list[float], gpus: int, **changes: Any) -> list[list[int]]:
+def run(sizes, shares, gpus, **changes):
     """Jobs of each of 12 rounds, under constant shares of one type."""
     policy = SharesPolicy(lambda _: np.array(shares)[:, None], fills_idle_gpus=False)
     table = allocator.simulate(
@@ -47,21 +46,7 @@ def run(sizes: list[int], shares: list[float], gpus: int, **changes: Any) -> lis
     return [sorted(table["job_id"][at == k].tolist()) for k in range(12)]
 
 
-def test_a_row_that_runs_goes_on_while_it_is_owed_anything_and_starts_again_for_a_round() -> None:
-    """Half of the time: new, it starts for half a round; owed, with each round's promise, 0, 0.5 and 1 rounds then."""
-    assert [len(jobs) for jobs in run([1], [0.5], 1)] == [1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
-
-
-def test_all_of_the_time_is_all_of_the_time() -> None:
-    assert run([1, 2], [1.0, 1.0], 3) == [[0, 1]] * 12
-
-
-def test_a_gang_waits_for_its_own_time_beside_gpus_that_idle() -> None:
-    """A quarter of the time of 8 GPUs: it starts when it is owed half a round, and then once it is owed a whole one."""
-    assert [len(jobs) for jobs in run([8], [0.25], 8)] == [0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]
-
-
-def test_the_type_as_a_whole_keeps_to_what_was_promised_in_every_round() -> None:
+def test_the_type_as_a_whole_keeps_to_what_was_promised_in_every_round():
     """Ten jobs of 0.6 on ten GPUs could all start at once; together they are promised six."""
     had = np.cumsum([len(jobs) for jobs in run([1] * 10, [0.6] * 10, 10)])
     promised = 6 * np.arange(1, 13)
@@ -69,7 +54,7 @@ def test_the_type_as_a_whole_keeps_to_what_was_promised_in_every_round() -> None
     assert (had >= promised - 10 * 0.6).all()
 
 
-def test_a_run_may_say_so_of_any_policy_and_a_policy_may_be_overruled() -> None:
+def test_a_run_may_say_so_of_any_policy_and_a_policy_may_be_overruled():
     always = [[0]] * 12
     assert run([1], [0.5], 1, idle_fill="best_type") == always
     policy = SharesPolicy(lambda _: np.array([[0.5]]))
@@ -87,22 +72,7 @@ def test_a_run_may_say_so_of_any_policy_and_a_policy_may_be_overruled() -> None:
     assert seen["off"]["running_time"].item() == pytest.approx(20 * ROUND, abs=ROUND)
 
 
-def test_time_since_arrival_keeps_no_account() -> None:
-    with pytest.raises(InputError, match="idle_fill"):
-        MechanismSettings(priority="time_fraction", time_counted="since_arrival", idle_fill="off")
-
-
-def test_jobs_wait_for_their_time_while_nobody_runs_and_nobody_comes() -> None:
-    """A share of a thousandth is a round in a thousand: no stall, and no round in between."""
-    policy = SharesPolicy(lambda _: np.array([[0.001]]), fills_idle_gpus=False)
-    result = allocator.simulate(
-        make_trace([2 * ROUND]), {"v100": 1}, policy, [[1.0]], preset=preset("default").replace(**FREE_STARTS)
-    )
-    assert result.rounds["start_time"].tolist() == [499 * ROUND, 1999 * ROUND]
-    assert result.jobs["status"].tolist() == ["completed"]
-
-
-def within_a_round(result: SimulationResult) -> None:
+def within_a_round(result):
     """Nobody has more than a round beyond its shares on any type, and no type more than a gang for a round."""
     types = len(result.cluster.accelerators)
     jobs = result.jobs
@@ -113,13 +83,13 @@ def within_a_round(result: SimulationResult) -> None:
     assert not result.summary().exceeded_jobs
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(worlds(), st.integers(0, 2**32 - 1))
-def test_time_received_is_bounded_by_shares_that_change_with_every_job(world: Any, seed: int) -> None:
+def test_time_received_is_bounded_by_shares_that_change_with_every_job(world, seed):
     trace, cluster, rates = world
     rng = np.random.default_rng(seed)
 
-    def drawn(state: Any) -> np.ndarray:
+    def drawn(state):
         shares = rng.uniform(0.0, 1.0, state.rates.shape) * (state.rates > 0)
         used = (state.scale_factors[:, None] * shares).sum(axis=0)
         shares *= np.minimum(1.0, state.capacity / np.maximum(used, 1e-9))
@@ -131,9 +101,9 @@ def test_time_received_is_bounded_by_shares_that_change_with_every_job(world: An
         within_a_round(result)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(packed_worlds(), st.integers(0, 2**32 - 1))
-def test_a_debt_that_several_rows_of_a_job_repeat_is_paid_once(world: Any, seed: int) -> None:
+def test_a_debt_that_several_rows_of_a_job_repeat_is_paid_once(world, seed):
     trace, cluster, columns = world
     policy = PairPolicy(random_shares(seed), fills_idle_gpus=False)
     result = allocator.simulate(trace, cluster, policy, columns, preset=endless())
@@ -142,7 +112,7 @@ def test_a_debt_that_several_rows_of_a_job_repeat_is_paid_once(world: Any, seed:
         assert (beyond <= len(cluster.accelerators) * ROUND * (1 + 1e-6)).all(), beyond / ROUND
 
 
-def test_a_pair_is_not_due_for_what_its_job_has_had_with_another() -> None:
+def test_a_pair_is_not_due_for_what_its_job_has_had_with_another():
     """Job 0 was owed three rounds, which both of its pairs carry over; four with one leave none for the other."""
     columns = PackedColumns([0, 1, 2], [[1.0]] * 3, np.full((3, 3, 1), 0.8))
     jobs = JobTable.from_trace(make_trace([1e6] * 3), columns, Cluster({"type0": 1}), needs=allocator.Need.COLOCATION)
@@ -164,11 +134,12 @@ SHARES = [
     for name in [entry.name for entry in allocator.list_policies()]
     if isinstance(allocator.get_policy(name), SharePolicy)
 ]
+EVERYDAY = ("max_min_fairness_perf", "isolated", "max_min_fairness_packed")
 PROMISING = [name for name in SHARES if not allocator.get_policy(name).relative_shares]
 
 
 @cache
-def crowded(name: str, seed: int) -> SimulationResult:
+def crowded(name, seed):
     """Twelve jobs on eight GPUs, with nobody beyond its shares."""
     policy = allocator.get_policy(name)
     chosen = preset("default").replace(idle_fill="off", **FREE_STARTS)
@@ -177,8 +148,11 @@ def crowded(name: str, seed: int) -> SimulationResult:
     )
 
 
-@pytest.mark.parametrize("name", PROMISING)
-def test_under_every_policy_nobody_has_more_than_it_was_promised(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [name if name in EVERYDAY else pytest.param(name, marks=pytest.mark.exhaustive) for name in PROMISING],
+)
+def test_under_every_policy_nobody_has_more_than_it_was_promised(name):
     result = crowded(name, 0)
     if "promised_time" in result.jobs:  # an order promises nothing in shares
         within_a_round(result)
@@ -190,19 +164,19 @@ class RandomRows(ConvexPolicy):
 
     seed: int = 0
 
-    def weights(self, jobs: Any) -> np.ndarray:
+    def weights(self, jobs):
         drawn = np.random.default_rng(self.seed).uniform(0.0, 1.0, (2, 20))
         return np.where(drawn > 0.5, drawn, 0.0)[:, [job if isinstance(job, int) else 0 for job in jobs]]
 
-    def statement(self, cp: Any, shares: Any, state: Any) -> tuple[Any, list[Any]]:
+    def statement(self, cp, shares, state):
         throughput = cp.sum(cp.multiply(state.rates / state.rates.max(), shares), axis=1)
         gpu_time = cp.multiply(state.scale_factors[:, None], shares)
         rows = self.weights(state.throughputs.jobs) @ gpu_time
         return cp.Maximize(cp.sum(cp.log(throughput))), [rows <= 0.3 * state.capacity]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_rows_of_a_program_hold_for_the_time_received(seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_rows_of_a_program_hold_for_the_time_received(seed):
     policy, sizes = RandomRows(seed=seed), [1, 1, 2, 1, 4, 1, 1, 2, 1, 1]
     cluster = Cluster({"v100": 8})
     result = allocator.simulate(make_trace([1e6] * 10, sizes), cluster, policy, np.ones((10, 1)), preset=endless())
@@ -214,14 +188,12 @@ def test_rows_of_a_program_hold_for_the_time_received(seed: int) -> None:
     within_a_round(result)
 
 
-def test_a_result_tells_when_jobs_had_more_than_their_rows_allow() -> None:
+def test_a_result_tells_when_jobs_had_more_than_their_rows_allow():
     policy, n = RandomRows(), 10
     filled = allocator.simulate(
         make_trace([1e6] * n), {"v100": 8}, policy, np.ones((n, 1)), preset=endless(idle_fill="best_type")
     ).summary()
-    assert filled.exceeded_jobs is not None
     assert filled.exceeded_jobs > 0
-    assert filled.beyond_shares_fraction is not None
     assert filled.beyond_shares_fraction > 0.1
     plain = allocator.simulate(
         make_trace([1e4] * n), {"v100": 8}, allocator.get_policy("fifo"), np.ones((n, 1))

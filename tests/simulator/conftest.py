@@ -9,5 +9,5 @@ from allocator.presets import Preset
 
 
 @pytest.fixture(autouse=True)
-def _starts_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def _starts_are_free(monkeypatch):
     monkeypatch.setitem(presets._PRESETS, "default", Preset())

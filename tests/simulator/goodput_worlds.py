@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from throughputs import Trace
 from throughputs.goodput.profiles import Profile, Profiles
-from throughputs.goodput.trainings import Trainings, read_trainings, trainings_of
+from throughputs.goodput.trainings import read_trainings, trainings_of
 
 
-def profile(noise: tuple[float, ...] = (1e9, 1e9), steps: float = 1000.0, sync: float = 0.0, **types: float) -> Profile:
+def profile(noise=(1e9, 1e9), steps=1000.0, sync=0.0, **types):
     """A model of which a sample takes a hundredth of a second on a GPU of speed 1; batches of 16 to 256 samples."""
     speeds = types or {"gpu": 1.0}
     return Profile(
@@ -26,16 +24,16 @@ def profile(noise: tuple[float, ...] = (1e9, 1e9), steps: float = 1000.0, sync: 
     )
 
 
-def trainings(**models: Profile) -> Trainings:
+def trainings(**models):
     return trainings_of(Profiles(models or {"net": profile()}, "a test"))
 
 
-def jobs(*arrivals: float, model: str = "net (batch size 16)", gpus: int = 1, category: str = "adaptive") -> Trace:
+def jobs(*arrivals, model="net (batch size 16)", gpus=1, category="adaptive"):
     n = len(arrivals)
     return Trace([model] * n, [gpus] * n, np.ones(n), arrivals, category=[category] * n)
 
 
-def with_fewer_samples_on_two_nodes(folder: Path) -> Trainings:
+def with_fewer_samples_on_two_nodes(folder):
     """Measured tables of a model: on two nodes nothing is known of more than 16 samples on a GPU, although 64 fit."""
     of_model = folder / "net"
     of_model.mkdir()
@@ -46,21 +44,3 @@ def with_fewer_samples_on_two_nodes(folder: Path) -> Trainings:
         text = "\n".join(["progress,iteration,metric,grad_sqr,grad_var", *epochs, ""])
         (of_model / f"validation-{size}.csv").write_text(text)
     return read_trainings(folder)
-
-
-class StopAt:
-    """An observer that ends a run after the stretch with this index."""
-
-    class StopError(Exception):
-        """The run was to end here."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-    def decided(self, *given) -> None:
-        """Go on."""
-
-    def round_ended(self, outcome) -> None:
-        """End the run."""
-        if outcome.index == self.index:
-            raise self.StopError

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.protocol import ClusterState, Need, SharePolicy
+from allocator.protocol import Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Pairs
 from tests.simulator.worlds import make_trace
-from throughputs import PackedColumns, Trace
+from throughputs import PackedColumns
 
 PairShares = dict[tuple[int, int, int], float]
 """Share of time of jobs (labels) first and second on a type (position)."""
 
 
-def make_pairs(shares: PairShares) -> Pairs:
+def make_pairs(shares):
     keys = sorted(shares)
     first, second, accelerator = (np.array([key[c] for key in keys], dtype=np.int64) for c in range(3))
     return Pairs(first, second, accelerator, np.array([shares[key] for key in keys], dtype=np.float64))
@@ -30,21 +28,19 @@ class PairPolicy(SharePolicy):
     name = "pairs"
     needs = Need.COLOCATION | Need.ISOLATED_TIME
 
-    def __init__(
-        self, decide: Callable[[ClusterState], tuple[np.ndarray, PairShares]], fills_idle_gpus: bool = True
-    ) -> None:
+    def __init__(self, decide, fills_idle_gpus=True):
         self.decide = decide
         self.fills_idle_gpus = fills_idle_gpus
-        self.states: list[ClusterState] = []
+        self.states = []
 
-    def allocate(self, state: ClusterState) -> Allocation:
+    def allocate(self, state):
         self.states.append(state)
         shares, pairs = self.decide(state)
         alone = np.asarray(shares, dtype=float)
         return Allocation(self.name, state.throughputs, alone, "closed form", pairs=make_pairs(pairs))
 
 
-def always_together(state: ClusterState) -> tuple[np.ndarray, PairShares]:
+def always_together(state):
     """Jobs 0 and 1 share type 0 as long as both are there; whoever is left has it alone."""
     if state.n_jobs == 2:
         return np.zeros(state.rates.shape), {(0, 1, 0): 1.0}
@@ -53,10 +49,10 @@ def always_together(state: ClusterState) -> tuple[np.ndarray, PairShares]:
     return shares, {}
 
 
-def random_shares(seed: int) -> Callable[[ClusterState], tuple[np.ndarray, PairShares]]:
+def random_shares(seed):
     """Feasible shares: random ones over jobs alone and all pairs of gangs of one size, scaled into the polytope."""
 
-    def decide(state: ClusterState) -> tuple[np.ndarray, PairShares]:
+    def decide(state):
         rng = np.random.default_rng([seed, int(state.clock)])
         n, m = state.rates.shape
         alone = rng.uniform(0, 1, (n, m)) * rng.integers(0, 2, (n, m)) * (state.rates > 0)
@@ -79,7 +75,7 @@ def random_shares(seed: int) -> Callable[[ClusterState], tuple[np.ndarray, PairS
 
 
 @st.composite
-def packed_worlds(draw: st.DrawFn) -> tuple[Trace, Cluster, PackedColumns]:
+def packed_worlds(draw):
     """A trace, a cluster and rates by group, in part 0; some gangs are larger than every type."""
     m, groups = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     gpus = {f"type{j}": draw(st.integers(0, 4)) for j in range(m)}

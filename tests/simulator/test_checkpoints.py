@@ -1,31 +1,47 @@
-"""Runs that are put away and go on."""
+"""Every kind of run goes on from its checkpoint as if it had never stopped, and from no other run's."""
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from allocator import Estimation
 from allocator.checkpoint.state_file import StateFile
 from allocator.cluster import Cluster
-from allocator.presets import Preset
 from allocator.registry import get_policy
-from allocator.simulator import SimulationResult, StretchOutcome, preset, simulate
-from throughputs import InputError, Trace, default_table, gavel_trace
+from allocator.results.deadlines import assign_slos
+from allocator.simulator import preset, simulate
+from tests.simulator.cases import rows, world_of
+from tests.simulator.event_policies import order, pairing, selective, turns
+from tests.simulator.goodput_worlds import jobs as trainees
+from tests.simulator.goodput_worlds import profile, trainings
+from tests.simulator.packed_worlds import PairPolicy, random_shares
+from tests.simulator.worlds import make_trace
+from throughputs import (
+    InputError,
+    PackedColumns,
+    PriceTable,
+    ThroughputTable,
+    Trace,
+    default_colocation,
+    default_table,
+    gavel_trace,
+)
 
-CLUSTER = Cluster({"v100": 8, "p100": 8, "k80": 8}, {"v100": 4, "p100": 4, "k80": 4})
+TYPES = Cluster({"v100": 4, "p100": 4, "k80": 4}, {"v100": 2, "p100": 2, "k80": 2})
+V100 = Cluster({"v100": 8}, {"v100": 4})
 TABLE = default_table()
-
-
-def jobs(n: int) -> Trace:
-    return gavel_trace(n, 9000.0, seed=1, multi_gpu=True, priorities=True, slos=True)
+COLOCATED = TABLE.with_colocation(default_colocation())
+HISTORY = {"v100": ([0.0, 30_000.0], [1.0, 3.0]), "p100": ([0.0], [0.4]), "k80": ([0.0], [0.1])}
 
 
 class CrashError(Exception):
@@ -33,242 +49,356 @@ class CrashError(Exception):
 
 
 class StopAt:
-    """Observer that crashes the run in a given round."""
+    """Observer that crashes the run in a given round, and keeps the rounds that it saw."""
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    def __init__(self, index):
+        self.index, self.seen = index, []
 
-    def decided(self, *_: object) -> None: ...
+    def decided(self, *_):
+        """Go on."""
 
-    def round_ended(self, outcome: StretchOutcome) -> None:
+    def round_ended(self, outcome):
+        """Crash, or go on."""
+        self.seen.append(outcome.index)
         if outcome.index == self.index:
             raise CrashError
 
 
-def assert_same(one: SimulationResult, other: SimulationResult) -> None:
+def assert_same(one, other):
     """All tables byte for byte, all decisions, and the summary but for the times that were measured."""
-    for name in ("jobs", "rounds", "timeline", "priorities"):
-        assert getattr(one, name).to_csv().encode() == getattr(other, name).to_csv().encode()
+    for name in ("jobs", "rounds", "timeline", "priorities", "entities"):
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name), check_exact=True)
     assert len(one.decisions) == len(other.decisions)
     for (index, clock, mine), (same_index, same_clock, its) in zip(one.decisions, other.decisions, strict=True):
         assert (index, clock, mine.throughputs.jobs) == (same_index, same_clock, its.throughputs.jobs)
         assert np.array_equal(mine.shares, its.shares)
-    measured = ("wall_seconds", "policy_seconds")
-    assert {k: v for k, v in one.summary().items() if k not in measured} == {
-        k: v for k, v in other.summary().items() if k not in measured
-    }
-    assert one.settings == other.settings
+    mine, its = (result.summary().to_dict() for result in (one, other))
+    for measured in ("wall_seconds", "policy_seconds"):
+        del mine[measured], its[measured]
+    assert mine == its
+    assert (one.settings, one.policy_calls) == (other.settings, other.policy_calls)
 
 
-RUNS = [
-    ("max_min_fairness", "gavel", {}, None),
-    ("max_min_fairness_perf", "default", {}, None),
-    ("finish_time_fairness_perf", "default", {"ideal": True}, None),
-    ("fifo", "default", {}, None),
-    ("isolated", "gavel", {}, (20, 40)),
-]
+def drawn(n):
+    return gavel_trace(n, 9000.0, seed=2, multi_gpu=True, priorities=True)
 
 
-@pytest.mark.parametrize(("policy", "name", "changes", "window"), RUNS)
-def test_a_resumed_run_is_the_run(
-    policy: str, name: str, changes: dict[str, object], window: tuple[int, int] | None, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.checkpoint"
-    arguments = (jobs(30), CLUSTER, get_policy(policy), TABLE)
-    settings = {
-        "preset": preset(name).replace(**changes),
-        "seed": 7,
-        "window": window,
-        "extend": jobs if window else None,
-        "prices": {"v100": 0.74, "p100": 0.43, "k80": 0.135},
-    }
-    whole = simulate(*arguments, **settings)
+def changing(n):
+    """Jobs that change their batch size."""
+    modes = [("gns", "accordion", "static")[i % 3] for i in range(n)]
+    steps = [60_000.0 + 9_000 * (i % 5) for i in range(n)]
+    return Trace(["LM (batch size 10)"] * n, [1 + i % 2 for i in range(n)], steps, np.arange(n) * 150.0, mode=modes)
+
+
+def usual(policy, name="default", of_policy=None, *, of_run=None, **changes):
+    """Jobs of half a day in rounds of 24 minutes, or of those of Shockwave in rounds of its own."""
+    theirs = name.startswith("shockwave")
+    trace, cluster = (changing(12), V100) if theirs else (drawn(8), TYPES)
+    chosen = preset(name).replace(**(({} if theirs else {"round_seconds": 1440.0}) | changes))
+    made = get_policy(policy, **(chosen.settings_of_policy(policy, cluster) | (of_policy or {})))
+    return {"trace": trace, "cluster": cluster, "policy": made, "throughputs": TABLE, "preset": chosen} | (of_run or {})
+
+
+def packed(policy="max_min_fairness_packed", name="default", **more):
+    changes = more.pop("changes", {})
+    return usual(policy, name, of_run={"throughputs": COLOCATED} | more, **changes)
+
+
+def chronus(name):
+    """Jobs of minutes with two deadlines, one or none, some of which cannot be kept."""
+    rng = np.random.default_rng(2)
+    minutes, arrival = rng.integers(20, 90, 16), np.sort(rng.integers(0, 60, 16)) * 60.0
+    due = arrival + minutes * 60.0 * rng.uniform(1.2, 3.0, 16)
+    options = [((float(d), 10.0), (float(d) + 3600.0, 5.0))[: (2, 1, 0)[i % 3]] for i, d in enumerate(due)]
+    trace = Trace(["job"] * 16, [1, 2] * 8, minutes * 60.0, arrival, deadline_options=options)
+    run = {"trace": trace, "cluster": Cluster({"v100": 6}, {"v100": 3}), "throughputs": np.ones((16, 1))}
+    return usual("chronus", name, {"noise": 0.1}, of_run=run)
+
+
+def due(policy, **settings):
+    """Jobs with deadlines, some of which cannot be met, and restarts that the policy knows of."""
+    trace = assign_slos(gavel_trace(16, 4000.0, seed=2), np.random.default_rng(0), {0.6: 0.3, 1.5: 0.5, np.nan: 0.2})
+    run = {"trace": trace, "cluster": V100}
+    return usual(policy, "default", settings | {"restart_seconds": 30.0}, of_run=run, restart_penalty_seconds=30.0)
+
+
+def at_events(policy, **changes):
+    rng = np.random.default_rng(1)
+    trace = make_trace(rng.uniform(20, 400, 14).tolist(), [1, 2] * 7, np.cumsum(rng.uniform(0, 60, 14)).tolist())
+    run = {"trace": trace, "cluster": Cluster({"slow": 2, "fast": 3}), "policy": policy}
+    return run | {"throughputs": rng.uniform(0.5, 3, (14, 2)), "preset": preset("default").replace(**changes)}
+
+
+def sharing(policy, gap):
+    columns = PackedColumns([0, 1] * 4, [[1.0], [1.3]], [[[0.7], [0.6]], [[0.8], [0.9]]], accelerators=["v100"])
+    trace = make_trace([gap * (8 + i) for i in range(8)], arrivals=[gap * i for i in range(8)])
+    return {"trace": trace, "cluster": Cluster({"v100": 2}), "policy": policy, "throughputs": columns}
+
+
+def spread(policy):
+    """Gangs of two on servers of three GPUs."""
+    table = ThroughputTable([("a", 1), ("a", 2)], ["v100", "v100_unconsolidated"], [[1.0, 1.0], [1.9, 1.3]])
+    trace = Trace(["a"] * 10, [1, 2] * 5, [3_000.0 + 500 * i for i in range(10)], [400.0 * i for i in range(10)])
+    chosen = preset("default").replace(unconsolidated_throughputs=True)
+    cluster = Cluster({"v100": 5}, {"v100": 3})
+    return {"trace": trace, "cluster": cluster, "policy": policy, "throughputs": table, "preset": chosen}
+
+
+def goodput(policy, name="default", **changes):
+    models = trainings(net=profile(noise=(50.0, 800.0, 3000.0), sync=0.05, steps=3000.0))
+    run = {"trace": trainees(*np.arange(4) * 20.0, gpus=2), "cluster": Cluster({"gpu": 8}, {"gpu": 4})}
+    return usual(policy, name, of_run=run | {"throughputs": models}, **({"round_seconds": 60.0} | changes))
+
+
+def fractions(policy):
+    rng = np.random.default_rng(7)
+    seconds, part = rng.uniform(50, 900, 40), rng.choice([0.1, 0.25, 0.5, 0.75, 1.0], 40)
+    arrival = np.sort(rng.uniform(0, 2000, 40))
+    trace = Trace(["a"] * 40, [1] * 40, seconds, arrival, duration=seconds, gpu_fraction=part)
+    return {"trace": trace, "cluster": Cluster({"gpu": 4}, {"gpu": 2}), "policy": get_policy(policy)}
+
+
+def entities():
+    names = ["queue", "inner", "team", ""] * 2
+    trace = Trace(["job"] * 8, [1] * 8, [3600.0] * 8, [600.0 * i for i in range(8)], entity=names)
+    known = {"queue": {"policy": "fifo"}, "team": 2, "inner": {"parent": "team"}}
+    run = {"trace": trace, "cluster": "v100:2", "throughputs": np.ones((8, 1)), "entities": known}
+    return usual("max_min_fairness_water_filling_perf", of_run=run, ideal=True)
+
+
+SLOTS = """slot_seconds=30 ends=slot overhead=running overhead_base_seconds=2 overhead_doubling_seconds=3 placement=anew
+overhead_reuses_groups=true overhead_restart_decisions=5"""
+PRICED = {"prices": PriceTable(HISTORY)}
+
+# name | policy | preset | settings
+USUAL = """
+default | max_min_fairness | |
+a draw of types | fifo | |
+buddy placement | fifo_perf | | placement=buddy
+no placement | isolated | | placement=off
+gavel | finish_time_fairness | gavel |
+without preemption | allox | gavel |
+warm starts | max_min_fairness_perf | |
+shockwave | shockwave | shockwave |
+shockwave, jobs linger | shockwave | shockwave_published |
+shares under the preset shockwave | max_min_fairness | shockwave |
+exact batch sizes | shockwave | shockwave | batch_size_adaptation=exact
+ideal | max_min_fairness_perf | | ideal=true
+"""
+
+
+def of_row(policy, name, settings):
+    run = usual(policy, name or "default")
+    changed, _ = world_of(
+        f"preset={name or 'default'} round_seconds={run['preset'].mechanism.round_seconds} {settings}"
+    )
+    of_run = {"trace": gavel_trace(12, 4000.0, seed=2)} if policy == "allox" else {}
+    return run | {"preset": changed} | of_run
+
+
+RUNS = {row.id: partial(of_row, *row.values) for row in rows(USUAL)} | {
+    "packed": packed,
+    "packed, gavel": lambda: packed(name="gavel"),
+    "packed, gandiva": lambda: packed("gandiva"),
+    "packed, estimated": lambda: packed(estimation=Estimation(0.5, 2)),
+    "packed, ideal, estimated": lambda: packed(changes={"ideal": True}, estimation=Estimation(0.5, 2)),
+    "packed by chance": lambda: sharing(PairPolicy(random_shares(3)), 700.0),
+    "window": lambda: usual("isolated", "gavel", of_run={"window": (3, 8), "extend": drawn}),
+    "window, shockwave": lambda: usual("max_min_fairness", "shockwave", of_run={"window": (3, 9), "extend": changing}),
+    "prices": lambda: usual("max_sum_throughput_normalized_by_cost_perf", of_run=PRICED),
+    "servers": lambda: spread(get_policy("fifo")),
+    "servers, order": lambda: spread(order()),
+    "order": lambda: at_events(order()),
+    "order, without placement": lambda: at_events(order(), placement="off"),
+    "order, starts cost time": lambda: at_events(order(), restart_penalty_seconds=7.0, restart_when_moved=True),
+    "order, period": lambda: at_events(order(period_seconds=30.0)),
+    "order, slots and overheads": lambda: at_events(order()) | {"preset": world_of(SLOTS)[0]},
+    "deadlines": lambda: due("elasticflow"),
+    "deadlines, repair": lambda: due("elasticflow", admission="repair"),
+    "deadlines, a program": lambda: due("elasticflow_mip"),
+    "deadlines, earliest first": lambda: due("edf_admission"),
+    "steps": lambda: at_events(turns(0, 10.0, 1, 25.0, 2, 5.0)),
+    "selection": lambda: at_events(selective(most_seconds=150.0)),
+    "order, shared": lambda: sharing(pairing(), 10.0),
+    "lucid": lambda: packed("lucid"),
+    "lucid, published": lambda: packed("lucid", "lucid", changes={"gang_rates": "table"}),
+    "chronus": lambda: chronus("default"),
+    "chronus, published": lambda: chronus("chronus"),
+    "goodput, sia": lambda: goodput("sia"),
+    "goodput, sia, published": lambda: goodput("sia", "sia"),
+    "goodput, pollux": lambda: goodput("pollux"),
+    "goodput, optimus": lambda: goodput("optimus"),
+    "goodput, samples": lambda: goodput("sia", goodput_work="samples"),
+    "goodput, in rounds": lambda: goodput("max_sum_throughput_perf", goodput_in_rounds="trained", round_seconds=30.0),
+    "fractions": lambda: fractions("fcfs"),
+    "fractions, service first": lambda: fractions("qssf"),
+    "entities": entities,
+}
+
+
+EVERYDAY = {
+    "a draw of types", "gavel", "shockwave, jobs linger", "packed by chance", "window, shockwave", "ideal",
+    "servers, order", "order, slots and overheads", "deadlines", "steps", "order, shared", "lucid",
+    "goodput, sia", "goodput, in rounds", "fractions", "entities", "packed, ideal, estimated",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in EVERYDAY else pytest.param(kind, marks=pytest.mark.exhaustive) for kind in RUNS]
+)
+def test_a_resumed_run_is_the_run(kind, tmp_path):
+    whole = simulate(**RUNS[kind](), seed=5)
     last = len(whole.timeline) - 1
-    files = {"checkpoint": path, "checkpoint_every": max(last // 6, 1)}
-    # Crashed twice, the second time in the run that was resumed.
+    files = {"checkpoint": tmp_path / "run.checkpoint", "checkpoint_every": max(last // 7, 1), "seed": 5}
+    # crashed twice, the second time in the run that was resumed
     for crash in (last // 3, 2 * last // 3):
         with pytest.raises(CrashError):
-            simulate(*arguments, **settings, **files, resume=True, observers=[StopAt(crash)])
-        assert path.exists()
-    seen: list[int] = []
+            simulate(**RUNS[kind](), **files, resume=True, observers=[StopAt(crash)])
+        assert files["checkpoint"].exists()
+    watcher = StopAt(-1)
+    assert_same(whole, simulate(**RUNS[kind](), **files, resume=True, observers=[watcher]))
+    assert watcher.seen[0] > 0
+    assert not list(tmp_path.iterdir())
 
-    class Watcher(StopAt):
-        def round_ended(self, outcome: StretchOutcome) -> None:
-            seen.append(outcome.index)
 
-    resumed = simulate(*arguments, **settings, **files, resume=True, observers=[Watcher(0)])
-    assert_same(whole, resumed)
-    assert seen[0] > last // 3
-    assert not path.exists()
-    assert list(tmp_path.iterdir()) == []
+def test_a_run_with_many_rounds_at_once_is_resumed(tmp_path):
+    run = {"trace": make_trace([3.6e8, 1.8e8]), "cluster": "v100:2", "policy": get_policy("fifo")}
+    run |= {"throughputs": np.full((2, 1), 1.1)}
+    whole = simulate(**run)
+    files = {"checkpoint": tmp_path / "run.checkpoint", "checkpoint_every": 1000}
+    with pytest.raises(CrashError):
+        simulate(**run, **files, observers=[StopAt(whole.record.outcomes[-20].index)])
+    one, other = whole.jobs, simulate(**run, **files, resume=True).jobs
+    assert one.drop(columns="gpu_seconds").equals(other.drop(columns="gpu_seconds"))
+    np.testing.assert_allclose(one["gpu_seconds"], other["gpu_seconds"], rtol=1e-12)
 
 
 SCRIPT = """
 import sys, time
-from pathlib import Path
-from allocator import Cluster, default_table, get_policy, simulate
-from throughputs import gavel_trace
+from tests.simulator.test_checkpoints import simulate, usual
 
 class Slow:
     def decided(self, *_): pass
     def round_ended(self, outcome):
-        time.sleep(0.002)
-        if outcome.index >= 600:
-            # it does not come to its end before it is killed
-            Path(sys.argv[1] + ".waits").touch()
-            time.sleep(600)
+        time.sleep(600 if outcome.index >= 100 else 0.002)
 
-trace = gavel_trace(30, 9000.0, seed=1, multi_gpu=True, priorities=True, slos=True)
-cluster = Cluster({"v100": 8, "p100": 8, "k80": 8}, {"v100": 4, "p100": 4, "k80": 4})
-simulate(trace, cluster, get_policy("max_min_fairness"), default_table(), preset="gavel", seed=3,
-         checkpoint=sys.argv[1], checkpoint_every=25, observers=[Slow()])
-print("complete")
+simulate(**usual("isolated", "gavel"), seed=3, checkpoint=sys.argv[1], checkpoint_every=25, observers=[Slow()])
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-def test_a_killed_process_is_resumed(tmp_path: Path) -> None:
+def test_a_killed_process_is_resumed(tmp_path):
     path = tmp_path / "run.checkpoint"
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], stdout=subprocess.PIPE, text=True)
-    waits, written = Path(f"{path}.waits"), 0.0
-    # Let it write a few, so that it dies at some moment between or within them.
-    for _ in range(3):
-        while not waits.exists() and not (path.exists() and path.stat().st_mtime_ns > written):
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], cwd=Path(__file__).parents[2])
+    written = 0.0
+    for _ in range(3):  # so that it dies at some moment between or within them
+        while not (path.exists() and path.stat().st_mtime_ns > written):
             assert process.poll() is None
             time.sleep(0.005)
         written = path.stat().st_mtime_ns
     process.send_signal(signal.SIGKILL)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == -signal.SIGKILL
-    assert "complete" not in output
-    arguments = (jobs(30), CLUSTER, get_policy("max_min_fairness"), TABLE)
-    whole = simulate(*arguments, preset="gavel", seed=3)
-    first: list[int] = []
-
-    class Watcher(StopAt):
-        def round_ended(self, outcome: StretchOutcome) -> None:
-            first.append(outcome.index)
-
-    resumed = simulate(
-        *arguments,
-        preset="gavel",
-        seed=3,
-        checkpoint=path,
-        checkpoint_every=10_000,
-        resume=True,
-        observers=[Watcher(0)],
-    )
-    assert first[0] >= 50
-    assert_same(whole, resumed)
+    assert process.wait(timeout=300) == -signal.SIGKILL
+    watcher, run = StopAt(-1), usual("isolated", "gavel") | {"seed": 3}
+    resumed = simulate(**run, checkpoint=path, checkpoint_every=10_000, resume=True, observers=[watcher])
+    assert watcher.seen[0] >= 50
+    assert_same(simulate(**run), resumed)
 
 
-def crashed(path: Path, chosen: Preset | str = "gavel") -> None:
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory):
+    """What a run is made of that crashed, with the file that it left."""
+    path = tmp_path_factory.mktemp("crashed") / "run.checkpoint"
+    run = usual("fifo", "gavel", {"seed": 1}, of_run={"prices": PriceTable(HISTORY), "checkpoint": path, "seed": 3})
     with pytest.raises(CrashError):
-        simulate(
-            jobs(30), CLUSTER, get_policy("isolated"), TABLE,
-            preset=chosen, seed=3, checkpoint=path, checkpoint_every=50, observers=[StopAt(120)],
-        )  # fmt: skip
+        simulate(**run, checkpoint_every=10, observers=[StopAt(25)])
+    return run
 
 
-def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "run.checkpoint"
-    crashed(path)
-    same = {"trace": jobs(30), "cluster": CLUSTER, "policy": get_policy("isolated"), "throughputs": TABLE}
-    same |= {"preset": "gavel", "seed": 3, "checkpoint": path, "resume": True}
-    other_rates = TABLE.rates(jobs(30).job_type, jobs(30).scale_factor, CLUSTER.accelerators) * 1.5
-    changes = {
-        "trace": ("trace", jobs(31)),
-        "cluster": ("cluster", Cluster({"v100": 8, "p100": 8, "k80": 8})),
-        "policy": ("policy", get_policy("fifo_perf")),
-        "throughputs": ("throughputs", other_rates),
-        "setting round_seconds": ("preset", preset("gavel").replace(round_seconds=720.0)),
-        "setting seed": ("seed", 4),
-        "setting window": ("window", (0, 10)),
-        "prices": ("prices", dict.fromkeys(CLUSTER.accelerators, 1.0)),
-    }
-    for field, (argument, value) in changes.items():
-        with pytest.raises(InputError, match=f"field '{field}'"):
-            simulate(**(same | {argument: value}))
-    assert path.exists()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("allocator.checkpoint.checkpoint._version", lambda: "another version")
-        with pytest.raises(InputError, match="field 'version'"):
-            simulate(**same)
-    simulate(**same)
-    assert not path.exists()
+OTHERS = {
+    "trace": {"trace": drawn(9)},
+    "cluster": {"cluster": Cluster({"v100": 4, "p100": 4, "k80": 4})},
+    "policy": {"policy": get_policy("fifo_perf")},
+    "policy: ": {"policy": get_policy("fifo", seed=2)},
+    "throughputs": {"throughputs": TABLE.rates(drawn(8).job_type, drawn(8).scale_factor, TYPES.accelerators) * 1.5},
+    "setting round_seconds": {"preset": preset("gavel").replace(round_seconds=720.0)},
+    "setting seed": {"seed": 4},
+    "setting window": {"window": (0, 8)},
+    "prices": {"prices": None},
+    "prices: one": {"prices": PriceTable(HISTORY | {"k80": ([0], [0.2])})},
+    "prices: a later one": {"prices": PriceTable(HISTORY | {"v100": ([0, 30_000], [1.0, 3.5])})},
+    "prices: when": {"prices": PriceTable(HISTORY | {"v100": ([0, 30_001], [1.0, 3.0])})},
+    "prices: a change more": {"prices": PriceTable(HISTORY | {"v100": ([0, 30_000, 90_000], [1.0, 3.0, 1.0])})},
+    "prices: swapped": {"prices": PriceTable(HISTORY | {"k80": ([0], [0.4]), "p100": ([0], [0.1])})},
+    "setting entities": {"entities": {"a": 1}},
+    "setting estimation": {"estimation": Estimation(0.2, 3)},
+}
 
 
-def test_policy_settings_are_part_of_the_run(tmp_path: Path) -> None:
-    path = tmp_path / "run.checkpoint"
-    arguments = {"trace": jobs(30), "cluster": CLUSTER, "throughputs": TABLE, "checkpoint": path}
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_checkpoint_of_another_run_is_refused(other, crashed):
+    before = crashed["checkpoint"].read_bytes()
+    with pytest.raises(InputError, match=f"field '{other.partition(':')[0]}'"):
+        simulate(**(crashed | OTHERS[other]), resume=True)
+    assert crashed["checkpoint"].read_bytes() == before
+
+
+def test_a_checkpoint_of_another_version_is_refused(crashed, monkeypatch):
+    monkeypatch.setattr("allocator.checkpoint.checkpoint._version", lambda: "another version")
+    with pytest.raises(InputError, match="field 'version'"):
+        simulate(**crashed, resume=True)
+
+
+def test_prices_that_a_policy_reads_are_part_of_it(tmp_path):
+    run = {"checkpoint": tmp_path / "run.checkpoint"}
+
+    def of(**prices):
+        return usual(
+            "max_sum_throughput_normalized_by_cost_perf", of_policy={"prices": PriceTable(HISTORY | prices)}, of_run=run
+        )
+
     with pytest.raises(CrashError):
-        simulate(**arguments, policy=get_policy("fifo", seed=1), checkpoint_every=9, observers=[StopAt(20)])
-    with pytest.raises(InputError, match=r"field 'policy'.*seed=1"):
-        simulate(**arguments, policy=get_policy("fifo", seed=2), resume=True)
+        simulate(**of(), checkpoint_every=1, observers=[StopAt(4)])
+    with pytest.raises(InputError, match=r"field 'policy'.*k80: 0\.2"):
+        simulate(**of(k80=([0.0], [0.2])), resume=True)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "changed", "empty", "other"])
-def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
+def flipped(whole, at):
+    return whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: whole[:-100],
+        lambda whole: flipped(whole, len(whole) // 2),
+        lambda whole: flipped(whole, len(whole) - 100),
+        lambda _: b"",
+        lambda _: b"job_id,job_type\n0,LM\n",
+        lambda _: pickle.dumps(CrashError()),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(damage, crashed, tmp_path):
     path = tmp_path / "run.checkpoint"
-    crashed(path)
-    whole = path.read_bytes()
-    path.write_bytes(
-        {
-            "truncated": whole[:-100],
-            "changed": whole[:-100] + bytes([whole[-100] ^ 255]) + whole[-99:],
-            "empty": b"",
-            "other": b"job_id,job_type\n0,LM\n",
-        }[damage]
-    )
-    expected = "a whole file" if damage in ("truncated", "changed") else "allocator checkpoint 2"
-    with pytest.raises(InputError, match=expected):
-        simulate(jobs(30), CLUSTER, get_policy("isolated"), TABLE, preset="gavel", seed=3, checkpoint=path, resume=True)
+    path.write_bytes(damage(crashed["checkpoint"].read_bytes()))
+    with pytest.raises(InputError, match=str(path)):
+        simulate(**(crashed | {"checkpoint": path}), resume=True)
 
 
-def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
-    path = tmp_path / "run.checkpoint"
-    crashed(path)
-    target = tmp_path / "made by a checkpoint"
-
-    class Evil:
-        def __reduce__(self) -> tuple[object, tuple[str]]:
-            return os.mkdir, (str(target),)
-
-    whole, payload = path.read_bytes(), pickle.dumps(Evil())
-    at = len(whole) // 2
-    for data in (payload, whole[:at] + payload + whole[at + len(payload) :]):
-        path.write_bytes(data)
-        with pytest.raises(InputError, match=r"pickles are not read|a whole file"):
-            simulate(
-                jobs(30), CLUSTER, get_policy("isolated"), TABLE, preset="gavel", seed=3, checkpoint=path, resume=True
-            )
-    assert not target.exists()
+@pytest.mark.parametrize("missing", ["world", "seconds", "jobs"])
+def test_a_state_of_another_form_is_refused(missing, crashed, tmp_path):
+    saved, file = StateFile(crashed["checkpoint"]).read(), StateFile(tmp_path / "run.checkpoint")
+    file.write(saved.header, {k: v for k, v in saved.state.items() if k != missing}, saved.parts)
+    with pytest.raises(InputError, match="a checkpoint of this version"):
+        simulate(**(crashed | {"checkpoint": file.path}), resume=True)
 
 
-def test_a_whole_file_with_a_state_of_another_form_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "run.checkpoint"
-    crashed(path)
-    file = StateFile(path)
-    saved = file.read()
-    assert saved is not None
-    for change in ("world", "seconds", "jobs"):
-        file.write(saved.header, {k: v for k, v in saved.state.items() if k != change}, saved.parts)
-        with pytest.raises(InputError, match="a checkpoint of this version"):
-            simulate(
-                jobs(30), CLUSTER, get_policy("isolated"), TABLE, preset="gavel", seed=3, checkpoint=path, resume=True
-            )
-
-
-def test_bad_arguments_are_named(tmp_path: Path) -> None:
-    arguments = (jobs(3), CLUSTER, get_policy("isolated"), TABLE)
-    with pytest.raises(InputError, match="checkpoint_every"):
-        simulate(*arguments, checkpoint=tmp_path / "c", checkpoint_every=0)
-    with pytest.raises(InputError, match="resume"):
-        simulate(*arguments, resume=True)
-    with pytest.raises(InputError, match="a folder that exists"):
-        simulate(*arguments, checkpoint=tmp_path / "nowhere" / "c")
-
-
-def test_without_a_file_to_resume_from_the_run_starts_anew(tmp_path: Path) -> None:
-    arguments = (jobs(10), CLUSTER, get_policy("isolated"), TABLE)
-    assert_same(simulate(*arguments), simulate(*arguments, checkpoint=tmp_path / "c", resume=True))
+def test_arguments_of_checkpoints(tmp_path):
+    run = usual("isolated")
+    for given, named in (
+        ({"checkpoint": tmp_path / "c", "checkpoint_every": 0}, "checkpoint_every"),
+        ({"resume": True}, "resume"),
+        ({"checkpoint": tmp_path / "nowhere" / "c"}, "a folder that exists"),
+    ):
+        with pytest.raises(InputError, match=named):
+            simulate(**run, **given)
+    assert_same(simulate(**run), simulate(**run, checkpoint=tmp_path / "c", resume=True))

@@ -10,10 +10,9 @@ import pytest
 from allocator import Cluster, InputError, get_policy, simulate
 from allocator.presets import preset
 from allocator.protocol.entities import Entities
-from allocator.protocol.jobs import JobTable
 from allocator.results.output import save_result
 from tests.simulator.worlds import SharesPolicy
-from throughputs import Trace, read_trace, write_trace
+from throughputs import Trace
 
 POLICY = "max_min_fairness_water_filling_perf"
 QUEUE = {"queue": {"policy": "fifo"}, "team": 2, "inner": {"parent": "team"}}
@@ -34,23 +33,6 @@ def ideal(trace, gpus, entities=None, policy=POLICY, **options):
     )
 
 
-def test_a_queue_is_served_in_the_order_of_the_trace():
-    """Two entities of equal weight, one GPU: the jobs of the queue one after the other, those of the pair together."""
-    result = ideal(trace_of(["queue", "pair", "queue", "pair"]), 1, {"queue": {"policy": "fifo"}, "pair": 1})
-    done = result.jobs["completion_time"].to_numpy()
-    # until 7200 s one job of the queue is done, and half of each of the pair
-    np.testing.assert_allclose(done, [7200, 14400, 14400, 14400], rtol=1e-6)
-    assert result.jobs["entity"].tolist() == ["queue", "pair", "queue", "pair"]
-
-
-def test_weights_shift_the_gpus():
-    result = ideal(trace_of(["light", "heavy"], steps=[1000.0, 3000.0]), 1, {"light": 1, "heavy": 3})
-    np.testing.assert_allclose(result.jobs["completion_time"], [4000, 4000], rtol=1e-6)
-    table = result.entities.set_index("entity")
-    np.testing.assert_allclose(table["throughput_share"], [0.25, 0.75], rtol=1e-6)
-    np.testing.assert_allclose(table["gpu_share"], [0.25, 0.75], rtol=1e-6)
-
-
 def test_the_table_counts_what_is_inside():
     result = ideal(trace_of(["queue", "inner", "team", "", "inner"]), 3, QUEUE)
     table = result.entities
@@ -66,13 +48,6 @@ def test_the_table_counts_what_is_inside():
     at_top = table["parent"] == ""
     assert table[at_top & (table["entity"] != "inner")]["throughput_share"].sum() == pytest.approx(1.0)
     assert result.settings["entities"]["inner"] == {"weight": 1.0, "policy": "fairness", "parent": "team"}
-
-
-def test_without_entities_there_is_no_table():
-    result = ideal(trace_of(["queue", "team"]), 1)
-    assert len(result.entities) == 0
-    assert "entity" not in result.jobs
-    assert "by_entity" not in result.summary()
 
 
 def test_an_unknown_entity_is_refused():
@@ -119,47 +94,3 @@ def test_a_window_measures_its_jobs():
     result = ideal(trace_of(["queue"] * 3 + ["team"] * 3), 2, QUEUE, window=(1, 4))
     assert result.entities["jobs"].tolist() == [2, 1, 0]
     assert result.entities["average_jct"].isna().tolist() == [False, False, True]
-
-
-def test_a_checkpoint_of_other_entities_is_refused(tmp_path):
-    class StopError(Exception):
-        pass
-
-    def stop(_clock, completed, _jobs):
-        if completed >= 2:
-            raise StopError
-
-    trace = trace_of(["queue", "inner", "team", ""] * 2, arrivals=[600.0 * i for i in range(8)])
-    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 1}
-    with pytest.raises(StopError):
-        ideal(trace, 2, QUEUE, progress=stop, **options)
-    with pytest.raises(InputError, match="entities"):
-        ideal(trace, 2, {**QUEUE, "team": 3}, resume=True, **options)
-    resumed, whole = ideal(trace, 2, QUEUE, resume=True, **options), ideal(trace, 2, QUEUE)
-    np.testing.assert_array_equal(resumed.jobs["completion_time"], whole.jobs["completion_time"])
-    assert resumed.entities.equals(whole.entities)
-
-
-def test_a_job_table_grows_with_its_entities():
-    known = Entities.parse(QUEUE)
-    cluster = Cluster({"v100": 2})
-    table = JobTable(trace_of(["queue", ""]), np.ones((2, 1)), cluster, entities=known)
-    table.submit(JobTable(trace_of(["inner", "team"]), np.ones((2, 1)), cluster, entities=known))
-    assert [known.names[i] if i >= 0 else "" for i in table.membership.of_job] == ["queue", "", "inner", "team"]
-    assert table.membership.arrival_rank.tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("name", ["trace.csv", "trace.csv.gz", "trace.parquet"])
-def test_traces_keep_entities(tmp_path, name):
-    trace = trace_of(["queue", "", "a team"])
-    write_trace(trace, tmp_path / name)
-    assert read_trace(tmp_path / name).entity.tolist() == ["queue", "", "a team"]
-    assert trace.head(2).entity.tolist() == ["queue", ""]
-
-
-def test_text_formats_have_no_place_for_entities(tmp_path):
-    trace = trace_of(["queue", ""])
-    with pytest.raises(InputError, match="entity"):
-        write_trace(trace, tmp_path / "jobs.trace")
-    write_trace(trace, tmp_path / "jobs.trace", lossy=True)
-    assert read_trace(tmp_path / "jobs.trace").entity.tolist() == ["", ""]

@@ -11,10 +11,9 @@ import allocator
 from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.goodput.rules import GoodputRules, numbers_of_gpus
 from tests.simulator.goodput_worlds import profile, trainings
-from throughputs.goodput.trainings import Training
 
 
-def ledger_of(training: Training, cluster=None, *, batch=16, gpus=1, category="adaptive", **rules) -> GoodputLedger:
+def ledger_of(training, cluster=None, *, batch=16, gpus=1, category="adaptive", **rules):
     """Of one job."""
     cluster = allocator.Cluster({"gpu": 32}, gpus_per_server={"gpu": 4}) if cluster is None else cluster
     categories = np.array([category], dtype=object)
@@ -23,7 +22,7 @@ def ledger_of(training: Training, cluster=None, *, batch=16, gpus=1, category="a
     )
 
 
-def tell(ledger: GoodputLedger, pool: int, shape: tuple[int, ...], size: float) -> None:
+def tell(ledger, pool, shape, size):
     """The job has run so in its first epoch."""
     training = ledger.trainings[0]
     step, sync = training.step_time(ledger.pools[pool], shape, size)
@@ -31,12 +30,12 @@ def tell(ledger: GoodputLedger, pool: int, shape: tuple[int, ...], size: float) 
     ledger.observe_gradients(0, *training.statistics(16, 0))
 
 
-def columns(ledger: GoodputLedger) -> dict[tuple[int, int], float]:
+def columns(ledger):
     ways = ledger.configurations(np.array([0]), ["job"])
     return {(p, g): r for p, g, r in zip(ways.pool.tolist(), ways.gpus.tolist(), ways.rate.tolist(), strict=True)}
 
 
-def test_columns_may_be_valued_as_in_the_simulator_of_sia() -> None:
+def test_columns_may_be_valued_as_in_the_simulator_of_sia():
     """Batches up to the one asked for, or the least that so many GPUs allow, and nodes of the type that was run on."""
     training = trainings(net=profile(gpu=1.0, fast=3.0, sync=0.1)).find("net")
     cluster = allocator.Cluster({"gpu": 16, "fast": 16}, gpus_per_server={"gpu": 4, "fast": 8})
@@ -60,7 +59,7 @@ def test_columns_may_be_valued_as_in_the_simulator_of_sia() -> None:
     assert ledger.batch_sizes(np.array([0]), np.array([0]), np.array([2]), np.array([8]))[0][0] == 32.0
 
 
-def test_numbers_of_gpus_are_powers_within_a_node_and_whole_nodes_or_all() -> None:
+def test_numbers_of_gpus_are_powers_within_a_node_and_whole_nodes_or_all():
     for capacity, per_node, gpus, nodes in (
         (16, 4, [1, 2, 4, 8, 12, 16], [1, 1, 1, 2, 3, 4]),
         (7, 8, [1, 2, 4], [1, 1, 1]),
@@ -83,51 +82,14 @@ def test_numbers_of_gpus_are_powers_within_a_node_and_whole_nodes_or_all() -> No
         ({"most_gpus_of_model": (("net", 1),)}, 1),
     ],
 )
-def test_a_job_may_double_the_most_it_has_run_on_up_to_the_limits(rules, most) -> None:
+def test_a_job_may_double_the_most_it_has_run_on_up_to_the_limits(rules, most):
     ledger = ledger_of(trainings(net=profile(sync=0.1)).find("net"), **rules)
     tell(ledger, 0, (4, 4), 4)
     tell(ledger, 0, (1,), 16)
     assert max(gpus for _, gpus in columns(ledger)) == most
 
 
-def test_types_that_a_model_has_no_figures_for_are_none_that_it_may_try() -> None:
-    models = trainings(net=profile(gpu=1.0), other=profile(gpu=1.0, fast=3.0))
-    cluster = allocator.Cluster({"gpu": 4, "fast": 4}, gpus_per_server={"gpu": 4, "fast": 4})
-    for name, pools in (("net", {0}), ("other", {0, 1})):
-        ledger = ledger_of(models.find(name), cluster)
-        assert {pool for pool, _ in columns(ledger)} == pools
-        tell(ledger, 0, (2,), 8)
-        assert {pool for pool, _ in columns(ledger)} == pools
-
-
-def test_another_type_is_projected_from_the_first_that_is_known() -> None:
-    one = profile(noise=(1e-9,), sync=0.0, gpu=1.0, slow=1.0, fast=2.0)
-    steps = one.parameters | {"slow": (0.0, 0.01, 1.0, 0.0, 1.0, 0.0, 1.0)}
-    training = trainings(net=dataclasses.replace(one, parameters=steps)).find("net")
-    cluster = allocator.Cluster({"gpu": 4, "slow": 4, "fast": 4}, gpus_per_server={"gpu": 4, "slow": 4, "fast": 4})
-    ledger = ledger_of(training, cluster)
-    for pool in (0, 1):
-        tell(ledger, pool, (2,), 8)
-    known = columns(ledger)
-    assert [known[pool, 2] for pool in range(3)] == pytest.approx([12.5, 1 / 1.08, 25.0], rel=0.02)
-
-
-def test_rigid_jobs_have_one_column_once_they_have_run() -> None:
-    training = trainings().find("net")
-    for category, expected in (("rigid", {2}), ("scale-gpus", {1, 2}), ("adaptive", {1, 2, 4})):
-        ledger = ledger_of(training, gpus=2, category=category)
-        tell(ledger, 0, (2,), 8)
-        assert {gpus for _, gpus in columns(ledger)} == expected
-
-
-def test_a_fixed_batch_is_what_a_job_is_known_to_run_with() -> None:
-    training = trainings(net=profile(sync=0.1)).find("net")
-    ledger = ledger_of(training, batch=64, batch_size="submitted")
-    tell(ledger, 0, (4,), 16)
-    assert columns(ledger)[0, 4] == pytest.approx(4 / 0.26, rel=1e-3)
-
-
-def test_true_rates_are_those_of_packed_gpus_with_the_batch_asked_for() -> None:
+def test_true_rates_are_those_of_packed_gpus_with_the_batch_asked_for():
     """A micro-batch takes 0.1 s, its samples 0.01 s each, synchronising 0.05 s on one node and 0.1 s on more."""
     one = dataclasses.replace(profile(), parameters={"gpu": (0.1, 0.01, 0.1, 0.0, 0.05, 0.0, 1.0)})
     training = trainings(net=one).find("net")
@@ -144,11 +106,11 @@ def test_true_rates_are_those_of_packed_gpus_with_the_batch_asked_for() -> None:
     assert 1 / known[0, 2] == pytest.approx(2 * (0.1 + 0.64) + 0.05)
 
 
-def test_jobs_without_a_model_take_the_batch_asked_for_or_the_smallest() -> None:
+def test_jobs_without_a_model_take_the_batch_asked_for_or_the_smallest():
     training = trainings().find("net")
     gpus, nodes = np.array([1, 4, 8, 12]), np.array([1, 1, 2, 3])
 
-    def taken(**given) -> list[list[float]]:
+    def taken(**given):
         ledger = ledger_of(training, **given)
         return np.stack(ledger.batch_sizes(np.zeros(4, dtype=int), np.zeros(4, dtype=int), nodes, gpus)).T.tolist()
 
@@ -159,7 +121,7 @@ def test_jobs_without_a_model_take_the_batch_asked_for_or_the_smallest() -> None
     assert taken(batch=255, batch_size="submitted") == [[64, 3], [64, 0], [32, 0], [21, 0]]
 
 
-def test_iterations_that_are_left_are_those_of_the_epochs_to_come() -> None:
+def test_iterations_that_are_left_are_those_of_the_epochs_to_come():
     training = trainings(net=profile(noise=(16.0, 1e-9, 16.0), steps=900.0)).find("net")
     ledger = ledger_of(training, batch=64, batch_size="submitted", counts="iterations")
     left = []
@@ -170,7 +132,7 @@ def test_iterations_that_are_left_are_those_of_the_epochs_to_come() -> None:
     assert ledger_of(training).steps_remaining(np.array([0]), np.array([123.0])).tolist() == [123.0]
 
 
-def test_a_profile_tells_the_speeds_of_all_types_before_the_first_run_and_their_models_after_it() -> None:
+def test_a_profile_tells_the_speeds_of_all_types_before_the_first_run_and_their_models_after_it():
     """Three types, of which the job runs on one; two on which it has not are known by their own step times."""
     one = profile(noise=(1e9,), sync=0.1, gpu=1.0, slow=1.0, fast=2.0)
     # on the slow type a step takes a second, and its samples next to nothing
@@ -194,16 +156,7 @@ def test_a_profile_tells_the_speeds_of_all_types_before_the_first_run_and_their_
     assert other[1, 2] / other[0, 2] == pytest.approx(64 / 1.0064 / 100)
 
 
-def test_a_profile_measures_doubled_micro_batches_up_to_the_largest() -> None:
-    training = trainings().find("net")
-    assert training.micro_batches("gpu") == (4.0, 8.0, 16.0, 32.0, 64.0)
-    other = dataclasses.replace(profile(), largest_local={"gpu": 50})
-    assert trainings(net=other).find("net").micro_batches("gpu") == (4.0, 8.0, 16.0, 32.0, 50.0)
-    least = dataclasses.replace(profile(), largest_local={"gpu": 4})
-    assert trainings(net=least).find("net").micro_batches("gpu") == (4.0,)
-
-
-def test_one_model_for_all_types_is_fitted_to_what_ran_on_any() -> None:
+def test_one_model_for_all_types_is_fitted_to_what_ran_on_any():
     """The fast type has nodes of eight, and micro-batches of 256 samples; neither is known to who merges types."""
     one = profile(noise=(1e9,), sync=0.1, gpu=1.0, fast=4.0)
     training = trainings(net=dataclasses.replace(one, largest_local={"gpu": 64, "fast": 256})).find("net")
@@ -226,12 +179,3 @@ def test_one_model_for_all_types_is_fitted_to_what_ran_on_any() -> None:
     size, steps = ledger.batch_sizes(np.zeros(2, dtype=int), np.array([0, 1]), np.array([1, 1]), np.array([2, 2]))
     assert size.max() <= 128
     assert steps[0] > steps[1]
-
-
-def test_a_type_that_a_model_has_no_figures_for_is_not_merged() -> None:
-    models = trainings(net=profile(gpu=1.0), other=profile(gpu=1.0, fast=3.0))
-    cluster = allocator.Cluster({"gpu": 4, "fast": 4}, gpus_per_server={"gpu": 4, "fast": 4})
-    for name, pools in (("net", {0}), ("other", {0, 1})):
-        ledger = ledger_of(models.find(name), cluster, models="merged")
-        tell(ledger, 0, (2,), 8)
-        assert {pool for pool, _ in columns(ledger)} == pools

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ from throughputs import Trace
 from throughputs.goodput import ThroughputModels
 from throughputs.goodput.pipeline import PipelineModels
 from throughputs.goodput.profiles import read_profiles
-from throughputs.goodput.trainings import Trainings, trainings_of
+from throughputs.goodput.trainings import trainings_of
 
 # Eight stages on the slow type and two on the fast one, 48 micro-batches of one sample, batches of at most 384.
 PROFILE = """
@@ -58,17 +56,17 @@ FREE = preset("default").replace(restart_penalty_seconds=0.0)
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> Trainings:
+def models(tmp_path):
     path = tmp_path / "models.toml"
     path.write_text(PROFILE)
     return trainings_of(read_profiles(path))
 
 
-def trace(n: int, gpus: int = 8) -> Trace:
+def trace(n, gpus=8):
     return Trace(["lm (batch size 48)"] * n, [gpus] * n, np.ones(n), np.zeros(n), category=["adaptive"] * n)
 
 
-def test_steps_are_those_of_copies_of_the_pipeline(models: Trainings) -> None:
+def test_steps_are_those_of_copies_of_the_pipeline(models):
     training = models.find("lm")
     once = 3 * (8 - 1 + 48) * 0.1
     assert training.step_time("slow", (8,), 48.0)[0] == pytest.approx(once, rel=1e-6)
@@ -84,13 +82,13 @@ def test_steps_are_those_of_copies_of_the_pipeline(models: Trainings) -> None:
         assert batch / training.step_time(kind, shape, 48.0)[0] == pytest.approx(rate)
 
 
-def test_columns_are_whole_replicas_up_to_the_largest_batch(models: Trainings) -> None:
+def test_columns_are_whole_replicas_up_to_the_largest_batch(models):
     """One copy on each type at first, worth its GPUs; twice as many as it has run with on any type afterwards."""
     training = models.find("lm")
     rules = GoodputRules(columns="powers")
     ledger = GoodputLedger([training], np.array([48.0]), np.array([8]), np.array([""], dtype=object), CLUSTER, rules)
 
-    def columns() -> dict[tuple[int, int], float]:
+    def columns():
         ways = ledger.configurations(np.array([0]), [0])
         return dict(zip(zip(ways.pool.tolist(), ways.gpus.tolist(), strict=True), ways.rate.tolist(), strict=True))
 
@@ -114,15 +112,7 @@ def test_columns_are_whole_replicas_up_to_the_largest_batch(models: Trainings) -
     assert known[1, 8] == pytest.approx(4 / training.step_time("fast", (8,), 48.0)[0], rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["sia", "max_min_fairness_perf"])
-def test_jobs_in_pipelines_are_trained(name: str, models: Trainings) -> None:
-    result = allocator.simulate(trace(3), CLUSTER, allocator.get_policy(name), models, preset=FREE)
-    assert (result.jobs["status"] == "completed").all()
-    once = 200 * 3 * 49 * 0.15
-    assert (result.jobs["jct"] < 2.5 * once).all()
-
-
-def test_one_copy_alone_takes_its_time(models: Trainings) -> None:
+def test_one_copy_alone_takes_its_time(models):
     """Under Pollux on one type: the job grows from one copy to two as soon as it has run."""
     one = allocator.Cluster({"slow": 8}, gpus_per_server={"slow": 8})
     for name in ("pollux", "sia", "optimus"):
@@ -134,16 +124,7 @@ def test_one_copy_alone_takes_its_time(models: Trainings) -> None:
     assert faster.jobs["jct"][0] == pytest.approx(100 * 3 * 55 * 0.1 + 50 * (3 * 55 * 0.1 + 0.5), rel=1e-6)
 
 
-def test_sia_counts_the_least_goodput_as_the_gpus_of_a_replica() -> None:
-    """A job that never ran has no preference: eight GPUs of a slow copy are worth eight, two of a fast one two."""
-    from allocator.policies.goodput.sia import _fewest_where_least
-    from throughputs import Configurations
-
-    ways = Configurations([0, 0, 1, 1], [0, 1, 0, 1], [8, 2, 8, 2], [8.0, 2.0, 1.0, 3.0], pools=["slow", "fast"])
-    assert _fewest_where_least(ways).tolist() == [2, 8]
-
-
-def test_what_a_profile_of_a_pipeline_lacks_is_said(tmp_path: Path) -> None:
+def test_what_a_profile_of_a_pipeline_lacks_is_said(tmp_path):
     path = tmp_path / "models.toml"
     path.write_text(PROFILE.replace("stages = 2", ""))
     with pytest.raises(InputError, match=r"models\.toml: field 'models\.lm\.types\.fast\.stages'"):

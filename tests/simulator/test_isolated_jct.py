@@ -12,7 +12,7 @@ from allocator.results.fairness import isolated_jct
 from throughputs import Trace
 
 
-def one_by_one(arrival, leave, steps, sizes, rates, capacity, allowed) -> list[float]:
+def one_by_one(arrival, leave, steps, sizes, rates, capacity, allowed):
     """The same by walking from event to event for each job."""
     gpus = allowed @ capacity
     events = np.unique(np.concatenate([arrival, leave[np.isfinite(leave)]]))
@@ -52,9 +52,7 @@ def one_by_one(arrival, leave, steps, sizes, rates, capacity, allowed) -> list[f
     ),
     one_never_leaves=st.booleans(),
 )
-def test_agrees_with_walking_the_events(
-    jobs: list[tuple[int, int, int, int, float, tuple[int, int]]], one_never_leaves: bool
-) -> None:
+def test_agrees_with_walking_the_events(jobs, one_never_leaves):
     *columns, types = zip(*jobs, strict=True)
     arrival, stay, steps, sizes, rate = (np.array(column, dtype=float) for column in columns)
     allowed = np.array(types, dtype=bool)
@@ -70,7 +68,7 @@ def test_agrees_with_walking_the_events(
     assert isolated_jct(*given) == pytest.approx(one_by_one(*given, everywhere), rel=1e-9)
 
 
-def test_a_job_alone_in_its_virtual_cluster_has_rho_1_whatever_others_do_elsewhere() -> None:
+def test_a_job_alone_in_its_virtual_cluster_has_rho_1_whatever_others_do_elsewhere():
     trace = Trace(
         ["job"] * 5,
         scale_factor=[2, 1, 1, 1, 1],

@@ -57,38 +57,6 @@ def test_ideal_window_preload_slos_and_prices(trace, tmp_path):
     assert again["deadline_ratio"] == summary["deadline_ratio"]
 
 
-def test_a_saturated_run_says_so(trace, tmp_path):
-    done = run("simulate", "--trace", trace, *CLUSTER, "--policy", "fifo", "--out", tmp_path, "--max-waiting", 2)
-    assert "saturated: 3 jobs waiting, more than 2" in done.stdout
-    assert json.loads((tmp_path / "summary.json").read_text())["status"] == "saturated"
-
-
-def test_checkpoint_and_resume(trace, tmp_path):
-    files = ("--checkpoint", tmp_path / "run.checkpoint", "--checkpoint-every", "300", "--resume")
-    plain, resumed = simulated(trace, tmp_path / "a"), simulated(trace, tmp_path / "b", *files)
-    assert plain["average_jct"] == resumed["average_jct"]
-    assert (tmp_path / "a" / "jobs.csv").read_bytes() == (tmp_path / "b" / "jobs.csv").read_bytes()
-    assert not (tmp_path / "run.checkpoint").exists()
-
-
-def test_compare_takes_them_too(trace, tmp_path):
-    options = (
-        "--ideal",
-        "--slos",
-        "--window",
-        "5:20",
-        "--prices",
-        "v100:1,p100:1,k80:1",
-        "--policies",
-        "isolated,fifo",
-    )
-    run("compare", "--trace", trace, *CLUSTER, *options, "--out", tmp_path)
-    summaries = json.loads((tmp_path / "comparison.json").read_text())
-    assert [(s["jobs"], s["deadline_jobs"]) for s in summaries] == [(15, 15), (15, 15)]
-    assert all(s["cost"] > 0 and s["settings"]["ideal"] for s in summaries)
-    assert (tmp_path / "report.html").exists()
-
-
 @pytest.mark.parametrize(
     ("option", "value", "expected"),
     [

@@ -9,7 +9,7 @@ from allocator.cluster import Cluster
 from allocator.presets import Preset
 from allocator.simulator import preset, simulate
 from tests.simulator.worlds import SharesPolicy
-from throughputs import InputError, ThroughputTable, Trace, default_table, read_table
+from throughputs import InputError, ThroughputTable, Trace, default_table
 
 TABLE = ThroughputTable(
     [("a", 1), ("a", 2), ("b", 2), ("c", 2)],
@@ -19,12 +19,12 @@ TABLE = ThroughputTable(
 SLOWER = Preset().replace(unconsolidated_throughputs=True)
 
 
-def completion(names: list[str], sizes: list[int], cluster: Cluster, chosen=SLOWER) -> list[float]:
+def completion(names, sizes, cluster, chosen=SLOWER):
     trace = Trace(names, sizes, [1440.0] * len(names), [0.0] * len(names))
     return simulate(trace, cluster, SharesPolicy(), TABLE, preset=chosen).jobs["completion_time"].tolist()
 
 
-def test_a_spread_gang_goes_at_its_own_speed() -> None:
+def test_a_spread_gang_goes_at_its_own_speed():
     one_server, two_servers = Cluster({"v100": 2}, {"v100": 2}), Cluster({"v100": 2}, {"v100": 1})
     assert completion(["a"], [2], one_server) == [360.0]
     assert completion(["a"], [2], two_servers) == [720.0]
@@ -34,18 +34,7 @@ def test_a_spread_gang_goes_at_its_own_speed() -> None:
     assert completion(["a"], [1], two_servers) == [1440.0]
 
 
-def test_only_the_gang_that_is_spread_slows_down() -> None:
-    # 3 + 1 GPUs: the gangs of two get one whole server and one GPU of each of the others.
-    cluster = Cluster({"v100": 4}, {"v100": 3})
-    trace = Trace(["a", "a"], [2, 2], [1440.0] * 2, [0.0] * 2)
-    result = simulate(trace, cluster, SharesPolicy(), TABLE, preset=SLOWER)
-    for row in result.rounds.itertuples():
-        spread = len({int(gpu) // 3 for gpu in row.gpus.split()}) > 1
-        assert row.steps / (row.end_time - row.start_time) == pytest.approx(2.0 if spread else 4.0)
-    assert sorted(result.jobs["completion_time"]) == [360.0, 720.0]
-
-
-def test_a_gang_that_cannot_run_spread_does_no_step_and_is_given_up() -> None:
+def test_a_gang_that_cannot_run_spread_does_no_step_and_is_given_up():
     chosen = SLOWER.replace(max_zero_step_rounds=3)
     trace = Trace(["c", "a"], [2, 1], [1440.0] * 2, [0.0] * 2)
     result = simulate(trace, Cluster({"v100": 3}), SharesPolicy(), TABLE, preset=chosen)
@@ -53,7 +42,7 @@ def test_a_gang_that_cannot_run_spread_does_no_step_and_is_given_up() -> None:
     assert result.rounds["steps"][result.rounds["job_id"] == 0].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_what_it_needs_is_said() -> None:
+def test_what_it_needs_is_said():
     trace, cluster = Trace(["a"], [2], [1.0], [0.0]), Cluster({"v100": 2})
     with pytest.raises(InputError, match="placement"):
         simulate(trace, cluster, SharesPolicy(), TABLE, preset=SLOWER.replace(placement="off"))
@@ -62,14 +51,3 @@ def test_what_it_needs_is_said() -> None:
     real = Trace(["A3C"], [1], [1.0], [0.0])
     with pytest.raises(InputError, match="v100_unconsolidated"):
         simulate(real, cluster, SharesPolicy(), default_table(), preset=SLOWER)
-
-
-def test_the_public_table_has_them(public_data) -> None:
-    table = read_table(public_data("gavel/simulation_throughputs.json.gz"))
-    names, sizes = ["ResNet-18 (batch size 16)", "ResNet-50 (batch size 64)"], [4, 4]
-    types = ["v100", "k80"]
-    together, spread = table.rates(names, sizes, types), table.unconsolidated_rates(names, sizes, types)
-    assert spread[0, 0] == table.rates(names[:1], sizes[:1], ["v100_unconsolidated"])[0, 0]
-    assert spread[0, 0] != together[0, 0]
-    # Not profiled there: the consolidated figure.
-    assert spread[1, 1] == together[1, 1]

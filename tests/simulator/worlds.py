@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.protocol import ClusterState, SharePolicy
+from allocator.protocol import SharePolicy
 from allocator.protocol.allocation import Allocation
 from throughputs import Trace
 
 
-def make_trace(
-    steps: Sequence[float], sizes: Sequence[int] | None = None, arrivals: Sequence[float] | None = None
-) -> Trace:
+def make_trace(steps, sizes=None, arrivals=None):
     n = len(steps)
     return Trace(["job"] * n, sizes or [1] * n, steps, arrivals if arrivals is not None else [0.0] * n)
 
 
-def equal_shares(state: ClusterState) -> np.ndarray:
+def equal_shares(state):
     """Each job the same share of every type, as far as time and GPUs go."""
     usage = state.cluster.capacity / max(int(state.scale_factors.sum()), 1)
     shares = np.tile(usage, (state.n_jobs, 1)) * (state.rates > 0)
@@ -34,24 +30,26 @@ class SharesPolicy(SharePolicy):
 
     def __init__(
         self,
-        shares: Callable[[ClusterState], np.ndarray] = equal_shares,
-        heterogeneity_aware: bool = True,
-        fills_idle_gpus: bool = True,
-        preemptive: bool = True,
-    ) -> None:
+        shares=equal_shares,
+        heterogeneity_aware=True,
+        fills_idle_gpus=True,
+        preemptive=True,
+        **data,
+    ):
         self.shares = shares
         self.heterogeneity_aware = heterogeneity_aware
         self.fills_idle_gpus = fills_idle_gpus
         self.preemptive = preemptive
-        self.states: list[ClusterState] = []
+        self.states = []
+        vars(self).update(data)
 
-    def allocate(self, state: ClusterState) -> Allocation:
+    def allocate(self, state):
         self.states.append(state)
         return Allocation(self.name, state.throughputs, np.asarray(self.shares(state), dtype=float), "closed form")
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Trace, Cluster, np.ndarray]:
+def worlds(draw):
     """A trace, a cluster and rates; some rates are 0, some gangs are larger than every type."""
     m = draw(st.integers(1, 3))
     gpus = {f"type{j}": draw(st.integers(0, 5)) for j in range(m)}

@@ -1,0 +1,135 @@
+"""Small runs as rows of text: name | jobs | cluster | policy | settings | figures that were reckoned by hand.
+
+Jobs are ``arrival:steps x GPUs / rates``, as in ``100`` or ``20:30x2/1,0.5@slo=2``; clusters ``v100:8/4``, with the
+GPUs of a server; settings as behind ``--set``, or an option of `simulate`. Figures are columns of the jobs or, with a
+dot, of another table; numbers may be sums, ``-`` is nan, ``...`` ends what is looked at. An indented line goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from allocator.cluster import Cluster
+from allocator.conversion import convert_text
+from allocator.presets import Preset, preset
+from allocator.presets.default import DEFAULT
+from allocator.presets.preset import kinds_of_changes
+from allocator.protocol import Policy, Trigger
+from allocator.registry import get_policy
+from allocator.simulator import SimulationResult, simulate
+from tests.simulator.event_policies import EVENT_POLICIES
+from tests.simulator.worlds import SharesPolicy
+from throughputs import Trace
+from throughputs.prices import PriceTable
+
+JOB = re.compile(r"(?:([\d.]+):)?([\d.e]+)(?:x(\d+))?(?:/([-\d.,]+))?((?:@\w+=[\d.]+)*)")
+
+
+def rows(text: str) -> list[Any]:
+    """Parameters of a test, one for each row."""
+    lines = re.sub(r"\n +", " ", text).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines if line and line[0] != "#"]
+    return [pytest.param(*row[1:], id=row[0]) for row in cells]
+
+
+def trace_of(text: str) -> tuple[Trace, np.ndarray | None]:
+    """The jobs, and their rates where any are given."""
+    found = [JOB.fullmatch(job).groups() for job in text.split()]  # type: ignore[union-attr]
+    arrival, steps, gpus, rates, more = zip(*found, strict=True) if found else [()] * 5
+    extra = [dict(pair.split("=") for pair in each.split("@")[1:]) for each in more]
+    columns = {name: [float(each.get(name, "nan")) for each in extra] for each in extra for name in each}
+    weights = columns.pop("priority_weight", None)
+    if weights is not None:
+        columns["priority_weight"] = weights
+    trace = Trace(
+        ["job"] * len(steps), [int(n or 1) for n in gpus], [float(n) for n in steps], [float(n or 0) for n in arrival],
+        **columns,
+    )  # fmt: skip
+    given = [[float(rate) for rate in each.split(",")] if each else None for each in rates]
+    if not any(given):
+        return trace, None
+    width = max(len(each or ()) for each in given)
+    return trace, np.array([each or [1.0] * width for each in given])
+
+
+def cluster_of(text: str) -> Cluster:
+    servers = {part.split(":")[0]: int(part.split("/")[1]) for part in text.split(",") if "/" in part}
+    return Cluster(Cluster.parse(re.sub(r"/\d+", "", text)).gpus, servers or None)
+
+
+def policy_of(text: str) -> Policy:
+    """``shares A/B`` by job, in types; with ``!`` nobody has more; a policy of these tests; or a registered one."""
+    kind, _, rest = text.partition(" ")
+    if kind in ("shares", "shares!"):
+        given = [[float(share) for share in row.split(",")] for row in rest.split("/")] if rest else None
+        decide = (lambda state: np.array(given)[list(state.throughputs.jobs)],) if given else ()
+        return SharesPolicy(*decide, fills_idle_gpus=kind == "shares")
+    if kind == "latest_first":
+        return SharesPolicy(lambda state: np.eye(state.n_jobs)[:, -1:])
+    if kind == "reads_prices":
+        return SharesPolicy(triggers=Trigger.USUAL | Trigger.PRICES)
+    if kind == "regular":
+        return SharesPolicy(period_seconds=float(rest))
+    return EVENT_POLICIES[kind](*map(float, rest.split())) if kind in EVENT_POLICIES else get_policy(kind)
+
+
+def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
+    """The preset with these settings, and options of `simulate`."""
+    given = dict(part.split("=", 1) for part in text.split())
+    name, options = given.pop("preset", "default"), {}
+    chosen = {"usual": DEFAULT, "default": Preset()}.get(name) or preset(name)
+    for name in [name for name in ("seed", "window", "prices") if name in given]:
+        value = given.pop(name)
+        if name == "prices":
+            times, prices = zip(*(part.split(":") for part in value.split(",")), strict=True)
+            options[name] = PriceTable({"v100": (list(map(float, times)), list(map(float, prices)))})
+        else:
+            options[name] = tuple(map(int, value.split(":"))) if name == "window" else int(value)
+    kinds = kinds_of_changes()
+    return chosen.replace(**{n: convert_text(v, kinds[n], source="-", field=n) for n, v in given.items()}), options
+
+
+def run(jobs: str, cluster: str = "", policy: str = "shares", settings: str = "") -> tuple[SimulationResult, Policy]:
+    """What a row says."""
+    trace, rates = trace_of(jobs)
+    made, made_policy = cluster_of(cluster or "v100:1"), policy_of(policy or "shares")
+    chosen, options = world_of(settings)
+    known = np.ones((len(trace), len(made.accelerators))) if rates is None else rates
+    return simulate(trace, made, made_policy, known, preset=chosen, **options), made_policy
+
+
+def figure(result: SimulationResult, policy: Any, path: str) -> Iterable[Any]:
+    table, _, column = path.rpartition(".")
+    if path == "asked":
+        return policy.asked if hasattr(policy, "asked") else [state.clock for state in policy.states]
+    if path == "lease":
+        names = ("job_id", "start_time", "end_time", "steps")
+        found = zip(*(result.rounds[name] for name in names), strict=True)
+        return [f"{job}:{start:g}-{end:g}:{steps:g}" for job, start, end, steps in found]
+    if path == "gpus":
+        return result.rounds.groupby("job_id")["gpus"].agg(lambda held: "+".join(sorted(set(held)))).tolist()
+    if table == "summary":
+        return [result.summary()[column]]
+    return getattr(result, table or "jobs")[{"end": "completion_time"}.get(column, column)].tolist()
+
+
+def check(result: SimulationResult, policy: Policy, figures: str) -> None:
+    """All figures of a row."""
+    for part in figures.split(";"):
+        path, *expected = part.split()
+        found = list(figure(result, policy, path))
+        if "..." in expected:
+            expected = expected[: expected.index("...")]
+            found = found[: len(expected)]
+        assert len(found) == len(expected), (path, found)
+        for value, told in zip(found, expected, strict=True):
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                number = np.nan if told == "-" else eval(told, {"__builtins__": {}})
+                assert value == pytest.approx(number, rel=1e-11, nan_ok=True), (path, found)
+            else:
+                assert str(value).replace(" ", ",") == told, (path, found)

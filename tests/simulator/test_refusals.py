@@ -1,0 +1,125 @@
+"""Runs that cannot be: what is told names the field, the value, and the jobs that stand still."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from allocator.cluster import Cluster
+from allocator.presets import Preset, preset
+from allocator.registry import get_policy
+from allocator.simulator import SimulationStalledError, simulate
+from tests.simulator.cases import rows, run, world_of
+from tests.simulator.worlds import make_trace
+from throughputs import InputError, PackedColumns, default_table, gavel_trace
+
+STALLS = """
+nobody has a share | 1 1 | | shares! 0/0 | max_rounds_without_progress=7 |
+    policy shares.* 7 rounds .* 2 active jobs: 0, 1
+nobody has a share without rounds | 1 | | shares 0 | ideal=true | no job made progress
+slower than a step | 10/0.001 | | | whole_steps=true | 1 active jobs: 0
+nobody is asked again | 100 10 10 40:500 | v100:2 | line_at_arrivals | | 1 active jobs: 3
+starts of 20 s in turns of 10 s | 30 30 | | turns 0 5 0 5 1 5 1 5 | restart_penalty_seconds=20 | 990 s;
+    2 active jobs: 0, 1
+starts that take all of a round | 3600 3600 | | | preset=usual restart_penalty_seconds=400 | 35640 s;
+    2 active jobs: 0, 1
+"""
+
+REFUSED = """
+a share that is none | 1 | | shares nan | | share of job 0 on 'v100'
+rates of another shape | 1/1,2 | | | | shape
+a rate below 0 | 1/-1 | | | | rate of job 0 on 'v100'
+an empty window | 1 1 | | | window=1:1 | window
+a window before the first | 1 1 | | | window=-1:2 | window
+a window beyond the last | 1 1 | | | window=0:3 | window
+no duration | 1x2 | v100:8 | | gang_rates=duration | duration of job 0
+"""
+
+SETTINGS = """
+round_seconds=0 | queue=both | max_waiting_jobs=-1 | max_clock_seconds=-1 | ideal=yes | restart_penalty_seconds=-1
+batch_size_adaptation=sometimes | overtime_factor=-.5 | finished_jobs_linger_rounds=-1 | deadline_measure=loosest
+hysteresis_rounds=-1 | hysteresis_rounds=4 priority=time_fraction | time_counted=since_arrival | share_decimals=0
+idle_fill=off priority=time_fraction time_counted=since_arrival | priority_digits=18 | initial_credit_rounds=0
+initial_credit_rounds=1e10 | max_overdraft_rounds=-1 | tie_breaks=deficit,id | decide_every_seconds=0
+placement=worst | preemption_penalty_by_gpus=2:1,1:1 | preemption_penalty_by_gpus=1:-1
+restart_penalty_by_gpus=4:1,4:2 | slot_seconds=.5 ends=slot | slot_seconds=.5 overhead_restart_decisions=slot
+max_zero_step_rounds=0 | goodput_columns=some | goodput_in_rounds=some | goodput_slowdown=net:0
+goodput_slowdown=net:1,net:2 | goodput_most_gpus_of_model=net:0 | restart_penalty_by_job_type=net:-1
+goodput_batch_size_of_model=net:0 | recompute_interval_seconds=-1
+"""
+
+
+@pytest.mark.parametrize(("jobs", "cluster", "policy", "settings", "told"), rows(STALLS))
+def test_a_standstill_is_told(jobs, cluster, policy, settings, told):
+    with pytest.raises(SimulationStalledError, match=told):
+        run(jobs, cluster, policy, settings)
+
+
+@pytest.mark.parametrize(("jobs", "cluster", "policy", "settings", "told"), rows(REFUSED))
+def test_what_cannot_be_is_refused(jobs, cluster, policy, settings, told):
+    with pytest.raises(InputError, match=told):
+        run(jobs, cluster, policy, settings)
+
+
+@pytest.mark.parametrize("settings", re.split(r" \| |\n", SETTINGS.strip()))
+def test_a_setting_out_of_its_range_is_named(settings):
+    with pytest.raises(InputError, match=settings.partition("=")[0]):
+        world_of(settings)
+
+
+def test_names_that_are_none():
+    with pytest.raises(InputError, match="did you mean 'gavel'"):
+        preset("gavle")
+    with pytest.raises(InputError, match="did you mean 'round_seconds'"):
+        preset("gavel").replace(round_second=1.0)
+
+
+TWO = PackedColumns([0, 1], [[1.0], [2.0]], [[[0.0], [0.8]], [[1.2], [0.0]]], accelerators=["v100"])
+
+
+@pytest.mark.parametrize(
+    ("trace", "throughputs", "options", "told"),
+    [
+        (gavel_trace(3, 0.0), default_table(), {"policy": "max_min_fairness_packed"}, "with_colocation"),
+        (make_trace([1.0]), [[1.0]], {"policy": "max_min_fairness_packed"}, "co-location"),
+        (make_trace([1.0] * 3), TWO, {"policy": "max_min_fairness_packed"}, "the 3 jobs of the trace"),
+        (make_trace([1.0] * 2), TWO, {"policy": "max_min_fairness_packed", "cluster": "k80:1"}, "types of the cluster"),
+        (make_trace([1]), [[1.0]], {"prices": {"k80": 1.0}}, "v100"),
+        (make_trace([1]), [[1.0]], {"prices": {"v100": -1.0}}, "v100"),
+        (make_trace([1]), [[1.0]], {"prices": {"v100": np.nan}}, "v100"),
+        (make_trace([1]), [[1.0]], {"prices": [3.0]}, "a price by accelerator type"),
+        (make_trace([1, 1]), default_table(), {"extend": lambda n: make_trace([2] * n)}, "never end"),
+        (make_trace([1]), [[1.0]], {"window": (0, 9), "extend": lambda n: make_trace([2] * n)}, "a throughput table"),
+        (
+            gavel_trace(3, 60.0),
+            default_table(),
+            {"window": (0, 9), "extend": lambda n: gavel_trace(n, 60.0, seed=1)},
+            "the same jobs as before",
+        ),
+        (
+            gavel_trace(3, 60.0),
+            default_table(),
+            {"window": (0, 9), "extend": lambda _: gavel_trace(3, 60.0)},
+            "16 jobs",
+        ),
+    ],
+)
+def test_what_runs_are_made_of(trace, throughputs, options, told):
+    given = {"cluster": "v100:1", "policy": "isolated"} | options
+    with pytest.raises(InputError, match=told):
+        simulate(trace, throughputs=throughputs, **(given | {"policy": get_policy(given["policy"])}))
+
+
+def test_settings_of_the_world_go_with_policy_and_cluster():
+    chosen = Preset(
+        world_settings={"edf": {"ends": "second"}},
+        world_settings_by_gpus={1: {"slot_seconds": 1.0}, 8: {"slot_seconds": 2.0}},
+    )
+    small, large = Cluster({"a100": 4}), Cluster({"a100": 9})
+    assert chosen.in_run("other", small).simulator.slot_seconds == 1.0
+    assert chosen.in_run("edf", large).simulator.slot_seconds == 2.0
+    assert chosen.in_run("edf", large).simulator.ends == "second"
+    mine = chosen.replace(slot_seconds=5.0, ends="exact").in_run("edf", large)
+    assert (mine.simulator.slot_seconds, mine.simulator.ends) == (5.0, "exact")
