@@ -52,7 +52,7 @@ def assert_as_recorded(result: Any, record: dict[str, Any]) -> None:
     np.testing.assert_allclose(result.jobs["gpu_seconds"], [3600.0 * job["gpu_hours"] for job in jobs], rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", [OPTIMUS, TIRESIAS])
+@pytest.mark.parametrize("name", tiered([OPTIMUS, TIRESIAS], daily=[TIRESIAS], gate=[OPTIMUS]))
 def test_every_job_of_a_small_run_ends_in_the_second_of_the_record(
     name: str, of_pollux: Trainings, public_data: Any, recorded: Any
 ) -> None:
@@ -87,6 +87,7 @@ SAMPLES = preset("pollux").replace(goodput_work="samples")
 """ElasticFlow's form of Pollux: jobs are through after so many samples."""
 
 
+@pytest.mark.exhaustive
 def test_jobs_with_deadlines_take_the_samples_of_the_record(
     of_pollux: Trainings, public_data: Any, recorded: Any
 ) -> None:
