@@ -20,9 +20,9 @@ from tests.reference.tiers import tiered
 FROM_RECORDS = [
     name
     for name, entry in tables.TABLES.items()
-    if entry.record or name.startswith(("sia-", "goodput-studies", "deadlines-", "runtime"))
+    if entry.record or name.startswith(("sia-", "goodput-studies", "deadlines-"))
 ]
-"""Tables whose runs are stored, or take seconds."""
+"""Tables of stored runs."""
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
@@ -61,7 +61,9 @@ def test_a_stale_table_is_found_and_written_and_a_check_records_nothing(monkeypa
     assert capsys.readouterr().out.split("\n")[:3] == ["one: differs", "one: written to doc.md", "one: as printed"]
 
 
+@pytest.mark.exhaustive
 def test_real_processes_are_within_5_per_cent_of_new_simulations():
+    assert tables.printed("runtime") == runtime_runs.table()
     for run in runtime_runs.recorded()["runs"]:
         figures, _ = runtime_runs.errors(run, runtime_runs.recorded()["round_seconds"])
         for name in ("average_jct", "makespan"):

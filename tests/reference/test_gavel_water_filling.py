@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from formulations import Hierarchy, Polytope, WaterFilling, proportional_throughput, solve
+from tests.reference.tiers import tiered
 from throughputs import PlainColumns, ThroughputMatrix
 
 SLACK = 2e-4
@@ -74,7 +75,7 @@ def first_difference(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 @pytest.mark.parametrize("agnostic", [False, True])
 @pytest.mark.parametrize("rule", ["fairness", "fifo"])
-@pytest.mark.parametrize("n_jobs", range(1, 19))
+@pytest.mark.parametrize("n_jobs", tiered(range(1, 19), daily=(3, 5, 8), gate=range(1, 19)))
 def test_recorded_vectors(records, rule, n_jobs, agnostic):
     for drawn in (True, False):
         record = records[rule, drawn, n_jobs]

@@ -97,6 +97,7 @@ def test_goodput_of_the_tables_is_that_of_the_model_of_pipelines(read: Trainings
         assert training.worth_in(96.0, 0) == pytest.approx(8.0 * efficiency, rel=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("policy", "types"), [("sia", ("rtx", "dgx-ext")), ("pollux", ("rtx",))])
 def test_its_jobs_are_trained_on_whole_copies(policy: str, types: tuple[str, ...], stated: Trainings) -> None:
     gpus = {"rtx": 24, "dgx-ext": 16}
@@ -113,6 +114,7 @@ def test_its_jobs_are_trained_on_whole_copies(policy: str, types: tuple[str, ...
         assert found.max(initial=0) <= 8 * STAGES[name]
 
 
+@pytest.mark.exhaustive
 def test_the_folder_is_throughputs_of_the_command(folder: Path, tmp_path: Path) -> None:
     """Two jobs in pipelines and another one."""
     trace = tmp_path / "workload.csv"
