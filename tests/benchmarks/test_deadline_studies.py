@@ -21,6 +21,7 @@ def end_to_end(tmp_path_factory):
     )
 
 
+@pytest.mark.exhaustive
 def test_small_studies_run_on_drawn_jobs(end_to_end):
     assert set(end_to_end["status"]) == {"completed"}
     ratio = end_to_end.set_index("label")["deadline_ratio"]
@@ -36,6 +37,7 @@ def test_every_study_can_be_defined(name):
     assert all(point.make_policy() and point.chosen for point in points)
 
 
+@pytest.mark.exhaustive
 def test_rows_and_tables(end_to_end):
     rows = rows_of("end_to_end", end_to_end)
     assert json.loads(json.dumps(rows))[0]["best_effort_average_jct"] is None
@@ -49,6 +51,7 @@ def test_rows_and_tables(end_to_end):
     assert f"/ {CLUSTER_RATIOS['cluster10']['themis']:.3f}" in row
 
 
+@pytest.mark.exhaustive
 def test_public_traces_are_unpacked_once(public_data, tmp_path):
     root = public_data("elasticflow/traces/elasticflow-traces.tar.gz").parents[2]
     inputs = deadlines.Inputs.found(tmp_path, root)

@@ -8,6 +8,8 @@ from rich.console import Console
 
 from benchmarks.lucid import BUDGETS, FORMS, ORDERS, Study, run_study
 
+pytestmark = pytest.mark.exhaustive
+
 STUDY = Study(60, (3, 1), load=2.0, seeds=(0, 1))
 
 

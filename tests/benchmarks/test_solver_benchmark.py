@@ -79,6 +79,7 @@ def test_families_are_what_they_say() -> None:
     assert problem("max_min", "slack", 400).instance.capacity.sum() > 400
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("decision_name", PLAIN)
 @pytest.mark.parametrize("family_name", ["gangs", "slack"])
 def test_peers_find_the_value_that_is_proven(decision_name: str, family_name: str) -> None:
@@ -90,6 +91,7 @@ def test_peers_find_the_value_that_is_proven(decision_name: str, family_name: st
         assert value_of(name, posed) == pytest.approx(best, rel=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("family_name", ["gangs", "distinct"])
 def test_the_plain_path_is_right_but_for_the_bisection(family_name: str) -> None:
     pytest.importorskip("ecos")
@@ -100,6 +102,7 @@ def test_the_plain_path_is_right_but_for_the_bisection(family_name: str) -> None
     assert 1.0 - 1e-6 <= value_of("cvxpy_ecos", posed) / value_of("auto", posed) <= 1.05
 
 
+@pytest.mark.exhaustive
 def test_rows_carry_times_phases_gap_and_ratio() -> None:
     pytest.importorskip("ecos")
     options = Options(("distinct",), ("max_min",), sizes=(24,), repetitions=2, limit_seconds=60)
@@ -275,6 +278,7 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path) -> None:
     assert (tmp_path / "picture-types.png").exists()
 
 
+@pytest.mark.exhaustive
 def test_peak_memory_is_measured_in_a_process_of_its_own() -> None:
     options = Options(
         ("distinct",), ("max_min",), ("auto",), sizes=(3000,), repetitions=1, memory=True, memory_from=1000

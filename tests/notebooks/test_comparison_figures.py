@@ -14,6 +14,8 @@ from scipy.stats import t
 from benchmarks import figures
 from throughputs import InputError
 
+pytestmark = pytest.mark.exhaustive
+
 RUNS = pd.DataFrame(
     [
         ("first", "low", 0, "completed", 6.0),

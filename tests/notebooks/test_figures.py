@@ -25,6 +25,8 @@ def results(rows):
     return pd.DataFrame(rows, columns=["policy", "rate", "seed", "status", "jct"])
 
 
+pytestmark = pytest.mark.exhaustive
+
 RUNS = results(
     [
         ("blind", 2.0, 0, "completed", 30.0),

@@ -195,6 +195,7 @@ def test_cleaning_keeps_pictures_and_tables_only(tmp_path):
     assert read(tmp_path / "one.ipynb") == cleaned(notebook, outputs=True)
 
 
+@pytest.mark.exhaustive
 def test_a_failing_cell_is_an_error(tmp_path):
     from nbclient.exceptions import CellExecutionError
 

@@ -21,6 +21,8 @@ from throughputs.goodput.profiles import Profile, Profiles
 from throughputs.goodput.tables import read_step_times, read_validation
 from throughputs.goodput.trainings import Trainings, read_trainings, trainings_of
 
+pytestmark = pytest.mark.exhaustive
+
 STAGES = {"rtx": 8, "dgx-ext": 2}
 
 
@@ -97,7 +99,6 @@ def test_goodput_of_the_tables_is_that_of_the_model_of_pipelines(read: Trainings
         assert training.worth_in(96.0, 0) == pytest.approx(8.0 * efficiency, rel=1e-9)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(("policy", "types"), [("sia", ("rtx", "dgx-ext")), ("pollux", ("rtx",))])
 def test_its_jobs_are_trained_on_whole_copies(policy: str, types: tuple[str, ...], stated: Trainings) -> None:
     gpus = {"rtx": 24, "dgx-ext": 16}
@@ -114,7 +115,6 @@ def test_its_jobs_are_trained_on_whole_copies(policy: str, types: tuple[str, ...
         assert found.max(initial=0) <= 8 * STAGES[name]
 
 
-@pytest.mark.exhaustive
 def test_the_folder_is_throughputs_of_the_command(folder: Path, tmp_path: Path) -> None:
     """Two jobs in pipelines and another one."""
     trace = tmp_path / "workload.csv"

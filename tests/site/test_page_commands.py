@@ -71,7 +71,7 @@ def _runnable() -> Iterator[object]:
         commands = sum(block.code.count("allocator ") for block in here if block.language == "sh")
         if here:
             rare = pytest.mark.deep if commands > 2 and page not in _IN_THE_GATE else pytest.mark.exhaustive
-            yield pytest.param(page, marks=rare if commands else ())
+            yield pytest.param(page, marks=rare)
 
 
 @pytest.mark.parametrize("page", list(_runnable()))
