@@ -90,7 +90,7 @@ def claims(name: str, results: pd.DataFrame) -> list[str]:
     return [f"{100 * abs(ratio - 1):.0f} % {'shorter' if ratio < 1 else 'longer'} than without"]
 
 
-@pytest.mark.parametrize("name", tiered(PICTURES, gate=[SHORTEST, "makespan"]))
+@pytest.mark.parametrize("name", tiered(PICTURES, gate=[SHORTEST]))
 def test_notebook_runs_and_draws(name, results):
     (path,) = notebooks([name])
     before = path.read_bytes()

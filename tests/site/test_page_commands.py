@@ -19,7 +19,7 @@ from tests.site.pages import ROOT, Block, blocks, pages
 from tests.site.prepared import prepare
 
 _SECONDS = 600
-_IN_THE_GATE = ("README.md", "docs/commands.md", "docs/own_cluster.md", "docs/start.md")
+_IN_THE_GATE = ("README.md", "docs/commands.md", "docs/start.md")
 
 
 def _shims(folder: Path) -> Path:
