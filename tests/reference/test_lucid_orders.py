@@ -43,7 +43,7 @@ def run(trace: Trace, published_name: str, virtual_clusters: Path) -> Simulation
     return simulate(trace, cluster, policy, preset=lucid)
 
 
-@pytest.mark.parametrize("published_name", tiered(POLICIES, daily=["sjf"], gate=POLICIES))
+@pytest.mark.parametrize("published_name", tiered(POLICIES, gate=POLICIES))
 def test_every_job_ends_at_its_second(
     published_name: str, trace: Trace, recorded: pd.DataFrame, public_data: Data
 ) -> None:
