@@ -70,7 +70,7 @@ PHILLY = {
 }
 
 
-@pytest.mark.parametrize("published_name", tiered(PHILLY, daily=["qssf"], gate=["srtf", "tiresias"]))
+@pytest.mark.parametrize("published_name", tiered(PHILLY, gate=["qssf", "srtf", "tiresias"]))
 def test_averages_on_philly(published_name: str, public_data: Data) -> None:
     folder = public_data("lucid/philly_real")
     trace = read_trace(folder / "cluster_full_log.csv.gz", predictions=folder / "Philly_lgb.csv.gz")
