@@ -1,7 +1,8 @@
 # Everything runs in an environment of its own, .venv, made at first use.
 #   make demo      compare nine policies on one cluster; ends with a table and demo-output/report.html
 #   make test      the tests, in a few minutes; those marked exhaustive are left out
-#   make test-all  all tests: whole simulations, every solver on every instance, every notebook
+#   make test-all  all tests but the deep ones: whole simulations too, every solver on every instance
+#   make test-deep  the deep ones, an hour: further draws, workloads and sizes, every notebook
 #   make test-slurm  the Slurm adapter on a real Slurm, whose Debian packages it installs where they are absent
 #   make test-examples  the examples of training scripts, in an environment of their own with PyTorch and transformers
 #   make mutants   which tests notice small wrong changes of the product (docs/contributing.md): hours
@@ -25,7 +26,7 @@ TORCH ?= torch==2.13.0
 CONSTRAINTS := tests/constraints.txt
 EXAMPLES := .venv-examples
 
-.PHONY: demo test test-all slurm test-slurm test-examples golden mutants lint docs tables bench clean
+.PHONY: demo test test-all test-deep slurm test-slurm test-examples golden mutants lint docs tables bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
@@ -37,7 +38,10 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive"
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not deep"
+
+test-deep: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) -m deep
 
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge
 AS_ROOT = $(shell test "$$(id -u)" = 0 || echo sudo)

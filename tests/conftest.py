@@ -131,6 +131,14 @@ def other_releases(constraints: str) -> list[str]:
     return found
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is deep is exhaustive too, before any are chosen by marker."""
+    for item in items:
+        if item.get_closest_marker("deep"):
+            item.add_marker("exhaustive")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how much was left out for want of data, and which releases may be why a test failed."""
     others = other_releases((HERE / "constraints.txt").read_text()) if terminalreporter.stats.get("failed") else []

@@ -10,7 +10,7 @@ from allocator.sweep import Sweep
 from allocator.sweep.execute import Materials
 from benchmarks import deadlines
 from benchmarks.deadlines.published import CLUSTER_RATIOS
-from benchmarks.deadlines.report import markdown_of_clusters, markdown_of_policies, markdown_of_seconds, rows_of
+from benchmarks.deadlines.report import markdown_of_clusters, markdown_of_policies, rows_of
 from throughputs import InputError, write_trace
 
 
@@ -21,6 +21,7 @@ def end_to_end(tmp_path_factory):
     )
 
 
+@pytest.mark.exhaustive
 def test_small_studies_run_on_drawn_jobs(end_to_end):
     assert set(end_to_end["status"]) == {"completed"}
     ratio = end_to_end.set_index("label")["deadline_ratio"]
@@ -29,20 +30,14 @@ def test_small_studies_run_on_drawn_jobs(end_to_end):
 
 
 @pytest.mark.parametrize("name", deadlines.STUDIES)
-@pytest.mark.parametrize("small", [True, False])
-def test_every_study_can_be_defined(name, small):
-    sweeps = deadlines.STUDIES[name](deadlines.Inputs(), small=small)
+def test_every_study_can_be_defined(name):
+    sweeps = deadlines.STUDIES[name](deadlines.Inputs(), small=False)
     points = [point for sweep in sweeps for point in sweep.points()]
     assert len({sweep.name for sweep in sweeps}) == len(sweeps)
     assert all(point.make_policy() and point.chosen for point in points)
 
 
-def test_jobs_are_drawn_as_often_as_asked_and_a_trace_is_one(tmp_path):
-    drawn = deadlines.STUDIES["end_to_end"](deadlines.Inputs(draws=3), small=True)
-    assert {sweep.seeds for sweep in drawn} == {(0, 1, 2)}
-    assert deadlines.Inputs(traces=tmp_path, draws=3).seeds == [0]
-
-
+@pytest.mark.exhaustive
 def test_rows_and_tables(end_to_end):
     rows = rows_of("end_to_end", end_to_end)
     assert json.loads(json.dumps(rows))[0]["best_effort_average_jct"] is None
@@ -56,21 +51,7 @@ def test_rows_and_tables(end_to_end):
     assert f"/ {CLUSTER_RATIOS['cluster10']['themis']:.3f}" in row
 
 
-def test_seconds_of_runs_and_their_sums(end_to_end):
-    timed = end_to_end[end_to_end["label"].isin(["edf", "tiresias"])].assign(
-        case="cluster10", cpu_seconds=[3.4, 1500.0]
-    )
-    *_, smallest, together = markdown_of_seconds(timed, ["cluster09", "cluster10"]).splitlines()
-    assert smallest == "| cluster10 | - | - | 3 | - | 1,500 | - | - | - | 1,503 |"
-    assert together == smallest.replace("cluster10", "together")
-
-
-def test_without_public_data_jobs_are_drawn(tmp_path, monkeypatch):
-    monkeypatch.delenv("ALLOCATOR_DATA", raising=False)
-    assert not deadlines.Inputs.found(tmp_path).public
-    assert not deadlines.Inputs.found(tmp_path, tmp_path).public
-
-
+@pytest.mark.exhaustive
 def test_public_traces_are_unpacked_once(public_data, tmp_path):
     root = public_data("elasticflow/traces/elasticflow-traces.tar.gz").parents[2]
     inputs = deadlines.Inputs.found(tmp_path, root)
@@ -112,20 +93,3 @@ def test_the_first_jobs_of_a_recorded_trace(tmp_path):
     (point,) = Sweep.from_dict(recorded(path, deadline_factors=[2, 2], best_effort=0.0)).points()
     assert point.key != before
     assert len(trace_of(point, default_table(), gavel_trace(5, 700.0))(2)) == 2
-
-
-@pytest.mark.parametrize(
-    ("workload", "field"),
-    [
-        ({"generator": "recorded"}, "workload.trace"),
-        ({"generator": "gavel", "best_effort": 0.5}, "workload.best_effort"),
-        ({"generator": "deadlines", "best_effort": 1.5}, "workload.best_effort"),
-        ({"generator": "deadlines", "deadline_factors": [2, 1]}, "workload.deadline_factors"),
-        ({"generator": "recorded", "trace": "absent.csv"}, "workload.trace"),
-    ],
-)
-def test_workloads_that_are_refused(workload, field):
-    definition = recorded("absent.csv") | {"workload": workload}
-    with pytest.raises(InputError) as error:
-        Sweep.from_dict(definition)
-    assert error.value.field == field

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from benchmarks import goodput
 
 
+@pytest.mark.exhaustive
 def test_quick_figures_are_of_proven_decisions() -> None:
     rows = goodput.measure(quick=True, console=Console(quiet=True))
     assert [(row["policy"], row["jobs"], row["gpus"]) for row in rows] == [("sia", 160, 64), ("pollux", 160, 64)]
@@ -31,6 +33,7 @@ def test_configurations_are_those_of_sia() -> None:
     assert np.array_equal(goodput.configurations(1000, 4)[-1], [64, 16])
 
 
+@pytest.mark.exhaustive
 def test_sizes_are_measured_for_every_policy_that_chooses() -> None:
     rows = goodput.measure_sizes([16, 32], draws=2, repetitions=1)
     assert rows.groupby("policy", sort=False).size().to_dict() == dict.fromkeys(goodput.CHOOSING, 4)

@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from benchmarks.lucid import BUDGETS, FORMS, ORDERS, Study, measure, run_study, table
+from benchmarks.lucid import BUDGETS, FORMS, ORDERS, Study, run_study
+
+pytestmark = pytest.mark.exhaustive
 
 STUDY = Study(60, (3, 1), load=2.0, seeds=(0, 1))
 
@@ -38,9 +40,3 @@ def test_groups_add_up_to_their_runs(tables: tuple[pd.DataFrame, pd.DataFrame]) 
     assert usual["average_queueing"].loc[summed.index].to_numpy() == pytest.approx(summed["queueing"] / STUDY.jobs)
     assert set(zip(groups["virtual_cluster"], groups["gpus"], strict=True)) == {("vc1", 24), ("vc2", 8)}
     assert set(groups["size"]) == {"up to 8 GPUs", "more"}
-
-
-def test_quick_figures_have_a_row_for_each_form() -> None:
-    rows = measure(quick=True, console=Console(quiet=True))
-    assert {row["form"] for row in rows} == set(FORMS)
-    assert table(rows).row_count == len(FORMS)

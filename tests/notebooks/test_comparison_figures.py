@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,18 +14,7 @@ from scipy.stats import t
 from benchmarks import figures
 from throughputs import InputError
 
-
-@pytest.fixture
-def axes():
-    import matplotlib.pyplot as plt
-
-    matplotlib.use("Agg")
-    with matplotlib.rc_context():
-        figures.use_style()
-        figure, (panel,) = figures.panels(1)
-        yield panel
-        plt.close(figure)
-
+pytestmark = pytest.mark.exhaustive
 
 RUNS = pd.DataFrame(
     [
@@ -43,9 +31,6 @@ RUNS = pd.DataFrame(
 
 def texts(axes):
     return [text.get_text() for text in axes.texts]
-
-
-# Bars
 
 
 def test_a_bar_is_the_mean_over_seeds(axes):
@@ -72,13 +57,6 @@ def test_whiskers_are_confidence_intervals(axes):
     assert not any(label.get_text() for label in axes.get_yticklabels())
 
 
-def test_published_figures_are_hollow_and_in_view(axes):
-    figures.bars(axes, RUNS[RUNS["seed"] == 0], value="rho", published={"second": 40.0, "other": 99.0})
-    (hollow,) = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none"]
-    assert (list(hollow.get_xdata()), list(hollow.get_ydata())) == ([40.0], [1])
-    assert axes.get_xlim()[1] > 40.0
-
-
 def test_missing_columns_are_told(axes):
     for draw in (
         lambda: figures.bars(axes, RUNS, value="jct"),
@@ -90,9 +68,6 @@ def test_missing_columns_are_told(axes):
             draw()
 
 
-# Pareto fronts
-
-
 @given(
     arrays.arrays(np.float64, st.tuples(st.integers(0, 12), st.integers(1, 3)), elements=st.integers(0, 4).map(float))
 )
@@ -101,15 +76,6 @@ def test_the_front_is_what_nothing_beats(points):
     for i, point in enumerate(points):
         beaten = any((other <= point).all() and (other < point).any() for other in points)
         assert (i in front) != beaten
-
-
-def test_the_front_ascends_and_leaves_out_what_is_not_known():
-    points = [[3.0, 1.0], [1.0, 3.0], [2.0, 2.0], [2.5, 2.5], [np.nan, 0.0], [1.0, 3.0]]
-    assert figures.pareto_front(points).tolist() == [1, 5, 2, 0]
-    assert len(figures.pareto_front(np.empty((0, 2)))) == 0
-
-
-# Trade-offs
 
 
 CHOICES = pd.DataFrame(
@@ -126,36 +92,6 @@ def test_colours_and_markers_say_what_was_chosen(axes):
     assert points[0].get_marker() == points[2].get_marker() != points[1].get_marker()
 
 
-def test_the_front_may_be_of_some_points_only(axes):
-    figures.trade_off(axes, CHOICES, x="hours", y="rho", colour="k", marker="k", front=[True, False, True])
-    front, *points = axes.get_lines()
-    assert list(front.get_xdata()) == [2.0, 3.0]
-    assert len(points) == 3
-
-
-def test_intervals_of_a_trade_off_are_crosses_that_do_not_widen_it(axes):
-    wide = CHOICES.assign(hours_width=[0.5, 100.0, np.nan])
-    figures.trade_off(axes, wide, x="hours", y="rho", colour="k", marker="k", widths={"hours": "hours_width"})
-    _front, *rest = axes.get_lines()
-    points, crosses = rest[:3], rest[3:]
-    assert [list(line.get_xdata()) for line in crosses[:2]] == [[2.5, 3.5], [-99.0, 101.0]]
-    assert [set(line.get_ydata()) for line in crosses[:2]] == [{1.0}, {3.0}]
-    assert crosses[0].get_color() == points[0].get_color()
-    assert axes.get_xlim()[0] > 0
-    assert axes.get_xlim()[1] < 4
-
-
-def test_keys_name_every_colour_and_marker(axes):
-    figures.trade_off(axes, CHOICES, x="hours", y="rho", colour="k", marker="power")
-    figures.key_beside(axes, CHOICES, colour="k", marker="power", titles=("k of it", "power"))
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["k of it", "0", "1", "power", "2", "3"]
-    figures.key_beside(axes, CHOICES, colour="k", marker="k")
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["0", "1"]
-
-
-# Differences
-
-
 def test_differences_are_between_runs_on_the_same_jobs():
     table = figures.paired_differences(RUNS, value="rho", series="policy", baseline="first", by=["load"])
     assert list(table["policy"]) == ["second", "third"]
@@ -164,18 +100,6 @@ def test_differences_are_between_runs_on_the_same_jobs():
     # 2 - 6 and 4 - 10: a standard error of 1
     assert table["half_width"][0] == pytest.approx(t.ppf(0.975, 1) * 1.0)
     assert np.isnan(table["half_width"][1])
-
-
-def test_pairing_takes_away_what_jobs_have_in_common():
-    rng = np.random.default_rng(3)
-    hard = rng.normal(100, 30, 20)
-    rows = [("a", "x", seed, "completed", value) for seed, value in enumerate(hard)]
-    rows += [("b", "x", seed, "completed", value + 1) for seed, value in enumerate(hard)]
-    table = figures.paired_differences(
-        pd.DataFrame(rows, columns=RUNS.columns), value="rho", series="policy", baseline="a", by=["load"]
-    )
-    assert table["mean"][0] == pytest.approx(1.0)
-    assert table["half_width"][0] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_baseline_without_runs_is_told():
@@ -195,17 +119,6 @@ def test_differences_are_drawn_row_by_row(axes):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["low"]
     assert axes.get_xlim()[0] < -2.5
     assert axes.get_xlim()[0] > min(interval.get_xdata())  # two seeds: far wider than the difference
-
-
-def test_no_difference_at_all_can_be_drawn(axes):
-    same = pd.DataFrame({"load": ["low"], "policy": ["a"], "mean": [0.0], "half_width": [0.0]})
-    figures.differences(axes, same, rows="load", series="policy")
-    assert axes.get_xlim() == (-1.0, 1.0)
-    figures.differences(axes, same.assign(half_width=np.nan, mean=-3.0), rows="load", series="policy")
-    assert axes.get_xlim()[0] < -3.0
-
-
-# Published figures
 
 
 def test_published_comparison_is_found_by_the_variable(monkeypatch, tmp_path, reference_data):

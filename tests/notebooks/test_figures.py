@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,21 +21,11 @@ from benchmarks.figures.labels import apart
 from throughputs import InputError
 
 
-@pytest.fixture
-def axes():
-    import matplotlib.pyplot as plt
-
-    matplotlib.use("Agg")
-    with matplotlib.rc_context():
-        figures.use_style()
-        figure, (panel,) = figures.panels(1)
-        yield panel
-        plt.close(figure)
-
-
 def results(rows):
     return pd.DataFrame(rows, columns=["policy", "rate", "seed", "status", "jct"])
 
+
+pytestmark = pytest.mark.exhaustive
 
 RUNS = results(
     [
@@ -64,31 +53,9 @@ def test_means_and_intervals_over_seeds():
     # two figures that are d apart have a standard error of d / 2
     assert table["half_width"][1] == pytest.approx(t.ppf(0.975, 1) * 5.0)
     assert table["half_width"][3] == 0.0
-
-
-def test_a_load_at_which_any_seed_saturated_has_no_mean():
-    row = figures.summary(RUNS, load="rate", value="jct").iloc[2]
-    assert row["status"] == "saturated"
-    assert np.isnan(row["mean"])
-    assert np.isnan(row["half_width"])
-
-
-def test_one_seed_has_no_interval():
-    table = figures.summary(RUNS[RUNS["seed"] == 0], load="rate", value="jct")
-    assert table["half_width"].isna().all()
-    assert table["mean"].notna().all()
-
-
-def test_order_of_runs_does_not_matter_within_a_series():
-    shuffled = pd.concat([group.sample(frac=1, random_state=3) for _, group in RUNS.groupby("policy", sort=False)])
-    pd.testing.assert_frame_equal(
-        figures.summary(RUNS, load="rate", value="jct"), figures.summary(shuffled, load="rate", value="jct")
-    )
-
-
-def test_missing_column_is_told():
-    with pytest.raises(InputError, match="makespan"):
-        figures.summary(RUNS, load="rate", value="makespan")
+    saturated = table.iloc[2]
+    assert saturated["status"] == "saturated"
+    assert saturated[["mean", "half_width"]].isna().all()
 
 
 def test_busiest_load_is_one_that_all_completed():
@@ -99,8 +66,12 @@ def test_busiest_load_is_one_that_all_completed():
 
 
 def test_curves_draw_means_bands_and_saturation(axes):
-    figures.curves(axes, RUNS, load="rate", value="jct")
-    lines = {tuple(line.get_xdata()): line for line in axes.get_lines()}
+    published = pd.DataFrame({"policy": ["aware", "aware"], "rate": [1.0, 2.0], "value": [7.0, 500.0]})
+    figures.curves(axes, RUNS, load="rate", value="jct", published=published)
+    hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
+    assert [list(line.get_ydata()) for line in hollow] == [[7.0, 500.0]]
+    assert axes.get_ylim()[1] > 500
+    lines = {tuple(line.get_xdata()): line for line in axes.get_lines() if line not in hollow}
     assert list(lines[1.0, 2.0].get_ydata()) == [12.0, 40.0]
     assert list(lines[1.0, 2.0, 3.0].get_ydata()) == [8.0, 10.0, 20.0]
     crosses = [line for line in axes.get_lines() if line.get_marker() == "x"]
@@ -113,45 +84,11 @@ def test_curves_draw_means_bands_and_saturation(axes):
     assert "saturated" in axes.get_title("right")
 
 
-def test_intervals_at_many_loads_are_bands(axes):
-    runs = pd.DataFrame([("a", rate, seed, "completed", rate + seed) for rate in range(1, 9) for seed in (0, 1)])
-    figures.curves(axes, runs.set_axis(RUNS.columns, axis=1), load="rate", value="jct", bottom=None)
-    (band,) = axes.collections
-    heights = band.get_paths()[0].vertices
-    assert heights[:, 0].min() == 1
-    assert heights[:, 1].max() == pytest.approx(8.5 + t.ppf(0.975, 1) * 0.5)
-
-
-def test_curves_without_saturation_say_nothing_of_it(axes):
-    figures.curves(axes, RUNS[RUNS["policy"] == "aware"], load="rate", value="jct", names=False)
-    assert not axes.get_title("right")
-    assert not axes.texts
-
-
-def test_a_logarithmic_axis_shows_all_lines(axes):
-    table = figures.curves(axes, RUNS, load="rate", value="jct", logarithmic=True)
-    assert axes.get_yscale() == "log"
-    low, high = axes.get_ylim()
-    assert 0 < low < table["mean"].min()
-    assert high > table["mean"].max()
-    crosses = [line for line in axes.get_lines() if line.get_marker() == "x"]
-    assert low < crosses[0].get_ydata()[0] < high
-
-
 def test_failed_runs_leave_a_gap_that_is_told(axes):
     failed = RUNS.assign(status=RUNS["status"].where(RUNS["rate"] != 2.0, "failed"))
     table = figures.curves(axes, failed, load="rate", value="jct")
     assert table.loc[table["rate"] == 2.0, "mean"].isna().all()
     assert "failed" in axes.get_title("right")
-
-
-def test_published_figures_are_hollow_and_in_view(axes):
-    published = pd.DataFrame({"policy": ["aware", "aware"], "rate": [1.0, 2.0], "value": [7.0, 500.0]})
-    figures.curves(axes, RUNS, load="rate", value="jct", published=published)
-    hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
-    assert [list(line.get_ydata()) for line in hollow] == [[7.0, 500.0]]
-    assert axes.get_ylim()[1] > 500
-    assert "published" in axes.get_title("right")
 
 
 def test_looks_are_distinct_and_stable():
@@ -173,40 +110,16 @@ def test_a_policy_looks_the_same_beside_whatever_others():
     assert figures.policy_of("360 s") is None
 
 
-def test_policies_of_one_colour_differ_in_colour_and_marker_beside_each_other():
-    one, other = figures.looks(["pollux", "max_sum_throughput_perf"]).values()
-    assert other == figures.looks(["max_sum_throughput_perf"])["max_sum_throughput_perf"]
-    assert one["color"] != other["color"]
-    assert one["marker"] != other["marker"]
-
-
 def test_more_policies_than_colours_differ_in_their_lines():
     names = [entry.name for entry in list_policies()][:30]
     styles = figures.looks(names).values()
     assert len({(style["color"], style["marker"], style["linestyle"]) for style in styles}) == 30
 
 
-def test_variants_of_a_policy_are_darker_or_lighter():
-    first, second, third = figures.looks(
-        ["elasticflow, published", "elasticflow, ours", "elasticflow, repair"]
-    ).values()
-    assert first["color"] == figures.looks(["elasticflow"])["elasticflow"]["color"]
-    dark, own, light = (sum(to_rgb(style["color"])) for style in (second, first, third))
-    assert dark < own < light
-    assert len({style["marker"] for style in (first, second, third)}) == 3
-
-
 def compared():
     """Policies by study, as notebooks draw them."""
     found = {path.stem: [name for name, _ in Sweep.from_toml(path).policies] for path in figures.STUDIES.glob("*.toml")}
     return found | {"deadlines": [*BASELINES, "chronus", AS_PUBLISHED, OURS, REPAIR, "elasticflow_no_admission"]}
-
-
-@pytest.mark.parametrize("study", compared())
-def test_policies_of_one_picture_differ_in_colour_and_marker(study):
-    styles = figures.looks(compared()[study])
-    for key in ("color", "marker"):
-        assert len({style[key] for style in styles.values()}) == len(styles)
 
 
 # How colours are seen, in linear light: without red, green and blue cones (Machado, Oliveira, Fernandes, 2009).
@@ -233,19 +146,6 @@ def test_colours_of_one_picture_can_be_told_apart(vision):
     for names in compared().values():
         seen = [lab(style["color"], vision) for style in figures.looks(names).values()]
         assert all(np.linalg.norm(a - b) > 8 for a, b in itertools.combinations(seen, 2))
-
-
-def test_studies_have_policies_in_one_order():
-    before = {(a, b) for names in compared().values() for i, a in enumerate(names) for b in names[i + 1 :] if a != b}
-    assert not {(a, b) for a, b in before if (b, a) in before}
-
-
-def test_cumulative_counts_jobs_that_did_not_complete(axes):
-    figures.cumulative(axes, {"a": [[7200.0, np.nan, 3600.0, 3600.0]]}, unit=3600.0)
-    (line,) = axes.get_lines()
-    assert list(line.get_xdata()) == [1.0, 2.0]
-    assert line.get_ydata().tolist() == [0.5, 0.75]
-    assert not axes.collections
 
 
 def test_cumulative_is_a_mean_over_draws_with_its_interval(axes):
@@ -285,11 +185,3 @@ def test_published_curves_are_found_by_the_variable(monkeypatch, reference_data)
     assert curves["value"].between(5, 500).all()  # hours, not ratios
     times = figures.recorded_decision_times()
     assert times.groupby("policy")["jobs"].apply(lambda jobs: jobs.is_monotonic_increasing and jobs.is_unique).all()
-
-
-def test_without_reference_files_there_is_nothing_to_compare(monkeypatch, tmp_path):
-    monkeypatch.setenv("ALLOCATOR_REFERENCE", str(tmp_path))
-    assert figures.published_curves("single", ["max_min_fairness"]) is None
-    monkeypatch.delenv("ALLOCATOR_REFERENCE")
-    assert figures.published_curves("single", ["max_min_fairness"]) is None
-    assert figures.recorded_decision_times() is None

@@ -28,6 +28,7 @@ from notebooks.run import (
     with_table,
     write,
 )
+from tests.reference.tiers import tiered
 from throughputs import InputError
 
 # Pictures of each notebook.
@@ -69,36 +70,27 @@ def test_every_study_has_a_notebook():
     assert names >= {path.stem for path in STUDIES.glob("*.toml")}
 
 
+AWARE_AND_BLIND = {
+    "las_single_gpu": ("jobs_per_hour", "average_jct", "max_min_fairness_perf", "max_min_fairness"),
+    "las_multi_gpu": ("jobs_per_hour", "average_jct", "max_min_fairness_perf", "max_min_fairness"),
+    "makespan": ("submitted_jobs", "makespan", "min_total_duration_perf", "min_total_duration"),
+    "priorities": ("jobs_per_hour", "average_jct_weight_5", "max_min_fairness_perf", "max_min_fairness"),
+}
+
+
 def claims(name: str, results: pd.DataFrame) -> list[str]:
     """What the findings of some notebooks have to say, reckoned from the runs in another way."""
-    aware_and_blind = {
-        "las_single_gpu": ("jobs_per_hour", "average_jct", "max_min_fairness_perf", "max_min_fairness"),
-        "las_multi_gpu": ("jobs_per_hour", "average_jct", "max_min_fairness_perf", "max_min_fairness"),
-        "makespan": ("submitted_jobs", "makespan", "min_total_duration_perf", "min_total_duration"),
-        "priorities": ("jobs_per_hour", "average_jct_weight_5", "max_min_fairness_perf", "max_min_fairness"),
-    }
-    if name in aware_and_blind:
-        load, value, aware, blind = aware_and_blind[name]
-        completed = results.groupby(load)["status"].agg(lambda states: set(states) == {"completed"})
-        heaviest = results[results[load] == completed[completed].index.max()]
-        sums = heaviest.groupby("policy")[value].sum()
-        ratio = sums[aware] / sums[blind]
-        return [f"{100 * abs(ratio - 1):.0f} % {'shorter' if ratio < 1 else 'longer'} than without"]
-    if name == "restarts":
-        usual = results[results["restart_penalty_seconds"] == 30.0]
-        sums = usual.groupby(["policy", "hysteresis_rounds"])["average_jct"].sum().unstack()
-        saved = 100 * (1 - sums[4.0] / sums[0.0])
-        return [f"{saved.min():.1f} to {saved.max():.1f} % shorter, where a start costs 30 s"]
-    if name == "shockwave_canonical":
-        unfair = results.groupby("policy")["unfair_fraction_static"].mean()
-        least = "the fewest of all policies" if unfair.idxmin() == "shockwave" else "of the other policies having fewer"
-        return [f"{100 * unfair['shockwave']:.1f} \N{PLUS-MINUS SIGN}", least]
-    return []
+    if name not in AWARE_AND_BLIND:
+        return []
+    load, value, aware, blind = AWARE_AND_BLIND[name]
+    completed = results.groupby(load)["status"].agg(lambda states: set(states) == {"completed"})
+    heaviest = results[results[load] == completed[completed].index.max()]
+    sums = heaviest.groupby("policy")[value].sum()
+    ratio = sums[aware] / sums[blind]
+    return [f"{100 * abs(ratio - 1):.0f} % {'shorter' if ratio < 1 else 'longer'} than without"]
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == SHORTEST else pytest.param(name, marks=pytest.mark.exhaustive) for name in PICTURES]
-)
+@pytest.mark.parametrize("name", tiered(PICTURES, gate=[SHORTEST]))
 def test_notebook_runs_and_draws(name, results):
     (path,) = notebooks([name])
     before = path.read_bytes()
@@ -120,16 +112,12 @@ def test_notebook_runs_and_draws(name, results):
     assert not re.search(r"\bnan\b|\binf\b", findings(executed))
     assert path.read_bytes() == before
     assert len(nbformat.writes(cleaned(executed, outputs=True))) < STORED_BYTES
-
-
-def test_rerunning_makes_no_run_again(results):
-    (path,) = notebooks([SHORTEST])
-    execute(path, small=True, out=results)
-    points = results / "small" / SHORTEST / "points"
-    before = {file.name: file.stat().st_mtime_ns for file in points.iterdir()}
-    execute(path, small=True, out=results)
-    assert before
-    assert {file.name: file.stat().st_mtime_ns for file in points.iterdir()} == before
+    if name == SHORTEST:
+        points = results / "small" / name / "points"
+        made = {file.name: file.stat().st_mtime_ns for file in points.iterdir()}
+        execute(path, small=True, out=results)
+        assert made
+        assert {file.name: file.stat().st_mtime_ns for file in points.iterdir()} == made
 
 
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
@@ -142,11 +130,6 @@ def test_stored_notebook_is_small_and_clean(path):
     assert papers.get(path.stem.split("_")[0], "OSDI 2020") in text
     assert str(Path.home()) not in text
     assert sum("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells) == 1
-
-
-@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
-def test_stored_notebook_asks_and_says_what_it_found(path):
-    notebook = read(path)
     title, asked, compare = question(notebook)
     assert title
     assert asked.endswith("?")
@@ -212,6 +195,7 @@ def test_cleaning_keeps_pictures_and_tables_only(tmp_path):
     assert read(tmp_path / "one.ipynb") == cleaned(notebook, outputs=True)
 
 
+@pytest.mark.exhaustive
 def test_a_failing_cell_is_an_error(tmp_path):
     from nbclient.exceptions import CellExecutionError
 

@@ -9,16 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from allocator import Cluster, get_policy, simulate
 from allocator.cluster_spec import read_cluster
 from allocator.presets import preset
 from allocator.registry import settings_of
 from allocator.simulator import SimulationResult
 from throughputs import ThroughputTable, Trace, read_table, read_trace
-
-RESULTS = "elasticflow/results_jobs.csv.gz"
 
 RECORDED: dict[str, dict[str, Any]] = {
     run["run"]: run
@@ -29,8 +25,20 @@ RECORDED: dict[str, dict[str, Any]] = {
 ACCELERATORS = {"A100": "a100", "T4": "t4"}
 
 
+NAMES = {
+    "ef-accessctrl": "elasticflow",
+    "ef": "elasticflow_no_admission",
+    "edf": "edf",
+    "edf-accessctrl": "edf_admission",
+    "dlas-gpu": "tiresias",
+    "gandiva": "gandiva_time_slicing",
+    "themis": "themis",
+}
+"""Policies by the names of the published simulator."""
+
+
 def repetition(
-    folder: Path, trace: Path, policy: str, cluster: str, slot_seconds: float, gpu_type: str
+    folder: Path, trace: Path, policy: str, cluster: str, slot_seconds: float, gpu_type: str, **own: object
 ) -> Callable[[], SimulationResult]:
     """What makes a recorded run anew, all files read.
 
@@ -38,11 +46,12 @@ def repetition(
     ----------
     folder : of the public data of ElasticFlow.
     policy, cluster, gpu_type : as the published simulator names them.
+    own : settings of the policy in place of the published ones.
     """
     gpus = read_cluster(folder / "cluster_specs" / f"{cluster}.csv", ACCELERATORS[gpu_type])
     chosen = preset("elasticflow").replace(slot_seconds=float(slot_seconds))
     name = chosen.policy_names.get(policy, policy)
-    settings = chosen.settings_of_policy(name, gpus) | {"slot_seconds": float(slot_seconds)}
+    settings = chosen.settings_of_policy(name, gpus) | {"slot_seconds": float(slot_seconds)} | own
     known = settings_of(name)
     made = get_policy(name, **{key: value for key, value in settings.items() if key in known})
     table = read_table(folder / f"throughputs_{gpu_type}", accelerator=ACCELERATORS[gpu_type])
@@ -58,14 +67,3 @@ def replay(
     chosen = preset("elasticflow").replace(slot_seconds=slot)
     made = get_policy(policy, **(chosen.settings_of_policy(policy, cluster) | settings))
     return simulate(trace, cluster, made, table, preset=chosen)
-
-
-def recorded(path: Path, tag: str) -> pd.DataFrame:
-    """One row for each job of a recorded run, in the order of its trace."""
-    every = _all_recorded(path)
-    return every[every["tag"] == tag].sort_values(["submit", "job_idx"], kind="stable")
-
-
-@functools.cache
-def _all_recorded(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path)

@@ -24,7 +24,7 @@ import pandas as pd
 
 from allocator.cluster_spec import read_cluster
 from tests.conftest import _data_root, _reference_root
-from tests.reference.elasticflow_records import ACCELERATORS, RECORDED, repetition
+from tests.reference.elasticflow_records import ACCELERATORS, NAMES, RECORDED, repetition
 
 SPEED = Path(__file__).with_name("elasticflow_speed.csv")
 """A row for each run: run, policy, jobs, and CPU seconds: recorded, of a process here, of the simulation alone here."""
@@ -35,15 +35,6 @@ ARCHIVE = "elasticflow/traces/elasticflow-traces.tar.gz"
 FIVE_JOBS = "cifar5_edf"
 """A run that tells what a process costs: what it simulates takes milliseconds."""
 
-NAMES = {
-    "ef-accessctrl": "elasticflow",
-    "ef": "elasticflow_no_admission",
-    "edf": "edf",
-    "edf-accessctrl": "edf_admission",
-    "dlas-gpu": "tiresias",
-    "gandiva": "gandiva_time_slicing",
-    "themis": "themis",
-}
 _REPETITIONS = 3
 _ENOUGH_SECONDS = 3.0
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator import Cluster, get_policy, read_table, read_trace, simulate
+from allocator import Cluster, Policy, get_policy, read_table, read_trace, simulate
 from allocator.registry import settings_of
 from allocator.results.result import SimulationResult
 from tests.conftest import _data_root, _reference_root
-from throughputs import ThroughputTable, Trace
+
+read_once = cache(read_table)
 
 RECORDED = {
     "n100_lam0_multi1_prio0_seed0": """
@@ -77,6 +80,9 @@ PAIRS = [
 ]
 """(trace, policy) of the recorded runs with pairs, and of those of AlloX."""
 
+THROUGHPUTS = "gavel/simulation_throughputs.json.gz"
+RUNS = "gavel/sim_results.jsonl.gz"
+
 SEED = "_seed0"
 """End of the name of every trace."""
 
@@ -103,14 +109,9 @@ PATHS: dict[str, dict[str, str]] = {
 """Settings of policies by the column of the table in docs/fidelity.md; `auto` is what the preset says."""
 
 
-def runs_of(*policies: str) -> list[tuple[str, str]]:
-    """(trace, policy) of the recorded runs; of some policies only if any are named."""
-    return [
-        (trace, policy)
-        for trace, names in RECORDED.items()
-        for policy in names.split()
-        if policy in policies or not policies
-    ]
+def runs_of() -> list[tuple[str, str]]:
+    """(trace, policy) of the recorded runs."""
+    return [(trace, policy) for trace, names in RECORDED.items() for policy in names.split()]
 
 
 def recorded_runs(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -125,11 +126,23 @@ def recorded_runs(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     }
 
 
-def replay(run: dict[str, Any], trace: Trace, table: ThroughputTable, **settings: str) -> SimulationResult:
+def cluster_of(run: dict[str, Any]) -> Cluster:
+    """GPUs of a recorded run, numbered by types in alphabetical order as in the original."""
+    return Cluster(dict(sorted(zip(("v100", "p100", "k80"), map(int, run["cluster"].split(":")), strict=True))))
+
+
+def run_with(
+    policy: Policy, trace: str, cluster: Cluster, data: Callable[[str], Path], seed: int = 0
+) -> SimulationResult:
+    """A run on a published trace, whose file `data` finds, as it finds the throughputs."""
+    table = read_once(data(THROUGHPUTS))
+    return simulate(read_trace(data(f"gavel/traces/{trace}.trace")), cluster, policy, table, preset="gavel", seed=seed)
+
+
+def replay(run: dict[str, Any], data: Callable[[str], Path], **settings: str) -> SimulationResult:
     """The recorded run of a policy with these settings, each of which it must have."""
-    v100, p100, k80 = (int(count) for count in run["cluster"].split(":"))
-    cluster = Cluster({"v100": v100, "p100": p100, "k80": k80})
-    return simulate(trace, cluster, get_policy(run["policy"], **settings), table, preset="gavel", seed=run["seed"])
+    policy = get_policy(run["policy"], **settings)
+    return run_with(policy, run["trace"].removesuffix(".trace"), cluster_of(run), data, run["seed"])
 
 
 def recorded_jct(run: dict[str, Any]) -> NDArray[np.float64]:
@@ -152,71 +165,56 @@ def _per_cent(part: float) -> str:
     return "0" if float(text) == 0 else text
 
 
+def cells(run: tuple[str, str]) -> dict[str, dict[str, str]]:
+    """Settings of a run by the column of the table that has it."""
+    _, policy = run
+    if policy in ORDERS or run in (*FILLING, *PAIRS):
+        return {"auto": PATHS["auto"] if "choice" in settings_of(policy) else {}}
+    linear = policy.removesuffix("_perf") in ("max_min_fairness", "min_total_duration", "max_sum_throughput")
+    return {column: settings for column, settings in PATHS.items() if column != "homogeneous" or linear}
+
+
 def table() -> str:
     """The table of agreement in docs/fidelity.md, from new runs."""
-    runs = recorded_runs(_reference_root() / "gavel/sim_results.jsonl.gz")
-    throughputs = read_table(_data_root() / "gavel/simulation_throughputs.json.gz")
-    cells: dict[str, dict[str, tuple[str, ...]]] = {}
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
     for trace, policy in sorted(runs_of(), key=lambda run: (_ORDER.index(run[1]), run[0])):
-        run = runs[trace, policy]
-        jobs = read_trace(_data_root() / "gavel/traces" / run["trace"])
-        cells.setdefault(policy, {})[trace] = tuple(
-            agreement(replay(run, jobs, throughputs, **settings), run) if taken else ""
-            for settings, taken in _columns(policy)
+        run, columns = _recorded()[trace, policy], cells((trace, policy))
+        found.setdefault(policy, {})[trace] = tuple(
+            agreement(replay(run, _public, **columns[column]), run) if column in columns else "" for column in PATHS
         )
     lines = [f"| policy | trace | {' | '.join(f'`{column}`' for column in PATHS)} |", "|---|---|---|---|---|"]
-    for policy, rows in cells.items():
+    for policy, rows in found.items():
         alike = len(set(rows.values())) == 1
         named = {f"all {len(rows)}": next(iter(rows.values()))} if alike else rows
         lines += [f"| {policy} | {trace.removesuffix(SEED)} | {' | '.join(row)} |" for trace, row in named.items()]
     return "\n".join(lines)
 
 
-def table_of_filling() -> str:
-    """Agreement of the runs of water filling, from new runs."""
-    return _table_of_one_column(FILLING)
+def table_of_one_column(runs: list[tuple[str, str]]) -> str:
+    """Agreement of these runs under the preset as it comes, from new runs."""
+    rows = []
+    for trace, policy in runs:
+        run = _recorded()[trace, policy]
+        result = replay(run, _public, **cells((trace, policy))["auto"])
+        rows.append(f"| {policy} | {trace.removesuffix(SEED)} | {agreement(result, run)} |")
+    return "\n".join(["| policy | trace | `auto` |", "|---|---|---|", *rows])
 
 
-def table_of_pairs() -> str:
-    """Agreement of the runs with pairs, and of those of AlloX, from new runs."""
-    return _table_of_one_column(PAIRS)
+def _public(name: str) -> Path:
+    return _data_root() / name
 
 
-def _table_of_one_column(runs: list[tuple[str, str]]) -> str:
-    return "\n".join(["| policy | trace | `auto` |", "|---|---|---|", *(row_of_run(*run) for run in runs)])
-
-
-def row_of_run(trace: str, policy: str) -> str:
-    """Agreement of one run with its record, under the preset as it comes."""
-    run = recorded_runs(_reference_root() / "gavel/sim_results.jsonl.gz")[trace, policy]
-    throughputs = read_table(_data_root() / "gavel/simulation_throughputs.json.gz")
-    settings = PATHS["auto"] if "choice" in settings_of(policy) else {}
-    result = replay(run, read_trace(_data_root() / "gavel/traces" / run["trace"]), throughputs, **settings)
-    return f"| {policy} | {trace.removesuffix(SEED)} | {agreement(result, run)} |"
-
-
-def _columns(policy: str) -> list[tuple[dict[str, str], bool]]:
-    """Settings of each column, and whether the policy has one there."""
-    if policy in ORDERS:
-        return [({}, column == "auto") for column in PATHS]
-    return [
-        (settings, column != "homogeneous" or not policy.startswith("finish_time"))
-        for column, settings in PATHS.items()
-    ]
+@cache
+def _recorded() -> dict[tuple[str, str], dict[str, Any]]:
+    return recorded_runs(_reference_root() / RUNS)
 
 
 def printed_cells(rows: list[list[str]]) -> dict[tuple[str, str, str], str]:
-    """The cells of the rows of that table by trace, policy and column; a row for all traces stands for each."""
-    cells = {}
+    """The cells of the rows of such a table by trace, policy and column; a row for all traces stands for each."""
+    found = {}
     for policy, listed, *row in rows:
-        traces = [
-            trace for trace, name in runs_of(policy) if listed in (trace.removesuffix(SEED), f"all {_count(policy)}")
-        ]
+        traces = [name for name, other in (*runs_of(), *FILLING, *PAIRS) if policy == other]
         for trace in traces:
-            for column, cell in zip(PATHS, row, strict=True):
-                cells[trace, policy, column] = cell
-    return cells
-
-
-def _count(policy: str) -> int:
-    return len(runs_of(policy))
+            if listed in (trace.removesuffix(SEED), f"all {len(traces)}"):
+                found |= {(trace, policy, column): cell for column, cell in zip(PATHS, row, strict=False)}
+    return found

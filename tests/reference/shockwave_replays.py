@@ -186,7 +186,7 @@ def row_of_run(name: str) -> str:
         figures = [float(row[column]) for column in wanted]
     else:
         chosen, settings = OUR_RUNS[name]
-        summary = canonical("shockwave", chosen, **settings)
+        summary = canonical("shockwave", chosen, **settings).summary()
         unfair = (100 * float(summary[f"{how}unfair_fraction_static"]) for how in ("", "very_"))
         figures = [summary["makespan"], summary["average_jct"], summary["worst_rho_static"], *unfair]
         figures.append(summary["utilization"])
@@ -195,9 +195,9 @@ def row_of_run(name: str) -> str:
 
 
 @cache
-def canonical(policy: str, preset_name: str, **own: Any) -> dict[str, Any]:
-    """Summary of a run of the canonical jobs."""
-    return run(policy, 32, published_jobs(32), "tacc", preset_name, **own).summary()
+def canonical(policy: str, preset_name: str, **own: Any) -> SimulationResult:
+    """A run of the canonical jobs."""
+    return run(policy, 32, published_jobs(32), "tacc", preset_name, **own)
 
 
 def table_of_runs() -> str:
@@ -208,7 +208,7 @@ def table_of_runs() -> str:
 
 def row_of_policy(policy: str) -> str:
     """Figures of a policy on the canonical jobs under the preset `shockwave`, beside the published ones."""
-    ours, theirs = canonical(policy, "shockwave"), published()["tacc_32gpus", policy, "simulation"]
+    ours, theirs = canonical(policy, "shockwave").summary(), published()["tacc_32gpus", policy, "simulation"]
     cells = (
         f"{ours['makespan']:,.0f} / {float(theirs['makespan']):,.0f}",
         f"{ours['average_jct']:,.0f} / {float(theirs['avg_jct']):,.0f}",
@@ -235,7 +235,10 @@ def row_of_machines(policy: str) -> str:
     """A policy on 32 real GPUs, in the authors' simulation of them, and here."""
     group = "tacc_32gpus_comparison"
     physical, simulated = (published()[group, policy, kind] for kind in ("physical", "simulation"))
-    ours, lost = canonical(policy, "shockwave_published"), DAYLIGHT_SAVING_SECONDS * (policy == "finish_time_fairness")
+    ours, lost = (
+        canonical(policy, "shockwave_published").summary(),
+        DAYLIGHT_SAVING_SECONDS * (policy == "finish_time_fairness"),
+    )
     cells = (
         f"{float(physical['makespan']) + lost:,.0f} | {float(simulated['makespan']):,.0f} | {ours['makespan']:,.0f}",
         f"{float(physical['avg_jct']):,.0f} | {float(simulated['avg_jct']):,.0f} | {ours['average_jct']:,.0f}",

@@ -128,8 +128,17 @@ def unpacked(folder: Path) -> tuple[Trainings, Path]:
     for name in ARCHIVES:
         with tarfile.open(_data_root() / f"pollux_sia/{name}.tar.xz") as archive:
             archive.extractall(folder / name, filter="data")
-    trainings = read_trainings(next((folder / ARCHIVES[0]).glob("**/cifar10")).parent)
-    return trainings, next((folder / ARCHIVES[1]).glob("**/philly")).parent
+    return trainings_in(folder), workloads_in(folder)
+
+
+def trainings_in(folder: Path) -> Trainings:
+    """The measured trainings of the unpacked archives."""
+    return read_trainings(next((folder / ARCHIVES[0]).glob("**/cifar10")).parent)
+
+
+def workloads_in(folder: Path) -> Path:
+    """The workloads of the unpacked archives."""
+    return next((folder / ARCHIVES[1]).glob("**/philly")).parent
 
 
 def run(

@@ -18,22 +18,22 @@ import pytest
 from allocator import Cluster, get_policy, read_trace, simulate
 from allocator.presets import preset
 from allocator.results.result import SimulationResult
+from tests.reference.tiers import tiered
 from throughputs import Trace
 
 HERE = Path(__file__).resolve().parent / "chronus"
 RECORDED: dict[str, list[dict[str, Any]]] = json.loads(gzip.decompress((HERE / "runs.json.gz").read_bytes()))
-LONG = ("MIX1_thin150.csv", "MIX2_thin150.csv", "SLO_first1000.csv", "100jobs_1500lam.chronus.csv")
-LONG = (*LONG, "elasticVpollux_e.chronus.csv")
+ELASTICFLOW = "100jobs_1500lam.chronus.csv"
+"""Of the copy in ElasticFlow's artifact, whose second is the unit."""
 BEST = 10.0
 """Value of a first deadline."""
 
 
-def cases(kind: str) -> list[Any]:
-    """Recorded runs; those of more than a second are left to the exhaustive tests."""
-    return [
-        pytest.param(run, id=run["trace"], marks=pytest.mark.exhaustive if run["trace"] in LONG else ())
-        for run in RECORDED[kind]
-    ]
+def cases(kind: str, *gate: str) -> list[Any]:
+    """Recorded runs, one of 60 jobs always."""
+    of_trace = {run["trace"]: run for run in RECORDED[kind]}
+    found = tiered(of_trace, daily=["MIX2_first60.csv"], gate=gate)
+    return [pytest.param(of_trace[case.values[0]], id=case.values[0], marks=case.marks) for case in found]
 
 
 def replay(trace: Trace, run: dict[str, Any], **settings: Any) -> SimulationResult:
@@ -45,7 +45,7 @@ def replay(trace: Trace, run: dict[str, Any], **settings: Any) -> SimulationResu
     return simulate(trace, cluster, policy, (trace.total_steps / trace.duration)[:, None], preset=system)
 
 
-@pytest.mark.parametrize("run", cases("without_solver"))
+@pytest.mark.parametrize("run", cases("without_solver", "SLO_first60.csv", "MIX1_first150.csv", ELASTICFLOW))
 def test_completion_times_without_a_solver(run: dict[str, Any], public_data: Any) -> None:
     trace = read_trace(public_data(f"chronus/traces/{run['trace']}"))
     unit = 60.0 if run["preset"] == "chronus" else 1.0
@@ -61,7 +61,7 @@ def missed(trace: Trace, completion: np.ndarray) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("run", cases("with_solver"))
+@pytest.mark.parametrize("run", cases("with_solver", "SLO_first60.csv", "MIX1_first150.csv"))
 def test_runs_with_a_solver_are_within_the_range_of_seeds(run: dict[str, Any], public_data: Any) -> None:
     trace = read_trace(public_data(f"chronus/traces/{run['trace']}"))
     result = replay(trace, run)

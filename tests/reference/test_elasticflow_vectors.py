@@ -134,6 +134,7 @@ def test_whole_decisions(vectors, rates) -> None:
                 assert plan.gpus[0] == expected[now]
 
 
+@pytest.mark.exhaustive
 def test_the_bound_is_never_below_what_was_admitted(vectors, rates, reference_data) -> None:
     """As in the recorded comparison, where one of 155 decisions is feasible for shares of time alone."""
     text = reference_data("elasticflow/greedy_vs_interval_lp.csv").read_text()

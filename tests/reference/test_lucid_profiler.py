@@ -54,7 +54,7 @@ def test_the_profiler_grows_while_many_wait_and_shrinks_when_few_are_to_come() -
 
 
 def test_times_are_whole_seconds_in_order() -> None:
-    with pytest.raises(InputError, match="'duration': found 'a part of a second'"):
+    with pytest.raises(InputError, match="duration"):
         profile_apart([0], [1], [0.5])
-    with pytest.raises(InputError, match="'arrival': found 'another order'"):
+    with pytest.raises(InputError, match="arrival"):
         profile_apart([2, 1], [1, 1], [5, 5])

@@ -35,6 +35,7 @@ def assert_part(part: Any, whole: Any, where: str) -> None:
         assert repr(part) == repr(whole), where
 
 
+@pytest.mark.exhaustive
 def test_what_is_committed_is_what_was_recorded(reference_data):
     for name in FILES:
         path = reference_data(name)

@@ -15,14 +15,16 @@ from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
 RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "shockwave_plans.json.gz").read_bytes()))
 STATES: list[dict[str, Any]] = RECORDED["states"]
 JOBS = ("epochs", "epochs_done", "epoch_seconds", "remaining_seconds", "target_seconds")
-BY_ROUND = [pytest.param(state, id=f"round{state['round']}") for state in STATES]
-SMALL = [pytest.param(state, id=f"round{state['round']}") for state in STATES if len(state["widths"]) <= 40]
 
 
-def rest_exhaustive(states: list[Any], always: int) -> list[Any]:
-    """The first few, and the others for those who have more time."""
-    rest = [pytest.param(*state.values, id=state.id, marks=pytest.mark.exhaustive) for state in states[always:]]
-    return states[:always] + rest
+def states(*, daily: int, gate: int, most_jobs: float = np.inf) -> Any:
+    """The first few always, a few more in the gate, all others deep; those with so many jobs at most."""
+    found = [state for state in STATES if len(state["widths"]) <= most_jobs]
+    marks = [()] * daily + [pytest.mark.exhaustive] * gate + [pytest.mark.deep] * len(found)
+    rows = zip(found, marks, strict=False)
+    return pytest.mark.parametrize(
+        "state", [pytest.param(state, id=f"round{state['round']}", marks=mark) for state, mark in rows]
+    )
 
 
 def program_of(state: dict[str, Any], **changes: Any) -> PlanningProgram:
@@ -47,43 +49,30 @@ def check(state: dict[str, Any], plan: PlanSolution) -> None:
             assert plan.bound >= recorded - 2e-6 * max(1.0, abs(recorded))
 
 
-@pytest.mark.parametrize("state", BY_ROUND)
-def test_priorities(state: dict[str, Any]) -> None:
-    assert program_of(state).priorities == pytest.approx(state["priorities"], rel=1e-12)
+@states(daily=3, gate=5)
+def test_numbers_of_rounds_and_their_order(state: dict[str, Any]) -> None:
+    program = program_of(state)
+    assert program.priorities == pytest.approx(state["priorities"], rel=1e-12)
+    greedy, usual = solve_plan(program, relative_gap=1e-9, ordering="greedy"), solve_plan(program)
+    for plan, gap in ((greedy, 5e-3), (usual, 1e-3)):
+        check(state, plan)
+        assert plan.ordering_gap <= gap
+    assert greedy.solver == "knapsack"
+    assert (greedy.rounds_per_job == greedy.schedule.sum(axis=1)).all()
+    # published fairness rows hold for no state
+    assert solve_plan(program_of(state, fairness_rows="published"), ordering="greedy").stage == 2
 
 
-@pytest.mark.parametrize("state", BY_ROUND)
-def test_numbers_of_rounds(state: dict[str, Any]) -> None:
-    plan = solve_plan(program_of(state), relative_gap=1e-9, ordering="greedy")
-    check(state, plan)
-    assert plan.solver == "knapsack"
-    assert (plan.rounds_per_job == plan.schedule.sum(axis=1)).all()
-    assert plan.ordering_gap <= 5e-3
-
-
-@pytest.mark.parametrize("state", BY_ROUND)
-def test_numbers_of_rounds_and_their_order_at_the_default_gap(state: dict[str, Any]) -> None:
-    plan = solve_plan(program_of(state))
-    check(state, plan)
-    assert plan.ordering_gap <= 1e-3
-
-
-@pytest.mark.parametrize("state", rest_exhaustive(BY_ROUND, 5))
+@states(daily=1, gate=2)
 def test_counts(state: dict[str, Any]) -> None:
     check(state, solve_plan(program_of(state), form="counts", time_limit_seconds=600.0))
 
 
-@pytest.mark.parametrize("state", rest_exhaustive(SMALL, 3))
+@states(daily=1, gate=1, most_jobs=40)
 def test_binaries(state: dict[str, Any]) -> None:
     check(state, solve_plan(program_of(state), form="binaries", time_limit_seconds=600.0))
 
 
-@pytest.mark.parametrize("state", rest_exhaustive(SMALL[:4], 2))
+@states(daily=0, gate=1, most_jobs=40)
 def test_binaries_with_cbc(state: dict[str, Any]) -> None:
     check(state, solve_plan(program_of(state), form="binaries", solver="cbc", time_limit_seconds=600.0))
-
-
-@pytest.mark.parametrize("state", BY_ROUND)
-def test_published_fairness_rows_hold_for_no_state(state: dict[str, Any]) -> None:
-    plan = solve_plan(program_of(state, fairness_rows="published"), ordering="greedy")
-    assert plan.stage == 2

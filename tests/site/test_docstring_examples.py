@@ -23,6 +23,7 @@ def modules_with_examples() -> list[str]:
     return [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in found]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_examples_of_a_module(name):
     assert doctest.testmod(import_module(name)).failed == 0

@@ -19,7 +19,7 @@ from tests.site.pages import ROOT, Block, blocks, pages
 from tests.site.prepared import prepare
 
 _SECONDS = 600
-_FEW_COMMANDS = 2
+_IN_THE_GATE = ("README.md", "docs/commands.md", "docs/start.md")
 
 
 def _shims(folder: Path) -> Path:
@@ -65,12 +65,13 @@ def run_session(block: Block, names: dict[str, object]) -> None:
 
 
 def _runnable() -> Iterator[object]:
-    """Pages with blocks that run here; those with many commands are exhaustive, each of which starts an interpreter."""
+    """Pages with blocks that run here. A command starts an interpreter: pages with many are deep, but for the first."""
     for page in pages():
         here = [block for block in blocks(page) if block.runs_here]
         commands = sum(block.code.count("allocator ") for block in here if block.language == "sh")
         if here:
-            yield pytest.param(page, marks=pytest.mark.exhaustive if commands > _FEW_COMMANDS else ())
+            rare = pytest.mark.deep if commands > 2 and page not in _IN_THE_GATE else pytest.mark.exhaustive
+            yield pytest.param(page, marks=rare)
 
 
 @pytest.mark.parametrize("page", list(_runnable()))
