@@ -107,7 +107,7 @@ def _module_by_name(name: str) -> ModuleType:
 def _module_of_file(path: Path) -> ModuleType:
     path = path.absolute()
     if not path.is_file():
-        raise InputError(SOURCE, found=str(path), expected="a file that exists")
+        raise InputError(SOURCE, field=str(path), expected="a file that exists")
     name, known = path.stem, sys.modules.get(path.stem)
     if known is not None:
         if getattr(known, "__file__", None) == str(path):

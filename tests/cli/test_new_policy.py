@@ -32,6 +32,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "fair_parts"
 
 
+@pytest.mark.exhaustive
 def test_it_is_short_and_in_good_style_and_its_own_test_passes(package: Path) -> None:
     files = {path.name: len(path.read_text().splitlines()) for path in package.iterdir()}
     assert files.keys() == {"pyproject.toml", "README.md", "fair_parts.py", "test_fair_parts.py"}
@@ -47,6 +48,7 @@ def test_it_runs_by_import(package: Path) -> None:
     assert (package / "out" / "fair_parts" / "jobs.csv").exists()
 
 
+@pytest.mark.exhaustive
 def test_it_is_known_by_its_entry_point(package: Path, tmp_path: Path) -> None:
     """As installed: the module and what pip writes beside it."""
     stated = tomllib.loads((package / "pyproject.toml").read_text())

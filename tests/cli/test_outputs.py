@@ -177,6 +177,7 @@ sweep trace --trace jobs.csv --policies fifo --cluster v100:4 -j 1 --out s
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("folder")
 def test_what_was_written_is_written_anew():
     """Each command over its own output of before."""

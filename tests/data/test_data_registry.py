@@ -133,6 +133,7 @@ def reads(read, path):
     return True
 
 
+@pytest.mark.exhaustive
 def test_readers_are_those_that_read_the_files(public_data, tmp_path):
     """Every set of which there are copies names the functions that read them, and no others."""
     here, looked_at = files_here(public_data, tmp_path), set()

@@ -20,13 +20,20 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests.runtime.lives import QUICK, leave
-
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.service import Service
 from tests.golden.commands import answer_of, plain
 from tests.golden.kept import Case, Taken
-from tests.runtime.model_cluster import ModelCluster, job, run_on, service_on, settle, two_types, world_under
+from tests.runtime.model_cluster import (
+    ModelCluster,
+    end,
+    job,
+    leave,
+    run_on,
+    service_on,
+    settle,
+    two_types,
+    world_under,
+)
 
 JOURNAL = Path(__file__).parent / "service" / "journal.json"
 SCHEMA = """
@@ -68,22 +75,22 @@ LIFE: list[tuple[float, Asked | str]] = [
 
 async def _live(folder: Path, cluster: ModelCluster) -> tuple[list[Any], list[Any]]:
     policy, answers = "fifo_perf", []
-    service = await service_on(folder, cluster, policy, QUICK)
+    service = await service_on(folder, cluster, policy)
     for at, what in LIFE:
-        await run_on(service, cluster, at)
+        await run_on(service, at - cluster.clock, 0.5)
         cluster.clock = max(cluster.clock, at)
         if what == "kill":
             await leave(service)
             cluster.advance(3.0)
-            service = await service_on(folder, cluster, policy, QUICK)
+            service = await service_on(folder, cluster, policy)
         elif isinstance(what, str):
             policy = what
             service.use_policy(world_under(policy), {})
         else:
             answers.append(Requests(service).answer(what))
         await settle(service)
-    await run_on(service, cluster, 400.0)
-    await Service._finish(service)
+    await run_on(service, 400.0 - cluster.clock, 0.5)
+    await end(service)
     return answers, sorted(cluster.starts)
 
 

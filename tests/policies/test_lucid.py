@@ -85,7 +85,7 @@ def test_seconds_that_are_counted_down_may_be_one_more() -> None:
 
 def test_where_guests_recover_a_guest_that_would_end_with_its_host_ends_a_second_later() -> None:
     # Both keep 0.9 of their steps: the host has 90 left when the guest joins it at 10 s, as many as the guest has.
-    jobs: list[tuple[str, int, float, float]] = [("light", 1, 100.0, 0.0), ("middle", 1, 90.0, 10.0)]
+    jobs = "light 1 100 0; middle 1 90 10"
     seconds = {"ends": "counted", "end_delay_seconds": 1.0}
     assert ends(run(jobs, "v100:1", world=seconds)) == [111.0, 112.0]
     assert ends(run(jobs, "v100:1", world={**seconds, "guests_stay_slow": True})) == [111.0, 111.0]

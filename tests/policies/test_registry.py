@@ -200,6 +200,7 @@ def allocator_command(cwd: Path, *arguments: str, path: str = "") -> subprocess.
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_imports_in_its_workers(folder: Path) -> None:
     common = ["--policies", "fewest_steps,most_steps", "--jobs", "3", "--cluster", "v100:2", "--out", "sweep"]
     done = allocator_command(folder, "sweep", "static", "--import", "./mine_two.py", *common)

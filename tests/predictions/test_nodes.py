@@ -162,6 +162,7 @@ def test_bad_input(asked, message):
     assert str(told.value) == message
 
 
+@pytest.mark.exhaustive
 def test_september_of_venus(public_data):
     """GPUs that began and ended to be in use, as nodes of 8, of which there are at least 133."""
     frame = pd.read_csv(public_data("lucid/cluster_throughput.csv.gz"), parse_dates=["time"])

@@ -38,6 +38,7 @@ def cluster():
         started.shutdown()
 
 
+@pytest.mark.exhaustive
 def test_the_same_results_as_on_this_machine(cluster, tmp_path):
     sweep = Sweep.from_dict(
         continuous(rates=[0.1, 40.0, 60.0], settings={"max_waiting_jobs": 15}, keep_jobs=True, seeds=[0, 1])
@@ -76,6 +77,7 @@ def test_a_node_that_leaves_costs_no_results(cluster, tmp_path):
     assert {row["status"] for row in rows} == {"completed"}
 
 
+@pytest.mark.exhaustive
 def test_no_cluster_at_the_address(tmp_path):
     with pytest.raises(InputError, match="Ray cluster"):
         run(Sweep.from_dict(static()), tmp_path, engine="ray", address="nonsense-address")

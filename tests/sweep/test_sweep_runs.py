@@ -48,6 +48,7 @@ from throughputs import InputError, default_table, gavel_trace, read_trace, writ
 # One run is the simulation that it describes
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_the_published_generator():
     point = Sweep.from_dict(continuous(policies=["max_min_fairness_perf"], settings={"preset": "gavel"})).points()[-1]
 
@@ -177,6 +178,7 @@ def test_a_second_call_runs_nothing(finished):
     assert stamps(folder) == before
 
 
+@pytest.mark.exhaustive
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     text = DOCS.read_text()
     (tmp_path / "mine.toml").write_text(re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)[0])
@@ -188,6 +190,7 @@ def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert "min_total_duration_perf" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_only_what_is_missing_is_run(tmp_path):
     def table(**changes):
         return run(Sweep.from_dict(static(**changes)), tmp_path, jobs=1)
@@ -208,6 +211,7 @@ def test_only_what_is_missing_is_run(tmp_path):
     assert len(load_jobs(tmp_path)) == 5 + 8
 
 
+@pytest.mark.exhaustive
 def test_a_changed_file_is_run_anew(log, tmp_path):
     sweep = swept(log, loads=[1.0, 1.5], policies=["fifo", "srtf"])
     table = run(sweep, tmp_path / "out", jobs=1)
@@ -230,6 +234,7 @@ def test_a_changed_file_is_run_anew(log, tmp_path):
     assert [point.load for point in swept(log, cases=[{"loads": [2.0]}, {"name": "plain"}]).points()] == [2.0, 1.0]
 
 
+@pytest.mark.exhaustive
 def test_failed_runs_are_kept_until_a_retry_is_wanted(tmp_path):
     sweep = Sweep.from_dict(static(settings={"unconsolidated_throughputs": True}, seeds=[0], jobs=[5]))
     first = run(sweep, tmp_path, jobs=1)
@@ -352,6 +357,7 @@ def test_plans_that_are_fair_to_all_are_counted(rows):
 # Saturation
 
 
+@pytest.mark.exhaustive
 def test_saturation_ends_a_series(tmp_path):
     own = continuous(rates=[0.1, 40.0, 60.0], settings={"max_waiting_jobs": 15})
     table = run(Sweep.from_dict(own), tmp_path, jobs=2)

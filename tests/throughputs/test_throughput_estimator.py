@@ -187,6 +187,7 @@ def test_profiles_grow_with_the_percentage():
     assert share == pytest.approx(0.7, abs=0.02)
 
 
+@pytest.mark.exhaustive
 def test_sweep(truth):
     errors = estimation_errors(truth, [0.2, 1.0], [5, 26], trials=3, seed=7)
     assert len(errors) == 2 * 2 * 3 * 2

@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import InputError, Trace, read_trace, write_trace
@@ -88,6 +88,7 @@ def traces(draw, format):
 def test_what_a_format_holds_comes_back_exactly(tmp_path, name, format):
     path, held = tmp_path / name, sorted(HELD[format])
 
+    @settings(max_examples=25)
     @given(traces(format))
     def check(trace):
         write_trace(trace, path, format)

@@ -18,6 +18,8 @@ from tests.runtime.contract import AdapterContract, seen, until
 from tests.runtime.slurm.jobs import Jobs, holds
 from tests.runtime.test_contract import WithCommands
 
+pytestmark = pytest.mark.exhaustive
+
 
 class OnSlurm(WithCommands, Jobs):
     """The stage of the contract."""

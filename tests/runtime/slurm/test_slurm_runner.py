@@ -29,6 +29,8 @@ from allocator.runtime.adapters.slurm.orders import (
 )
 from tests.runtime.slurm.cluster import LIMIT, wait_until
 
+pytestmark = pytest.mark.exhaustive
+
 JOB = "0b6f3c52"
 
 

@@ -145,6 +145,7 @@ def test_losses_are_no_worse_than_the_published(public_data, tmp_path):
         assert fit_model(samples).loss <= recorded_loss(case, samples) + 1e-9, cases.name(case)
 
 
+@pytest.mark.exhaustive
 def test_the_published_descent_ends_where_it_was_recorded(public_data, tmp_path):
     """At the recorded parameters in 53 of the 54 sets here; a path may part from the recorded one by a rounding."""
     tables = cases.unpacked(public_data("pollux_sia/sia_traces.tar.xz"), tmp_path)

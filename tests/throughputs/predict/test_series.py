@@ -9,6 +9,9 @@ import pytest
 from throughputs import InputError, Trace
 from throughputs.predict import MODELS, arrivals_by_bin, forecast
 
+EACH_MODEL = [MODELS[0], *(pytest.param(model, marks=pytest.mark.exhaustive) for model in MODELS[1:])]
+"""The quicker one every day."""
+
 
 def counts(days=8, seed=1):
     """More by day than by night, in bins of ten minutes."""
@@ -18,7 +21,8 @@ def counts(days=8, seed=1):
     return {"jobs": jobs, "GPUs": jobs * rng.integers(1, 5, len(jobs))}
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", EACH_MODEL)
 def test_days_are_learned(model):
     series = counts()
     first = 5 * 144
@@ -30,7 +34,7 @@ def test_days_are_learned(model):
     assert (made[first:] >= 0).all()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", EACH_MODEL)
 @pytest.mark.parametrize("ahead", [1, 6, 40])
 def test_a_forecast_knows_no_bin_that_had_not_passed(model, ahead):
     series = counts(4)
@@ -77,7 +81,12 @@ def test_bad_series(settings, message):
 
 @pytest.mark.parametrize(
     ("model", "target", "recorded"),
-    [("fast", "jobs", 4.11), ("fast", "GPUs", 48.4), ("interpretable", "jobs", 4.11), ("interpretable", "GPUs", 48.4)],
+    [
+        ("fast", "jobs", 4.11),
+        ("fast", "GPUs", 48.4),
+        pytest.param("interpretable", "jobs", 4.11, marks=pytest.mark.exhaustive),
+        pytest.param("interpretable", "GPUs", 48.4, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_september_of_venus(public_data, model, target, recorded):
     """Fitted once, to April to August, as the recorded errors: the public predictor fitted again on the same bins."""
