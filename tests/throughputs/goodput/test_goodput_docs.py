@@ -23,7 +23,7 @@ def test_the_tables_are_those_of_new_fits(public_data, tmp_path):
     assert tables.printed("goodput-fits") == goodput_tables.markdown_of_fits(found)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.deep
 def test_the_table_of_searches_is_that_of_new_ones(reference_data):
     recorded = reference_data(pollux_cases.RECORDED)
     assert tables.printed("goodput-searches") == goodput_tables.markdown_of_searches(recorded)
