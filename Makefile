@@ -31,8 +31,8 @@ EXAMPLES := .venv-examples
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
 
-# Two workers for each core: many tests wait for processes.
-WORKERS ?= $(shell $(BIN)/python -c "import os; print(2 * len(os.sched_getaffinity(0)))")
+# One worker more than there are cores: many tests wait for processes.
+WORKERS ?= $(shell $(BIN)/python -c "import os; print(1 + len(os.sched_getaffinity(0)))")
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive"
