@@ -26,6 +26,8 @@ hysteresis | 1e6 1e6 | | shares .5/.5 | hysteresis_rounds=2.5 | 0 1 1 1 0 0 0 0 
 newcomers do not wait for it | 1e6 1e6 1e6 | | | hysteresis_rounds=50 | 0 1 2
 equal priorities go by id | 1e6 1e6 1e6 | | shares .2/.2/.2 | | 0 1 2 0
 or by share | 1e6 1e6 | | shares .2/.4 | priority=time_fraction initial_credit_rounds=1e9 priority_digits=1 | 1 1 1
+# owed -1 and 0: job 1 is new; -1 and -1, -2, -3: who runs has 2.5 more; -1 and -4: job 0, until it is owed -7
+who fills a GPU goes on, too | 1e6 1e6 | | shares 0/0 | hysteresis_rounds=2.5 | 0 1 1 1 1 0 0 0 0 0 0 1
 # owed after two rounds: .9, 2 (.6 - 1) and .3 rounds, with the promise of the third 1.7, 1.6 and -.1
 a gang that does not fit lets others pass | 1e6 1e6x2 1e6 | v100:2 | shares .9/.6/.3 | | 1 0 2 0 2
 # to four digits .30001 and .3 are the same

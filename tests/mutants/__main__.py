@@ -37,7 +37,7 @@ CHILD = str(Path(__file__).with_name("child.py"))
 PYTEST = ["-m", "not exhaustive", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
 MOST_TESTS = 400
 """Tests that are named one by one; where more run a line, whole files are run."""
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 _ENDED = re.compile(r"^ended with (\d+) after (\S+) CPU seconds$", re.MULTILINE)
 
 _SERVER = get_context("forkserver")
