@@ -35,14 +35,16 @@ OWN_POLICIES = HERE.parents[2] / "docs" / "examples" / "own_policies"
 PLAIN = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "PYTHONHASHSEED": "0"}
 WALL = re.compile(
     r"(?:\w*(?:wall|solve|solver|decision|policy|elapsed|runtime)_(?:seconds|ms)|(?:cpu|run)_seconds"
-    r"|started_at|peak_\w+)(?:_\w+)?$"
+    r"|started_at|host|python|version|peak_\w+)(?:_\w+)?$"
 )
 """Names of figures that tell of the machine, not of the answer; so does ``seconds`` beside a solver's status."""
 LASTED = re.compile(
     r"\b\d+(\.\d+)? (ms|s)(?=; (prices|about)| for a decision)"
-    r"|, in \d+(\.\d+)? s\b.*|; about .* left|(?<=│)\s+\d+\.\d\d │$"
+    r"|, in \d+(\.\d+)? s\b.*|; about .* left|(?<=│)(\s+\d+\.\d\d │){2}$"
 )
-"""What texts say of it; the last column of the tables of sweeps is CPU time."""
+"""What texts say of it; the last two columns of the tables of sweeps are seconds of the policy and of the run."""
+PROGRESS = re.compile(r"\d+ of \d+: ")
+"""Lines that come as runs end, in the order in which processes do."""
 DIGITS = re.compile(r"-?\d+\.\d+(e[-+]\d+)?")
 OPAQUE = {".gz", ".ckpt", ".png", ".zip", ".state", ".npz", ".svg", ".html", ".log"}
 
@@ -150,7 +152,7 @@ def _text(text: str, folder: Path) -> Any:
     try:
         return plain(json.loads(text), folder)
     except ValueError:
-        return plain([line.rstrip() for line in text.splitlines()], folder)
+        return plain([line.rstrip() for line in text.splitlines() if not PROGRESS.match(line)], folder)
 
 
 def _read(path: Path) -> Any:
