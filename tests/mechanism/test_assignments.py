@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.protocol.assignment import Assignment
 from throughputs import InputError
 
 
+@settings(max_examples=25)
 @given(jobs=st.lists(st.integers(0, 50), unique=True, max_size=20), gone=st.lists(st.integers(0, 50), max_size=8))
 def test_without_those_who_are_gone_is_among_those_who_are_not(jobs, gone):
     pairs = dict(zip(jobs[::4], jobs[1::4], strict=False))
@@ -24,6 +25,7 @@ def test_without_those_who_are_gone_is_among_those_who_are_not(jobs, gone):
     assert left.gpus_used(1).tolist() == [left.busy_gpus]
 
 
+@settings(max_examples=25)
 @given(jobs=st.lists(st.integers(0, 9), min_size=1, max_size=8))
 def test_a_job_runs_once(jobs):
     rows = Assignment.of(jobs, [0] * len(jobs), [1] * len(jobs))
@@ -44,12 +46,3 @@ def test_ids_and_pools_are_from_zero():
         Assignment.of([0], [0], [0]).check(np.array([8]), "test")
     with pytest.raises(InputError, match=r"\[0, 9\] GPUs"):
         Assignment.of([0, 1], [1, 1], [4, 5]).check(np.array([8, 8]), "test")
-
-
-def test_positions_have_the_names_of_the_ids_that_are_asked_for():
-    ids = np.array([3, 7, 9])
-    rows = Assignment.of([7, 9], [0, 1], [1, 2])
-    positions = rows.numbered(np.array([1, 2]), ids)
-    assert positions.jobs.tolist() == [1, 2]
-    assert positions.named(ids) is rows
-    assert positions.named(np.array([2, 4, 6])).jobs.tolist() == [4, 6]

@@ -8,8 +8,7 @@ import pytest
 from allocator.cluster import Cluster
 from allocator.protocol import Need
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.arrivals import preload
-from throughputs import InputError, ThroughputTable, Trace
+from throughputs import ThroughputTable, Trace
 
 ONE = Cluster({"a100": 8})
 SOFT = ((100.0, 10.0), (200.0, 8.0))
@@ -50,14 +49,6 @@ def test_a_table_that_grows_and_shrinks_keeps_them():
     assert jobs.deadline_options.seconds.tolist() == [2.0**53 - 1]
 
 
-def test_preloaded_jobs_keep_the_time_they_have():
-    made = Trace(["a"] * 3, [8, 1, 1], [1.0] * 3, [3.0, 5.0, 9.0], deadline_options=[(), ((25.0, 2.0),), ()])
-    moved = preload(made, ONE)
-    assert moved.arrival_time.tolist() == [0.0, 0.0, 4.0]
-    assert np.array_equal(moved.deadline, [np.nan, 20.0, np.nan], equal_nan=True)
-    assert moved.deadline_options[1] == ((20.0, 2.0),)
-
-
 TABLE = ThroughputTable([("known", 1), ("known", 2)], ["a100", "t4"], [[5.0, 1.0], [8.0, 2.0]])
 
 
@@ -75,15 +66,3 @@ def test_a_job_that_the_table_does_not_have_goes_as_its_trace_says():
     alone = JobTable.from_trace(stated(["other"], [2], [10.0]), TABLE, ONE, needs=Need.CONFIGURATIONS)
     assert alone.rates.tolist() == [[10.0]]
     assert alone.configurations.rate.tolist() == [10.0]
-
-
-@pytest.mark.parametrize("jobs", [stated(["other"], [1], [np.nan]), stated(["known"], [4], [np.nan])])
-def test_without_a_duration_it_is_an_error(jobs):
-    with pytest.raises(InputError, match=r"job type of the table|one of 1, 2"):
-        JobTable.from_trace(jobs, TABLE, ONE)
-
-
-def test_on_several_types_it_is_an_error():
-    jobs = stated(["other"], [1], [10.0])
-    with pytest.raises(InputError, match="job type of the table"):
-        JobTable.from_trace(jobs, TABLE, Cluster({"a100": 1, "t4": 1}))

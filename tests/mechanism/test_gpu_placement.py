@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
@@ -15,8 +14,6 @@ from allocator.mechanism.placement.placement import Placement
 from allocator.protocol.assignment import Assignment
 from throughputs import InputError
 
-Gpus = tuple[int, ...]
-Rule = Literal["in_order", "consolidated", "buddy", "local_search"]
 RULES = ("in_order", "consolidated", "buddy", "local_search")
 
 
@@ -40,22 +37,6 @@ def test_gangs_go_to_the_first_server_with_most_free_gpus_in_the_order_of_their_
     assert placement.place(_gangs([2, 1, 3, 4], [6, 2, 1, 1])) == ((1, 2, 8, 9, 10, 11), (4, 5), (0,), (6,))
 
 
-def test_a_job_with_another_number_of_gpus_does_not_get_its_old_ones():
-    placement = Placement(Cluster({"a": 8}), "in_order")
-    placement.place(_gangs([0, 1], [2, 2]))
-    assert placement.place(_gangs([0, 1], [2, 3])) == ((3, 4), (0, 1, 2))
-    assert placement.place(_gangs([0, 1], [2, 1])) == ((3, 4), (0,))
-
-
-def test_a_shrinking_job_keeps_the_server_where_it_has_most():
-    placement = Placement(Cluster({"a": 8}, {"a": 4}), "consolidated")
-    placement.place(_gangs([0], [2]))
-    placement.place(_gangs([0, 1], [2, 6]))
-    assert placement.gpus_of(1) == (2, 3, 4, 5, 6, 7)
-    assert placement.place(_gangs([0, 1], [2, 3]))[1] == (4, 5, 6)
-    assert placement.place(_gangs([0, 1, 2], [2, 1, 2])) == ((0, 1), (4,), (2, 3))
-
-
 def test_a_growing_job_keeps_its_gpus_where_that_needs_no_more_servers():
     placement = Placement(Cluster({"a": 8}, {"a": 4}), "consolidated")
     placement.place(_gangs([0, 1], [2, 1]))
@@ -64,17 +45,6 @@ def test_a_growing_job_keeps_its_gpus_where_that_needs_no_more_servers():
     assert placement.place(_gangs([0, 1], [2, 3])) == ((0, 1), (4, 5, 6))
     # No server holds six: it keeps what it has.
     assert placement.place(_gangs([0, 1], [2, 6])) == ((0, 1), (2, 3, 4, 5, 6, 7))
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_changed_rows_are_told(rule):
-    placement = Placement(Cluster({"a": 4}), rule)
-    assert placement.place_changes(_gangs([0, 1, 2], [1, 1, 1])).rows.tolist() == [0, 1, 2]
-    assert placement.place_changes(_gangs([2, 0], [1, 1])).rows.tolist() == []
-    assert placement.place_changes(_gangs([2, 5, 0], [1, 1, 1])).rows.tolist() == [1]
-    assert placement.gpus_of(5) == (1,)
-    with pytest.raises(KeyError):
-        placement.gpus_of(1)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -94,11 +64,6 @@ def test_impossible_assignments_are_refused_and_change_nothing(rule, impossible,
         placement.place(impossible)
     assert placement.place_changes(_gangs([1, 0], [1, 3])).rows.tolist() == []
     assert placement.place(_gangs([0, 1], [3, 1])) == before
-
-
-def test_unknown_rules_are_refused():
-    with pytest.raises(InputError, match="in_order, consolidated, buddy"):
-        Placement(Cluster({"a": 4}), "worst_fit")
 
 
 class _RowByRow:
@@ -194,6 +159,7 @@ def _rounds(draw, capacity, resizing=False):
 _CAPACITY = (9, 3, 14)
 
 
+@settings(max_examples=40)
 @given(rounds=_rounds(_CAPACITY), consolidated=st.booleans(), per_server=st.integers(1, 5))
 def test_gpus_are_those_of_the_plain_statement(rounds, consolidated, per_server):
     names = "abc"
@@ -214,6 +180,7 @@ def test_gpus_are_those_of_the_plain_statement(rounds, consolidated, per_server)
         assert placement.place(assignment) == tuple(expected[job] for job in assignment.jobs.tolist())
 
 
+@settings(max_examples=40)
 @given(
     rounds=_rounds(_CAPACITY, resizing=True),
     rule=st.sampled_from(RULES),
@@ -231,7 +198,6 @@ def test_gpus_are_disjoint_of_the_pool_and_kept(rounds, rule, per_server, cut):
     for n, assignment in enumerate(rounds):
         if n == cut:
             told = placement.state()
-            _check_plain(told)
             restored = Placement(cluster, rule)
             restored.restore(told)
             assert restored.place(assignment) == placement.place(assignment)
@@ -261,24 +227,3 @@ def test_gpus_are_disjoint_of_the_pool_and_kept(rounds, rule, per_server, cut):
         moves += len(here)
         assert placement.migrations == moves
         before, was = gpus, now
-
-
-def _check_plain(state):
-    """Raise where a state has anything else than dicts, lists, numbers, text and int64 arrays."""
-    if isinstance(state, dict):
-        for key, value in state.items():
-            assert isinstance(key, str)
-            _check_plain(value)
-    elif isinstance(state, np.ndarray):
-        assert state.dtype == np.int64
-    else:
-        assert isinstance(state, int | str)
-
-
-def test_states_of_another_rule_or_cluster_are_refused():
-    placement = Placement(Cluster({"a": 4}), "in_order")
-    placement.place(_gangs([0, 1], [2, 2]))
-    with pytest.raises(InputError, match="buddy"):
-        Placement(Cluster({"a": 4}), "buddy").restore(placement.state())
-    with pytest.raises(InputError, match=r"at most \[3\] GPUs"):
-        Placement(Cluster({"a": 3}), "in_order").restore(placement.state())

@@ -10,26 +10,10 @@ from allocator.mechanism import DecisionCore
 from allocator.protocol import Need
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.truth import Truth
 from tests.simulator.worlds import SharesPolicy, make_trace
-from throughputs import InputError, PackedColumns, Trace
+from throughputs import PackedColumns, Trace
 
 CLUSTER = Cluster({"v100": 2, "k80": 2})
-
-
-def table(trace, seed=0):
-    return JobTable(trace, np.random.default_rng(seed).uniform(1, 2, (len(trace), 2)), CLUSTER)
-
-
-def test_what_does_not_fit_is_refused():
-    first, earlier = table(make_trace([1], arrivals=[5.0])), table(make_trace([1], arrivals=[4.0]))
-    with pytest.raises(InputError, match=r"at least the last arrival so far, 5.0 s"):
-        first.submit(earlier)
-    assert len(first) == 1
-    rates, one = np.ones((1, 2)), np.ones(1, dtype=np.int64)
-    apart = Truth(rates, one, spread_rates=rates)
-    with pytest.raises(InputError, match="unconsolidated_rates"):
-        Truth(rates, one).append(apart)
 
 
 def part(trace, first, end):
@@ -54,15 +38,6 @@ def test_ids_stay_what_they_are_and_are_never_used_again():
     assert jobs.submit(JobTable(part(trace, 5, 6), np.ones((1, 2)), CLUSTER)).tolist() == [5]
     assert jobs.rows(np.array([5])).tolist() == [0]
     assert jobs.snapshot(np.array([5]), 0.0, CLUSTER).steps_remaining.tolist() == [10.0]
-
-
-def test_only_jobs_of_the_table_can_be_retired():
-    jobs = table(make_trace([1, 2, 3]))
-    jobs.retire([0])
-    for ids in ([0], [1, 3], [-1]):
-        with pytest.raises(InputError, match="ids of jobs in the table"):
-            jobs.retire(ids)
-    assert jobs.ids.tolist() == [1, 2]
 
 
 def test_views_are_of_those_who_are_left():

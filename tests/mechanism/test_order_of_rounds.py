@@ -57,6 +57,7 @@ DUE = """
 half of the time | 1e6 | | shares! .5 | | 0 3 4 7 8 11
 half of the time, of any policy | 1e6 | | shares .5 | idle_fill=off | 0 3 4 7 8 11
 all of the time | 1e6 | | shares! 1 | | 0 1 2 3 4 5
+both gangs all of the time | 1e6x4 1e6x4 | v100:8 | shares! 1/1 | | 0 0 1 1 2 2
 more where a run says so | 1e6 | | shares! .5 | idle_fill=best_type | 0 1 2 3 4 5
 # it starts when it is owed half a round, and then once it is owed a whole one
 a gang beside GPUs that idle | 1e6x8 | v100:8 | shares! .25 | | 1 7 8

@@ -97,14 +97,6 @@ def test_what_a_policy_answers_is_known_by_its_class():
         simulate(Trace(["job"], [1], [1.0], [0.0]), Cluster({"v100": 1}), "fifo", [[1.0]])
 
 
-def test_rounds_come_from_the_plan_and_a_new_one_is_made_at_its_end():
-    policy = TurnsPolicy(rounds=4)
-    core = core_of(policy)
-    core.arrive([0, 1])
-    assert run(core, 6) == [[0], [1], [0], [1], [0], [1]]
-    assert [number for number, _, _ in policy.asked] == [0, 4]
-
-
 def test_a_plan_is_renewed_every_so_many_rounds_whatever_else_happens():
     policy = TurnsPolicy(rounds=20, replan_steps=4)
     core = core_of(policy, n=3)
@@ -113,16 +105,6 @@ def test_a_plan_is_renewed_every_so_many_rounds_whatever_else_happens():
     core.arrive([2])
     run(core, 6, start=3)
     assert [number for number, _, _ in policy.asked] == [0, 3, 4, 8]
-
-
-def test_changed_rates_are_none():
-    policy = TurnsPolicy(rounds=20)
-    core = core_of(policy)
-    core.arrive([0, 1])
-    run(core, 2)
-    core.rates_changed(np.array([1]))
-    run(core, 2, start=2)
-    assert len(policy.asked) == 1
 
 
 def test_memory_belongs_to_the_run_and_is_put_away_with_it(tmp_path):

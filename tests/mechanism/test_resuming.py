@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -11,10 +13,8 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.registry import get_policy
+from tests.simulator.worlds import SharesPolicy
 from throughputs import Trace
-
-TYPES = ("v100", "k80")
-RULES = ("in_order", "consolidated", "buddy", "local_search", "anew")
 
 
 def table(n, cluster, gpus=None):
@@ -33,25 +33,6 @@ def rounds(core, count, clock=0.0):
         core.record(decision, np.full(len(decision.jobs), 360.0))
         clock += 360.0
     return clock
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_jobs_that_hold_gpus_keep_them(rule):
-    """Under first-fit rules with free choice only who is placed anew moves; nobody who was adopted does."""
-    cluster = Cluster({"v100": 8, "k80": 8}, {"v100": 4, "k80": 4})
-    jobs = table(4, cluster, [2, 1, 4, 1])
-    core = core_on(cluster, jobs, "srtf", rule)
-    core.arrive(np.arange(4))
-    running = Assignment.of([0, 1, 2], [0, 0, 1], [2, 1, 4])
-    held = [(2, 3), (7,), (8, 9, 10, 11)]
-    core.adopt(running, held)
-    assert [core.gpus_of(job) for job in range(3)] == held
-    placement = core._placement
-    if rule != "anew":
-        more = Assignment.of([0, 1, 2, 3], [0, 0, 1, 0], [2, 1, 4, 1])
-        placed = placement.place(more)
-        assert list(placed[:3]) == held
-        assert len(set(placed[3]) & {2, 3, 7}) == 0
 
 
 @pytest.mark.parametrize("policy", ["max_min_fairness_perf", "fifo_perf", "max_min_fairness"])
@@ -96,15 +77,21 @@ def test_the_memory_of_a_planner_goes_on():
     assert len(later._executor._memory.promised) == 2
 
 
-def test_planners_of_deadlines_hear_of_other_rates():
-    cluster = Cluster({"k80": 1})
-    trace = Trace(["x"], [1], [100.0], [0.0], deadline=[150.0])
-    jobs = JobTable(trace, np.ones((1, 1)), cluster)
-    core = core_on(cluster, jobs, "edf")
-    core.arrive([0])
-    core.next(0.0)
-    before = core._executor._memory.curves[0].rates
-    jobs.rates[0] = 7.0
-    core.rates_changed(np.array([0]))
-    core.next(1.0)
-    assert (before, core._executor._memory.curves[0].rates) == ([1.0], [7.0])
+def test_a_core_goes_on_from_its_state_as_it_would_have():
+    """Under a policy that has its types drawn in every round."""
+    cluster = Cluster({"v100": 2, "k80": 2})
+    jobs, policy = table(6, cluster), SharesPolicy(heterogeneity_aware=False)
+    one, other = (DecisionCore(policy, cluster, jobs, MechanismSettings(shuffle_accelerators=True)) for _ in range(2))
+    one.arrive(np.arange(6))
+    clock = rounds(one, 5)
+    other.restore(copy.deepcopy(one.state()), one.allocation)
+
+    def played(core):
+        found = []
+        for number in range(20):
+            decision = core.next(clock + 360.0 * number)
+            core.record(decision, np.full(len(decision.jobs), 360.0))
+            found.append((decision.jobs.tolist(), decision.assignment.pool.tolist()))
+        return found
+
+    assert played(one) == played(other)

@@ -13,7 +13,7 @@ from allocator.mechanism.queues import Queues
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Trigger
+from allocator.protocol.policy import Need, Trigger
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError
 
@@ -75,34 +75,26 @@ def test_rows_without_share_come_last_under_either_rule():
         assert per_type(ledger, 0.0, priority=rule) == [[1, 0]]
 
 
+def test_ties_are_broken_by_the_first_key_then_by_the_next():
+    """0.8 and 0.82 are equal to one digit; the larger share and the larger debt are of different rows."""
+    ledger = make_ledger([[0.4], [0.41]])
+    ledger.deficits[:] = [[100.0, 0.0]]
+    for keys, order in ((("share", "deficit"), [1, 0]), (("deficit", "share"), [0, 1])):
+        assert per_type(ledger, 0.0, priority="time_fraction", priority_digits=1, tie_breaks=keys) == [order]
+
+
+def test_the_same_rows_are_looked_up_anew_when_others_have_left():
+    ledger, second = make_ledger([[0.5], [0.5]]), Assignment.of([1], [0], [1])
+    ledger.record(second, np.array([360.0]))
+    ledger.remove(np.array([0]))
+    ledger.record(second, np.array([360.0]))
+    assert ledger.received.tolist() == [[180.0 + 720.0]]
+
+
 def test_merged_queue_visits_equal_rows_in_the_order_of_the_types():
     ledger = make_ledger([[0.5, 0.5], [0.5, 0.5]])
     queues = Queues(ledger, ledger.can_run, MechanismSettings())
     assert queues.merged(0.0, [1, 0]) == ([0, 1, 0, 1], [1, 1, 0, 0])
-
-
-@pytest.mark.parametrize(("late", "expected"), [(False, 360.0), (True, 540.0)])
-def test_time_of_the_type_when_jobs_arrive_late(late, expected):
-    ledger = make_ledger([[0.5], [0.5]], late)
-    ledger.add(np.array([7]), np.ones((1, 1), dtype=bool))
-    assert ledger.type_time.tolist() == [expected]
-    assert ledger.received.tolist() == [[180.0] * 3]
-    ledger.remove(np.array([0, 7]))
-    assert ledger.active.tolist() == [1]
-    assert ledger.type_time.tolist() == [expected]
-
-
-def test_ledger_keeps_ids_ascending_and_refuses_strangers():
-    ledger = make_ledger([[0.5], [0.5]])
-    ledger.remove(np.array([0]))
-    ledger.add(np.array([5, 0]), np.ones((1, 2), dtype=bool))
-    assert ledger.active.tolist() == [0, 1, 5]
-    assert ledger.shares.tolist() == [[0.0, 0.5, 0.0]]
-    with pytest.raises(InputError, match="active"):
-        ledger.add(np.array([5]), np.ones((1, 1), dtype=bool))
-    for stranger in (3, 9):
-        with pytest.raises(InputError, match="active jobs"):
-            ledger.remove(np.array([stranger]))
 
 
 def alone(gpus):
@@ -141,7 +133,7 @@ def test_time_received_approaches_the_shares(priority, queue):
     shares = np.array([[0.7, 0.3], [0.2, 0.5], [0.1, 0.2]])
     got = served(
         SharesPolicy(lambda _: shares, fills_idle_gpus=False),
-        400,
+        200,
         3,
         Cluster({"a": 1, "b": 1}),
         priority=priority,
@@ -150,18 +142,16 @@ def test_time_received_approaches_the_shares(priority, queue):
     assert got == pytest.approx(shares, abs=0.06)
 
 
-def test_small_shares_are_served_even_if_every_round_brings_a_change():
-    shares = np.array([[0.8], [0.2]])
-    core = make_core(SharesPolicy(lambda _: shares), Cluster({"a": 1}), [1, 1])
+def test_isolated_time_is_that_of_a_gang_on_its_part_of_the_cluster():
+    """Two jobs on two GPUs have one each; on one GPU's time a gang of two does half a step/s."""
+    policy = SharesPolicy(needs=Need.ISOLATED_TIME)
+    core = make_core(policy, Cluster({"a": 2}), [2, 1])
     core.arrive([0, 1])
-    count = np.zeros(2)
-    for k in range(100):
-        core.tell(Trigger.TROUBLE)
-        decision = core.next(360.0 * k)
-        assert decision.recomputed
-        count[decision.jobs] += 1
-        core.record(decision, np.full(len(decision.jobs), 360.0))
-    assert count.tolist() == [80, 20]
+    core.next(0.0)
+    core.jobs.steps_done[:] = [360.0, 36.0]
+    core.tell(Trigger.TROUBLE)
+    core.next(360.0)
+    assert policy.states[-1].isolated_seconds.tolist() == [720.0, 36.0]
 
 
 def test_undecided_jobs_block_gpus_only_when_told_to():

@@ -18,7 +18,6 @@ from allocator.protocol import (
     SharePolicy,
     Trigger,
 )
-from allocator.registry import get_policy, list_policies
 from tests.simulator.worlds import make_trace
 from throughputs import PackedColumns
 from throughputs.prices import PriceTable
@@ -84,7 +83,7 @@ HAPPENS = {
 
 @pytest.mark.parametrize("kind", [shares_policy, plan_policy])
 @pytest.mark.parametrize("happens", SINGLE)
-@pytest.mark.parametrize("chosen", SINGLE)
+@pytest.mark.parametrize("chosen", [*SINGLE, Trigger.NEVER])
 def test_a_policy_is_asked_about_what_it_chose_and_nothing_else(kind, happens, chosen):
     core = core_of(kind(chosen), decide_early_when_idle=False)
     core.next(100.0)
@@ -96,17 +95,6 @@ def test_a_policy_is_asked_about_what_it_chose_and_nothing_else(kind, happens, c
         assert decision.recomputed == (happens is chosen)
     core.next(900.0 if happens is Trigger.PRICES else 300.0)
     assert core.policy_calls - asked == (1 if happens is chosen else 0)
-
-
-@pytest.mark.parametrize("kind", [shares_policy, plan_policy])
-def test_a_policy_that_chose_nothing_is_left_alone(kind):
-    core = core_of(kind(Trigger.NEVER), decide_early_when_idle=False)
-    asked = core.policy_calls
-    for happens in SINGLE:
-        HAPPENS[happens](core)
-    core.next(1000.0)
-    assert core.policy_calls == asked
-    assert core.next_price_change == np.inf
 
 
 def test_changed_rates_are_told_only_where_the_mechanism_says_so():
@@ -143,17 +131,6 @@ def test_what_a_policy_does_not_need_is_not_made_ready(kind):
                 getattr(state, name)
 
 
-def test_isolated_time_is_reckoned_only_where_it_is_needed():
-    for need, expected in ((Need.ISOLATED_TIME, [360.0, 0.0, 0.0]), (Need.NOTHING, None)):
-        core = core_of(shares_policy(Trigger.USUAL, need))
-        core.jobs.steps_done[0] = 360.0
-        core.tell(Trigger.TROUBLE)
-        core.next(360.0)
-        found = STATES[-1].known("isolated_seconds")
-        assert (None if found is None else found.tolist()) == expected
-        assert core.jobs.isolated_seconds[0] == (360.0 if expected else 0.0)
-
-
 def test_nothing_of_a_state_can_be_read_when_the_plan_is_made():
     """A planner that keeps its state cannot learn from it what happened later."""
     core = core_of(plan_policy(Trigger.USUAL))
@@ -163,15 +140,3 @@ def test_nothing_of_a_state_can_be_read_when_the_plan_is_made():
     core = core_of(shares_policy(Trigger.USUAL))
     core.jobs.steps_done[:] = 7.0
     assert STATES[-1].steps_remaining.tolist() == [1e6] * 3
-
-
-def test_every_registered_policy_says_what_it_needs_as_data_of_its_class():
-    for name in (entry.name for entry in list_policies()):
-        kind = type(get_policy(name))
-        assert isinstance(kind.needs, Need)
-        assert isinstance(kind.triggers, Trigger)
-        assert kind.answers in ("shares", "plan")
-        assert Trigger.ARRIVAL in kind.triggers
-        assert (Trigger.PRICES in kind.triggers) == ("cost" in name)
-        assert (Need.TRAINING in kind.needs) == (name == "shockwave")
-        assert (Need.COLOCATION in kind.needs) == ("packed" in name or name in ("gandiva", "lucid", "lucid_program"))
