@@ -172,16 +172,11 @@ PRICED = {"prices": PriceTable(HISTORY)}
 
 # name | policy | preset | settings
 USUAL = """
-default | max_min_fairness | |
 a draw of types | fifo | |
 buddy placement | fifo_perf | | placement=buddy
-no placement | isolated | | placement=off
 gavel | finish_time_fairness | gavel |
 without preemption | allox | gavel |
-warm starts | max_min_fairness_perf | |
-shockwave | shockwave | shockwave |
 shockwave, jobs linger | shockwave | shockwave_published |
-shares under the preset shockwave | max_min_fairness | shockwave |
 exact batch sizes | shockwave | shockwave | batch_size_adaptation=exact
 ideal | max_min_fairness_perf | | ideal=true
 """
@@ -198,40 +193,29 @@ def of_row(policy, name, settings):
 
 RUNS = {row.id: partial(of_row, *row.values) for row in rows(USUAL)} | {
     "packed": packed,
-    "packed, gavel": lambda: packed(name="gavel"),
     "packed, gandiva": lambda: packed("gandiva"),
     "packed, estimated": lambda: packed(estimation=Estimation(0.5, 2)),
     "packed, ideal, estimated": lambda: packed(changes={"ideal": True}, estimation=Estimation(0.5, 2)),
     "packed by chance": lambda: sharing(PairPolicy(random_shares(3)), 700.0),
-    "window": lambda: usual("isolated", "gavel", of_run={"window": (3, 8), "extend": drawn}),
     "window, shockwave": lambda: usual("max_min_fairness", "shockwave", of_run={"window": (3, 9), "extend": changing}),
     "prices": lambda: usual("max_sum_throughput_normalized_by_cost_perf", of_run=PRICED),
-    "servers": lambda: spread(get_policy("fifo")),
     "servers, order": lambda: spread(order()),
-    "order": lambda: at_events(order()),
-    "order, without placement": lambda: at_events(order(), placement="off"),
     "order, starts cost time": lambda: at_events(order(), restart_penalty_seconds=7.0, restart_when_moved=True),
-    "order, period": lambda: at_events(order(period_seconds=30.0)),
     "order, slots and overheads": lambda: at_events(order()) | {"preset": world_of(SLOTS)[0]},
     "deadlines": lambda: due("elasticflow"),
-    "deadlines, repair": lambda: due("elasticflow", admission="repair"),
     "deadlines, a program": lambda: due("elasticflow_mip"),
-    "deadlines, earliest first": lambda: due("edf_admission"),
     "steps": lambda: at_events(turns(0, 10.0, 1, 25.0, 2, 5.0)),
     "selection": lambda: at_events(selective(most_seconds=150.0)),
     "order, shared": lambda: sharing(pairing(), 10.0),
     "lucid": lambda: packed("lucid"),
     "lucid, published": lambda: packed("lucid", "lucid", changes={"gang_rates": "table"}),
     "chronus": lambda: chronus("default"),
-    "chronus, published": lambda: chronus("chronus"),
     "goodput, sia": lambda: goodput("sia"),
     "goodput, sia, published": lambda: goodput("sia", "sia"),
     "goodput, pollux": lambda: goodput("pollux"),
-    "goodput, optimus": lambda: goodput("optimus"),
     "goodput, samples": lambda: goodput("sia", goodput_work="samples"),
     "goodput, in rounds": lambda: goodput("max_sum_throughput_perf", goodput_in_rounds="trained", round_seconds=30.0),
     "fractions": lambda: fractions("fcfs"),
-    "fractions, service first": lambda: fractions("qssf"),
     "entities": entities,
 }
 
@@ -286,6 +270,7 @@ simulate(**usual("isolated", "gavel"), seed=3, checkpoint=sys.argv[1], checkpoin
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_a_killed_process_is_resumed(tmp_path):
     path = tmp_path / "run.checkpoint"
@@ -322,14 +307,9 @@ OTHERS = {
     "throughputs": {"throughputs": TABLE.rates(drawn(8).job_type, drawn(8).scale_factor, TYPES.accelerators) * 1.5},
     "setting round_seconds": {"preset": preset("gavel").replace(round_seconds=720.0)},
     "setting seed": {"seed": 4},
-    "setting window": {"window": (0, 8)},
     "prices": {"prices": None},
-    "prices: one": {"prices": PriceTable(HISTORY | {"k80": ([0], [0.2])})},
-    "prices: a later one": {"prices": PriceTable(HISTORY | {"v100": ([0, 30_000], [1.0, 3.5])})},
     "prices: when": {"prices": PriceTable(HISTORY | {"v100": ([0, 30_001], [1.0, 3.0])})},
-    "prices: a change more": {"prices": PriceTable(HISTORY | {"v100": ([0, 30_000, 90_000], [1.0, 3.0, 1.0])})},
     "prices: swapped": {"prices": PriceTable(HISTORY | {"k80": ([0], [0.4]), "p100": ([0], [0.1])})},
-    "setting entities": {"entities": {"a": 1}},
     "setting estimation": {"estimation": Estimation(0.2, 3)},
 }
 
@@ -346,20 +326,6 @@ def test_a_checkpoint_of_another_version_is_refused(crashed, monkeypatch):
     monkeypatch.setattr("allocator.checkpoint.checkpoint._version", lambda: "another version")
     with pytest.raises(InputError, match="field 'version'"):
         simulate(**crashed, resume=True)
-
-
-def test_prices_that_a_policy_reads_are_part_of_it(tmp_path):
-    run = {"checkpoint": tmp_path / "run.checkpoint"}
-
-    def of(**prices):
-        return usual(
-            "max_sum_throughput_normalized_by_cost_perf", of_policy={"prices": PriceTable(HISTORY | prices)}, of_run=run
-        )
-
-    with pytest.raises(CrashError):
-        simulate(**of(), checkpoint_every=1, observers=[StopAt(4)])
-    with pytest.raises(InputError, match=r"field 'policy'.*k80: 0\.2"):
-        simulate(**of(k80=([0.0], [0.2])), resume=True)
 
 
 def flipped(whole, at):

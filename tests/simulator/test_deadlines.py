@@ -8,15 +8,12 @@ import pytest
 
 from allocator.presets import preset
 from allocator.registry import get_policy
-from allocator.report.html import render_report
-from allocator.report.page.payload import efficiency_series
-from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.deadlines import deadline_figures
-from allocator.results.efficiency import efficiency_table, single_gpu_rates
+from allocator.results.efficiency import single_gpu_rates
 from allocator.results.output import save_result
-from allocator.simulator import PUBLISHED_SLOS, assign_slos, priorities_table, simulate
+from allocator.simulator import PUBLISHED_SLOS, assign_slos, simulate
 from tests.simulator.worlds import SharesPolicy, make_trace
-from throughputs import Configurations, InputError, ThroughputTable, Trace, default_table, gavel_trace
+from throughputs import Configurations, InputError, ThroughputTable, Trace
 
 NAN = np.nan
 JOBS = pd.DataFrame(
@@ -80,30 +77,6 @@ def test_a_run_with_soft_deadlines(tmp_path):
     assert single_gpu_rates(ways).tolist() == [[1.0], [1.5]]
 
 
-def test_shown():
-    result = run()
-    summary = result.summary().to_dict() | {"settings": result.settings}
-    headings = " ".join(str(column.header).replace("\n", " ") for column in comparison_table([summary]).columns)
-    for told in ("in time (%)", "cluster efficiency (%)", "best-effort JCT (h)"):
-        assert told in headings
-    assert "deadlines: 2 admitted, 1 met, 1 late; 0.4 GPU hours" in " ".join(extra_figures(summary))
-    assert 'id="chart-efficiency"' in render_report([result])
-    plain = simulate(make_trace([720.0]), "v100:1", SharesPolicy(), np.ones((1, 1)))
-    assert 'id="chart-efficiency"' not in render_report([plain])
-    assert {"deadline_ratio", "admitted", "cluster_efficiency", "by_priority"}.isdisjoint(plain.summary())
-    assert {"met", "deadline"}.isdisjoint(plain.jobs)
-
-
-def test_the_series_of_the_report():
-    assert efficiency_series(run().efficiency) == {"time": [0, 720, 1440, 2160], "value": [1, 0.75, 0.5]}
-    assert efficiency_series(efficiency_table(None)) == {"time": [], "value": []}
-    values = np.append(np.tile([0.25, 0.75], 500), 0.0)
-    series = efficiency_series(pd.DataFrame({"time": np.arange(1001) * 10.0, "efficiency": values}))
-    assert len(series["time"]) == len(series["value"]) + 1 == 151
-    lengths = np.diff(series["time"])
-    assert (lengths * series["value"]).sum() / lengths.sum() == pytest.approx(0.5, rel=1e-2)
-
-
 def test_slos_are_drawn_as_often_as_published_or_asked():
     trace, drawn = make_trace([1] * 6000), {}
     for slos in (None, {2.0: 0.7, 5.0: 0.0, 3.0: 0.3}):
@@ -115,16 +88,6 @@ def test_slos_are_drawn_as_often_as_published_or_asked():
     for slos in ({}, {1.0: 0.5}, {0.0: 1.0}, {1.0: 1.5, 2.0: -0.5}):
         with pytest.raises(InputError, match="slos"):
             assign_slos(trace, np.random.default_rng(0), slos)
-
-
-def test_a_job_that_has_an_slo_or_a_deadline_keeps_it_and_does_not_disturb_the_others():
-    steps = [1] * 50
-    plain = assign_slos(make_trace(steps), np.random.default_rng(3)).slo
-    for own in ({"slo": [7.0] + [NAN] * 49}, {"deadline": [7.0] + [NAN] * 49}):
-        partly = Trace(["job"] * 50, steps, steps, [0] * 50, **own)
-        drawn = assign_slos(partly, np.random.default_rng(3)).slo
-        assert np.array_equal(drawn[:1], own.get("slo", [NAN])[:1], equal_nan=True)
-        assert np.array_equal(drawn[1:], plain[1:])
 
 
 def test_deadlines_follow_from_duration_or_from_the_reference_type():
@@ -154,17 +117,3 @@ def test_the_policy_sees_the_time_left_and_the_result_who_kept_it():
     assert (summary["deadline_jobs"], summary["deadline_ratio"]) == (3, pytest.approx(1 / 3))
     found = [(row["priority_weight"], row["deadline_ratio"]) for row in summary["by_priority"]]
     assert found == [(5.0, 0.0), (1.0, 0.5)]
-
-
-def test_figures_by_weight_add_up():
-    trace, cluster = gavel_trace(40, 600.0, seed=3, priorities=True), {"v100": 4, "p100": 4, "k80": 4}
-    result = simulate(trace, cluster, get_policy("max_min_fairness_perf"), default_table())
-    table, jobs, summary = result.priorities, result.jobs, result.summary()
-    assert table["priority_weight"].tolist() == [5.0, 1.0]
-    assert table["jobs"].sum() == 40
-    weighted = (table["average_jct"] * table["completed_jobs"]).sum() / table["completed_jobs"].sum()
-    assert weighted == pytest.approx(summary["average_jct"])
-    for row in table.itertuples():
-        assert row.average_jct == pytest.approx(jobs["jct"][jobs["priority_weight"] == row.priority_weight].mean())
-    assert table["worst_rho"].max() == summary["worst_rho"]
-    assert priorities_table(jobs.iloc[:0]).columns.tolist() == table.columns.tolist()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from allocator import Cluster, InputError, get_policy, simulate
 from allocator.presets import preset
 from allocator.protocol.entities import Entities
-from allocator.results.output import save_result
 from tests.simulator.worlds import SharesPolicy
 from throughputs import Trace
 
@@ -55,13 +52,6 @@ def test_an_unknown_entity_is_refused():
         ideal(trace_of(["queue", "quue"]), 1, QUEUE)
 
 
-def test_other_policies_run_as_if_there_were_none():
-    trace = trace_of(["queue", "inner", "team", "", "inner"])
-    with_entities, without = (ideal(trace, 2, e, "max_min_fairness_perf") for e in (QUEUE, None))
-    np.testing.assert_array_equal(with_entities.jobs["completion_time"], without.jobs["completion_time"])
-    assert len(with_entities.entities) == 4
-
-
 def test_rounds_see_the_active_jobs_only():
     """What the policy is told in rounds: entity and rank of the jobs that are there, in the order of their ids."""
     told = []
@@ -76,21 +66,3 @@ def test_rounds_see_the_active_jobs_only():
         assert names == [trace.entity[job] for job in state.throughputs.jobs]
     assert told[0] == ["queue", "", "inner"]
     assert ["", "inner", "team"] in told
-
-
-def test_results_are_written(tmp_path):
-    summary = save_result(ideal(trace_of(["queue", "inner", ""]), 2, QUEUE), tmp_path)
-    text = (tmp_path / "entities.csv").read_text()
-    assert text.splitlines()[0].startswith("entity,parent,weight,policy,jobs")
-    stored = json.loads((tmp_path / "summary.json").read_text())
-    assert [row["entity"] for row in stored["by_entity"]] == ["queue", "team", "inner", ""]
-    assert stored["by_entity"][-1]["weight"] is None
-    assert stored["by_entity"] == summary["by_entity"]
-    save_result(ideal(trace_of(["queue", "inner", ""]), 2), tmp_path)
-    assert not (tmp_path / "entities.csv").exists()
-
-
-def test_a_window_measures_its_jobs():
-    result = ideal(trace_of(["queue"] * 3 + ["team"] * 3), 2, QUEUE, window=(1, 4))
-    assert result.entities["jobs"].tolist() == [2, 1, 0]
-    assert result.entities["average_jct"].isna().tolist() == [False, False, True]

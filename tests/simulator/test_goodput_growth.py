@@ -28,13 +28,9 @@ def drawn(n):
 @pytest.mark.parametrize(
     ("name", "world", "changes"),
     [
-        ("optimus", "default", {}),
         ("pollux", "default", {}),
-        ("sia", "sia", {}),
-        ("sia_fixed", "default", {}),
         ("max_min_fairness_perf", "default", {}),
-        ("sia", "default", {"goodput_work": "samples"}),
-        ("sia", "default", {"goodput_knowledge": "profiled"}),
+        ("sia", "default", {"goodput_work": "samples", "goodput_knowledge": "profiled"}),
     ],
 )
 def test_a_growing_trace_gives_the_run_of_a_long_one(name, world, changes):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 import allocator
@@ -12,20 +10,10 @@ from tests.simulator.test_goodput_world import FREE, run
 from throughputs.goodput.trainings.submitted import SubmittedTraining
 
 TRAINED = FREE.replace(goodput_in_rounds="trained")
-NOISY = (50.0, 200.0, 800.0, 3000.0)
 
 
 def fair():
     return allocator.get_policy("max_min_fairness_perf")
-
-
-@pytest.mark.parametrize(("batch", "gpus"), [(16, 1), (64, 1), (64, 2), (256, 4), (100, 3)])
-def test_epoch_by_epoch_a_job_on_packed_nodes_takes_as_long_as_at_its_mean_throughput(batch, gpus):
-    models = trainings(net=profile(noise=NOISY, sync=0.05))
-    trace = jobs(0.0, model=f"net (batch size {batch})", gpus=gpus)
-    at_mean, trained = run(fair(), trace, models), run(fair(), trace, models, settings=TRAINED)
-    # whole samples on each GPU make the batch of three GPUs 102
-    assert trained.jobs["jct"][0] == pytest.approx(at_mean.jobs["jct"][0], rel=1e-9 if gpus != 3 else 0.02)
 
 
 def test_a_gang_on_more_nodes_than_it_needs_is_slower_where_it_is_trained():
@@ -64,26 +52,6 @@ def test_policies_reckon_with_steps_as_they_were_measured():
     # the first is asked for nothing, to have the solver ready
     assert seen[-1] == ([[pytest.approx(1 / 0.08)]], [pytest.approx(1000.0)])
     assert result.jobs["jct"][0] == pytest.approx(1000 * 0.16)
-
-
-def test_on_one_gpu_policies_reckon_with_two_micro_batches_and_jobs_take_one_of_the_initial_size():
-    """Each micro-batch takes a tenth of a second, and its 16 or 64 samples a hundredth each."""
-    slow = dataclasses.replace(profile(noise=(1e9,)), parameters={"gpu": (0.1, 0.01, 0.0, 0.0, 0.0, 0.0, 1.0)})
-    models, seen = trainings(net=slow), []
-
-    class Watching(type(fair())):
-        def allocate(self, state, *given):
-            seen.append(state.rates.tolist())
-            return super().allocate(state, *given)
-
-    for batch, steps, really in ((16, 1000.0, 0.26), (64, 250.0, 0.84)):
-        for world in (TRAINED, FREE):
-            policy = Watching()
-            jct = run(policy, jobs(0.0, model=f"net (batch size {batch})"), models, settings=world).jobs["jct"][0]
-            assert jct == pytest.approx(steps * really, rel=1e-4)
-        reckoned = {16: 0.36, 64: 0.84}[batch]
-        assert seen[1] == [[pytest.approx(1 / reckoned)]]
-        seen.clear()
 
 
 def test_micro_batches_have_the_limits_of_the_placement_in_rounds_too(tmp_path):

@@ -35,30 +35,6 @@ def columns(ledger):
     return {(p, g): r for p, g, r in zip(ways.pool.tolist(), ways.gpus.tolist(), ways.rate.tolist(), strict=True)}
 
 
-def test_columns_may_be_valued_as_in_the_simulator_of_sia():
-    """Batches up to the one asked for, or the least that so many GPUs allow, and nodes of the type that was run on."""
-    training = trainings(net=profile(gpu=1.0, fast=3.0, sync=0.1)).find("net")
-    cluster = allocator.Cluster({"gpu": 16, "fast": 16}, gpus_per_server={"gpu": 4, "fast": 8})
-    known = {}
-    for values in ("model", "sia"):
-        ledger = ledger_of(training, cluster, batch=32, values=values)
-        for shape in ((1,), (2,), (4,), (4, 4), (4, 4, 4, 4)):
-            for size in (4.0, 16.0, 64.0):
-                tell(ledger, 0, shape, size)
-        known[values] = columns(ledger)
-    asked, free = known["sia"], known["model"]
-    # 32 samples in two micro-batches, 32 on four GPUs, and four samples on each of 8 and of 16 GPUs
-    for gpus, batch, seconds in ((1, 32, 0.32), (4, 32, 0.08 + 0.1), (8, 32, 0.04 + 0.2), (16, 64, 0.04 + 0.2)):
-        assert asked[0, gpus] == pytest.approx(batch / 16 / seconds, rel=0.05)
-        assert free[0, gpus] > 1.02 * asked[0, gpus] or gpus == 1
-        assert asked[1, gpus] == pytest.approx(3.0 * asked[0, gpus])
-    # on one node of the other type, which has eight GPUs, larger batches are added up at a lower cost
-    assert free[1, 8] > 3.05 * free[0, 8]
-    ledger = ledger_of(training, cluster, batch=32, values="sia")
-    tell(ledger, 0, (4, 4), 4.0)
-    assert ledger.batch_sizes(np.array([0]), np.array([0]), np.array([2]), np.array([8]))[0][0] == 32.0
-
-
 def test_numbers_of_gpus_are_powers_within_a_node_and_whole_nodes_or_all():
     for capacity, per_node, gpus, nodes in (
         (16, 4, [1, 2, 4, 8, 12, 16], [1, 1, 1, 2, 3, 4]),
@@ -154,28 +130,3 @@ def test_a_profile_tells_the_speeds_of_all_types_before_the_first_run_and_their_
     tell(grown, 0, (1,), 16)
     other = columns(grown)
     assert other[1, 2] / other[0, 2] == pytest.approx(64 / 1.0064 / 100)
-
-
-def test_one_model_for_all_types_is_fitted_to_what_ran_on_any():
-    """The fast type has nodes of eight, and micro-batches of 256 samples; neither is known to who merges types."""
-    one = profile(noise=(1e9,), sync=0.1, gpu=1.0, fast=4.0)
-    training = trainings(net=dataclasses.replace(one, largest_local={"gpu": 64, "fast": 256})).find("net")
-    cluster = allocator.Cluster({"gpu": 16, "fast": 16}, gpus_per_server={"gpu": 4, "fast": 8})
-    ledger = ledger_of(training, cluster, models="merged")
-    tell(ledger, 1, (8,), 4.0)
-    known = columns(ledger)
-    # up to twice the GPUs that it had on any type
-    assert set(known) == {(pool, gpus) for pool in (0, 1) for gpus in (1, 2, 4, 8, 16)} | {(0, 12)}
-    assert all(known[0, gpus] == known[1, gpus] for gpus in (1, 2, 4, 8, 16))
-    tell(ledger, 0, (1,), 16.0)
-    known = columns(ledger)
-    assert all(known[0, gpus] == known[1, gpus] for gpus in (1, 2, 4, 8, 16))
-    # by type, each would have a model of its own
-    apart = ledger_of(training, cluster)
-    tell(apart, 1, (8,), 4.0)
-    tell(apart, 0, (1,), 16.0)
-    assert columns(apart)[1, 1] > 1.5 * columns(apart)[0, 1]
-    # the batch that it chooses has the limits of where it runs
-    size, steps = ledger.batch_sizes(np.zeros(2, dtype=int), np.array([0, 1]), np.array([1, 1]), np.array([2, 2]))
-    assert size.max() <= 128
-    assert steps[0] > steps[1]

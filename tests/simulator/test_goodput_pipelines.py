@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 import allocator
-from allocator import InputError
 from allocator.presets import preset
 from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.goodput.rules import GoodputRules
 from throughputs import Trace
-from throughputs.goodput import ThroughputModels
-from throughputs.goodput.pipeline import PipelineModels
 from throughputs.goodput.profiles import read_profiles
 from throughputs.goodput.trainings import trainings_of
 
@@ -66,22 +63,6 @@ def trace(n, gpus=8):
     return Trace(["lm (batch size 48)"] * n, [gpus] * n, np.ones(n), np.zeros(n), category=["adaptive"] * n)
 
 
-def test_steps_are_those_of_copies_of_the_pipeline(models):
-    training = models.find("lm")
-    once = 3 * (8 - 1 + 48) * 0.1
-    assert training.step_time("slow", (8,), 48.0)[0] == pytest.approx(once, rel=1e-6)
-    assert training.step_time("slow", (8, 8), 48.0) == pytest.approx((once + 0.5, 0.5))
-    assert training.step_time("fast", (8,), 48.0) == pytest.approx((3 * 49 * 0.15 + 0.012, 0.012))
-    for kind, shape, parameters in (
-        ("slow", (8, 8), [0.05, 0.05, 0.5, 0.0, 0.3, 0.0, 1.0]),
-        ("fast", (8,), [0.1, 0.05, 0.02, 0.001, 0.01, 0.001, 1.0]),
-    ):
-        jobs = PipelineModels(ThroughputModels(parameters), training.stages[kind], 48, 384)
-        rate = jobs.samples_per_second([len(shape)], [sum(shape)])[0, 0]
-        batch = jobs.batch_size([sum(shape)])[0, 0]
-        assert batch / training.step_time(kind, shape, 48.0)[0] == pytest.approx(rate)
-
-
 def test_columns_are_whole_replicas_up_to_the_largest_batch(models):
     """One copy on each type at first, worth its GPUs; twice as many as it has run with on any type afterwards."""
     training = models.find("lm")
@@ -122,13 +103,3 @@ def test_one_copy_alone_takes_its_time(models):
     faster = allocator.simulate(trace(1), three, allocator.get_policy("pollux"), models, preset=FREE)
     # a hundred steps with one copy, and from the second epoch on two of them
     assert faster.jobs["jct"][0] == pytest.approx(100 * 3 * 55 * 0.1 + 50 * (3 * 55 * 0.1 + 0.5), rel=1e-6)
-
-
-def test_what_a_profile_of_a_pipeline_lacks_is_said(tmp_path):
-    path = tmp_path / "models.toml"
-    path.write_text(PROFILE.replace("stages = 2", ""))
-    with pytest.raises(InputError, match=r"models\.toml: field 'models\.lm\.types\.fast\.stages'"):
-        read_profiles(path)
-    path.write_text(PROFILE.replace("micro_batches = 48", ""))
-    with pytest.raises(InputError, match="found 'stages'"):
-        read_profiles(path)

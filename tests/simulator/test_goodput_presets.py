@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -65,34 +63,6 @@ def test_both_end_epochs_in_whole_seconds(name):
     noise = (1e-9, 1e-9)
     assert run(name, noise=noise, steps=2 * 0.7 / 0.16).jobs["jct"].tolist() == [32.0]
     assert run(name, noise=noise, steps=2 * 0.4 / 0.16).jobs["jct"].tolist() == [30.0]
-
-
-@pytest.mark.parametrize(
-    ("name", "model", "most"), [("pollux", "net", 64), ("pollux", "ncf", 1), ("sia", "net", 64), ("sia", "ncf", 64)]
-)
-def test_jobs_have_64_gpus_at_most_and_one_of_ncf_under_pollux(name, model, most):
-    """min(2 x profiled, 64, largest batch / least micro-batch); Pollux forces ncf to one GPU."""
-    cluster = allocator.Cluster({"t4": 256}, gpus_per_server={"t4": 4})
-    policy = Running(on_all=True)
-    model_of_many = dataclasses.replace(profile(noise=(1e9,) * 50, steps=1e6, t4=1.0), largest_batch_size=1024)
-    models = trainings(**{model: model_of_many})
-    trace = jobs(0.0, model=f"{model} (batch size 16)")
-    allocator.simulate(trace, cluster, policy, models, preset=preset(name))
-    assert max(policy.choices) == most
-
-
-def test_jobs_of_ncf_keep_their_largest_batch_under_pollux():
-    """32,768 samples, on the one GPU that they have; whatever is asked for, and whatever noise says."""
-    model = dataclasses.replace(profile(noise=(1e-9,), steps=10.0, t4=1.0), largest_batch_size=32768)
-    seconds = {}
-    for policy in ("pollux", "optimus"):
-        trace = jobs(0.0, model="ncf (batch size 16)")
-        chosen = preset("pollux")
-        found = allocator.simulate(trace, T4, allocator.get_policy(policy), trainings(ncf=model), preset=chosen)
-        seconds[policy] = found.jobs["jct"][0]
-    # without noise samples beyond the first 16 are worth nothing: ten steps of 327.68 s, and a start of 30 s
-    assert seconds["pollux"] == 30.0 + 3277.0
-    assert seconds["optimus"] == 30.0 + 2.0
 
 
 @pytest.mark.parametrize("keeps_shape", [True, False])

@@ -7,7 +7,7 @@ import pytest
 
 from allocator import Cluster, Trace, get_policy, simulate
 from allocator.presets import Preset
-from throughputs import InputError, read_trace
+from throughputs import InputError
 
 FREE = Preset().replace(restart_penalty_seconds=0.0)
 
@@ -109,14 +109,6 @@ def test_gpus_are_never_overfull_and_nobody_who_fits_waits(line, placement):
             assert not (any(fits) if line == "skip" else fits[:1] == [True])
 
 
-def test_whole_gpus_are_as_without_fractions():
-    trace = random_jobs(5)
-    plain = Trace(trace.job_type, trace.scale_factor, trace.total_steps, trace.arrival_time, duration=trace.duration)
-    whole, same = (simulate(each, "gpu:4", get_policy("fcfs")) for each in (trace.with_whole_gpus(), plain))
-    assert whole.jobs.equals(same.jobs)
-    assert whole.rounds.equals(same.rounds)
-
-
 @pytest.mark.parametrize(
     ("columns", "settings", "policy", "told"),
     [
@@ -135,15 +127,3 @@ def test_what_cannot_have_fractions_says_so(columns, settings, policy, told):
         simulate(trace, "gpu:2", get_policy(policy), preset=FREE.replace(**settings))
     if "gpu_fraction" not in columns:
         simulate(trace.with_whole_gpus(), "gpu:2", get_policy(policy), preset=FREE.replace(**settings))
-
-
-@pytest.mark.exhaustive
-def test_a_cut_of_openb(public_data):
-    """Of 400 pods, as many GPU hours as they asked for; sharing lets all of them start earlier or when they came."""
-    trace = read_trace(public_data("field/openb_pod_list_default.csv.gz")).take(np.arange(3000, 3400))
-    cluster, policy = Cluster({"gpu": 128}, {"gpu": 8}), get_policy("fcfs", backfill="skip")
-    shared, whole = (simulate(each, cluster, policy, preset=FREE) for each in (trace, trace.with_whole_gpus()))
-    hours = (trace.duration * trace.scale_factor * trace.gpu_fraction).sum()
-    assert shared.jobs["gpu_seconds"].sum() == pytest.approx(hours, rel=1e-12)
-    assert shared.summary().average_queueing_time <= whole.summary().average_queueing_time
-    assert shared.utilization < whole.utilization

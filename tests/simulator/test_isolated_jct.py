@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allocator
@@ -37,6 +37,7 @@ def one_by_one(arrival, leave, steps, sizes, rates, capacity, allowed):
     return result
 
 
+@settings(max_examples=30)
 @given(
     jobs=st.lists(
         st.tuples(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from allocator import OrderPolicy
 from allocator.cluster import Cluster
 from allocator.presets import Preset, preset
 from allocator.protocol import Assignment, Need, Plan, PlanStep, Trigger
 from allocator.simulator import SimulationStalledError, simulate
 from tests.simulator.event_policies import Planning, first_fit, in_turn, order, pairing, until_next_event
-from tests.simulator.worlds import SharesPolicy, make_trace
+from tests.simulator.worlds import make_trace
 from throughputs import Configurations, InputError, PackedColumns
 
 ONE, FOUR = Cluster({"v100": 1}), Cluster({"v100": 4})
@@ -73,25 +72,6 @@ def test_impossible_answers_are_refused(answer, named):
         run(answer, [100.0, 100.0], FOUR)
 
 
-def test_other_answers_that_are_none():
-    with pytest.raises(InputError, match="found 3, expected a number for which the job has a throughput"):
-        run(lambda _: until_next_event([0], [0], [3]), [100.0], FOUR, elastic(1), needs=Need.CONFIGURATIONS)
-
-    class Wrong(SharesPolicy):
-        def allocate(self, state):
-            return np.ones(state.rates.shape)
-
-    class Short(OrderPolicy):
-        name = "short"
-
-        def key(self, state):  # noqa: ARG002
-            return [1.0]
-
-    for policy, named in ((Wrong(), "expected an Allocation"), (Short(), r"shape \(2,\)")):
-        with pytest.raises(InputError, match=named):
-            simulate(make_trace([5, 5]), ONE, policy, np.ones((2, 1)))
-
-
 @pytest.mark.parametrize(
     ("decide", "more"),
     [
@@ -103,13 +83,6 @@ def test_other_answers_that_are_none():
 def test_a_policy_that_runs_nobody_for_ever_is_stopped(decide, more):
     with pytest.raises(SimulationStalledError):
         run(decide, [100.0], **more)
-
-
-def test_a_policy_that_waits_for_an_arrival_is_not():
-    def late(state):
-        return Plan((PlanStep(first_fit(state, [0] if state.clock >= 5000 else []), 10.0),))
-
-    assert run(late, [100.0, 10.0], arrivals=[0.0, 5000.0]).jobs["completion_time"].tolist() == [5100.0, 5110.0]
 
 
 @pytest.mark.parametrize(("in_rounds", "end"), [(False, 15.0), (True, 365.0)])
@@ -153,15 +126,6 @@ def test_who_joins_is_a_guest(settings, ends):
     chosen = DEFAULT.replace(**settings)
     result = run(pairing(), [100.0, 100.0], rates=pairs_of(2), chosen=chosen, arrivals=[0.0, 10.0])
     assert result.jobs["completion_time"].tolist() == ends
-
-
-def test_another_partner_is_another_lease():
-    """Job 2 takes the place of job 1 at 50 s, and job 0 has 50 of its steps left at 100 s."""
-    result = run(pairing(), [100.0, 25.0, 25.0], rates=pairs_of(3))
-    assert result.jobs["completion_time"].tolist() == [150.0, 50.0, 100.0]
-    mine = result.rounds[result.rounds["job_id"] == 0]
-    assert mine["start_time"].tolist() == [0.0, 50.0, 100.0]
-    assert mine["partner"].tolist()[:2] == [1, 2]
 
 
 def test_the_rows_of_a_pair_may_come_in_any_order():
@@ -232,33 +196,6 @@ def test_a_resized_job_starts_anew_on_request(moved, end):
     chosen = DEFAULT.replace(restart_penalty_seconds=2.0, restart_when_moved=moved)
     jobs = run(widens, [100.0], FOUR, elastic(1), chosen, needs=Need.CONFIGURATIONS).jobs
     np.testing.assert_allclose(jobs["completion_time"], [end])
-
-
-def test_jobs_that_were_rejected_are_no_longer_there_for_the_others():
-    def first_only(state):
-        return Plan.until_next_event(Assignment.of([0], [0], [1]), np.arange(1, state.n_jobs))
-
-    crowded = run(first_only, [100.0, 100.0, 100.0]).jobs
-    np.testing.assert_allclose(crowded["rho"].iloc[0], run(alone, [100.0]).jobs["rho"].iloc[0])
-    assert crowded["status"].tolist() == ["completed", "rejected", "rejected"]
-
-
-def test_a_window_ends_with_its_last_job_also_when_that_is_rejected_and_counts_each_once():
-    def reject_second(state):
-        twice = np.array([1, 1]) if state.n_jobs == 3 else np.empty(0, dtype=np.int64)
-        return Plan.until_next_event(Assignment.of([0], [0], [1]), twice)
-
-    jobs = run(reject_second, [10.0, 10.0, 20.0], options={"window": (0, 3)}).jobs
-    assert jobs["status"].tolist() == ["completed", "rejected", "completed"]
-
-    def reject_late(state):
-        return Plan.until_next_event(
-            Assignment.of([0], [0], [1]), np.flatnonzero(np.array(state.throughputs.jobs) == 1)
-        )
-
-    result = run(reject_late, [1000.0, 10.0], arrivals=[0.0, 20.0], options={"window": (1, 2)})
-    assert result.jobs["status"].tolist() == ["unfinished", "rejected"]
-    assert result.rounds["end_time"].max() == 20.0
 
 
 def test_attained_service_is_what_was_trained():

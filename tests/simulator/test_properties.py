@@ -65,7 +65,7 @@ def check_gpus(rows, cluster, sizes):
         assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(world=worlds(), kind=st.sampled_from(sorted(KINDS)), aware=st.booleans())
 def test_every_run_keeps_the_rules(world, kind, aware):
     trace, cluster, rates = world
@@ -128,16 +128,6 @@ def lease_counts(result):
 
 
 @settings(max_examples=15)
-@given(world=worlds(), kind=st.sampled_from(["default", "gavel"]), seed=st.integers(0, 3))
-def test_the_same_seed_gives_the_same_run(world, kind, seed):
-    trace, cluster, rates = world
-    blind = SharesPolicy(heterogeneity_aware=False)
-    one, other = (simulate(trace, cluster, blind, rates, preset=KINDS[kind], seed=seed) for _ in range(2))
-    pd.testing.assert_frame_equal(one.rounds, other.rounds)
-    pd.testing.assert_frame_equal(one.jobs, other.jobs)
-
-
-@settings(max_examples=50)
 @given(world=worlds())
 def test_isolated_shares_give_isolated_times(world):
     trace, cluster, rates = world
@@ -148,7 +138,7 @@ def test_isolated_shares_give_isolated_times(world):
         assert served["jct"].to_numpy() == pytest.approx(served["isolated_jct"].to_numpy(), rel=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(world=packed_worlds(), seed=st.integers(0, 1000), kind=st.sampled_from(["default", "gavel", "ideal"]))
 def test_every_run_of_pairs_keeps_the_rules(world, seed, kind):
     trace, cluster, columns = world

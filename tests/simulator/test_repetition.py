@@ -15,10 +15,8 @@ from allocator.registry import get_policy
 from allocator.simulator import preset, simulate
 from allocator.simulator import rounds as rounds_module
 from allocator.simulator.repetition import advance, equal_increments, rounds_ahead
-from tests.simulator.packed_worlds import PairPolicy, always_together
 from tests.simulator.worlds import SharesPolicy, equal_shares, make_trace
-from throughputs import PackedColumns, Trace, default_table
-from throughputs.prices import PriceTable
+from throughputs import Trace, default_table
 
 ONE_GPU = Cluster({"v100": 1})
 LM = "LM (batch size 10)"
@@ -34,9 +32,10 @@ def lm_of(rounds, name):
     return Trace([LM], [1], [float(steps)], [0.0])
 
 
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("policy", ["max_min_fairness", "fifo", "isolated"])
-def test_a_job_of_a_billion_rounds_ends(name, policy):
+@pytest.mark.parametrize(
+    ("policy", "name"), [("max_min_fairness", "default"), ("fifo", "gavel"), ("isolated", "shockwave_published")]
+)
+def test_a_job_of_a_billion_rounds_ends(policy, name):
     started = time.process_time()
     result = simulate(lm_of(MANY, name), ONE_GPU, get_policy(policy), default_table(), preset=name)
     job, record = result.jobs.iloc[0], result.record
@@ -55,14 +54,6 @@ def test_a_job_of_a_billion_rounds_ends(name, policy):
     assert summary["rounds"] == job["rounds_run"]
     assert summary["lease_extensions"] == summary["lease_opportunities"] == job["rounds_run"] - 1
     assert summary["utilization"] == pytest.approx(1.0)
-
-
-def test_a_change_of_prices_is_not_passed_over():
-    prices = PriceTable({"v100": ([0.0, 360.0 * 10**5 + 7], [1.0, 2.0])})
-    policy = get_policy("max_sum_throughput_normalized_by_cost_perf")
-    result = simulate(make_trace([360.0 * 10**6]), ONE_GPU, policy, [[1.0]], prices=prices)
-    assert [clock for _, clock, _ in result.decisions] == [0.0, 360.0 * (10**5 + 1)]
-    assert result.summary()["cost"] == pytest.approx(((10**5 + 7 / 360) + 2 * (10**6 - 10**5 - 7 / 360)) / 10, rel=1e-9)
 
 
 def both_ways(run):
@@ -119,7 +110,7 @@ def long_worlds(draw):
     return make_trace(steps, sizes, arrivals.tolist()), Cluster(gpus), rates
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(world=long_worlds(), name=st.sampled_from(PRESETS), aware=st.booleans())
 def test_random_worlds(world, name, aware):
     trace, cluster, rates = world
@@ -129,20 +120,6 @@ def test_random_worlds(world, name, aware):
         return simulate(trace, cluster, policy, rates, preset=name, prices=dict.fromkeys(cluster.accelerators, 1.3))
 
     assert_identical(*both_ways(run))
-
-
-@pytest.mark.parametrize("name", ["default", "gavel"])
-def test_jobs_that_share_gpus(name):
-    columns = PackedColumns([0, 1], [[1.0], [1.3]], [[[0.7], [0.61]], [[0.83], [0.9]]], accelerators=["v100"])
-    trace = make_trace([123_456.7, 98_765.4])
-
-    def run():
-        return simulate(trace, ONE_GPU, PairPolicy(always_together), columns, preset=name)
-
-    at_once, one_by_one = both_ways(run)
-    assert_identical(at_once, one_by_one)
-    if name == "default":
-        assert max(outcome.rounds for outcome in at_once.record.outcomes) > 1
 
 
 @given(x=st.floats(1.0, 1e12), d=st.floats(1e-3, 1e6))

@@ -5,30 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from allocator import Cluster, default_table, get_policy, simulate
+from allocator import Cluster, simulate
 from allocator.presets.default import DEFAULT
 from tests.simulator.event_policies import order
 from tests.simulator.packed_worlds import PairPolicy, always_together
 from tests.simulator.worlds import make_trace
-from throughputs import PackedColumns, Trace, gavel_trace
-
-ONE = Cluster({"v100": 1})
-SMALL = Cluster({"v100": 4, "p100": 4, "k80": 12})
-
-
-def gangs(**changes):
-    trace = gavel_trace(40, 1500.0, seed=3, multi_gpu=True)
-    policy = get_policy("max_min_fairness_perf")
-    return simulate(trace, SMALL, policy, default_table(), preset=DEFAULT.replace(**changes))
-
-
-def test_every_start_of_a_gang_is_paid_for_once_by_its_size():
-    """In rounds of 360 s nothing is cut short: a job starts once, and once more after each preemption."""
-    jobs = gangs().jobs
-    assert jobs["preemptions"].sum() > 50
-    assert (jobs["scale_factor"] > 1).any()
-    starts = jobs["preemptions"] + 1
-    assert jobs["restart_gpu_seconds"].tolist() == (30.0 * jobs["scale_factor"] * starts).tolist()
+from throughputs import PackedColumns, Trace
 
 
 def test_gpus_that_two_jobs_share_are_lost_once():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
+from allocator import recorded_schedule
 from allocator.cluster import Cluster
-from allocator.simulator import SimulationResult, simulate
+from allocator.simulator import simulate
 from tests.simulator.worlds import SharesPolicy, make_trace
-from throughputs import InputError
+from throughputs import Trace
 
 ONE_GPU = Cluster({"v100": 1})
 
@@ -35,13 +35,6 @@ def test_a_policy_without_preemption_sees_what_it_gave():
     assert [state.current_accelerator.tolist() for state in policy.states] == [[-1, -1], [1]]
 
 
-def test_bad_shares_are_named():
-    with pytest.raises(InputError, match=r"policy shares: field 'share of job 0 on 'v100''"):
-        simulate(make_trace([1]), ONE_GPU, SharesPolicy(lambda _: np.array([[np.nan]])), [[1.0]])
-    with pytest.raises(InputError, match="shape"):
-        simulate(make_trace([1]), ONE_GPU, SharesPolicy(lambda _: np.ones((2, 1))), [[1.0]])
-
-
 def test_observers_and_progress_see_the_run():
     class Watcher:
         def __init__(self):
@@ -60,12 +53,11 @@ def test_observers_and_progress_see_the_run():
     assert calls == [(720.0, 1, 1)]
 
 
-def test_a_result_can_be_made_of_tables():
-    run = simulate(make_trace([720]), ONE_GPU, SharesPolicy(), [[1.0]])
-    tables = {name: getattr(run, name) for name in ("jobs", "rounds", "timeline")}
-    again = SimulationResult(
-        "shares", run.cluster, run.settings, **tables, makespan=run.makespan, decisions=run.decisions
-    )
-    assert again.summary()["average_jct"] == run.summary()["average_jct"]
-    with pytest.raises(TypeError, match="record"):
-        SimulationResult("shares", run.cluster, run.settings)
+def test_a_recorded_lease_of_no_time_is_part_of_the_schedule():
+    """Nobody runs up to 5 s, when a job begins and ends; the other has its GPU from 20 s to 30 s."""
+    begins, ends = [5.0, 20.0], [5.0, 30.0]
+    times = {"recorded_start_seconds": begins, "recorded_end_seconds": ends}
+    trace = Trace(["job"] * 2, [1, 1], [10.0, 10.0], [0.0, 0.0], duration=[10.0, 10.0], **times)
+    result = recorded_schedule(trace, ONE_GPU)
+    assert result.rounds["job_id"].tolist() == [0, 1]
+    assert result.timeline["end_time"].tolist() == ends

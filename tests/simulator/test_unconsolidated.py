@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from allocator.cluster import Cluster
 from allocator.presets import Preset
 from allocator.simulator import preset, simulate
 from tests.simulator.worlds import SharesPolicy
-from throughputs import InputError, ThroughputTable, Trace, default_table
+from throughputs import ThroughputTable, Trace
 
 TABLE = ThroughputTable(
     [("a", 1), ("a", 2), ("b", 2), ("c", 2)],
@@ -40,14 +39,3 @@ def test_a_gang_that_cannot_run_spread_does_no_step_and_is_given_up():
     result = simulate(trace, Cluster({"v100": 3}), SharesPolicy(), TABLE, preset=chosen)
     assert result.jobs["status"].tolist() == ["dropped", "completed"]
     assert result.rounds["steps"][result.rounds["job_id"] == 0].tolist() == [0.0, 0.0, 0.0]
-
-
-def test_what_it_needs_is_said():
-    trace, cluster = Trace(["a"], [2], [1.0], [0.0]), Cluster({"v100": 2})
-    with pytest.raises(InputError, match="placement"):
-        simulate(trace, cluster, SharesPolicy(), TABLE, preset=SLOWER.replace(placement="off"))
-    with pytest.raises(InputError, match="an array"):
-        simulate(trace, cluster, SharesPolicy(), [[1.0]], preset=SLOWER)
-    real = Trace(["A3C"], [1], [1.0], [0.0])
-    with pytest.raises(InputError, match="v100_unconsolidated"):
-        simulate(real, cluster, SharesPolicy(), default_table(), preset=SLOWER)
