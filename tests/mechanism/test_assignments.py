@@ -44,5 +44,7 @@ def test_ids_and_pools_are_from_zero():
             Assignment.of([0], [pool], [1]).check(np.array([8, 8]), "test")
     with pytest.raises(InputError, match="without GPUs"):
         Assignment.of([0], [0], [0]).check(np.array([8]), "test")
+    with pytest.raises(InputError, match=r"\[9\] GPUs"):
+        Assignment.of([0, 1], [0, 0], [4, 5]).check(np.array([8]), "test")
     with pytest.raises(InputError, match=r"\[0, 9\] GPUs"):
         Assignment.of([0, 1], [1, 1], [4, 5]).check(np.array([8, 8]), "test")

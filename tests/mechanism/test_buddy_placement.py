@@ -57,6 +57,11 @@ def test_sizes_that_are_no_powers_of_two():
     placement = _buddy(16, 8)
     # The first three GPUs of a block of 4; the fourth goes to a job alone.
     assert placement.place(_gangs({0: 3, 1: 1})) == ((0, 1, 2), (3,))
+    # In pieces beside another; of a pair and a GPU alone the pair is kept.
+    placement = _buddy(4, 4)
+    placement.place(_gangs({0: 1}))
+    assert placement.place(_gangs({0: 1, 1: 3}))[1] == (1, 2, 3)
+    assert placement.place(_gangs({0: 1, 1: 2}))[1] == (2, 3)
     # 7 = 4 + 2 + 1 where no block of 8 is free: nobody has to move.
     placement = _buddy(32, 8)
     placement.place(_gangs({0: 2, 1: 4, 2: 8, 3: 4}))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.placement import Placement
+from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.transition import transition
 from throughputs import InputError
 
 RULES = ("in_order", "consolidated", "buddy", "local_search")
@@ -45,6 +47,11 @@ def test_a_growing_job_keeps_its_gpus_where_that_needs_no_more_servers():
     assert placement.place(_gangs([0, 1], [2, 3])) == ((0, 1), (4, 5, 6))
     # No server holds six: it keeps what it has.
     assert placement.place(_gangs([0, 1], [2, 6])) == ((0, 1), (2, 3, 4, 5, 6, 7))
+    # One GPU is free on each of the first three servers: three servers either way, so it keeps its own on the fourth.
+    placement = Placement(Cluster({"a": 8}, {"a": 2}), "consolidated")
+    placement.place(_gangs(range(8), [1] * 8))
+    placement.place(_gangs([0, 2, 4, 6, 7], [1] * 5))
+    assert placement.place(_gangs([0, 2, 4, 6, 7], [1, 1, 1, 3, 1]))[3] == (1, 3, 6)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -165,6 +172,7 @@ def test_gpus_are_those_of_the_plain_statement(rounds, consolidated, per_server)
     names = "abc"
     cluster = Cluster(dict(zip(names, _CAPACITY, strict=True)), dict.fromkeys(names, per_server))
     placement = Placement(cluster, "consolidated" if consolidated else "in_order")
+    in_rounds = RoundPlacement(cluster, consolidated)
     firsts = cluster.first_gpu.tolist()
     plain = [_RowByRow(f, c, per_server, consolidated) for f, c in zip(firsts, _CAPACITY, strict=True)]
     for assignment in rounds:
@@ -178,6 +186,8 @@ def test_gpus_are_those_of_the_plain_statement(rounds, consolidated, per_server)
             for row, gpus in zip(rows, pool.place(rows, chosen.gpus.tolist()), strict=True):
                 expected |= dict.fromkeys(row, gpus)
         assert placement.place(assignment) == tuple(expected[job] for job in assignment.jobs.tolist())
+        rows = assignment.take(np.argsort(assignment.pool, kind="stable"))
+        assert in_rounds.place(rows) == tuple(expected[job] for job in rows.jobs.tolist())
 
 
 @settings(max_examples=40)
@@ -194,7 +204,7 @@ def test_gpus_are_disjoint_of_the_pool_and_kept(rounds, rule, per_server, cut):
     pool_of = np.repeat(np.arange(3), _CAPACITY)
     before = {}
     was = {}
-    moves = 0
+    moves, last = 0, Assignment.none()
     for n, assignment in enumerate(rounds):
         if n == cut:
             told = placement.state()
@@ -203,7 +213,7 @@ def test_gpus_are_disjoint_of_the_pool_and_kept(rounds, rule, per_server, cut):
             assert restored.place(assignment) == placement.place(assignment)
             assert restored.migrations == placement.migrations
             placement = restored
-        changed = placement.place_changes(assignment).rows if n != cut else None
+        changed = placement.place_changes(assignment) if n != cut else None
         moved = placement.migrated
         gpus = dict(zip(assignment.jobs.tolist(), placement.place(assignment), strict=True))
         runs_as = zip(assignment.pool.tolist(), assignment.gpus.tolist(), assignment.partner.tolist(), strict=True)
@@ -222,8 +232,11 @@ def test_gpus_are_disjoint_of_the_pool_and_kept(rounds, rule, per_server, cut):
         other = [job for job in now if gpus[job] != before.get(job)]
         here = [job for job in other if job in was and was[job][:2] == now[job][:2]]
         if changed is not None:
-            assert assignment.jobs[changed].tolist() == other
+            assert assignment.jobs[changed.rows].tolist() == other
+            told_of = transition(last, assignment, np.array(sorted(here), dtype=np.int64))
+            for name in ("start", "stop", "move", "resize"):
+                assert getattr(changed, name).tolist() == getattr(told_of, name).tolist(), name
             assert moved.tolist() == sorted(here)
         moves += len(here)
         assert placement.migrations == moves
-        before, was = gpus, now
+        before, was, last = gpus, now, assignment

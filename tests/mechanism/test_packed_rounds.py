@@ -16,6 +16,7 @@ from allocator.mechanism.pair_ledger import PairLedger, members
 from allocator.protocol import Assignment, Need, Trigger
 from allocator.protocol.jobs import JobTable
 from allocator.simulator import preset
+from tests.simulator.cases import check, run
 from tests.simulator.packed_worlds import PairPolicy, make_pairs, packed_worlds, random_shares
 from tests.simulator.worlds import make_trace
 from throughputs import InputError, PackedColumns
@@ -101,10 +102,22 @@ def test_the_policy_is_told_who_shares_with_whom():
     first, second = core.policy.states
     assert first.current_partner.tolist() == [-1, -1, -1]
     assert second.current_partner.tolist() == [2, -1, 0]
-    core.complete([0])
-    core.policy.decide = lambda _: (np.ones((2, 1)), {})
-    core.next(2 * ROUND)
-    assert core.policy.states[2].current_partner.tolist() == [-1, -1]
+    core.policy.decide = lambda _: (np.full((3, 1), 2 / 3), {})
+    for number in (2, 3):
+        core.tell(Trigger.TROUBLE)
+        core.next(number * ROUND)
+    assert core.policy.states[3].current_partner.tolist() == [-1, -1, -1]
+
+
+def test_shares_without_rounds_beyond_the_gpus_or_the_time_of_a_job_are_cut():
+    """1 and 3 GPUs of three are a quarter too many; job 1 of two pairs has half of its time for each."""
+    check(*run("100 100x3", "v100:3", "shares 1/1", "ideal=true"), "end 400/3 400/3; timeline.busy_gpus 3")
+    columns = PackedColumns([0] * 3, [[1.0]], [[[0.5]]], accelerators=["v100"])
+    policy = PairPolicy(lambda state: (np.zeros((3, 1)), {(0, 1, 0): 1.0, (1, 2, 0): 1.0} if state.n_jobs == 3 else {}))
+    jobs = JobTable.from_trace(make_trace([100.0] * 3), columns, Cluster({"v100": 2}), needs=Need.COLOCATION)
+    core = DecisionCore(policy, Cluster({"v100": 2}), jobs, ideal=True)
+    core.arrive(np.arange(3))
+    assert core.next(0.0).shares.tolist() == [0.5] * 4
 
 
 @pytest.mark.parametrize(

@@ -95,3 +95,14 @@ def test_a_core_goes_on_from_its_state_as_it_would_have():
         return found
 
     assert played(one) == played(other)
+
+
+def test_the_gpus_of_who_left_before_a_checkpoint_are_free_after_it():
+    cluster = Cluster({"v100": 8, "k80": 0}, {"v100": 8, "k80": 8})
+    jobs = table(2, cluster, [8, 8])
+    one, other = (core_on(cluster, jobs, "fcfs", "best_fit") for _ in range(2))
+    one.arrive(np.arange(2))
+    assert one.next(0.0).jobs.tolist() == [0]
+    one.complete([0])
+    other.restore(copy.deepcopy(one.state()), None)
+    assert one.next(10.0).jobs.tolist() == other.next(10.0).jobs.tolist() == [1]

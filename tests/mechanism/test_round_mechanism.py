@@ -83,6 +83,13 @@ def test_ties_are_broken_by_the_first_key_then_by_the_next():
         assert per_type(ledger, 0.0, priority="time_fraction", priority_digits=1, tie_breaks=keys) == [order]
 
 
+@pytest.mark.parametrize(("late", "expected"), [(False, 360.0), (True, 540.0)])
+def test_the_time_of_a_type_counts_the_credit_of_who_was_there(late, expected):
+    ledger = make_ledger([[0.5], [0.5]], late)
+    ledger.add(np.array([7]), np.ones((1, 1), dtype=bool))
+    assert ledger.type_time.tolist() == [expected]
+
+
 def test_the_same_rows_are_looked_up_anew_when_others_have_left():
     ledger, second = make_ledger([[0.5], [0.5]]), Assignment.of([1], [0], [1])
     ledger.record(second, np.array([360.0]))
@@ -142,16 +149,25 @@ def test_time_received_approaches_the_shares(priority, queue):
     assert got == pytest.approx(shares, abs=0.06)
 
 
-def test_isolated_time_is_that_of_a_gang_on_its_part_of_the_cluster():
-    """Two jobs on two GPUs have one each; on one GPU's time a gang of two does half a step/s."""
-    policy = SharesPolicy(needs=Need.ISOLATED_TIME)
-    core = make_core(policy, Cluster({"a": 2}), [2, 1])
+def test_isolated_time_and_service_are_those_of_gangs():
+    """Two jobs have 1.5 of three GPUs each; for a gang of two that is three quarters of its time."""
+    policy = SharesPolicy(needs=Need.ISOLATED_TIME | Need.SERVICE)
+    core = make_core(policy, Cluster({"a": 3}), [2, 1])
     core.arrive([0, 1])
-    core.next(0.0)
+    decision = core.next(0.0)
+    core.record(decision, np.full(2, 360.0))
     core.jobs.steps_done[:] = [360.0, 36.0]
     core.tell(Trigger.TROUBLE)
     core.next(360.0)
-    assert policy.states[-1].isolated_seconds.tolist() == [720.0, 36.0]
+    assert policy.states[-1].isolated_seconds.tolist() == [480.0, 36.0]
+    assert policy.states[-1].gpu_seconds.tolist() == [720.0, 360.0]
+    # steps of half the size: twice as many are left, and are done at twice the rate
+    core.rates_changed(np.array([0]), np.array([2.0]))
+    core.jobs.total_steps[0] *= 2.0
+    core.jobs.steps_done[0] = 2 * 360.0 + 75.0
+    core.tell(Trigger.TROUBLE)
+    core.next(720.0)
+    assert policy.states[-1].isolated_seconds.tolist() == [480.0 + 75.0 / 1.5, 36.0]
 
 
 def test_undecided_jobs_block_gpus_only_when_told_to():
