@@ -65,18 +65,6 @@ def test_no_number_of_gpus_would_do() -> None:
     assert (capped.admitted, capped.fewest_gpus, capped.earliest_deadline) == (False, None, 56.0)
 
 
-def test_a_gang_that_is_wider_than_the_cluster() -> None:
-    with pytest.raises(InputError, match="figures for up to 4 GPUs"):
-        ask("slow 9<10")
-    assert ask("slow 9<10", gpus=16).admitted
-
-
-def test_late_jobs_and_best_effort_are_in_nobodys_way() -> None:
-    there = "a 1e6<10, b 8<nan, b 10<100"
-    answer = ask("a 100<60", there)
-    assert (answer.admitted, answer.late, answer.best_effort) == (True, (0,), 1)
-
-
 def test_slots_and_restarts() -> None:
     # With restarts of 5 s one GPU no longer does.
     assert ask("a 98<100").plan == ((0.0, 1),)
@@ -86,7 +74,7 @@ def test_slots_and_restarts() -> None:
     assert not ask("a 100<140", there, slot_seconds=120.0).admitted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)), max_size=6),
     st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)),
@@ -107,13 +95,18 @@ def test_what_is_promised_holds(
     assert answer.end <= due
     if not answer.admitted:
         assert due > deadline
-        assert ask((kind, steps, due), known, gpus).admitted
         if answer.fewest_gpus is not None:
             assert ask(newcomer, known, answer.fewest_gpus).admitted
             assert not ask(newcomer, known, answer.fewest_gpus - 1).admitted
+    for costs in ({}, {"restart_seconds": 40.0}, {"restart_seconds": 40.0, "slot_seconds": 60.0}):
+        offered = ask(newcomer, known, gpus, **costs)
+        if offered.earliest_deadline is not None:
+            again = ask((kind, steps, offered.earliest_deadline), known, gpus, **costs)
+            assert (again.admitted, again.plan, again.end) == (True, offered.plan, offered.end)
+            assert offered.earliest_deadline > deadline
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["each", "repair"]), st.sampled_from([0.0, 1.0]))
 def test_it_answers_as_the_policy_does(seed: int, admission: Any, margin: float) -> None:
     """All jobs come at once, the newcomer last; where the policy lets the others in, both say the same of it."""
@@ -149,25 +142,6 @@ def policys_answer(kinds: Any, steps: Any, due: Any, admission: str, margin: flo
     return n - 1 not in rejected, not rejected - {n - 1}
 
 
-def test_a_deadline_that_can_be_promised_is_found_where_others_are_due_later() -> None:
-    """Behind the plans of the others, and before their deadlines, the newcomer would make one of them late."""
-    there = "b 170<50, a 160<80"
-    answer = ask("b 70<40", there, gpus=8)
-    assert not answer.admitted
-    assert answer.earliest_deadline is not None
-    assert ask(("b", 70.0, answer.earliest_deadline), there, gpus=8).admitted
-
-
-def test_what_only_another_order_lets_in() -> None:
-    """Least shares in the order of deadlines leave no room for the newcomer."""
-    there, newcomer = "b 150<50, a 180<110, a 190<170", "a 170<70"
-    repair = get_policy("elasticflow", admission="repair").repair
-    assert not ask(newcomer, there, gpus=8).admitted
-    found = ask(newcomer, there, gpus=8, repair=repair)
-    assert found.admitted
-    assert found.end <= 70
-
-
 def test_bad_questions() -> None:
     cluster = Cluster({"a100": 4})
     with pytest.raises(InputError, match="one accelerator type"):
@@ -181,41 +155,6 @@ def test_bad_questions() -> None:
             test.ask(newcomer)
     with pytest.raises(InputError, match="'c'"):
         test.ask(jobs("c 1<9"))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.sampled_from([1e-300, 1e-9, 1.0, 1e4, 1e12, 9e15, 1e18, 1e300]),
-    st.sampled_from([0.0, 1e6, 4e15, 9e15, 1e17]),
-    st.sampled_from([1e-12, 1.0, 1e4, 1e15, 1e300]),
-    st.sampled_from([0.0, 1e-12, 1.0, 1e15, 1e300]),
-    st.sampled_from([0.0, 30.0, 1e9, 1e300]),
-)
-def test_numbers_of_any_size_are_answered_or_refused(
-    steps: float, clock: float, within: float, slot: float, restart: float
-) -> None:
-    there = jobs(("a", 90.0, clock + 1000.0), ("b", 10.0, clock + 100.0))
-    try:
-        answer = ask(("a", steps, clock + within), there, clock=clock, slot_seconds=slot, restart_seconds=restart)
-    except InputError:
-        return
-    due = answer.deadline if answer.admitted else answer.earliest_deadline
-    assert due is not None
-    assert clock <= answer.end <= due < 2**53
-    assert 0 <= answer.gpu_hours < np.inf
-
-
-def test_work_beyond_all_time_is_refused() -> None:
-    """Whole seconds cannot be halved where there are none."""
-    with pytest.raises(InputError, match="an end at"):
-        ask("a 9e15<9.0005e15", clock=9e15)
-    for steps in (1e18, 1e300):
-        with pytest.raises(InputError, match="total_steps"):
-            ask(("a", steps, 100.0))
-    with pytest.raises(InputError, match="deadline"):
-        ask("a 1<1e300")
-    with pytest.raises(InputError, match="clock"):
-        ask("a 1<2e17", clock=1e17)
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from allocator.admission import AdmissionTest
 from allocator.cli.app import app
-from allocator.cluster import Cluster
-from tests.test_admission import NOBODY, TABLE, ask, jobs
+from tests.test_admission import ask
 from throughputs import InputError, Trace, write_trace
 
 
@@ -26,22 +22,11 @@ def test_a_cap_is_the_newcomers_own() -> None:
     assert ask("a 100<60", "a 50<1000").admitted
 
 
-def test_gpu_hours_end_with_the_job_and_not_with_its_slot() -> None:
-    answer = ask("a 90<100", slot_seconds=3600.0)
-    assert (answer.plan, answer.end) == (((0.0, 1),), 90.0)
-    assert answer.gpu_hours == pytest.approx(90.0 / 3600.0)
-
-
 @pytest.mark.parametrize(("gpus", "late"), [(2, ()), (1, (0,))])
 def test_who_goes_on_with_the_gpus_it_has_needs_no_restart(gpus: int, late: tuple[int, ...]) -> None:
     """90 steps take 50 s on the two GPUs there are, which is all the time there is."""
     there = Trace(["a"], [gpus], [90.0], [0.0], deadline=[50.0])
     assert ask("b 10<500", there, gpus=2, restart_seconds=5.0).late == late
-
-
-def test_late_jobs_are_told_in_the_order_in_which_they_stand() -> None:
-    there = "a 1e6<20, a 1<30, a 1e6<10"
-    assert ask("a 1<60", there).late == (0, 2)
 
 
 def test_a_newcomer_has_to_get_going() -> None:
@@ -66,28 +51,6 @@ def test_a_deadline_that_is_offered_may_be_behind_all_others() -> None:
     for due in range(30, 38):
         asked = ask(("a", 241.0, float(due)), "a 41<237", restart_seconds=100.0)
         assert asked.earliest_deadline == 234.0
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)), max_size=5),
-    st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 100)),
-    st.integers(2, 8),
-    st.sampled_from([0.0, 60.0]),
-)
-def test_a_deadline_that_is_offered_is_promised_where_restarts_take_time(there, newcomer, gpus, slot) -> None:
-    known, costs = jobs(*there) if there else NOBODY, {"slot_seconds": slot, "restart_seconds": 40.0}
-    answer = ask(newcomer, known, gpus, **costs)
-    if answer.earliest_deadline is not None:
-        again = ask((*newcomer[:2], answer.earliest_deadline), known, gpus, **costs)
-        assert (again.admitted, again.plan, again.end) == (True, answer.plan, answer.end)
-        assert answer.earliest_deadline > newcomer[2]
-
-
-def test_clocks_beyond_all_time_are_refused() -> None:
-    for clock in (-1e17, 1e17):
-        with pytest.raises(InputError, match="'clock'"):
-            AdmissionTest(NOBODY, Cluster({"a100": 4}), TABLE, clock=clock)
 
 
 KIND = "bert (batch size 64)"
@@ -147,23 +110,3 @@ def test_questions_that_are_refused(arguments: list[str], more: tuple[str, ...],
     refused = run(*arguments, "--steps", "90", *more)
     assert isinstance(refused.exception, InputError)
     assert field in str(refused.exception)
-
-
-def test_a_start_costs_what_it_does_in_a_simulation(arguments: list[str]) -> None:
-    question = (*arguments[:-2], "--steps", "90")
-    assert told(*question, "--within", "95") == told(*question, "--within", "95", "--restart", "30")
-    assert "A start on other GPUs is taken to need 30 s (--restart)." in run(*question, "--within", "95").stdout
-    assert "is taken to need" not in run(*question, "--within", "95", "--restart", "0").stdout
-    larger = [*question, "--within", "95", "--cluster", "a100:16"]
-    assert told(*larger) == told(*larger, "--restart", "60")
-
-
-def test_the_answer_in_words(arguments: list[str]) -> None:
-    """Yes, how long, on how many GPUs; no, and what would do."""
-    for question, words in (
-        (("3600", "3600"), ("Yes", "1.00 h from now", "2 jobs", "The deadline of 1 job is past", "1.00 GPU hours")),
-        (("120", "50"), ("No", "60 s (at 1060 s)", "6 GPUs", "from 0 s to 50 s: 2 GPUs", "from 50 s to 60 s: 4 GPUs")),
-        (("120", "9"), ("No number of GPUs",)),
-    ):
-        said = run(*arguments, "--steps", question[0], "--within", question[1]).stdout
-        assert [each for each in words if each not in said] == []

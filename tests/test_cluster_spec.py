@@ -51,16 +51,6 @@ def test_gpus_of_virtual_clusters_by_day(tmp_path: Path) -> None:
     assert make_cluster(str(path), None) == last
 
 
-def test_the_published_gpus_of_venus(public_data) -> None:
-    """Those of the end of September are the servers of Lucid's configuration, which has merged small ones."""
-    cluster = read_cluster(public_data("lucid/helios_venus_gpu_number.csv.gz"))
-    merged = read_cluster(public_data("lucid/vc_config.csv.gz"))
-    assert cluster.total_gpus == merged.total_gpus == 1080
-    assert cluster.gpus["vcEwI"] == merged.gpus["vcEwI"] == 72
-    early = read_cluster(public_data("lucid/helios_venus_gpu_number.csv.gz"), day="2020-04-01")
-    assert early.total_gpus == 968
-
-
 def test_lists_of_nodes_name_their_types(tmp_path: Path) -> None:
     openb = "sn,cpu_milli,memory_mib,gpu,model\na,1,1,2,P100\nb,1,1,0,\nc,1,1,8,G3\nd,1,1,4,P100\ne,1,1,2,P100\n"
     cluster = read_cluster(spec(tmp_path, openb))
@@ -76,13 +66,6 @@ def test_lists_of_nodes_name_their_types(tmp_path: Path) -> None:
 def test_public_lists_of_nodes(public_data, name: str, gpus: int, types: int) -> None:
     cluster = read_cluster(public_data(f"field/{name}"))
     assert (cluster.total_gpus, len(cluster.accelerators)) == (gpus, types)
-
-
-def test_virtual_clusters_have_servers_of_eight_gpus(tmp_path: Path) -> None:
-    cluster = read_cluster(spec(tmp_path, ",num\nvcA,9\nvcB,1"))
-    assert dict(cluster.gpus) == {"vcA": 72, "vcB": 8}
-    assert set(cluster.gpus_per_server.values()) == {8}
-    assert read_cluster(spec(tmp_path, "vc,node num\nvcA,9\nvcB,1")) == cluster
 
 
 BAD = f"""

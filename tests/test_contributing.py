@@ -21,7 +21,6 @@ PAGE = (ROOT / "docs" / "contributing.md").read_text()
 
 WITH_PUBLIC_DATA = "tests/throughputs/test_training_rules.py::test_switches_of_the_published_table"
 WITH_REFERENCE = "tests/sweep/test_studies.py::test_the_points_of_the_published_curves"
-WITH_INPUTS_OF_GAVEL = "tests/simulator/test_lease_extensions.py::test_counts_of_the_original"
 
 
 def run_tests(empty: Path, *tests: str, expected: str) -> subprocess.CompletedProcess[str]:
@@ -36,20 +35,18 @@ def run_tests(empty: Path, *tests: str, expected: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.exhaustive
-def test_what_is_absent_is_skipped_and_counted_and_what_is_committed_is_used(tmp_path):
-    done = run_tests(tmp_path, WITH_PUBLIC_DATA, WITH_REFERENCE, WITH_INPUTS_OF_GAVEL, expected="0")
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.split()[0] == "s..."
-    assert "1 test skipped without public data: see docs/contributing.md" in done.stdout
-
-
-@pytest.mark.exhaustive
-def test_where_data_are_expected_their_absence_fails(tmp_path):
-    done = run_tests(tmp_path, WITH_PUBLIC_DATA, WITH_REFERENCE, WITH_INPUTS_OF_GAVEL, expected="1")
-    assert done.returncode == 1
-    assert set(done.stdout.split()[0]) <= set("FE")
-    assert "is absent; set ALLOCATOR_DATA to the folder that holds it" in done.stdout
-    assert "is absent; set ALLOCATOR_REFERENCE to the folder that holds it" in done.stdout
+@pytest.mark.parametrize(
+    ("expected", "code", "marks", "told"),
+    [
+        ("0", 0, "s.", ["1 test skipped without public data: see docs/contributing.md"]),
+        ("1", 1, "FE", [f"is absent; set ALLOCATOR_{name} to the folder" for name in ("DATA", "REFERENCE")]),
+    ],
+)
+def test_what_is_absent_is_skipped_and_counted_or_fails_where_it_is_expected(tmp_path, expected, code, marks, told):
+    done = run_tests(tmp_path, WITH_PUBLIC_DATA, WITH_REFERENCE, expected=expected)
+    assert done.returncode == code, done.stdout
+    assert set(done.stdout.split()[0]) <= set(marks)
+    assert all(each in done.stdout for each in told)
 
 
 def test_releases_of_recorded_figures_are_ones_that_the_package_takes():
@@ -65,6 +62,7 @@ def test_releases_of_recorded_figures_are_ones_that_the_package_takes():
         assert asked[pin.name].specifier.contains(release.version), pin
 
 
+@pytest.mark.exhaustive
 def test_a_failure_with_other_releases_says_which(tmp_path):
     (tmp_path / "test_one.py").write_text("def test_one():\n    assert False\n")
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
@@ -90,6 +88,7 @@ print(ascii(drawn))
 """
 
 
+@pytest.mark.exhaustive
 def test_examples_are_the_same_whatever_is_loaded():
     loads: list[list[str]] = [
         [],

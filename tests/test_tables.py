@@ -9,12 +9,11 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from benchmarks.deadlines.studies import OURS, REPAIR, WORLDS
 from tests import tables
-from tests.reference import deadline_studies, elasticflow_speed, goodput_studies, runtime_runs, sia_headline, sia_loads
+from tests.reference import deadline_studies, goodput_studies, runtime_runs, sia_headline
 from tests.reference.tiers import tiered
 
 FROM_RECORDS = [
@@ -71,29 +70,6 @@ def test_real_processes_are_within_5_per_cent_of_new_simulations():
             assert simulated == pytest.approx(real, rel=0.05), (run["policy"], name)
 
 
-def test_there_is_one_recorded_run_for_each_policy_and_cluster():
-    rows = deadline_studies.recorded("clusters")
-    assert len(rows) == len(rows.groupby(["label", "case"])) == 80
-    assert (rows["status"] == "completed").all()
-
-
-def test_what_the_text_says_of_speed():
-    """What a process costs, how short most runs are, and the ratio that says little."""
-    rows = pd.read_csv(elasticflow_speed.SPEED)
-    assert elasticflow_speed.process_costs(rows) == {"recorded": 1.0, "process": 0.75}
-    assert (rows["recorded"] <= 1.5).mean() >= 0.5
-    assert (rows["recorded"] / rows["simulation"]).median() == pytest.approx(22, abs=0.5)
-    assert set(rows["policy"]) == set(elasticflow_speed.NAMES.values())
-
-
-@pytest.mark.deep
-def test_new_runs_of_policies_for_deadlines(public_data, tmp_path):
-    """On the testbed jobs, and on the smallest of ten clusters."""
-    public_data("elasticflow/traces/elasticflow-traces.tar.gz")
-    assert tables.printed("deadlines-end-to-end") == deadline_studies.table_of_end_to_end(tmp_path)
-    assert deadline_studies.row_of_smallest(tmp_path) in tables.printed("deadlines-clusters").splitlines()
-
-
 @pytest.mark.parametrize(
     ("label", "admission", "world"),
     tiered(
@@ -107,16 +83,6 @@ def test_recorded_runs_of_elasticflow_come_out_again(public_data, tmp_path, labe
     again = deadline_studies.on_32_gpus(tmp_path, admission, world)
     for figure, kept in rows.loc[(label, world, "a100:32"), ["deadline_ratio", "admitted", "late"]].items():
         assert again[figure] == pytest.approx(kept)
-
-
-@pytest.mark.parametrize("small", [True, False])
-def test_recorded_studies_of_goodput_have_what_they_ask_for(small):
-    """All draws of each case, but for the larger clusters in full."""
-    rows = goodput_studies.recorded(small=small)
-    for study in goodput_studies.NAMES:
-        kept = set(rows[rows["study"] == study][["case", "policy", "seed"]].itertuples(index=False, name=None))
-        asked = {(run.case, run.policy, run.seed) for run in goodput_studies.sweep_of(study, small=small).points()}
-        assert kept <= asked if study == "goodput_scale" and not small else kept == asked
 
 
 @pytest.mark.parametrize(
@@ -149,10 +115,3 @@ def test_the_main_comparison_of_sia_is_near_what_is_printed():
         for name, figure in zip(apart, printed, strict=True):
             hardly = key[0] == "three types" and (key[2] == "pollux" or (name == "p99" and key[2] != "sia"))
             assert abs(apart[name]) < (0.3 if hardly else 0.1) + 0.05 / figure, (key, apart)
-
-
-def test_jobs_are_through_sooner_under_sia_at_every_rate_and_size():
-    """And wait longer the more there are."""
-    average = sia_loads.recorded().groupby(["kind", "factor", "policy"])["average"].mean().unstack()
-    assert (average["sia"] < average["max_sum_throughput_perf"]).all()
-    assert (average.loc["rate"].diff().iloc[1:] > 0).all(axis=None)

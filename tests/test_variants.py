@@ -43,17 +43,3 @@ def test_values_with_commas_stand_in_brackets():
 def test_what_is_no_list_of_policies(text, told):
     with pytest.raises(InputError, match=told):
         read_variants(text, "--policies")
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("elasticflow:admision=repair", r"elasticflow:admision.*did you mean 'admission'"),
-        ("elasticflow:admission=all", "elasticflow:admission.*each, batch, repair"),
-        ("isolated:admission=repair", "no settings"),
-    ],
-)
-def test_settings_that_a_policy_does_not_have(text, told):
-    (variant,) = read_variants(text)
-    with pytest.raises(InputError, match=told):
-        variant.typed_settings("--policies")

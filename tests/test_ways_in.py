@@ -48,36 +48,6 @@ def test_rates_with_names_are_taken_by_name():
         allocator.simulate(trace, "v100:1,a100:1", policy, columns)
 
 
-def test_states_and_admission_take_them_too():
-    state = allocator.ClusterState(GPUS, SPEEDS)
-    assert (state.n_jobs, state.cluster) == (2, allocator.Cluster(GPUS))
-    for cluster in ("v100:8", {"v100": 8}):
-        test = allocator.AdmissionTest(allocator.Trace([], [], [], []), cluster, allocator.default_table())
-        assert test.cluster.total_gpus == 8
-
-
-def test_a_run_in_a_few_lines():
-    trace = make_trace([3600.0, 3600.0], arrivals=[0.0, 7200.0])
-    run = {"cluster": {"v100": 1}, "policy": allocator.get_policy("fifo"), "throughputs": np.ones((2, 1))}
-    result = allocator.simulate(trace, **run, label="<mine>", prices={"v100": 2.0})
-    lines = str(result).splitlines()
-    assert lines[0] == "<mine> on v100:1: completed, 2 of 2 jobs completed"
-    assert lines[1].startswith("average JCT 1.01 h, median 1.01 h")
-    assert lines[2] == "on average 0.00 h without GPUs, 1.01 h on them"
-    assert any("0.0 GPU hours for starts" in line for line in lines)
-    assert any(line.startswith("$4.03 for busy GPUs") for line in lines)
-    assert len(lines) <= 10
-    assert result._repr_html_().startswith("<b>&lt;mine&gt; on v100:1")
-
-
-def test_what_is_no_table_is_refused():
-    for table in (np.ones((2, 2)), make_trace([1.0]), "v100"):
-        with pytest.raises(allocator.InputError, match="a DataFrame or a mapping"):
-            allocator.solve("max_min_fairness_perf", table, GPUS)
-    with pytest.raises(allocator.InputError, match="one length"):
-        allocator.solve("max_min_fairness_perf", {"v100": [1.0], "k80": [1.0, 2.0]}, GPUS)
-
-
 def test_the_version_and_the_example_of_the_first_page(capsys):
     assert ran("--version").out.strip() == allocator.__version__ == metadata.version("cluster-allocator")
     page = Path(__file__).parents[1] / "README.md"

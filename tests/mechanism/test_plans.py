@@ -7,7 +7,6 @@ import copy
 import numpy as np
 import pytest
 
-from allocator.checkpoint.state_file import StateFile
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.plans import PlanBook
@@ -23,19 +22,6 @@ from throughputs import InputError, Trace
 SETTINGS = MechanismSettings(round_seconds=100.0)
 
 
-class Count:
-    """How many plans were made."""
-
-    def __init__(self):
-        self.plans = 0
-
-    def state(self):
-        return {"plans": self.plans}
-
-    def restore(self, data):
-        self.plans = data["plans"]
-
-
 class TurnsPolicy(PlanPolicy):
     """Plans that the active jobs run in turns, one in each round."""
 
@@ -48,15 +34,11 @@ class TurnsPolicy(PlanPolicy):
         self.n_rounds, self.replan_steps = rounds, replan_steps
         self.asked = []
 
-    def new_memory(self):
-        return Count()
-
     def equal_shares(self, state):
         return Allocation(self.name, state.throughputs, np.full(state.rates.shape, 1 / state.n_jobs), "order")
 
-    def plan(self, state, memory):
-        memory.plans += 1
-        self.asked.append((state.upcoming.number, state.throughputs.jobs, memory.plans))
+    def plan(self, state, memory):  # noqa: ARG002
+        self.asked.append((state.upcoming.number, state.throughputs.jobs))
         steps = []
         for i in range(self.n_rounds):
             job = i % state.n_jobs
@@ -104,22 +86,7 @@ def test_a_plan_is_renewed_every_so_many_rounds_whatever_else_happens():
     run(core, 3)
     core.arrive([2])
     run(core, 6, start=3)
-    assert [number for number, _, _ in policy.asked] == [0, 3, 4, 8]
-
-
-def test_memory_belongs_to_the_run_and_is_put_away_with_it(tmp_path):
-    policy = TurnsPolicy(rounds=2)
-    core = core_of(policy)
-    core.arrive([0, 1])
-    run(core, 3)
-    file = StateFile(tmp_path / "core")
-    file.write({}, {"core": core.state(), "jobs": core.jobs.state()})
-    again, saved = core_of(policy), file.read().state
-    again.jobs.restore(saved["jobs"])
-    again.restore(saved["core"], core.allocation)
-    assert run(again, 3, start=3) == run(core, 3, start=3)
-    assert [plans for _, _, plans in policy.asked] == [1, 2, 3, 3]
-    assert core_of(policy).policy_calls == 0
+    assert [number for number, _ in policy.asked] == [0, 3, 4, 8]
 
 
 def test_a_simulation_under_a_planner_ends_and_tells_how_jobs_train():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from allocator.mechanism.placement.roster import Roster
 from allocator.protocol import Assignment
 from allocator.protocol.transition import transition
@@ -18,10 +16,3 @@ def test_who_shares_with_somebody_else_is_part_of_a_transition():
         change = roster.change_to(after)
         assert change.transition(transition(before, after).rows).regroup.tolist() == regroup
         roster.accept(change)
-
-
-def test_a_partner_who_is_gone_leaves_the_other_regrouped():
-    pair = Assignment.of([1, 2], [0, 0], [2, 2], [2, 1])
-    left = pair.without(np.array([1]))
-    assert left.partner.tolist() == [-1]
-    assert transition(pair, left).regroup.tolist() == [0]

@@ -64,19 +64,6 @@ def test_what_jobs_are_owed_outlives_a_change_of_capacity(policy):
     assert seen == (set(range(6)) if policy != "fifo_perf" else {0})
 
 
-def test_the_memory_of_a_planner_goes_on():
-    cluster = Cluster({"k80": 2})
-    trace = Trace(["x"] * 2, [1, 1], [100.0, 100.0], [0.0, 0.0], deadline=[200.0, 150.0])
-    jobs = JobTable(trace, np.ones((2, 1)), cluster)
-    core = core_on(cluster, jobs, "elasticflow")
-    core.arrive(np.arange(2))
-    assert len(core.next(0.0).rejected) == 0
-    later = core_on(cluster, jobs, "elasticflow")
-    later.resume(core.state(), Assignment.of([0, 1], [0, 0], [1, 1]), [(0,), (1,)])
-    assert later._executor._memory.promised.keys() == core._executor._memory.promised.keys()
-    assert len(later._executor._memory.promised) == 2
-
-
 def test_a_core_goes_on_from_its_state_as_it_would_have():
     """Under a policy that has its types drawn in every round."""
     cluster = Cluster({"v100": 2, "k80": 2})

@@ -122,33 +122,6 @@ def make_core(policy, cluster, sizes, **settings):
     return DecisionCore(policy, cluster, jobs, MechanismSettings(**settings))
 
 
-def served(policy, rounds, n, cluster, **settings):
-    """Fraction of rounds that each of n single-GPU jobs spent on each type."""
-    core = make_core(policy, cluster, [1] * n, **settings)
-    core.arrive(range(n))
-    count = np.zeros((n, len(cluster.accelerators)))
-    for k in range(rounds):
-        decision = core.next(360.0 * k)
-        count[decision.jobs, decision.assignment.pool] += 1
-        core.record(decision, np.full(len(decision.jobs), 360.0))
-    return count / rounds
-
-
-@pytest.mark.parametrize("priority", ["deficit", "time_fraction"])
-@pytest.mark.parametrize("queue", ["per_type", "global"])
-def test_time_received_approaches_the_shares(priority, queue):
-    shares = np.array([[0.7, 0.3], [0.2, 0.5], [0.1, 0.2]])
-    got = served(
-        SharesPolicy(lambda _: shares, fills_idle_gpus=False),
-        200,
-        3,
-        Cluster({"a": 1, "b": 1}),
-        priority=priority,
-        queue=queue,
-    )
-    assert got == pytest.approx(shares, abs=0.06)
-
-
 def test_isolated_time_and_service_are_those_of_gangs():
     """Two jobs have 1.5 of three GPUs each; for a gang of two that is three quarters of its time."""
     policy = SharesPolicy(needs=Need.ISOLATED_TIME | Need.SERVICE)

@@ -28,13 +28,6 @@ def servers(gpus):
     return sorted({gpu // 8 for gpu in gpus})
 
 
-def test_best_fit_takes_the_fullest_server_with_room():
-    placement = Placement(Cluster({"v": 24}, {"v": 8}), "best_fit")
-    placed = place(placement, {0: 5, 1: 6, 2: 2, 3: 3})
-    assert [servers(placed[job]) for job in range(4)] == [[0], [1], [1], [0]]
-    assert placed[2] == (14, 15)
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_a_gang_waits_though_gpus_are_free(rule):
     placement = Placement(Cluster({"v": 16}, {"v": 8}), rule)

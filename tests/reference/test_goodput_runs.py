@@ -12,8 +12,8 @@ import pytest
 
 import allocator
 from allocator.presets import preset
-from tests.reference import sia_headline, sia_loads
-from tests.reference.sia_loads import HETEROGENEOUS, Load
+from tests.reference import sia_headline
+from tests.reference.sia_loads import HETEROGENEOUS
 from tests.reference.tiers import tiered
 from throughputs import read_trace
 from throughputs.goodput.trainings import Trainings
@@ -103,19 +103,6 @@ def test_jobs_with_deadlines_take_the_samples_of_the_record(
     assert result.summary()["deadline_ratio"] == record["summary"]["ddl_ratio"] == 1.0
 
 
-@pytest.mark.deep
-def test_jobs_that_have_one_gpu_and_one_batch_size_end_as_recorded(
-    of_pollux: Trainings, public_data: Any, recorded: Any
-) -> None:
-    """Those of ncf, among 40 jobs with deadlines, of which the record has the first hour; all of them are late."""
-    path = public_data("pollux_sia/elasticVpollux_p_first40.csv")
-    result = run("pollux", path, T4, of_pollux, SAMPLES)
-    for at, (job, figures) in enumerate(recorded("ef_pollux_40")["jobs"].items()):
-        if job.startswith("ncf") and figures["jct"] is not None:
-            assert result.jobs["jct"][at] == pytest.approx(figures["jct"], abs=1e-6)
-            assert bool(result.jobs["met"][at]) == bool(figures["met_ddl"])
-
-
 SUM, FTF = "max_sum_throughput_perf", "finish_time_fairness_perf"
 # Policy, record, cluster, settings of the policy or of the world; then how far the average JCT, the 99th percentile
 # and the GPU time of 80 jobs are apart at most, and how many jobs at least end in their second.
@@ -123,7 +110,6 @@ OF_80_JOBS: dict[str, tuple[Any, ...]] = {
     # rounds of six minutes, placement, starts, epochs and accounting are those of the public code
     "sum of throughputs": (SUM, "gavel_mst_r10w1", THREE_TYPES, {}, (0.004, 0.004, 0.004), 73),
     "finish-time fairness": (FTF, "gavel_ftf_r10w1", THREE_TYPES, {}, (0.03, 0.10, np.inf), 0),
-    "one type": ("sia", "sia_homog_r10w1", T4, {}, (0.03, 0.10, np.inf), 0),
     "values of Sia": ("sia", "sia_homog_r10w1", T4, {"goodput_values": "sia"}, (0.02, 0.05, 0.01), 10),
     # of types with the same cost the public code's solver takes them in this order as long as the cluster is empty
     "ties": ("sia", "sia_r10w1", THREE_TYPES, {"tie_types": ("rtx", "aws", "dgx-ext")}, (0.01, 0.07, 0.06), 20),
@@ -158,13 +144,6 @@ def test_80_jobs_end_near_those_of_the_record(case: str, beside_record: Any) -> 
     assert equal >= least_equal
 
 
-@pytest.mark.deep
-def test_on_three_types_the_mean_over_choices_of_equal_cost_is_that_of_the_record(beside_record: Any) -> None:
-    """On which type a job begins is such a choice, which each solver makes its own way."""
-    found = [beside_record("sia", "sia_r10w1", THREE_TYPES, tie_seed=seed)[0] for seed in range(6)]
-    assert (np.abs(np.mean(found, axis=0) - 1.0) < (0.03, 0.10, np.inf)).all()
-
-
 # What is stored of runs of ours, of which the tables of docs/fidelity.md are made, comes out again.
 
 
@@ -189,43 +168,3 @@ def test_stored_runs_of_the_main_comparison(
     again = sia_headline.run(cluster, workload, policy, int(first["number"]), trainings, workloads)
     for name, figure in again.items():
         assert first[name] == (figure if isinstance(figure, str) else pytest.approx(figure)), name
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(("policy", "said"), [(SUM, (7.4, 39, 46, 14.5)), (FTF, (12.5, 46, 51, 17.2))])
-def test_rounds_of_a_minute_on_t4_give_the_figures_that_the_text_says(
-    policy: str, said: tuple[float, ...], goodput_folder: Any, trainings: Trainings
-) -> None:
-    minute = dict.fromkeys(("round_seconds", "decide_every_seconds", "slot_seconds"), 60.0)
-    inputs = (trainings, sia_headline.workloads_in(goodput_folder))
-    runs = pd.DataFrame([sia_headline.run("T4", "philly", policy, number, *inputs, **minute) for number in (1, 2)])
-    found = runs[["average", "makespan", "gpu_hours"]].mean()
-    figures = (found["average"], sia_headline.p99_of_all(runs), found["makespan"], found["gpu_hours"])
-    assert tuple(round(figure, 1 if i in (0, 3) else None) for i, figure in enumerate(figures)) == said
-
-
-@pytest.mark.parametrize(
-    "load",
-    tiered(
-        loads := [
-            Load("rate", 10, HETEROGENEOUS, SUM, 1),
-            Load("rate", 10, HETEROGENEOUS, "sia", 1),
-            Load("size", 2, HETEROGENEOUS, "sia", 1),
-        ],
-        gate=loads[:1],
-    ),
-)
-def test_stored_runs_of_more_jobs(load: Load, goodput_folder: Any, trainings: Trainings) -> None:
-    again = load.run(trainings, sia_headline.workloads_in(goodput_folder))
-    kept = sia_loads.recorded().set_index(list(sia_loads.KEY)).loc[tuple(vars(load).values())]
-    for name in ("jobs", "gpus", "average", "p99", "contention", "restarts"):
-        assert again[name] == pytest.approx(kept[name]), name
-
-
-def test_a_cluster_of_twice_the_size_has_every_job_of_the_first_workload_twice(goodput_folder: Any) -> None:
-    """Which is what the workload of that size in the artifact has."""
-    workloads = sia_headline.workloads_in(goodput_folder)
-    ours = Load("size", 2, HETEROGENEOUS, "sia", 1).trace(workloads)
-    theirs = read_trace(workloads / "scale/scale_2x/workload-1.csv")
-    for name in ("job_type", "scale_factor", "arrival_time"):
-        assert sorted(getattr(ours, name)) == sorted(getattr(theirs, name)), name

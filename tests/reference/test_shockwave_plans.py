@@ -66,13 +66,3 @@ def test_numbers_of_rounds_and_their_order(state: dict[str, Any]) -> None:
 @states(daily=1, gate=2)
 def test_counts(state: dict[str, Any]) -> None:
     check(state, solve_plan(program_of(state), form="counts", time_limit_seconds=600.0))
-
-
-@states(daily=1, gate=1, most_jobs=40)
-def test_binaries(state: dict[str, Any]) -> None:
-    check(state, solve_plan(program_of(state), form="binaries", time_limit_seconds=600.0))
-
-
-@states(daily=0, gate=1, most_jobs=40)
-def test_binaries_with_cbc(state: dict[str, Any]) -> None:
-    check(state, solve_plan(program_of(state), form="binaries", solver="cbc", time_limit_seconds=600.0))
