@@ -58,22 +58,6 @@ def test_what_would_do_instead() -> None:
     assert not ask("a 120<50", there, gpus=5).admitted
 
 
-def test_no_number_of_gpus_would_do() -> None:
-    answer = ask("a 100<30")
-    assert (answer.admitted, answer.fewest_gpus, answer.earliest_deadline) == (False, None, 34.0)
-    capped = ask("a 100<40", most_gpus=2)
-    assert (capped.admitted, capped.fewest_gpus, capped.earliest_deadline) == (False, None, 56.0)
-
-
-def test_slots_and_restarts() -> None:
-    # With restarts of 5 s one GPU no longer does.
-    assert ask("a 98<100").plan == ((0.0, 1),)
-    assert ask("a 98<100", restart_seconds=5.0).plan != ((0.0, 1),)
-    there = "a 300<100"
-    assert ask("a 100<140", there).admitted
-    assert not ask("a 100<140", there, slot_seconds=120.0).admitted
-
-
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)), max_size=6),

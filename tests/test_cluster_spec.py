@@ -59,15 +59,6 @@ def test_lists_of_nodes_name_their_types(tmp_path: Path) -> None:
     assert read_cluster(spec(tmp_path, spot), "ignored").gpus == {"A10": 2, "H800": 8}
 
 
-@pytest.mark.parametrize(
-    ("name", "gpus", "types"),
-    [("openb_node_list_gpu_node.csv.gz", 6212, 7), ("spot2026_node_info_df.csv.gz", 10412, 6)],
-)
-def test_public_lists_of_nodes(public_data, name: str, gpus: int, types: int) -> None:
-    cluster = read_cluster(public_data(f"field/{name}"))
-    assert (cluster.total_gpus, len(cluster.accelerators)) == (gpus, types)
-
-
 BAD = f"""
  | header
 {HEADER} | row 0

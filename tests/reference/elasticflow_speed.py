@@ -105,8 +105,7 @@ def _of_a_process(folder: Path, trace: Path, run: dict[str, Any], scratch: Path)
         after = os.times()
         return after.children_user + after.children_system - before.children_user - before.children_system
 
-    first = once()
-    return first if first > _ENOUGH_SECONDS else min(first, once())
+    return min(once(), once())
 
 
 def markdown(rows: pd.DataFrame) -> str:

@@ -110,9 +110,6 @@ def test_recorded_shares_give_the_recorded_rounds(
         assert outcome.start_time == logged[0][0]
         for _, theirs in logged:
             assert {jobs_of(row): (name, sorted(gpus)) for row, name, gpus in theirs} == ours, outcome.index
-    if (workload, policy) == ("n40m", "fifo"):
-        # two jobs run alone for thousands of rounds, which are one step each
-        assert len(result.record.outcomes) < len(log["rounds"]) / 2
     original = gavel_runs[trace, policy]
     assert result.makespan == original["makespan_s"]
     assert dict(enumerate(result.jobs["jct"])) == {int(job): jct for job, jct in original["jct_s"].items()}

@@ -27,11 +27,6 @@ SAME_INSTANT = 1e-6
 """Seconds: largest difference of a time called equal, some last digits of clocks of a million seconds."""
 
 
-def test_all_runs_are_in_the_tables(gavel_runs):
-    assert set(CASES) == {key for key, cell in PRINTED.items() if cell}
-    assert {run[:2] for run in CASES} <= set(gavel_runs)
-
-
 @pytest.mark.parametrize(
     ("trace", "policy", "column"),
     tiered(

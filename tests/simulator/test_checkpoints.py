@@ -72,6 +72,8 @@ def assert_same(one, other):
     for (index, clock, mine), (same_index, same_clock, its) in zip(one.decisions, other.decisions, strict=True):
         assert (index, clock, mine.throughputs.jobs) == (same_index, same_clock, its.throughputs.jobs)
         assert np.array_equal(mine.shares, its.shares)
+        for name in ("first", "second", "accelerator", "share") if mine.pairs is not None else ():
+            assert np.array_equal(getattr(mine.pairs, name), getattr(its.pairs, name))
     mine, its = (result.summary().to_dict() for result in (one, other))
     for measured in ("wall_seconds", "policy_seconds"):
         del mine[measured], its[measured]
@@ -223,7 +225,7 @@ RUNS = {row.id: partial(of_row, *row.values) for row in rows(USUAL)} | {
 EVERYDAY = {
     "a draw of types", "gavel", "shockwave, jobs linger", "packed by chance", "window, shockwave", "ideal",
     "servers, order", "order, slots and overheads", "deadlines", "steps", "order, shared", "lucid",
-    "goodput, sia", "goodput, in rounds", "fractions", "entities", "packed, ideal, estimated",
+    "goodput, sia", "goodput, in rounds", "fractions", "entities", "packed, estimated",
 }  # fmt: skip
 
 

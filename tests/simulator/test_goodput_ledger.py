@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -130,3 +131,15 @@ def test_a_profile_tells_the_speeds_of_all_types_before_the_first_run_and_their_
     tell(grown, 0, (1,), 16)
     other = columns(grown)
     assert other[1, 2] / other[0, 2] == pytest.approx(64 / 1.0064 / 100)
+
+
+def test_a_ledger_goes_on_from_its_state():
+    """With what it has seen and not made models of yet."""
+    training = trainings(net=profile(sync=0.1)).find("net")
+    one, other = ledger_of(training), ledger_of(training)
+    tell(one, 0, (4, 4), 4)
+    other.restore(copy.deepcopy(one.state()))
+    assert columns(other) == columns(one)
+    tell(one, 0, (1,), 64)
+    other.restore(copy.deepcopy(one.state()))
+    assert columns(other) == columns(one)

@@ -162,16 +162,3 @@ def test_a_start_counts_as_service_where_the_world_says_so(counts, expected):
     run(policy, jobs(0.0, 100.0), settings=settings)
     (watched,) = ((clock, ran) for clock, ran, _ in policy.watched if clock == 100.0)
     assert watched[1] == pytest.approx([expected, 0.0])
-
-
-@pytest.mark.parametrize("name", ["sia", "optimus", "pollux"])
-def test_ends_are_never_later_than_the_stretch_that_they_end(name):
-    """The sum of a start and a time may be an ulp beyond the end that the time was taken to."""
-    one = allocator.Cluster({"gpu": 1}, gpus_per_server={"gpu": 1})
-    models = trainings(net=profile(noise=(1e-9,)))
-    result = run(allocator.get_policy(name), jobs(84.24, 244.24001), models, cluster=one)
-    assert (result.jobs["status"] == "completed").all()
-    whole = preset("sia").replace(restart_penalty_by_job_type=(), restart_penalty_seconds=30.3)
-    result = run(allocator.get_policy(name), jobs(0.0), trainings(net=profile(noise=(1e-9,), steps=185.0)),
-                 cluster=one, settings=whole)  # fmt: skip
-    assert (result.jobs["status"] == "completed").all()

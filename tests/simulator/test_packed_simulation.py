@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.simulator import preset, simulate
+from allocator.simulator import SimulationStalledError, preset, simulate
 from tests.simulator.packed_worlds import PairPolicy, always_together
 from tests.simulator.worlds import make_trace
 from throughputs import (
@@ -52,3 +52,9 @@ def test_pairs_in_the_ideal_world():
     assert result.rounds["share"].tolist() == [1.0, 1.0, 1.0]
     assert result.utilization == pytest.approx(1.0)
     assert result.jobs["gpu_seconds"].tolist() == pytest.approx([225.0, 455.0])
+
+
+def test_jobs_share_only_where_both_make_progress():
+    one_way = PackedColumns([0, 1], [[1.0], [2.0]], [[[0.0], [0.8]], [[0.0], [0.0]]], accelerators=["v100"])
+    with pytest.raises(SimulationStalledError):
+        simulate(make_trace([360.0, 1000.0]), ONE_GPU, PairPolicy(always_together), one_way, preset=PRESETS["ideal"])

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy
 from allocator.presets import Preset
 from allocator.protocol import Need
 from allocator.simulator import preset, simulate
-from tests.simulator.worlds import SharesPolicy, make_trace
-from throughputs import InputError, Trace, default_table
+from tests.simulator.worlds import SharesPolicy
+from throughputs import InputError, ThroughputTable, Trace, default_table
 
 ROUNDS = Preset().replace(round_seconds=100.0)
 
 
 def test_what_was_measured_is_of_all_rounds_so_far():
-    """One job at 2 steps a second, of one sample each, when another is seen after three rounds of 100 s."""
+    """One job at 2 steps a second, of ten samples each, when another is seen after three rounds of 100 s."""
 
     class Watching(SharesPolicy):
         needs = Need.TRAINING
 
     policy = Watching()
-    trace = make_trace([1000.0, 10.0], arrivals=[0.0, 250.0])
-    simulate(trace, Cluster({"v100": 1}), policy, np.full((2, 1), 2.0), preset=ROUNDS)
+    trace = Trace(["LM (batch size 10)"] * 2, [1, 1], [1000.0, 10.0], [0.0, 250.0])
+    table = ThroughputTable([("LM (batch size 10)", 1)], ["v100"], [[2.0]])
+    simulate(trace, Cluster({"v100": 1}), policy, table, preset=ROUNDS)
     first, second, *_ = (state.training for state in policy.states)
     assert (first.measured_samples.tolist(), first.measured_seconds.tolist()) == ([0.0], [0.0])
-    assert (second.measured_samples[0], second.measured_seconds[0]) == (600.0, 300.0)
+    assert (second.measured_samples[0], second.measured_seconds[0]) == (6000.0, 300.0)
 
 
 def accordion(mode="accordion"):
