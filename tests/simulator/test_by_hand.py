@@ -38,6 +38,8 @@ one of each status | 10/.001 720 720x8 1e9 | v100:3 | | preset=gavel max_clock_s
 cut off at a multiple of the profile | 1000 | | | round_seconds=100 overtime_factor=.45 | end 500; status cut_off;
     steps_done 500
 not before it is beyond | 1000 | | | round_seconds=100 overtime_factor=.5 | end 600; steps_done 600
+also in the midst of thousands of equal rounds | 1e7 | | | round_seconds=100 overtime_factor=.45 | end 4500100;
+    status cut_off
 # the 4,640 s in which the cluster stood idle count as received by job 1: job 2 is served until the next decision
 an idle gap counts as service under gavel | 360 5000:1e6 5000:1e6 | | shares 1/.5/.5 |
     preset=gavel max_clock_seconds=6500 | rounds.job_id 0 1 2 2 2 ...
@@ -48,6 +50,7 @@ no trace | | | | | jct; summary.makespan 0; summary.utilization 0; summary.avera
 a window ends with its last job | 360 360 400:360 450:7200 | v100:2 | | window=1:3 | measured False True True False;
     status completed completed completed unfinished; summary.jobs 2; summary.average_jct 360;
     summary.window_start 0; summary.window_end 760; summary.window_utilization 3*360/1520
+another one does not end it | 1000 10 | v100:2 | | window=0:1 | status completed completed; end 1000 10
 who cannot run is not waited for | 360 360/0 5000:360 | | | window=0:2 | status completed unserved unfinished
 too many wait | 0:9999 400:9999 800:9999 1200:9999 1600:9999 | | fifo_perf | max_waiting_jobs=3 |
     summary.status saturated;

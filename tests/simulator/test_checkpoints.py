@@ -19,13 +19,13 @@ from allocator.checkpoint.state_file import StateFile
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
 from allocator.results.deadlines import assign_slos
-from allocator.simulator import preset, simulate
+from allocator.simulator import SimulationStalledError, preset, simulate
 from tests.simulator.cases import rows, world_of
 from tests.simulator.event_policies import order, pairing, selective, turns
 from tests.simulator.goodput_worlds import jobs as trainees
 from tests.simulator.goodput_worlds import profile, trainings
 from tests.simulator.packed_worlds import PairPolicy, random_shares
-from tests.simulator.worlds import make_trace
+from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import (
     InputError,
     PackedColumns,
@@ -257,6 +257,22 @@ def test_a_run_with_many_rounds_at_once_is_resumed(tmp_path):
     one, other = whole.jobs, simulate(**run, **files, resume=True).jobs
     assert one.drop(columns="gpu_seconds").equals(other.drop(columns="gpu_seconds"))
     np.testing.assert_allclose(one["gpu_seconds"], other["gpu_seconds"], rtol=1e-12)
+
+
+def test_a_standstill_is_told_as_early_after_a_checkpoint(tmp_path):
+    run = {"trace": make_trace([10.0]), "cluster": "v100:1", "policy": SharesPolicy(), "throughputs": [[0.001]]}
+    run["preset"] = preset("default").replace(max_rounds_without_progress=7, whole_steps=True)
+    files = {"checkpoint": tmp_path / "run.checkpoint", "checkpoint_every": 1}
+    whole, again = StopAt(-1), StopAt(-1)
+    for more in (
+        {"observers": [whole]},
+        files | {"observers": [StopAt(4)]},
+        files | {"resume": True, "observers": [again]},
+    ):
+        with pytest.raises((SimulationStalledError, CrashError)):
+            simulate(**run, **more)
+    assert len(again.seen) < len(whole.seen)
+    assert again.seen[-1] == whole.seen[-1]
 
 
 SCRIPT = """

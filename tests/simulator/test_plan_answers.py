@@ -9,7 +9,7 @@ from allocator.cluster import Cluster
 from allocator.presets import Preset, preset
 from allocator.protocol import Assignment, Need, Plan, PlanStep, Trigger
 from allocator.simulator import SimulationStalledError, simulate
-from tests.simulator.event_policies import Planning, first_fit, in_turn, order, pairing, until_next_event
+from tests.simulator.event_policies import Planning, first_fit, in_turn, pairing, until_next_event
 from tests.simulator.worlds import make_trace
 from throughputs import Configurations, InputError, PackedColumns
 
@@ -196,24 +196,3 @@ def test_a_resized_job_starts_anew_on_request(moved, end):
     chosen = DEFAULT.replace(restart_penalty_seconds=2.0, restart_when_moved=moved)
     jobs = run(widens, [100.0], FOUR, elastic(1), chosen, needs=Need.CONFIGURATIONS).jobs
     np.testing.assert_allclose(jobs["completion_time"], [end])
-
-
-def test_attained_service_is_what_was_trained():
-    for policy, chosen, served in (
-        (
-            order(in_turn, needs=Need.SERVICE),
-            {"overhead": "starts", "overhead_base_seconds": 11.0},
-            (100.0, False, 89.0, 356.0),
-        ),
-        (order(in_turn, needs=Need.SERVICE, in_rounds=True), {"round_seconds": 60.0}, (120.0, False, 120.0, 480.0)),
-    ):
-        seen = []
-        decide = policy.decide
-
-        def noting(state, decide=decide, seen=seen):
-            seen.append((state.clock, state.more_arrivals, state.run_seconds[0], state.gpu_seconds[0]))
-            return decide(state)
-
-        policy.decide = noting
-        run(policy, [2000.0, 10.0], Cluster({"v100": 8}), None, DEFAULT.replace(**chosen), [0.0, 100.0], [4, 1])
-        assert served in seen

@@ -54,3 +54,17 @@ def test_worlds_that_cannot_have_changing_batch_sizes_say_so(changes):
     settings = preset("default").replace(**changes)
     with pytest.raises(InputError, match="batch_size_adaptation=off"):
         simulate(accordion(), Cluster({"v100": 1}), get_policy("fifo"), default_table(), preset=settings)
+
+
+def test_isolated_time_of_a_job_that_is_alone_is_the_time_since_it_came_whatever_its_batch_size():
+    def ran(mode, *later):
+        n = 1 + len(later)
+        trace = Trace(["LM (batch size 10)"] * n, [1] * n, [300_000.0] * n, [0.0, *later], mode=[mode] * n)
+        policy = SharesPolicy(needs=Need.ISOLATED_TIME)
+        exact = preset("default").replace(batch_size_adaptation="exact")
+        return simulate(trace, Cluster({"v100": 1}), policy, default_table(), preset=exact), policy.states
+
+    until = 360.0 * (ran("accordion")[0].makespan // 720.0)
+    state = ran("accordion", until)[1][1]
+    assert (state.n_jobs, state.clock) == (2, until)
+    assert state.isolated_seconds.tolist() == pytest.approx([until, 0.0], rel=1e-6)
