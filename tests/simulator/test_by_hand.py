@@ -176,7 +176,7 @@ training of whole seconds | 12.25@slo=1.25@duration=10 | | |
     slot_seconds=60 ends=slot deadlines_judged_by=training | met False
 which are 13 | 12.25@slo=1.3@duration=10 | | | slot_seconds=60 ends=slot deadlines_judged_by=training | met True
 # of 4 GPUs: 2 + 3 (1 + 2) = 11 s; of one: 5 s
-starts are charged | 200x4 100:10 | | | overhead=starts {cost} | end 211 115
+starts are charged | 200x4 100:10 | | | overhead=starts {cost} | end 211 115; restart_gpu_seconds 44 5
 # at 0, at the arrival at 100 and at the end of the other at 115
 all who run are | 200x4 100:10 | | | overhead=running {cost} | end 233 115
 as long as jobs come | 200x4 100:10 | | | overhead=running overhead_while_arrivals=true {cost} | end 211 110

@@ -225,7 +225,7 @@ RUNS = {row.id: partial(of_row, *row.values) for row in rows(USUAL)} | {
 EVERYDAY = {
     "a draw of types", "gavel", "shockwave, jobs linger", "packed by chance", "window, shockwave", "ideal",
     "servers, order", "order, slots and overheads", "deadlines", "steps", "order, shared", "lucid",
-    "goodput, sia", "goodput, in rounds", "fractions", "entities", "packed, estimated",
+    "goodput, sia", "goodput, in rounds", "goodput, samples", "fractions", "entities", "packed, estimated",
 }  # fmt: skip
 
 

@@ -124,7 +124,8 @@ def test_random_worlds(world, name, aware):
 
 @given(x=st.floats(1.0, 1e12), d=st.floats(1e-3, 1e6))
 def test_sums_taken_at_once_are_sums_added_one_by_one(x, d):
-    seen = [[np.array([x])]]
+    seen = [[np.array([x, 1.0])]]
+    d = np.array([d, 0.7])
     for _ in range(3):
         seen.append([seen[-1][0] + d])
     sums, added = seen[-1], equal_increments(*seen[-3:])
