@@ -181,13 +181,13 @@ only_crashes = st.one_of(
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(only_crashes, min_size=5, max_size=25))
 def test_crashes_at_any_write_lose_nothing_and_run_nothing_twice(tmp_path_factory, story):
     check_story(tmp_path_factory.mktemp("crashes"), story, crashes_only=True)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(happenings, min_size=5, max_size=40))
 def test_a_story(tmp_path_factory, story):
     check_story(tmp_path_factory.mktemp("story"), story)
@@ -214,7 +214,7 @@ async def main(words):
 
 
 def test_services_are_killed_at_any_moment_and_every_job_completes_once(tmp_path):
-    kills = 8
+    kills = 6
     draw, jobs = random.Random(1), kills // 2
     with Forking(SERVICE, str(tmp_path)) as services:
         for life in range(kills):

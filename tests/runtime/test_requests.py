@@ -133,7 +133,7 @@ fields = st.sampled_from(["jobs", "job", "node", "last", "after", "evict", "name
 of_jobs = st.sampled_from([*GOOD, "total_steps", "deadline", "environment", "name", "uuid"])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     asked=plain
     | st.builds(lambda what, more: {"do": what} | more, names, st.dictionaries(fields, plain, max_size=4))

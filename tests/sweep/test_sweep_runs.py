@@ -123,7 +123,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     workload = {"priorities": True, "prices": {"v100": 2.0, "p100": 1.0, "k80": 0.5}}
     sweep = Sweep.from_dict(static(workload=workload, keep_jobs=True))
-    return folder, sweep, run(sweep, folder, jobs=2)
+    return folder, sweep, run(sweep, folder, jobs=1)
 
 
 def test_one_row_per_run(finished):
@@ -153,7 +153,7 @@ def test_one_row_per_run(finished):
 def test_a_second_call_runs_nothing(finished):
     folder, sweep, table = finished
     before = stamps(folder)
-    pd.testing.assert_frame_equal(run(sweep, folder, jobs=2), table)
+    pd.testing.assert_frame_equal(run(sweep, folder, jobs=1), table)
     assert stamps(folder) == before
 
 

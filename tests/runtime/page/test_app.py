@@ -141,7 +141,7 @@ KNOWN = ["submit", "status", "job", "cancel", "drain", "resume", "history", "pol
 FIELDS = ["do", "jobs", "job", "node", "last", "active", "name", "settings", "uuid", "command"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     what=st.sampled_from(KNOWN) | json_values,
     more=st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=4),
@@ -160,7 +160,7 @@ LONG = f"/jobs/x/{'9' * 6000}/status"
 PATHS = ["/jobs/x/1/status", LONG, "/login", "/", "/api", "/metrics", "/metrics/"]
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "X"]),
     path=st.text(max_size=30).map(lambda rest: f"/{rest}") | st.sampled_from(PATHS),
