@@ -107,12 +107,6 @@ def test_two_outputs_are_two_files(name, one, other, tmp_path):
     assert {error.source} < {one, other}
 
 
-def test_a_checkpoint_is_no_file_of_the_results(tmp_path):
-    (tmp_path / "jobs.csv").write_text("job_id,jct\n")
-    error = refused("simulate", ("--out", tmp_path), ("--checkpoint", tmp_path / "jobs.csv"))
-    assert "--checkpoint" in str(error)
-
-
 @pytest.mark.parametrize(("name", "option"), [pair for pair in OUTPUTS if pair != ("profile", "--into")])
 def test_what_is_something_else_stays(name, option, tmp_path):
     what = WRITTEN[name][option]

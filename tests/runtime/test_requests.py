@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import socket
 import stat
@@ -95,14 +94,6 @@ def test_bad_requests_are_told_what_is_wrong(requests):
         assert re.search(told, answer["error"]), (told, answer["error"])
         assert len(answer["error"]) < 400
         assert not requests.book.jobs
-
-
-def test_arguments_need_not_be_utf_8(requests):
-    given = json.dumps(GOOD | {"command": [os.fsdecode(b"caf\xe9.py"), "a\nb"], "name": "Größe <b>"})
-    assert requests.submit(json.loads(given))["ok"]
-    (job,) = requests.book.by_id
-    assert [os.fsencode(part) for part in job.command] == [b"caf\xe9.py", b"a\nb"]
-    assert job.name == "Größe <b>"
 
 
 def test_a_submission_that_is_sent_again_counts_once(requests):

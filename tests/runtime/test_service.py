@@ -68,17 +68,6 @@ async def test_programs_that_know_nothing_of_leases_end_by_signals(tmp_path, beh
     assert (ended["signal"], ended.clock >= after) == (signal, True)
 
 
-async def test_a_trainer_that_stands_still_is_killed(tmp_path):
-    cluster = one_type(1)
-    service = await started(tmp_path, cluster, job(100.0), settings=ServiceSettings(hang_seconds=20.0), until=10.0)
-    cluster.rates["k80"] = 0.0
-    await run_on(service, 15.0)
-    assert states(service) == ["running"]
-    await run_on(service, 85.0)
-    assert states(service) == ["failed"]
-    assert "no step in 20" in service.book.by_id[0].reason
-
-
 async def test_gpus_that_fall_idle_are_filled_again_and_again_within_a_round(tmp_path):
     """In rounds of an hour a long job runs on, and short ones take turns on the other GPU."""
     service = await service_on(tmp_path, one_type(2), make_world=world_under("max_min_fairness_perf", 3600.0))

@@ -79,13 +79,6 @@ def test_gaps_are_exponential_with_the_mean_that_is_asked_for(generator):
     assert not (jobs_of(load=5.0, seed=1, generator=generator)(BLOCK_JOBS).total_steps == blocks[0]).all()
 
 
-def test_weights_and_fixed_durations():
-    for generator in ("gavel", "shockwave"):
-        trace = jobs_of(generator=generator, priorities=True, fixed_duration_seconds=1800.0)(2000)
-        assert abs((trace.priority_weight == 5).mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 2000)
-        assert (set(trace.priority_weight), set(trace.duration)) == ({1.0, 5.0}, {1800.0})
-
-
 LOG = Trace(
     ["unet", "vit", "unet", "llama", "vit"],
     [1, 4, 2, 1, 4],

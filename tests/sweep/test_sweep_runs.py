@@ -27,7 +27,6 @@ from allocator.sweep.saturation import first_saturated
 from allocator.sweep.store import Store
 from tests.sweep.sweep_definitions import (
     DOCS,
-    DYNAMIC,
     ENTITIES,
     TINY,
     continuous,
@@ -283,21 +282,6 @@ def test_a_decision_that_takes_too_long_ends_its_series(tmp_path):
     assert "1e-09" in table["status_detail"][0]
     assert table["measured_decisions"][0] == 1
     assert table["decision_seconds"].notna().tolist() == [True, False, False]
-
-
-def test_results_have_the_figures_of_jobs_that_change(tmp_path):
-    own = {"policies": ["gandiva_fair", "shockwave"], "jobs": [6], "seeds": [25], "clusters": ["v100:4"]}
-    settings = {"preset": "shockwave", "policy": {"fairness_exponent": 3}}
-    table = run(Sweep.from_dict(static(**own, workload=DYNAMIC, settings=settings)), tmp_path, jobs=1)
-    assert set(table["status"]) == {"completed"}
-    named = (
-        "worst_rho_static unfair_fraction_static very_unfair_fraction_static worst_rho_themis mean_envy largest_envy"
-    )
-    assert table[named.split()].notna().all(axis=None)
-    assert (table["harmonic_mean_jct"] <= table["geometric_mean_jct"]).all()
-    assert (table["geometric_mean_jct"] <= table["average_jct"]).all()
-    assert list(table["mean_interarrival_seconds"]) == [40, 40]
-    assert list(table["policy_fairness_exponent"])[1] == 3
 
 
 # Saturation

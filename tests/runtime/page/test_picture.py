@@ -93,12 +93,6 @@ def test_who_takes_turns_starts_with_a_round(service):
     assert guesses == pytest.approx([0, to_end, to_end, to_end + outlook.seconds, to_end + outlook.seconds])
 
 
-def test_jobs_that_fit_nowhere_have_no_guess_and_hold_nobody_up(service):
-    jobs = service.settled(submission(gpus=9), submission(gpus=1))
-    assert jobs[1].state == "running"
-    assert expected_starts(service, 10) == {}
-
-
 SAMPLE = re.compile(r"allocator_([a-z_]+)(?:\{(.*)\})? (NaN|[+-]?[0-9.]+(?:e[+-]?[0-9]+)?)")
 
 

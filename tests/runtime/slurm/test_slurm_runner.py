@@ -161,14 +161,6 @@ def test_a_kill_ends_processes_that_hide(folder):
     assert not kill_ordered(folder.order(epoch=2)), "a kill is of its epoch"
 
 
-def test_a_full_log_does_not_hold_the_command_up(folder):
-    folder.order("print('x' * 300_000); print('last')", log_bytes=1000)
-    assert folder.run() == (0, "")
-    assert len(folder.log()) <= 500
-    assert folder.log().endswith("last\n")
-    assert (folder.path / runner.START_FILE).stat().st_mode & 0o077 == 0
-
-
 def test_marks_are_read_as_they_are_written():
     mark = Mark(JOB, 3, 1, 2, 4)
     assert str(mark) == f"allocator:{JOB}:3:1:2x4"
