@@ -92,17 +92,6 @@ def test_jobs_are_drawn_for_a_table_of_ones_own(more: str) -> None:
     assert set(pd.read_csv("out/fifo/jobs.csv")["job_type"]) == {"bert"}
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["--preset elasticflow --priorities | --priorities", "--preset shockwave --duration 9 | --duration 9.0"],
-)
-def test_what_generators_do_not_take(line: str) -> None:
-    asked, words = line.split(" | ")
-    message = refused(f"trace generate --out jobs.csv {asked}")
-    assert all(word in message for word in words.split())
-    assert not Path("jobs.csv").exists()
-
-
 def test_the_published_generator_by_preset(public_data) -> None:
     ran("trace generate --preset gavel --jobs 40 --mean-interarrival 900 --single-gpu --format gavel --out n.trace")
     theirs = public_data("gavel/traces/n40_lam900_multi0_prio0_seed0.trace")

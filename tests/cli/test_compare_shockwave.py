@@ -10,11 +10,8 @@ import pandas as pd
 import pytest
 
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
-from allocator.presets import Comparison, Preset, preset
-from allocator.registry import get_policy
-from allocator.sweep import Point
 from tests.cli.command import ran, refused, told
-from throughputs import InputError, write_trace
+from throughputs import write_trace
 from throughputs.traces.shockwave_generator import shockwave_trace
 
 JOBS = 6
@@ -28,15 +25,6 @@ def compared(tmp_path_factory):
     names = ",".join([*SHOCKWAVE_COMPARISON, "isolated_plus"])
     shown = ran(f"{COMPARE} --jobs {JOBS} --cluster v100:4 --policies {names} --out {out}").out
     return out, shown, {row["policy"]: row for row in json.loads((out / "comparison.json").read_text())}
-
-
-def test_the_preset_names_the_canonical_comparison():
-    usual = preset("shockwave").comparison
-    assert usual.policies == tuple(SHOCKWAVE_COMPARISON)
-    assert (usual.cluster, usual.jobs, usual.mean_interarrival_seconds, usual.seed) == ("v100:32", 120, 40.0, 25)
-    assert preset("default").comparison == preset("gavel").comparison == Comparison()
-    with pytest.raises(InputError, match="isolated, static, themis"):
-        Preset(fairness="equal")
 
 
 def test_jobs_names_and_settings_are_those_of_the_paper(compared):
@@ -58,16 +46,6 @@ def test_jobs_names_and_settings_are_those_of_the_paper(compared):
     used = {name: row["settings"]["policy_settings"] for name, row in rows.items()}
     assert (used["allox"]["alpha"], used["allox"]["gangs"]) == (0.2, "one_gpu_share")
     assert used["max_min_fairness"]["choice"] == used["min_total_duration"]["choice"] == "published"
-
-
-def test_bars_and_panels_tell_the_ratio_to_the_first(compared):
-    out, shown, rows = compared
-    bars = shown[shown.index("makespan (h) ") :]
-    themis = next(line for line in bars.splitlines() if line.startswith("Themis"))
-    assert f"x{rows['finish_time_fairness']['makespan'] / rows['shockwave']['makespan']:.2f}" in themis
-    page = (out / "report.html").read_text()
-    assert page.count('class="chart panel"') == 4
-    assert f'data-value="{rows["max_min_fairness"]["worst_rho_static"]:.9g}"' in page
 
 
 @pytest.mark.usefixtures("folder")
@@ -107,13 +85,3 @@ def test_what_cannot_be_set_is_said(folder: Path, asked, words):
     message = refused(f"{COMPARE} --out . --policies {asked}")
     assert [word for word in words if word not in message] == [], message
     assert not any(folder.iterdir())
-
-
-def test_sweeps_have_the_settings_of_the_preset_too():
-    def made(policy, **own):
-        return Point("static", policy, "v100:4", 5, 0, own, preset="shockwave").make_policy()
-
-    assert (made("allox").alpha, made("allox").gangs) == (0.2, "one_gpu_share")
-    assert (made("allox", alpha=0.7).alpha, made("allox", alpha=0.7).gangs) == (0.7, "one_gpu_share")
-    assert made("max_min_fairness").choice == "published"
-    assert get_policy("allox").alpha != 0.2

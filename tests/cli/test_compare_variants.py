@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from allocator import registry
 from allocator.protocol import Assignment, Plan, PlanPolicy
-from tests.cli.command import Done, ran, refused, run, told
+from tests.cli.command import Done, run
 
 LABEL = "elasticflow:admission=repair,margin_seconds=5"
 COMPARE = "compare --jobs 8 --mean-interarrival 600 --cluster v100:4 --out ."
@@ -39,17 +38,6 @@ def test_one_policy_with_two_settings():
     bar = next(line for line in bars.splitlines() if line.startswith("elasticflow:"))
     assert "█" in bar
     assert "x" in bar.split("█")[-1]
-
-
-@pytest.mark.usefixtures("folder")
-def test_simulations_and_sweeps_take_settings_with_the_policy():
-    ran("trace generate --out jobs.csv --jobs 3")
-    simulate = "simulate --trace jobs.csv --cluster v100:8 --out out"
-    summary = told(f"{simulate} --policy elasticflow:levels=all")
-    assert (summary["label"], summary["settings"]["policy_settings"]["levels"]) == ("elasticflow:levels=all", "all")
-    assert "one policy" in refused(f"{simulate} --policy elasticflow,fifo")
-    points = told("sweep static --policies fifo,elasticflow:admission=repair --jobs 9 --cluster v100:8 --plan --out s")
-    assert [point["policy"] for point in points] == [{"name": "fifo"}, {"name": "elasticflow", "admission": "repair"}]
 
 
 @dataclass(frozen=True)
@@ -116,12 +104,3 @@ def test_several_runs_of_each_policy():
     assert "half-width" in Path("report.html").read_text()
     _, (alone,) = compared("--policies fifo --seed 4")
     assert alone["average_jct"] == other
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_full_disk_is_no_bug_of_a_policy(monkeypatch):
-    def full(*_args, **_kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device", "jobs.csv")
-
-    monkeypatch.setattr("allocator.cli.commands.compare.save_result", full)
-    assert "jobs.csv: No space" in refused(f"{COMPARE} --policies fifo")

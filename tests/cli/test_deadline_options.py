@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.cli.command import ran, refused, run, told
+from tests.cli.command import ran, refused, told
 from tests.reference.test_elasticflow_baselines import FIVE_JOBS
 
 TRACE = """job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration,best_effort
@@ -21,11 +21,6 @@ expect_time_list,expect_value_list,best_effort,job_type
 1,u,2,2,50,alexnet,10,7,100,10,0,strict
 """
 SPEC = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n1,2,2,64,256\n"
-RESNET = """global_batch_size,1,2
-64,28.60476646243157,27.6
-128,26.39903482326002,26.9
-256,19.647666084668582,24.0
-"""
 RUN = "simulate --trace jobs.csv --cluster n2g2.csv --out out"
 KNOWN = f"{RUN} --throughputs throughputs_A100"
 
@@ -97,20 +92,6 @@ def test_the_command_that_scripts_rely_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("published", "name", "met"), [("dlas-gpu", "tiresias", 4), ("gandiva", "gandiva_time_slicing", 3)]
-)
-def test_a_published_name_is_that_policy_with_its_published_settings(published: str, name: str, met: int) -> None:
-    Path("throughputs_A100/resnet50_cifar10.csv").write_text(RESNET)
-    asked = "simulate --preset elasticflow --slot 240 --trace five.csv --throughputs throughputs_A100 --out out"
-    asked += " --cluster a100:8 --gpus-per-server a100:8 --policy"
-    one, other = (told(asked, policy) for policy in (published, name))
-    assert (one["policy"], one["met"]) == (name, met)
-    used = one["settings"]["policy_settings"]
-    assert used == other["settings"]["policy_settings"]
-    assert any(key.startswith("published") and value for key, value in used.items())
-
-
-@pytest.mark.parametrize(
     ("trace", "more", "said"),
     [
         ("jobs", "elasticflow", "bert (batch size 64) run on the GPUs | --throughputs throughputs_A100"),
@@ -130,28 +111,6 @@ def test_throughputs_that_were_forgotten(trace: str, more: str, said: str) -> No
     err = ran(f"simulate --out out --trace {trace}.csv --cluster a100:4 --policy {more}").err
     assert all(part in err for part in said.split(" | "))
     assert bool(said) == err.startswith("warning: ")
-
-
-def test_throughputs_that_are_lacking() -> None:
-    Path("other.csv").write_text(TRACE.replace("bert", "brt"))
-    inputs = "simulate --trace other.csv --throughputs throughputs_A100 --policy fifo --out out"
-    assert "'brt (batch size 64)'" in refused(f"{inputs} --cluster a100:2,t4:2")
-    assert "bert" in refused("simulate --trace jobs.csv --policy fifo --out out --cluster v100:4,p100:4")
-    asked = "admit --trace jobs.csv --job-type A3C --within 900 --cluster v100:4 --steps"
-    assert "--throughputs throughputs_A100" in run(f"{asked} 9").err
-    for steps in ("0", "-5", "nan", "inf"):
-        assert "--steps: found" in refused(asked, steps)
-
-
-def test_models_that_become_one_application_are_said() -> None:
-    soft = SOFT.replace("1,u,2,2,50,alexnet", "1,u,2,2,50,vgg")
-    Path("soft.csv").write_text(soft.replace("iterations,", "iterations,batch_size,").replace(",50,", ",50,8,"))
-    asked = "trace convert soft.csv pollux.csv --to pollux --lossy --rename"
-    assert "alexnet, vgg are one application" in ran(f"{asked} vgg=alexnet").err
-    assert set(pd.read_csv("pollux.csv")["application"]) == {"alexnet"}
-    assert "one application" not in ran(f"{asked} vgg=vgg16").err
-    message = refused(f"{asked} vgg=a --rename vgg=b")
-    assert all(word in message for word in ("--rename", "'vgg'"))
 
 
 def test_lucids_profiler_takes_short_jobs() -> None:

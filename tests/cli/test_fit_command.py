@@ -31,14 +31,6 @@ def test_the_profile_that_samples_were_drawn_from_is_found_again() -> None:
         assert other == pytest.approx(one, rel=0.06)
 
 
-def test_the_picture_is_the_same_each_time() -> None:
-    pytest.importorskip("matplotlib")
-    for name in ("one.svg", "other.svg", "one.png"):
-        ran("throughputs fit --samples samples.csv --plot", name)
-    assert Path("one.svg").read_text() == Path("other.svg").read_text()
-    assert Path("one.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_what_is_refused_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = "throughputs fit --samples samples.csv --out model.toml"
     assert "steps.gif" in refused(f"{fit} --plot steps.gif")
@@ -49,13 +41,6 @@ def test_what_is_refused_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         file.write("1,1,20,0.1,0.2\n")
     assert "samples.csv:22: field 'sync_time': found 0.2" in refused(fit)
     assert not Path("model.toml").exists()
-
-
-def test_examples_of_every_profile_can_be_fitted() -> None:
-    for model in default_profiles().models:
-        ran("throughputs example-samples --out one.csv --model", model)
-        samples = read_samples("one.csv")
-        assert fit_model(samples).errors(samples)["mean"] < 0.05
 
 
 def test_what_samples_do_not_tell_is_a_warning() -> None:

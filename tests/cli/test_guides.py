@@ -1,4 +1,4 @@
-"""The commands of docs/own_cluster.md and docs/explain.md, one after the other, say what the pages say that they do."""
+"""The commands of docs/explain.md, one after the other, say what the page says that they do; imports of logs."""
 
 from __future__ import annotations
 
@@ -32,36 +32,6 @@ def carried_out(page: str, folder: Path) -> Guide:
     commands = [line.removeprefix("allocator ") for block in blocks(page, "sh") for line in block.splitlines()]
     with chdir(folder):
         return folder, {command: ran(command) for command in commands}
-
-
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Guide:
-    return carried_out("own_cluster", tmp_path_factory.mktemp("own"))
-
-
-@pytest.mark.exhaustive
-def test_the_guide_to_ones_own_cluster(
-    own: Guide, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, answers = own
-    monkeypatch.chdir(folder)
-    log, account = blocks("own_cluster", "text")
-    _, imported, compared, shared, partitions, more, growth = answers.values()
-    assert Path("mine.csv").read_text().startswith(log)
-    assert imported.out.startswith(account)
-    assert len(read_trace("jobs.csv")) == 193
-    assert "not used: user (--entities-by user" in compared.err
-    assert ["partition" in done.err for done in (compared, partitions)] == [True, False]  # partitions are types there
-    assert all(name in shared.out for name in ("ada", "ben", "cleo", "dev", "eli"))
-    (printed,) = re.findall(r"```\n( +193 jobs.*?)\n```", (DOCS / "own_cluster.md").read_text(), re.DOTALL)
-    assert plain(more.out)[: len(plain(printed))] == plain(printed)
-    assert "Change by 8 more GPUs" in growth.out
-    (code,) = blocks("own_cluster", "python")
-    exec(compile(code, "own_cluster.md", "exec"), {"__name__": "guide"})
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("2025-03-03T08:00:00+00:00 {'zero duration': 4")
-    assert lines[4].startswith("a100:32, fifo")
-    assert {"comparison", "more", "growth"} <= {path.name for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 import allocator
 from allocator.instance import read_instance, state_from_json
 from formulations.solving.backends import BACKENDS
-from tests.cli.command import ran, refused, run, told
+from tests.cli.command import ran, refused, run
 
 PACKED = "max_sum_throughput_normalized_by_cost_packed_SLOs"
 PLAIN = "max_sum_throughput_normalized_by_cost_perf_SLOs"
@@ -135,8 +135,3 @@ def test_broken_json_says_where() -> None:
     assert "bad.json:2" in refused("solve bad.json --policy isolated")
     assert "standard input:2" in refused("solve - --policy isolated", given=text.encode())
     assert "standard input: field 'jobs'" in refused("solve - --policy isolated", given=b'{"cluster": {"v100": 1}}')
-
-
-def test_audits_read_the_standard_input() -> None:
-    given = json.dumps(INSTANCE | {"pairs": []}).encode()
-    assert told("audit - --policy isolated --probed-jobs 0 --misreports 0", given=given)["policy"] == "isolated"

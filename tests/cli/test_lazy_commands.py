@@ -8,7 +8,6 @@ import sys
 import typer
 
 from allocator.cli.app import COMMANDS, app, load
-from tests.cli.command import run
 
 
 def test_the_list_says_what_the_commands_say() -> None:
@@ -41,9 +40,3 @@ def test_help_loads_no_command_and_a_command_no_other() -> None:
     assert {"allocator.cli.inputs.data", "allocator.data"} <= modules
     assert not {m for m in modules if m.startswith(("formulations", "allocator.simulator", "allocator.sweep"))}
     assert not modules & {"pandas", "scipy", "highspy", "cvxpy"}
-
-
-def test_a_misspelt_command_is_told() -> None:
-    done = run("solv")
-    assert done.code == 2
-    assert "'solve'" in done.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,21 +45,6 @@ def test_it_runs_by_import(package: Path) -> None:
     named = "--import ./fair_parts.py --policies fair_parts --set policy.largest_part=0.3"
     run(package, f"allocator compare --jobs 2 --cluster v100:4,k80:4 --out out {named}")
     assert (package / "out" / "fair_parts" / "jobs.csv").exists()
-
-
-@pytest.mark.exhaustive
-def test_it_is_known_by_its_entry_point(package: Path, tmp_path: Path) -> None:
-    """As installed: the module and what pip writes beside it."""
-    stated = tomllib.loads((package / "pyproject.toml").read_text())
-    (tmp_path / "fair_parts.py").write_text((package / "fair_parts.py").read_text())
-    about = tmp_path / f"{stated['project']['name']}-{stated['project']['version']}.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fair-parts\nVersion: 0.1.0\n")
-    points = stated["project"]["entry-points"]["allocator.policies"]
-    lines = ["[allocator.policies]", *(f"{name} = {value}" for name, value in points.items())]
-    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    assert stated["tool"]["setuptools"]["py-modules"] == ["fair_parts"]
-    assert "fair_parts  Proportional fairness" in run(tmp_path, "allocator policies", path=str(tmp_path))
 
 
 @pytest.mark.exhaustive

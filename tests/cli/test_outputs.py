@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import allocator
 from allocator.cli.app import COMMANDS, load
 from allocator.cli.options.outputs import WRITTEN, File, Folder, may_name_input, option_of
 from tests.cli.command import ran
@@ -99,18 +98,6 @@ def test_an_output_is_no_input(name, option, source, tmp_path):
         assert file.read_text() == "precious"
 
 
-def test_behind_a_cluster_may_be_a_day_and_behind_a_file_of_policies_a_class(tmp_path):
-    for name, source, behind in (
-        ("compare", "--cluster", "@2020-09-01"),
-        ("compare", "--import", ":Mine"),
-        ("simulate", "--cluster", "@2020-09-01"),
-    ):
-        place, file = place_and_file(name, "--out", tmp_path / name)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("precious")
-        assert source in refused(name, (source, Path(f"{file}{behind}")), ("--out", place)).expected
-
-
 @pytest.mark.parametrize(
     ("name", "one", "other"),
     [("predict", "--out", "--report"), ("nodes", "--out", "--report"), ("throughputs fit", "--out", "--plot")],
@@ -118,12 +105,6 @@ def test_behind_a_cluster_may_be_a_day_and_behind_a_file_of_policies_a_class(tmp
 def test_two_outputs_are_two_files(name, one, other, tmp_path):
     error = refused(name, (one, tmp_path / "a"), (other, tmp_path / "." / "a"))
     assert {error.source} < {one, other}
-
-
-def test_a_checkpoint_is_no_file_of_the_results(tmp_path):
-    (tmp_path / "jobs.csv").write_text("job_id,jct\n")
-    error = refused("simulate", ("--out", tmp_path), ("--checkpoint", tmp_path / "jobs.csv"))
-    assert "--checkpoint" in str(error)
 
 
 @pytest.mark.parametrize(("name", "option"), [pair for pair in OUTPUTS if pair != ("profile", "--into")])
@@ -186,17 +167,3 @@ def test_what_was_written_is_written_anew():
     for line in LINES.strip().splitlines():
         ran(line)
         ran(line)
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_checkpoint_in_python_is_no_trace_either():
-    trace = allocator.Trace(["a"], scale_factor=[1], total_steps=[360.0], arrival_time=[0.0])
-    Path("t.csv").write_text("precious")
-    with pytest.raises(InputError, match=r"t\.csv"):
-        allocator.simulate(trace, "v100:1", allocator.get_policy("fifo"), [[1.0]], checkpoint="t.csv")
-    assert Path("t.csv").read_text() == "precious"
-
-
-def test_text_that_is_none_is_refused(tmp_path):
-    for name, option in (("solve", "INSTANCE.json|-"), ("serve", "--state"), ("status", "--state"), ("data fetch", "")):
-        assert "UTF-8" in refused(name, (option, tmp_path / os.fsdecode(b"\xff"))).expected

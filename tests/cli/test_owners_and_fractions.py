@@ -121,13 +121,3 @@ def test_options_that_mean_nothing_are_refused(line: str, folder: Path) -> None:
     message = refused(f"simulate --trace jobs.csv --cluster v100:3,p100:3 --out out {asked}")
     assert [word for word in words.split() if word not in message] == [], message
     assert not Path("out").exists()
-
-
-def test_estimates_and_solvers_are_for_those_who_know_them(folder: Path) -> None:
-    write_trace(TraceGenerator(n_jobs=4, scale_factors={1: 1.0}, seed=1).generate(), folder / "jobs.csv")
-    common = "--trace jobs.csv --cluster v100:2,p100:2 --out out"
-    asked = "--policy max_min_fairness_packed --profiling-percentage 0.4 --reference-models 5"
-    settings = told(f"simulate {common} {asked}")["settings"]["estimation"]
-    assert (settings["profiling_percentage"], settings["reference_models"]) == (0.4, 5)
-    ran(f"compare {common} --solver highs --policies fifo,max_min_fairness_perf")
-    assert all(name in refused(f"compare {common} --solver ecos --policies fifo,srtf") for name in ("fifo", "srtf"))

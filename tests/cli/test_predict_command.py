@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.command import ran, refused, told
 from tests.throughputs.predict.test_durations import workload
-from throughputs import Trace, gavel_trace, read_trace, write_trace
+from throughputs import read_trace, write_trace
 
 
 @pytest.fixture
@@ -51,14 +51,6 @@ def test_truth_with_noise_and_files() -> None:
     Path("mine.csv").write_text("job_id,seconds\n3,77\n")
     assert "1 by a file, 499 not predicted" in ran("predict --trace jobs.csv --out own.csv --from mine.csv").out
     assert read_trace("own.csv").predicted_seconds[3] == 77
-
-
-@pytest.mark.usefixtures("folder")
-def test_durations_that_are_not_stated_are_steps_over_throughput() -> None:
-    trace = gavel_trace(30, 600.0, seed=0)
-    write_trace(trace, "g.trace", lossy=True)
-    ran("predict --trace g.trace --out o.csv --truth")
-    np.testing.assert_allclose(read_trace("o.csv").predicted_seconds, trace.duration, rtol=0.01)
 
 
 @pytest.mark.usefixtures("folder")
@@ -113,16 +105,3 @@ def test_what_is_refused(line: str, jobs: Path, monkeypatch: pytest.MonkeyPatch)
     message = refused(f"predict --trace jobs.csv --out o.csv {asked}")
     assert [word for word in words.split() if word not in message] == [], message
     assert sorted(path.name for path in jobs.iterdir()) == ["few.csv", "jobs.csv"]
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("n", "gap", "more", "said"),
-    [(9, 10.0, "", "no job was predicted"), (30, 86400.0, "", "no model was fitted"), (300, 86400.0, "", ""),
-     (9, 10.0, "--truth", "nothing can be said about errors")],
-)  # fmt: skip
-def test_what_could_not_be_learned_is_said(n: int, gap: float, more: str, said: str) -> None:
-    write_trace(Trace(["a"] * n, [1] * n, [50.0] * n, gap * np.arange(n), duration=[50.0] * n), "few.csv")
-    err = ran(f"predict --trace few.csv --out out.csv {more}").err
-    assert said in err
-    assert bool(said) == bool(err)

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 import unicodedata
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from allocator.cli.app import COMMANDS
-from allocator.cli.screen import rich_console, shown_as_text
 from allocator.report.page.payload import to_script_json
-from allocator.report.progress import policy_progress
 from tests.cli.command import ran, refused, run
 from throughputs import gavel_trace, write_trace
 from throughputs.shown import UNSHOWN, escape, visible
@@ -52,30 +44,6 @@ def test_text_is_as_it_was_but_for_these(text: str) -> None:
     # controls below blank do nothing in a page, and need not be shown
     low = dict.fromkeys(range(0x20))
     assert json.loads(to_script_json([text]))[0].translate(low) == visible(text.translate(low))
-
-
-def test_streams_and_tables_show_it(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table(HOSTILE)
-    table.add_row(Text(HOSTILE))
-    with shown_as_text():
-        print(HOSTILE)
-        sys.stderr.write(HOSTILE)
-        rich_console(width=200).print(HOSTILE, table, markup=False)
-    out, err = capsys.readouterr()
-    assert not steers(out + err)
-    assert out.count("\\u202e") == 4
-    assert "\\x1b[31m" in err
-
-
-def test_colours_are_left_to_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    monkeypatch.setattr(screen, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stdout", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    with shown_as_text():
-        rich_console().print("[red]x[/]")
-    assert "\x1b[31mx" in screen.getvalue()
 
 
 def test_commands_show_it(folder: Path) -> None:
@@ -107,9 +75,7 @@ def shell(script: str, **how: object) -> subprocess.CompletedProcess[str]:
     ("ends", "status"),
     [
         (">&-", 0),
-        ("<&- 2>&-", 0),
         (">/dev/full", 2),
-        ("| head -c 1 >/dev/null", 0),
         ("--out a.json --table >&- 2>&-", 0),
     ],
 )
@@ -120,13 +86,6 @@ def test_streams_that_are_closed_or_full(folder: Path, ends: str, status: int) -
     # what is written does not land in a closed stream
     if "--out" in ends:
         assert json.loads((folder / "a.json").read_text())["policy"] == "fifo"
-
-
-def test_a_terminal_that_lacks_a_character_is_shown_its_number() -> None:
-    program = "from allocator.cli import app, main\napp.info.help = 'Größe \\ud800'\nmain()"
-    environment = os.environ | {"PYTHONIOENCODING": "ascii:strict"}
-    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, env=environment)
-    assert "Gr\\xf6\\xdfe \\ud800" in done.stdout, done.stderr
 
 
 def test_undecodable_names_are_one_line(folder: Path) -> None:
@@ -141,41 +100,6 @@ def test_undecodable_names_are_one_line(folder: Path) -> None:
     os.mkdir(b"\xff")
     os.chdir(b"\xff")
     assert refused("serve --state s --virtual v100:1").startswith("error: name: found")
-
-
-def test_progress_in_lines_goes_on_while_no_job_completes() -> None:
-    screen = io.StringIO()
-    with policy_progress(["a", "b"], Console(file=screen, width=200), every_seconds=0.01) as progress:
-        advance = progress("b")
-        advance(7200.0, 3, 12)
-        until = time.monotonic() + 20
-        while screen.getvalue().count("\n") < 3 and time.monotonic() < until:
-            time.sleep(0.01)
-    assert "b: 3 of 12 jobs completed, simulated clock 2.0 h" in screen.getvalue().splitlines()
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_progress_of_short_runs_says_nothing_but_on_a_terminal_has_bars(terminal: bool) -> None:
-    screen = io.StringIO()
-    with policy_progress(["[b]fifo", "other"], Console(file=screen, width=80, force_terminal=terminal)) as progress:
-        for done in range(101):
-            progress("[b]fifo")(60.0 * done, done, 100)
-    said = screen.getvalue()
-    assert [word in said for word in ("[b]fifo", "100/100")] == [terminal] * 2
-    assert terminal or not said
-
-
-@pytest.mark.parametrize("scheme", ["", pytest.param("ray://", marks=pytest.mark.exhaustive)])
-def test_ray_that_nobody_answers_for(folder: Path, scheme: str) -> None:
-    pytest.importorskip("ray", reason="the extra [ray]")
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"{scheme}127.0.0.1:{closed.getsockname()[1]}"
-    line = f"allocator sweep static --jobs 2 --policies fifo --engine ray --out s --address {address}"
-    done = shell(line, cwd=folder, timeout=60)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert address in done.stderr
-    assert Path("s").is_dir()
 
 
 def test_every_command_has_help_that_names_what_is_installed() -> None:

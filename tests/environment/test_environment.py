@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -102,12 +99,6 @@ def test_rewards_add_up_to_the_figure_of_the_run(reward):
         sign = 1 if reward in ("completed_jobs", "deadline_ratio") else -1
         assert sum(rewards) == pytest.approx(sign * summary[reward])
         assert summary[reward] > 0
-
-
-def test_a_reward_of_ones_own():
-    environment = ClusterEnvironment(CLUSTER, JOBS, reward=lambda run: 2.0 * run.clock)
-    rewards = play(environment, lambda env: env.action_space.sample())
-    assert sum(rewards) == pytest.approx(2.0 * environment._run.world.clock)
 
 
 def test_what_is_seen():
@@ -239,33 +230,3 @@ def test_calls_out_of_order_and_actions_that_are_none():
     ]:
         with pytest.raises(allocator.InputError, match=told):
             call()
-
-
-def test_it_is_rendered_as_text():
-    environment = ClusterEnvironment(CLUSTER, JOBS, render_mode="ansi")
-    environment.reset()
-    assert (
-        environment.render() == "0 s: 0 of 14 jobs through, 1 here, 0 running\nbusy GPUs: v100 0/3, p100 0/2, k80 0/4"
-    )
-    play(environment, of_policy(allocator.get_policy("max_min_fairness_perf")))
-    assert "the episode is over" in str(environment.render())
-    environment.close()
-    assert environment.render() is None
-
-
-@pytest.mark.exhaustive
-def test_the_page_and_the_example_run(capsys):
-    page = (ROOT / "docs" / "environment.md").read_text()
-    exec(compile(page.partition("```python\n")[2].partition("```")[0], "environment.md", "exec"), {})
-    assert "jobs completed" in capsys.readouterr().out
-    assert all(f"`{name}`" in page for name in REWARDS)
-    runpy.run_path(str(ROOT / "docs" / "examples" / "gym_random.py"))
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == 4
-    assert told[0].endswith("all jobs are through")
-
-
-def test_without_gymnasium_the_extra_is_named():
-    code = "import sys; sys.modules['gymnasium'] = None\nimport allocator.environment"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
-    assert told.strip().endswith("allocator.environment needs Gymnasium: pip install 'cluster-allocator[gym]'")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from allocator.lease import Lease
-from allocator.lease.agreement import APART, FileAgreement, TorchAgreement, find_agreement, rank_and_world
+from allocator.lease.agreement import APART, FileAgreement, TorchAgreement
 from tests.lease.jobs import Job, wait_until
 
 
@@ -87,18 +87,6 @@ def test_the_first_rank_that_sees_the_end_decides(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["stop"]
 
 
-def test_which_way_ranks_agree(tmp_path):
-    assert rank_and_world({}) == (0, 1)
-    assert rank_and_world({"RANK": "3", "WORLD_SIZE": "4"}) == (3, 4)
-    assert find_agreement(tmp_path, 1, {"WORLD_SIZE": "1"}) is None
-    (tmp_path / "stop-1-0").touch()
-    (tmp_path / "stop-2-0").touch()
-    found = find_agreement(tmp_path, 2, {"WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "1"})
-    assert isinstance(found, FileAgreement)
-    assert [path.name for path in tmp_path.iterdir()] == ["stop-2-0"]
-    assert not found.at_boundary(False, 0.0, step=True)
-
-
 def test_only_the_first_rank_reports_and_saves(tmp_path):
     job = Job(tmp_path)
     variables = job.environment | {"RANK": "1", "WORLD_SIZE": "2"}
@@ -150,19 +138,6 @@ class Tensor:
 
     def tolist(self):
         return self.values
-
-
-def test_collectives_are_as_rare_as_steps_are_short():
-    world = OneProcess()
-    agreement = TorchAgreement(world, world)
-    for steps in range(1000):
-        assert not agreement.at_boundary(False, 0.001 * steps, step=True)
-    assert world.calls < 30
-    slow = OneProcess()
-    agreement = TorchAgreement(slow, slow)
-    for steps in range(100):
-        assert not agreement.at_boundary(False, 0.5 * steps, step=True)
-    assert slow.calls == 100
 
 
 def test_the_end_and_the_pace_of_another_rank_count():

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from allocator.lease import CheckpointError, Lease, LeaseLockedError, locked_lease, reporter
+from allocator.lease import LeaseLockedError, locked_lease, reporter
 from allocator.lease.lease import REPORT_SECONDS
-from tests.lease.jobs import wait_until
-
-
-def test_the_first_step_is_reported_at_once(job, monkeypatch):
-    monkeypatch.setattr("allocator.lease.lease.REPORT_SECONDS", 1000.0)
-    lease = Lease(environment=job.environment)
-    lease.step()
-    wait_until(lambda: job.report.state == "training")
-    assert job.report.steps == 1
-    lease.close()
 
 
 def test_a_report_is_written_behind_the_fence(job, lease, monkeypatch):
@@ -32,12 +22,6 @@ def test_a_report_is_written_behind_the_fence(job, lease, monkeypatch):
     lease.step()
     lease.report_now()
     assert written[-1] == 1
-
-
-def test_wishes_are_reported_at_once_and_stay(job, lease):
-    lease.request(batch_size=256)
-    lease.request(gpus=4)
-    assert (job.report.batch_size, job.report.gpus) == (256, 4)
 
 
 def test_reports_are_given_twice_a_second(clock, lease, monkeypatch):
@@ -58,13 +42,3 @@ def test_a_disk_too_full_for_reports_stops_no_training(lease, monkeypatch, capsy
     lease.request(gpus=2)
     assert sum(1 for _ in lease(range(10))) == 10
     assert capsys.readouterr().err.count("progress cannot be reported: [Errno 28]") == 1
-
-
-def test_a_checkpoint_that_fails_is_reported(job, lease):
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(CheckpointError, match="there is none before it"):
-        lease.checkpoint(full)
-    assert "No space left on device" in job.report.message
-    assert job.report.saved_at == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 
 from allocator.lease import Lease
@@ -29,22 +28,6 @@ def test_sigterm_ends_the_lease_and_reaches_who_listened_before(job):
         assert signal.getsignal(signal.SIGTERM) is mine
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_in_another_thread_signals_are_left_alone(job):
-    before = signal.getsignal(signal.SIGTERM)
-    seen = []
-
-    def train():
-        lease = Lease(environment=job.environment)
-        seen.extend(lease(range(3)))
-        lease.close()
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    assert seen == [0, 1, 2]
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_fork_of_the_trainer_dies_of_sigterm_and_does_not_report(job, lease):

@@ -37,19 +37,3 @@ def test_a_process_ends_and_the_next_one_completes(job, how):
     assert (job.report.state, job.report.steps) == ("done", ended.steps + 5)
     assert job.report.trained_steps == 4
     assert job.report.start_seconds > 0.01
-
-
-def test_the_last_steps_are_reported_when_the_process_ends(job):
-    code = "from allocator.lease import Lease\nfor _ in Lease()(range(50)): pass"
-    process = job.start(["-c", code])
-    assert process.wait(PATIENCE) == 0, process.communicate()[0]
-    assert (job.report.state, job.report.steps) == ("training", 50)
-
-
-def test_keyboard_interrupts_come_through(job):
-    process = job.start(["-c", TRAINER, "1000000"])
-    wait_until(lambda: job.reported(steps=1), process)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == -signal.SIGINT
-    assert "KeyboardInterrupt" in process.communicate()[0]
-    assert job.report.state == "training"

@@ -3,21 +3,17 @@
 import io
 import math
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from allocator.presets import preset, preset_names
 from allocator.report import render_report
 from allocator.report.bar_charts import bar_panels, terminal_bars
 from allocator.report.presentation import Presentation
 from allocator.report.terminal import comparison_table
-from allocator.results.fairness import isolated_rho
 from tests.report.synthetic import changed, make_result
-from throughputs import InputError
 
 POLICIES = ("shockwave", "finish_time_fairness", "fifo")
 
@@ -93,17 +89,6 @@ def test_what_is_missing_has_no_bar(value: float | None) -> None:
     assert "nan" not in text_of(terminal_bars(rows))
 
 
-def test_other_presets_have_no_bars_and_no_other_names() -> None:
-    rows = [summary(policy) | {"settings": {"preset": "gavel", "fairness": "isolated"}} for policy in POLICIES]
-    assert bar_panels(rows) == []
-    assert terminal_bars(rows) == []
-    assert bar_panels([]) == []
-    shown = Presentation.of(rows)
-    assert shown.names == shown.labels == POLICIES
-    assert shown.usual
-    assert "9.00" in text_of([comparison_table(rows)])
-
-
 def test_the_preset_says_which_rho_is_shown() -> None:
     rows = [summary(policy) for policy in POLICIES]
     text = text_of([comparison_table(rows)])
@@ -116,23 +101,6 @@ def test_the_preset_says_which_rho_is_shown() -> None:
     text = text_of([comparison_table(rows)])
     assert "9.00" in text
     assert "per GPU" not in text
-
-
-def test_a_preset_of_ones_own_keeps_its_yardstick() -> None:
-    own = replace(preset("default"), name="mine", fairness="themis")
-    rows = [summary("fifo", worst_rho_themis=3.25, unfair_fraction_themis=0.5) | {"settings": own.as_dict()}]
-    assert "mine" not in preset_names()
-    shown = Presentation.of(rows)
-    assert shown.rho == "rho_themis"
-    assert "meanwhile" in shown.meaning
-    assert "3.25" in text_of([comparison_table(rows)])
-
-
-def test_jobs_that_ended_without_their_last_step_are_told() -> None:
-    rows = [summary("shockwave") | {"cut_off_jobs": 3, "dropped_jobs": 0, "rejected_jobs": 1}, summary("fifo")]
-    text = text_of([comparison_table(rows)])
-    assert "3 jobs cut off before the last step, 1 job rejected" in " ".join(text.split())
-    assert "given up" not in text
 
 
 @pytest.mark.parametrize("preset", ["elasticflow", "chronus", "chronus_elasticflow"])
@@ -150,12 +118,6 @@ def test_runs_with_deadlines_have_the_names_of_their_papers(preset: str) -> None
     assert [figure.key for figure in without.bars] == ["average_jct"]
 
 
-def test_runs_of_different_presets_are_shown_as_usual() -> None:
-    rows = [summary("shockwave"), summary("fifo") | {"settings": {"preset": "gavel", "fairness": "isolated"}}]
-    shown = Presentation.of(rows)
-    assert (shown.bars, shown.rho, shown.names) == ((), "rho", ("shockwave", "fifo"))
-
-
 def test_the_page_has_panels_names_and_the_rho_of_the_preset() -> None:
     """Under the preset shockwave, where rho_static is half of the usual rho."""
     results = []
@@ -171,10 +133,3 @@ def test_the_page_has_panels_names_and_the_rho_of_the_preset() -> None:
     assert embedded is not None
     worst = results[0].jobs["rho_static"].max()
     assert float(embedded[1].split(",")[-1]) == pytest.approx(worst, abs=1e-4)
-
-
-def test_rho_against_a_run_with_fair_shares() -> None:
-    ours, fair = np.array([10.0, 30.0, np.nan, 5.0]), np.array([20.0, 10.0, 10.0, np.nan])
-    np.testing.assert_array_equal(isolated_rho(ours, fair), [0.5, 3.0, np.nan, np.nan])
-    with pytest.raises(InputError, match="4 jobs"):
-        isolated_rho(ours, fair[:3])

@@ -30,17 +30,6 @@ def test_partitions_on_the_terminal() -> None:
         assert f"{100 * row['gpu_share']:.1f}" in line
 
 
-def test_each_run_has_its_rows_and_a_part_without_a_name_is_called_so() -> None:
-    summary = run().summary().to_dict()
-    nameless = [summary["by_partition"][0] | {"partition": ""}]
-    other = summary | {"policy": "other", "label": "other:x=1", "by_partition": nameless}
-    lines = printed([summary, other], "by_partition").splitlines()
-    heads = [at for at, line in enumerate(lines) if line.strip() in ("fifo", "other:x=1")]
-    assert len(heads) == 2
-    assert sum("(none)" in line for line in lines[heads[1] :]) == 1
-    assert not any("(none)" in line for line in lines[: heads[1]])
-
-
 def test_partitions_and_types_are_on_the_page() -> None:
     result = run()
     page = render_report([result])

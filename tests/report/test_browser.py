@@ -155,27 +155,6 @@ def test_an_address_shows_what_it_says_and_searches_find_jobs(results: list[Simu
         assert (found, count) == (expected, f"{len(expected)} of 14 jobs")
 
 
-def test_a_click_on_a_job_shows_it_in_the_timelines(results: list[SimulationResult], drive: Drive) -> None:
-    told = drive(
-        """
-        tell({ note: texts("#timeline-note")[0] });
-        document.querySelector("#jobs-table tbody tr[data-job='5'] button").click();
-        const before = texts("#timeline-note")[0];
-        document.querySelector("#pane-first canvas").dispatchEvent(new KeyboardEvent("keydown", { key: "+" }));
-        tell({ moved: before !== texts("#timeline-note")[0] });
-        """,
-        results,
-        job=9,
-        jobs="max_min_fairness",
-    )
-    job = results[0].jobs.iloc[9]
-    start, end = (3600 * float(text) for text in re.findall(r"([\d.]+) h", told["note"])[:2])
-    life = job["completion_time"] - job["arrival_time"]
-    assert start < job["arrival_time"] < job["completion_time"] < end < job["completion_time"] + life
-    assert told["moved"]
-    assert [told["address"][name] for name in ("job", "first")] == [["5"], ["max_min_fairness"]]
-
-
 def test_tables_come_as_csv_and_figures_as_svg(results: list[SimulationResult], drive: Drive) -> None:
     sections = ("comparison", "jobs", "jct", "queue", "timeline")
     script = f"for (const id of {json.dumps(sections)}) document.querySelector(`#${{id}} .tools button`).click();"
@@ -233,36 +212,6 @@ def test_jobs_that_share_a_gpu_are_stacked_by_their_fractions(drive: Drive) -> N
     (_, top, _, tall), (_, raised, _, _), (_, lowered, _, _) = half[0], quarter[0], quarter[1]
     assert raised < top < lowered
     assert lowered + quarter[1][3] == pytest.approx(top + tall, abs=0.11)
-
-
-def test_no_sideways_scrolling_on_narrow_screens(results: list[SimulationResult], tmp_path: Path) -> None:
-    """In frames, as windows of the browser have a least width; in the last nothing happened."""
-    tables = {name: getattr(results[0], name).iloc[:0] for name in ("jobs", "rounds", "timeline")}
-    empty = changed(results[0], decisions=(), makespan=float("nan"), **tables)
-    pages = [write_report(given, tmp_path / "report.html").read_text(encoding="utf-8") for given in (results, [empty])]
-    frames = [
-        f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{html.escape(page)}"></iframe>'
-        for width, page in ((420, pages[0]), (760, pages[0]), (900, pages[1]))
-    ]
-    (tmp_path / "frame.html").write_text(
-        f"""<!doctype html>{"".join(frames)}<script>
-        setTimeout(() => {{
-          const inside = [...document.querySelectorAll("iframe")].map((frame) => frame.contentDocument);
-          const sizes = inside.map(({{ documentElement: all }}) => `${{all.clientWidth}} ${{all.scrollWidth}}`);
-          const said = ["Nothing ran.", "This run recorded no decisions."].map((text) =>
-            inside[2].body.textContent.includes(text));
-          document.title = [...sizes, ...said].join(" ");
-        }}, 1000);</script>""",
-        encoding="utf-8",
-    )
-    page = open_page(tmp_path / "frame.html", tmp_path / "profile")
-    title = re.search(r"<title>(\d.*?)</title>", page)
-    assert title is not None
-    *sizes, nothing, none = title[1].split()
-    narrow, page_there, wide, other, *_ = map(int, sizes)
-    assert narrow == page_there > 400  # the bar for scrolling down takes its place
-    assert wide == other > 740
-    assert (nothing, none) == ("true", "true")
 
 
 def test_runs_with_different_seeds_are_one_policy(drive: Drive) -> None:

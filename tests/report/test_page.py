@@ -15,7 +15,7 @@ import pytest
 from allocator.report import render_report, write_report
 from allocator.report.charts import ecdf
 from allocator.report.page import payload as payload_module
-from allocator.report.page.payload import build_payload, fair_limit, queue_series
+from allocator.report.page.payload import build_payload, queue_series
 from allocator.results.result import SimulationResult
 from tests.report.synthetic import changed, make_result
 from throughputs.shown import visible
@@ -152,14 +152,6 @@ def test_too_much_is_cut_at_one_time_and_thinned(results: Results, monkeypatch: 
     monkeypatch.setattr(payload_module, "TOTAL_BARS", limit)
     runs = build_payload(results)["runs"]
     assert sum(len(flat) // 3 for run in runs for flat in run["bars"]) <= limit < sum(run["barCount"] for run in runs)
-
-
-@pytest.mark.parametrize("total", [0, 5, 11, 12, 40, 1000])
-def test_fair_limit_is_the_largest_that_fits(total: int) -> None:
-    counts = [3, 20, 0, 9, 4]
-    limit = fair_limit(counts, total)
-    assert sum(min(count, limit) for count in counts) <= total
-    assert total >= sum(counts) or sum(min(count, limit + 1) for count in counts) > total
 
 
 def test_embedded_decisions(results: Results) -> None:

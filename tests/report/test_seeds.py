@@ -45,12 +45,6 @@ def test_runs_that_differ_in_anything_else_stand_alone(other: dict[str, Any]) ->
     assert policies.half_widths == ({}, {})
 
 
-def test_a_figure_that_some_runs_lack_has_a_mean_and_no_interval() -> None:
-    policies = Policies.of([run("fifo", seed, p99_jct=value) for seed, value in enumerate((4.0, None, 8.0))])
-    assert policies.summaries[0]["p99_jct"] == 6.0
-    assert "p99_jct" not in policies.half_widths[0]
-
-
 def test_rows_of_the_same_part_are_averaged() -> None:
     small = [{"gpus": "1", "jobs": 4, "average_jct": 2.0}]
     both = [{"gpus": "1", "jobs": 6, "average_jct": 4.0}, {"gpus": "2-4", "jobs": 1, "average_jct": 9.0}]

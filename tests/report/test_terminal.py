@@ -7,7 +7,7 @@ from rich.console import Console
 
 from allocator.protocol.allocation import Allocation
 from allocator.report import allocation_table, comparison_table
-from allocator.report.figures import FIGURES, format_column, format_number
+from allocator.report.figures import FIGURES, format_column
 from throughputs import ThroughputMatrix
 
 FAST = {
@@ -58,40 +58,6 @@ def test_decimals_follow_the_largest_value(largest: float, shown: str) -> None:
     assert format_column(FIGURES[0], [{"average_jct": largest}]) == [shown]
 
 
-DEADLINES = FAST | {
-    "policy": "elasticflow_no_admission",
-    "deadline_ratio": 0.8,
-    "cluster_efficiency": 0.5,
-    "best_effort_average_jct": 3600.0,
-    "average_queueing_time": 360.0,
-    "loaded_utilization": 0.9,
-    "preemptions": 1234,
-    "restart_gpu_hours": 12.5,
-    "settings": {"preset": "elasticflow"},
-}
-
-
-@pytest.mark.parametrize("width", [80, 120, 140])
-def test_names_are_whole_and_what_there_is_no_room_for_is_said(width: int) -> None:
-    rows = [DEADLINES, DEADLINES | {"policy": "gandiva_time_slicing", "completed_jobs": 9, "deadline_ratio": 0.9}]
-    text = text_of(comparison_table(rows, width=width), width=width)
-    assert max(map(len, text.splitlines())) <= width
-    for name in ("elasticflow_no_admission", "gandiva_time_slicing"):
-        assert any(line.split()[:1] == [name] for line in text.splitlines())
-    said = " ".join(text.split())
-    assert "in" in said.partition("─")[0].split()  # "in time" is what these runs are about
-    assert ("no room here for" in said) == (width < 140)
-    assert ("starts" in said.partition("no room here for")[2]) == (width < 140)
-    assert "among policies that completed the most jobs; in time" in said
-
-
-def test_a_name_longer_than_the_terminal_is_folded() -> None:
-    text = text_of(comparison_table([DEADLINES | {"policy": "x" * 100}], width=80), width=80)
-    assert max(map(len, text.splitlines())) <= 80
-    assert text.count("x") >= 100
-    assert "2.000" in text
-
-
 def allocation(n_jobs: int, prices: bool = True) -> Allocation:
     matrix = ThroughputMatrix(np.ones((n_jobs, 2)), [f"[red]job{k}" for k in range(n_jobs)], ("v100", "k80"))
     shares = np.tile([0.625, 0.0], (n_jobs, 1))
@@ -107,21 +73,6 @@ def test_allocation_shows_shares_prices_and_the_certificate() -> None:
     assert "price per GPU" in text
     assert "0.25" in text
     assert "optimal; objective 0.75 steps/s; gap 1.0e-09" in text
-
-
-def test_long_allocations_are_shortened_and_say_so() -> None:
-    text = text_of(allocation_table(allocation(50), max_rows=8))
-    assert "... 42 more" in text
-    assert "42 of 50 jobs not" in text
-    assert "job0" in text
-    assert "job49" in text
-    assert "job20" not in text
-
-
-def test_a_zero_has_no_sign() -> None:
-    assert [format_number(value, 2) for value in (-1e-12, 0.0, -0.004, -0.006, -12.0)] == [
-        "0.00", "0.00", "0.00", "-0.01", "-12.00",
-    ]  # fmt: skip
 
 
 def test_values_are_shown_in_their_units_and_the_best_is_marked() -> None:

@@ -20,16 +20,11 @@ from allocator.cli.service.serve_options import ServeOptions, Told, WebOptions
 from allocator.runtime.door import client as door
 from allocator.runtime.door.client import AbsentError, Client, NoServiceError
 from allocator.runtime.records.journal import Journal
-from tests.runtime.small_disks import fill, small_disk_at
 from tests.runtime.test_requests import GOOD, Serving
 from tests.runtime.worlds import PATIENCE
 from throughputs import InputError
 
 ROOT = Path(__file__).parents[2]
-
-
-PATIENT = "from allocator.cli import main; from allocator.runtime.door import client; client._ABSENCE = 3600.0; main()"
-"""Waits longer for a service that is away than commands do, for machines that are busy."""
 
 
 def start(*arguments, how=("-m", "allocator")):
@@ -79,42 +74,6 @@ def in_process(monkeypatch, capsys):
     return run
 
 
-COUNTING = "import time\nfor n in range(10 ** 6): print('line', n, flush=True); time.sleep(0.05)"
-
-
-@pytest.mark.exhaustive
-def test_commands_that_follow_outlive_a_restart_of_the_service(tmp_path):
-    state = tmp_path / "state"
-    place, service, client = ("--state", state), serve(state), Client(state)
-    commands = [sys.executable, "-c", COUNTING], ["true"]
-    client.ask("submit", jobs=[{"command": command, "working_directory": "/"} for command in commands])
-    with start("logs", *place, "-f", "0", how=("-c", PATIENT)) as following:
-        code, output, _ = told("wait", *place, "1", "--json")
-        assert (code, json.loads(output)["jobs"][0]["state"]) == (0, "completed")
-        lines = [following.stdout.readline() for _ in range(10)]
-        service.kill()
-        service.communicate()
-        code, _, errors = told("cancel", *place, "0")
-        assert (code, errors.count("\n"), f"--state {state}\n" in errors) == (1, 1, True)
-        again = serve(state)
-        code, output, _ = told("cancel", *place, "0", "1")
-        assert (code, output) == (0, "job 0 cancelled\njob 1 was through before\n")
-        lines += following.stdout.readlines()
-        assert following.wait(PATIENCE) == 0
-    assert lines == [f"line {n}\n" for n in range(len(lines))]
-    for command, status, words in (
-        (["wait", "--check"], 1, "job 0 cancelled\n"),
-        (["status"], 0, "1 cancelled, 1 completed"),
-        (["logs"], 0, "printed nothing so far"),
-        (["drain", "local-v10"], 2, "'node': found 'local-v10', expected one of local-v100"),
-        (["wait", "7"], 2, "'jobs': found 7, expected the number of a job, from 0 to 1"),
-    ):
-        code, output, errors = told(command[0], *place, *command[1:])
-        assert code == status
-        assert words in output + errors
-    stopped(again)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive)])
 def test_signals_end_a_service_that_serves_and_leave_its_jobs(tmp_path, number):
     service, client = serve(tmp_path), Client(tmp_path)
@@ -150,30 +109,6 @@ def test_a_service_that_is_refused_leaves_no_folder(tmp_path, in_process, wrong,
     assert (code, output) == (2, "")
     assert named in errors
     assert not (tmp_path / "state").exists()
-
-
-@pytest.mark.parametrize("command", [["status"], ["cancel", "0"], ["admit", "--job-type", "x", "--steps", "3"]])
-def test_no_folder_is_not_the_working_folder(in_process, command):
-    code, output, errors = in_process(*command, "--state", "")
-    assert (code, output) == (2, "")
-    assert "--state" in errors
-    assert "''" in errors
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("room", [0, 8, 64])
-def test_a_start_on_a_full_disk_is_refused_in_one_line_and_may_be_tried_again(tmp_path, room):
-    """With `room` KiB."""
-    with small_disk_at(tmp_path / "disk", "1m") as disk:
-        (disk / "room").write_bytes(b"r" * 1024 * room)
-        fill(disk / "filler")
-        (disk / "room").unlink()
-        code, output, errors = told("serve", "--state", disk / "state", "--virtual", "v100:2")
-        assert code in (1, 2)
-        assert (output, errors.count("\n")) == ("", 1)
-        assert "full" in errors or "No space" in errors
-        (disk / "filler").unlink()
-        stopped(serve(disk / "state"))
 
 
 def test_who_follows_waits_for_a_service_that_has_run(tmp_path, capsys):
@@ -261,23 +196,3 @@ def test_another_kind_of_cluster_begins_without_the_options_of_the_one_before():
     for told, wrong in ((local, {"partition": "gpu"}), (slurm, {"virtual": "v100:1"})):
         with pytest.raises(InputError, match="--adapter"):
             after(told, **wrong)
-
-
-@pytest.mark.exhaustive
-def test_a_start_without_options_goes_on_with_the_last_ones(tmp_path):
-    state, web = tmp_path / "state", f"unix:{tmp_path}/web"
-    first = ["--virtual", "v100:2", "--round", "5", "--policy", "max_min_fairness", "--web", web]
-    stopped(serve(state, *first))
-    again = stopped(serve(state))
-    assert f"Serving v100:2 from {state} (local) under max_min_fairness, in rounds of 5 s" in again
-    assert f"Options, also of later starts on this state: --virtual v100:2 --round 5 --web {web}\n" in again
-    assert "Changed" not in again
-    changed = stopped(serve(state, "--round", "8", "--policy", "srtf"))
-    assert "Changed since the last start: --round 5 -> 8; --policy max_min_fairness -> srtf\n" in changed
-    assert "under fifo_perf" in stopped(serve(state, "--defaults", "--virtual", "k80:1"))
-    journal = Journal(state)
-    told = [dict(event.data) for event in journal.events() if event.kind in ("options", "policy")]
-    journal.close()
-    assert len(told) == 6
-    assert told[2]["round_seconds"] == 8.0
-    assert told[-2:] == [{"virtual": "k80:1"}, {"name": "fifo_perf", "settings": {}}]

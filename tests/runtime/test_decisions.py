@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from allocator import Cluster
@@ -22,11 +14,9 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
 from allocator.registry import get_policy
 from allocator.runtime.decisions.knowledge import Knowledge
-from allocator.runtime.decisions.world import News, Placed, World
+from allocator.runtime.decisions.world import News, World
 from allocator.runtime.records.book import Job
-from allocator.runtime.records.clock import Clock
 from allocator.runtime.records.journal import Event
-from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import (
     SAVE_SECONDS,
     START_SECONDS,
@@ -104,80 +94,6 @@ async def test_a_decision_that_takes_its_time_holds_nothing_up(tmp_path):
     await settle(service)
     await run_on(service, 900.0)
     assert states(service) == ["completed", "cancelled", "completed", "completed"]
-
-
-async def test_a_policy_is_changed_while_the_one_before_thinks(tmp_path):
-    answer, cluster = threading.Event(), two_types()
-    service = await service_on(tmp_path, cluster)
-    service.submit((str(number), job(50.0)) for number in range(6))
-    service.use_policy(world_under("max_min_fairness_perf", before=lambda: answer.wait(600)))
-    cluster.advance(1.0)
-    await service.look()
-    await asyncio.sleep(0.01)
-    abandoned = service.deciding
-    service.use_policy(world_under("srtf"))
-    await settle(service)
-    assert len(cluster.running()) == 4
-    memory = (tmp_path / "policy.state").read_bytes()
-    answer.set()
-    await asyncio.wait([abandoned._task], timeout=600)
-    # what comes late counts for nothing
-    assert (tmp_path / "policy.state").read_bytes() == memory
-    await run_on(service, 900.0)
-    assert states(service) == ["completed"] * 6
-    assert service.book.policy == {"name": "srtf", "settings": {}}
-
-
-async def test_a_clock_that_is_set_forward_and_back(tmp_path, monkeypatch):
-    """The wall clock jumps by a year every few seconds: no time is negative, nobody is taken to hang or be overdue."""
-    real, shift = time.time, 0.0
-    wall = real()
-    monkeypatch.setattr("time.time", lambda: real() + shift)
-    service = await service_on(
-        tmp_path,
-        two_types(),
-        "max_min_fairness_perf",
-        ServiceSettings(grace_seconds=5.0, notice_seconds=2.0, hang_seconds=20.0),
-    )
-    await submit(service, *(job(60.0, deadline=1e6) for _ in range(6)))
-    for number in range(60):
-        shift = (0.0, 3.2e7, -3.2e7)[number % 3]
-        await run_on(service, 2.0)
-    await run_on(service, 900.0)
-    assert states(service) == ["completed"] * 6
-    for one in service.book.by_id:
-        assert one.failures == 0
-        assert 0 < one.run_seconds <= one.finished_at - one.submitted_at + 1e-6
-    # a service that starts while the clock is wrong goes on no earlier than the one before it ended
-    for jump in (3.2e7, -3.2e7, -wall):
-        shift = jump
-        assert Clock(service.book.clock, service.book.at)() >= service.book.clock
-
-
-SLOW = """
-import asyncio, signal, sys, time
-from pathlib import Path
-from tests.runtime.model_cluster import job, service_on, two_types, world_under
-
-async def serve():
-    slow = world_under("fifo_perf", before=lambda: print("thinking", flush=True) or time.sleep(600))
-    service = await service_on(Path(sys.argv[1]), two_types(), make_world=slow)
-    service.submit([("0", job(10.0))])
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.close)
-    await service.run()
-
-asyncio.run(serve())
-"""
-
-
-@pytest.mark.exhaustive
-def test_a_service_ends_while_its_policy_thinks(tmp_path):
-    root = str(Path(__file__).parents[2])
-    command, environment = [sys.executable, "-c", SLOW, str(tmp_path)], os.environ | {"PYTHONPATH": root}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment) as service:
-        assert service.stdout.readline() == b"thinking\n"
-        service.send_signal(signal.SIGTERM)
-        assert service.wait(300) == 0
 
 
 @pytest.fixture
@@ -273,61 +189,6 @@ def submitted(number, clock):
     deadline = clock + 4000.0 if number % 3 == 0 else None
     told = {"total_steps": 500.0 + 13.0 * (number % 7), "gpus": 1 + number % 2, "deadline": deadline}
     return Job(number, f"{number:032x}", ("x",), submitted_at=clock, **told)
-
-
-def played(policy, spec, decisions=24):
-    """A history in which jobs come and go, GPUs change once, and the service is started again once."""
-    cluster, draw = Cluster.parse(spec), np.random.default_rng(7)
-    made = lambda: World(cluster, get_policy(policy), MECHANISM)  # noqa: E731
-    world, found, there, last = made(), [], {}, None
-    number, running = 0, {}
-    for decision in range(decisions):
-        clock = 10.0 * decision
-        arrived = [submitted(number + k, clock) for k in range(int(draw.integers(0, 3)) + 2 * (decision == 0))]
-        number += len(arrived)
-        left = [uuid for uuid in there if draw.random() < 0.12]
-        steps = dict.fromkeys(there, 10.0 * (decision + 1))
-        for uuid in left:
-            there.pop(uuid).state = "completed"
-        measured = {uuid: {("v100", job.gpus): 1.0 + 0.1 * draw.random()} for uuid, job in list(there.items())[:2]}
-        seconds = None if last is None else dict.fromkeys(last.wanted, 10.0)
-        there |= {job.uuid: job for job in arrived}
-        if decision == decisions // 3:
-            world = world.continued(cluster, {uuid: one for uuid, one in running.items() if uuid in world.ids})
-        if decision == decisions // 2:
-            # what is on disk, and the jobs of the journal
-            state, jobs = copy.deepcopy(world.state()), {uuid: replace(job) for uuid, job in there.items()}
-            jobs |= {uuid: Job(0, uuid, ("x",), state="completed") for uuid in state["jobs"] if uuid not in jobs}
-            world = made()
-            world.restore(state, jobs, {uuid: one for uuid, one in running.items() if uuid in there})
-            arrived, left, seconds = [], [], None
-        last = world.decide(News(clock, arrived, left, steps, measured, seconds, dict.fromkeys(there, 2.0)))
-        for uuid in last.rejected:
-            there.pop(uuid, None)
-        running = {uuid: Placed(one.pool, one.gpus, one.partner) for uuid, one in last.wanted.items()}
-        found.append(replace(last, policy_seconds=0.0, gap=0.0))
-    return found, len(world.state()["jobs"])
-
-
-@pytest.mark.parametrize(
-    ("policy", "spec"),
-    [
-        ("max_min_fairness_perf", "v100:3,k80:3"),
-        ("oef", "v100:3,k80:3"),
-        ("srtf", "v100:3,k80:3"),
-        pytest.param("shockwave", "v100:4", marks=pytest.mark.exhaustive),
-        ("elasticflow", "v100:4"),
-        ("tiresias", "v100:4"),
-    ],
-)
-def test_decisions_are_those_of_a_world_that_forgets_nobody(policy, spec, monkeypatch):
-    forgetting, few = played(policy, spec)
-    monkeypatch.setattr(World, "_forget", lambda _: None)
-    keeping, many = played(policy, spec)
-    assert forgetting == keeping
-    assert sum(bool(verdict.wanted) for verdict in forgetting) > 20
-    # there is something to forget
-    assert many > 1.5 * few
 
 
 def test_what_a_world_keeps_does_not_grow_with_those_who_are_through():

@@ -9,15 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from allocator.cli.app import load
-from allocator.cli.service.serve import _Maker
-from allocator.cli.service.serve_options import Told
 from allocator.runtime.adapters.base import Node
-from allocator.runtime.decisions.hardware import Hardware
-from allocator.runtime.door.client import MOST_AT_ONCE, ServiceError
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.door.stopped import StoppedService
 from allocator.runtime.recorded.leases import Leases
-from allocator.runtime.records.journal import JournalError
 from tests.runtime.model_cluster import (
     ModelCluster,
     job,
@@ -30,9 +24,7 @@ from tests.runtime.model_cluster import (
     states,
     submit,
     two_types,
-    world_under,
 )
-from throughputs import InputError
 
 
 @pytest.mark.parametrize(("policy", "killed"), [("fifo_perf", True), ("max_min_fairness_perf", False)])
@@ -112,34 +104,6 @@ async def test_a_node_that_the_cluster_itself_drains(tmp_path):
     assert requests.answer({"do": "status"})["service"]["nodes"][0]["state"] == "drained"
 
 
-async def test_with_all_nodes_drained_a_service_starts_again_and_takes_another_policy(tmp_path):
-    cluster = two_types(1, 1)
-    service = await started(tmp_path, cluster, job(500.0), job(20.0), job(20.0), until=0.0)
-    for node in ("v", "k"):
-        service.drain(node, True)
-    await run_on(service, 10.0)
-    await leave(service)
-    nodes = StoppedService(tmp_path).answer({"do": "status"})["service"]["nodes"]
-    assert [node["state"] for node in nodes] == ["drained", "drained"]
-    # as `allocator serve` makes worlds
-    maker = _Maker.of(Told({}, "max_min_fairness_perf", {}))
-    service = await service_on(tmp_path, cluster, make_world=maker)
-    assert maker.described(service.hardware)["policy"] == "max_min_fairness_perf"
-    assert maker.rhythm(service.hardware)
-    service.deciding.check()
-    await run_on(service, 20.0)
-    assert service.trouble == service.deciding.trouble == ""
-    service.use_policy(_Maker.of(Told({}, "fifo", {})))
-    with pytest.raises(InputError):
-        # what the policy cannot decide about with all nodes in use is refused also now
-        service.use_policy(world_under("shockwave"))
-    await run_on(service, 20.0)
-    service.drain("k", False)
-    await run_on(service, 2000.0)
-    assert states(service) == ["completed"] * 3
-    assert (service.deciding.policy.name, service.book.by_id[0].epoch) == ("fifo", 1)
-
-
 async def test_what_is_free_is_told_from_what_drained_nodes_still_run(tmp_path):
     service = await started(tmp_path, one_type(2), job(40.0), job(20.0))
     service.drain("k", True)
@@ -187,59 +151,3 @@ def test_who_evicts_is_told_whom_and_asked(monkeypatch, options, typed, evicted)
         assert "job 3" in done.output
         assert "ada" in done.output
         assert "job 4" not in done.output
-
-
-class Full(Asked):
-    """A service whose disk is full from the second request on."""
-
-    def ask(self, what, **fields):
-        self.evicted.append(what)
-        if len(self.evicted) > 1:
-            raise ServiceError("journal: database or disk is full")
-        return {"cancelled": list(fields["jobs"]), "through": []}
-
-
-def test_of_many_jobs_those_that_were_cancelled_are_told(monkeypatch):
-    full = Full([])
-    monkeypatch.setattr("allocator.cli.service.jobs.Client", lambda _: full)
-    done = CliRunner().invoke(load("cancel"), ["--state", "x", *map(str, range(MOST_AT_ONCE + 1))])
-    assert isinstance(done.exception, ServiceError)
-    assert done.output.splitlines() == [f"job {number} cancelled" for number in range(MOST_AT_ONCE)]
-    again = CliRunner().invoke(load("cancel"), ["--state", "x", "--json", "1"])
-    assert (isinstance(again.exception, ServiceError), again.output) == (True, "")
-
-
-@pytest.mark.parametrize("asked", [{"do": "cancel", "jobs": [0, 1]}, {"do": "drain", "node": "k", "evict": [0]}])
-async def test_on_a_full_disk_nothing_is_half_done(tmp_path, monkeypatch, asked):
-    service = await started(tmp_path, one_type(1), job(40.0), job(40.0))
-    append, before = service.journal.append, states(service)
-    assert before == ["running", "queued"]
-    room = []
-
-    def little_room(events):
-        if not room:
-            raise JournalError("journal: database or disk is full")
-        room.pop()
-        return append(events)
-
-    for left in (0, 1):
-        room[:] = [None] * left
-        with monkeypatch.context() as full:
-            full.setattr(service.journal, "append", little_room)
-            answer = Requests(service).answer(asked)
-        assert answer["ok"] == bool(left)
-        if not left:
-            assert "disk is full" in answer["error"]
-            assert (states(service), service.book.drained) == (before, set())
-    cancels = asked["do"] == "cancel"
-    assert states(service) == ["stopping", "cancelled" if cancels else "queued"]
-    assert service.book.drained == (set() if cancels else {"k"})
-
-
-def test_hardware_in_full_has_all_nodes():
-    nodes = [Node("a", "k80", 2, up=False), Node("b", "v100", 4, drained=True), Node("c", "k80", 2)]
-    hardware = Hardware(nodes, (), {"c"})
-    assert hardware.cluster.gpus == {"k80": 0, "v100": 0}
-    assert hardware.in_full.cluster.gpus == {"k80": 4, "v100": 4}
-    assert hardware.stays({"b": (0,)})
-    assert not hardware.stays({"a": (0,), "b": (0,)})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import marshal
 import os
 import signal
 import stat
 import subprocess
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +15,10 @@ import pytest
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import AdapterError, CommandError, Seen
-from allocator.runtime.adapters.local.adapter import SHIM_SCRIPT, shim_code
-from allocator.runtime.adapters.local.folder import EXIT_FILE, LOCK_FILE, RUN_FILE, number_in, reserve_exit, write_exit
+from allocator.runtime.adapters.local.folder import EXIT_FILE, LOCK_FILE, RUN_FILE
 from allocator.runtime.adapters.local.output import LOG_FILES, Log, RankOutput
 from allocator.runtime.adapters.local.processes import boot_identity
-from tests.runtime.worlds import PYTHON, lines, processes_of, until
+from tests.runtime.worlds import PYTHON, processes_of, until
 
 
 async def test_arguments_are_taken_as_they_are(local):
@@ -246,15 +243,6 @@ async def test_two_starts_never_run_at_once_and_a_stale_epoch_is_refused(local):
     assert not local.log(job)
 
 
-def test_a_shim_loads_little():
-    """It is started for every job, and stays beside it."""
-    program = SHIM_SCRIPT.replace("module.main()", "print(*sys.modules)")
-    code = marshal.dumps(shim_code())
-    said = subprocess.run([*PYTHON, program], input=code, capture_output=True, check=True).stdout.decode().split()
-    assert not {"collections", "contextlib", "enum", "json", "re", "signal", "subprocess", "typing"}.intersection(said)
-    assert sum(name.startswith("allocator") for name in said) == 4
-
-
 def run_file(epoch=1, pid=1, start_time=1, boot=""):
     return f'{{"epoch": {epoch}, "pid": {pid}, "start_time": {start_time}, "boot": "{boot}"}}'
 
@@ -308,59 +296,3 @@ async def test_files_that_make_no_sense_do_no_harm(local):
             await adapter.observe()
             await adapter.stop(job, 1)
             await adapter.kill(job, 1)
-
-
-@pytest.mark.parametrize("told", ["nonsense", run_file(1, -1)])
-async def test_a_job_that_spoils_what_is_known_of_its_start_is_started_once(local, told):
-    adapter, job = await local.open(), local.new_job()
-    folder = local.records(job)
-    spoil = f"echo started >> starts; echo '{told}' > {RUN_FILE}; exit 7"
-    for epoch in (1, 2):
-        again = local.order(job, "sh", "-c", spoil, epoch=epoch, working_directory=folder)
-        await adapter.start(again)
-        await until(lambda n=epoch: len(lines(folder / "starts")) == n and not processes_of(job))
-        seen = await local.ended(job, epoch)
-        assert seen.code == 7
-        # ordered again, by another scheduler as well
-        for other in (adapter, await local.open()):
-            await other.start(again)
-            assert await local.ended(job, epoch) == seen
-        assert len(lines(folder / "starts")) == epoch
-
-
-async def test_a_job_that_puts_pipes_and_folders_in_the_place_of_files(local):
-    """Its own end may be lost; that of no other is, and nobody waits."""
-    logs = [f"cd ../../jobs/$ALLOCATOR_JOB_ID; rm log; {what} log; cd $OLDPWD" for what in ("mkfifo", "mkdir")]
-    spoils = [f"rm {RUN_FILE}; {what} {RUN_FILE}" for what in ("mkfifo", "mkdir")] + logs
-    spoils += [f"{what} {EXIT_FILE}" for what in ("mkfifo", "mkdir")]
-    spoils += ["rm run.lock; mkdir run.lock; kill -9 $PPID; sleep 60"]
-    jobs = [local.new_job() for _ in spoils]
-    for job, spoil in zip(jobs, spoils, strict=True):
-        await local.start("sh", "-c", f"{spoil}; touch spoilt", job=job, working_directory=local.records(job))
-    await until(lambda: all((local.records(job) / "spoilt").exists() for job in jobs[:-1]))
-    assert (await local.ended(await local.start("true"))).code == 0
-    # without a lock that could be taken, what is left of a job tells whether it has ended
-    assert (await local.ended(jobs[-1])).code is None
-    for job in jobs:
-        await until(lambda job=job: not processes_of(job))
-        for name in (RUN_FILE, EXIT_FILE):
-            with suppress(OSError):
-                (local.records(job) / name).rmdir()
-        # a start where the log cannot be written is refused, and leaves nobody behind
-        with suppress(AdapterError):
-            await local.start("true", job=job, epoch=2)
-            assert (await local.ended(job)).epoch == 2
-        assert not processes_of(job)
-    with pytest.raises(AdapterError, match="log"):
-        await local.start("true", job=jobs[2], epoch=3)
-
-
-def test_reasons_of_any_kind_are_told_as_they_are(tmp_path):
-    for reason in ("plain", 'a "quoted" \\ path', '"epoch": 7, "code": 0}', "two\nlines\t\x00", "Größe \ud800"):
-        reserved = reserve_exit(str(tmp_path))
-        write_exit(str(tmp_path), reserved, 3, None, 0, reason, 5)
-        os.close(reserved)
-        told = json.loads((tmp_path / EXIT_FILE).read_bytes())
-        assert (told["epoch"], told["code"], told["lost_output"]) == (3, None, 5)
-        assert told["reason"] == reason.encode("ascii", "backslashreplace").decode()
-        assert number_in(str(tmp_path / EXIT_FILE), "epoch") == 3

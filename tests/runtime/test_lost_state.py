@@ -9,8 +9,7 @@ import uuid
 
 import pytest
 
-from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, write_file
-from allocator.runtime.adapters.base import Node
+from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, write_file
 from allocator.runtime.records.journal import Journal, JournalError
 from tests.runtime.model_cluster import (
     job,
@@ -25,21 +24,6 @@ from tests.runtime.model_cluster import (
     two_types,
 )
 from throughputs import InputError
-
-
-async def test_a_service_that_comes_back_with_fewer_accelerators(tmp_path):
-    cluster, policy = two_types(), "max_min_fairness_perf"
-    service = await started(tmp_path, cluster, *(job(80.0) for _ in range(5)), policy=policy, until=6.0)
-    await leave(service)
-    # one type is gone, and one GPU of the other; the jobs on them run on
-    cluster.machines[:] = [Node("k", "k80", 1)]
-    service = await service_on(tmp_path, cluster, policy)
-    await settle(service)
-    await run_on(service, 27.0)
-    assert all(set(one.places) <= {"k"} for one in service.book.by_id)
-    assert states(service).count("running") == 1
-    await run_on(service, 900.0)
-    assert states(service) == ["completed"] * 5
 
 
 @pytest.mark.parametrize("lost", ["some", "all"])
@@ -107,48 +91,6 @@ async def test_a_folder_of_a_job_that_is_deleted_while_it_runs(tmp_path):
     service.cancel([service.book.by_id[0]])
     await run_on(service, 200.0)
     assert (service.trouble, states(service)) == ("", ["cancelled", "completed"])
-
-
-async def test_a_report_is_read_though_the_clock_of_the_file_system_has_not_ticked(tmp_path):
-    service = await started(tmp_path, one_type(1), job(60.0, "deaf"))
-    (one,) = service.book.by_id
-    path = service.watching.folder(one) / REPORT_FILE
-    for steps in (5.0, 50.0):
-        write_file(path, Report(one.uuid, one.epoch, "training", steps))
-        os.utime(path, ns=(10**18, 10**18))
-        await service.look()
-        assert service.steps_of(one) == steps
-    # even into the same file, with as many bytes
-    path.write_text(path.read_text().replace("50.0", "55.0"))
-    os.utime(path, ns=(10**18, 10**18))
-    assert service.watching.look(one, 0.0).report.steps == 50.0
-    service.cancel([one])
-    await run_on(service, 60.0)
-    (end,) = [event for event in service.journal.events() if event.kind == "ended"]
-    assert end["steps"] == 55.0
-
-
-async def test_a_file_in_the_place_of_a_folder_is_a_failure_of_that_job_alone(tmp_path):
-    service = await service_on(tmp_path, one_type(2))
-    names = [uuid.uuid4().hex for _ in range(3)]
-    (tmp_path / "jobs" / names[1] / "lease.json" / "x").mkdir(parents=True)
-    (tmp_path / "jobs" / names[0]).write_text("")
-    first, second, _ = service.submit((name, job(20.0)) for name in names)
-    await settle(service)
-    await run_on(service, 400.0)
-    assert states(service) == ["failed", "failed", "completed"]
-    assert "File exists" in first.reason
-    assert "Is a directory" in second.reason
-
-
-async def test_a_file_in_the_place_of_all_folders_loses_no_job(tmp_path):
-    (tmp_path / "jobs").write_text("")
-    service = await started(tmp_path, one_type(2), job(20.0), until=50.0)
-    assert "File exists" in service.trouble
-    assert states(service) == ["starting"]
-    (tmp_path / "jobs").unlink()
-    await run_on(service, 200.0)
-    assert states(service) == ["completed"]
 
 
 async def test_what_is_kept_is_for_the_user_alone_in_any_folder_and_under_any_umask(tmp_path):

@@ -9,14 +9,13 @@ import socket
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from allocator.runtime.door.client import Client, NoServiceError
 from allocator.runtime.page.access import read_token
 from allocator.runtime.records import ownership
-from allocator.runtime.records.journal import Event, Journal, ReadOnlyJournal
+from allocator.runtime.records.journal import Journal, ReadOnlyJournal
 from allocator.runtime.records.ownership import check_parents, own_folder
 from tests.runtime.test_requests import Serving
 from throughputs import InputError
@@ -105,43 +104,6 @@ def test_another_users_service_is_told_nothing(place, ours):
 
 
 @as_root
-def test_a_journal_that_another_user_has_prepared_runs_nothing(place):
-    state = place / "tmp" / "state"
-
-    def prepare():
-        journal = Journal(state)
-        journal.append([Event("submitted", "0" * 32, data={"command": ["touch", "x"], "working_directory": "/"})])
-        journal.close()
-
-    with by_mallory(prepare):
-        for wrong in (state, state / "journal.sqlite"):
-            for use in (Journal, ReadOnlyJournal):
-                with refuses(wrong, f"user {MALLORY}"):
-                    use(state)
-            # nor where the folder is ours and only the journal is not
-            os.chown(state, 0, 0)
-            (state / "lock").unlink(missing_ok=True)
-
-
-@as_root
-@pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_lock_that_is_a_link_costs_nobody_a_file(place, link):
-    state, precious = place / "state", place / "precious"
-    precious.write_text("precious")
-    state.mkdir()
-    # a hard link as mallory may where the kernel does not protect them
-    link(precious, state / "lock")
-    if link is os.symlink:
-        os.chown(state / "lock", MALLORY, MALLORY, follow_symlinks=False)
-    for mode, wrong in ((0o777, state), (0o755, state / "lock")):
-        state.chmod(mode)
-        with refuses(wrong):
-            Journal(state)
-        assert precious.read_text() == "precious"
-        assert not (state / "journal.sqlite").exists()
-
-
-@as_root
 def test_a_service_answers_its_user_alone(place):
     """Though somebody has opened the socket to all."""
     state, heard = place / "state", place / "heard"
@@ -218,36 +180,3 @@ def test_a_link_of_another_user_on_the_way_is_refused(place):
                 use()
     (place / "tmp" / "own").symlink_to(mine)
     assert own_folder(place / "tmp" / "own") == mine
-
-
-def test_under_umask_002_with_a_group_of_ones_own(tmp_path, monkeypatch):
-    def be(user, name, group, *members):
-        me = SimpleNamespace(pw_uid=user, pw_gid=os.getegid(), pw_name=name)
-        of = SimpleNamespace(gr_name=group, gr_mem=list(members))
-        monkeypatch.setattr(ownership, "pwd", SimpleNamespace(getpwuid=lambda _: me))
-        monkeypatch.setattr(ownership, "grp", SimpleNamespace(getgrgid=lambda _: of))
-
-    refused = refuses("", f"chmod g-w {tmp_path}")
-    be(1000, "alice", "alice", "alice")
-    tmp_path.chmod(0o775)
-    own_folder(tmp_path)
-    with monkeypatch.context() as listed:
-        # an access list names others, and the bits of the group are its mask
-        listed.setattr(os, "getxattr", lambda _path, name: name.encode())
-        with refused:
-            own_folder(tmp_path)
-    # the group of root has others in it on some systems
-    for who in ((1000, "alice", "users", "alice"), (1000, "alice", "alice", "alice", "bob"), (0, "root", "root")):
-        be(*who)
-        with refuses("", f"chmod g-w {tmp_path}"):
-            own_folder(tmp_path)
-
-
-def test_what_a_service_makes_it_accepts_whatever_the_umask(tmp_path):
-    before = os.umask(0)
-    try:
-        state = own_folder(tmp_path / "new" / "deep" / "state", make=True)
-    finally:
-        os.umask(before)
-    assert state.stat().st_mode & 0o777 == 0o700
-    assert own_folder(state) == state

@@ -76,25 +76,6 @@ def test_figures_are_added_to_a_table(tmp_path):
     assert pair == [[5, 6], [2, 1], [4, 3]]
 
 
-PRINTS = """
-import time
-began = time.monotonic()
-while True:
-    time.sleep(0.02)
-    print("loss 0.5, step", int(50 * (time.monotonic() - began)), flush=True)
-"""
-"""Fifty steps/s by the clock: what it is late with one line the next makes good."""
-
-
-@pytest.mark.exhaustive
-def test_steps_are_found_in_the_output_of_a_program(tmp_path):
-    out = tmp_path / "table.json"
-    options = ["--type", "told", "--virtual", "v100:1", "--repeats", "1", "--out", out, "--seconds", "2"]
-    profiled(*options, "--steps-pattern", r"step (\d+)", command=[sys.executable, "-c", PRINTS])
-    # how exactly is a matter of the moments at which the first line and the last are seen; see the next test
-    assert 25 < read_table(out).rates(["told"], [1], ["v100"])[0, 0] < 100
-
-
 def test_the_speed_of_what_is_printed(tmp_path, monkeypatch):
     """Steps since the first lines that were seen, over the time since then; what was printed before is not counted."""
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from allocator.cli.service.watch import _Hindrances
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge, moving_average
@@ -15,8 +14,7 @@ from allocator.runtime.decisions.prospects import Prospects
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.records.book import Job
 from tests.runtime.model_cluster import run_on, service_on, settle, two_types
-from throughputs import InputError, ThroughputTable, default_table
-from throughputs.errors import nearest_names
+from throughputs import default_table
 
 RESNET = "ResNet-18 (batch size 16)"
 
@@ -76,15 +74,6 @@ def test_steps_that_nobody_told_follow_from_the_duration(steps, duration, expect
     assert Knowledge(("v100", "k80"), None).expected_steps(steps, duration, ways, 2) == expected
 
 
-def test_a_type_at_another_batch_size():
-    small, large = "net (batch size 16)", "net (batch size 64)"
-    table = ThroughputTable([(small, 1), (large, 1)], ["v100"], [[8.0], [3.0]])
-    # of another size the table has no row, or the type no batch size
-    for name, size, found in ((small, 64, large), (small, None, small), (small, 32, small), ("other", 64, "other")):
-        assert Knowledge(["v100"], table).type_at(name, size) == found
-    assert Knowledge(["v100"], None).type_at(small, 64) == small
-
-
 async def test_a_job_that_no_nodes_could_hold_is_refused_and_one_that_some_could_is_told(tmp_path):
     cluster = two_types(2, 1)
     service = await service_on(tmp_path, cluster)
@@ -113,40 +102,6 @@ async def test_a_job_that_no_nodes_could_hold_is_refused_and_one_that_some_could
     (one,) = service.submit([("2", job)])
     service.see_nodes(cluster.machines)
     assert "cancel it, or serve more GPUs" in service.deciding.why_unfit(one)
-
-
-def test_types_on_which_a_job_does_not_run_are_no_room_for_it():
-    of, table = prospects(), default_table()
-    kind = next(
-        kind
-        for kind in table.job_types
-        if 4 in table.scale_factors_of(kind) and (table.rates([kind], [4], ["v100", "k80"]) > 0).all()
-    )
-    of_table = asked(job_type=kind, gpus=4)
-    assert not of.fits(of_table)
-    assert of.fits(of_table, anyhow=True)
-    # measured on one type of two that the table lacks: nothing says that it does not run on the other
-    assert of.fits(asked(gpus=2, measured={("v100", 2): 3.0}))
-    with pytest.raises(InputError, match="at most 4, of one type"):
-        of.check(asked(gpus=5))
-    of.check(asked(gpus=4))
-
-
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [
-        ("resnet-18 (batch size 16)", RESNET),
-        ("ResNt-50", "ResNet-50"),
-        ("resnet", "ResNet-18"),
-        ("cycle", "CycleGAN"),
-        ("zzzz", None),
-        ("", None),
-    ],
-)
-def test_the_nearest_names_are_found_by_what_they_begin_with_and_by_misspellings(name, nearest):
-    found = nearest_names(name, default_table().job_types)
-    assert len(found) <= 3
-    assert found[0].startswith(nearest) if nearest else not found
 
 
 def test_a_job_type_that_the_table_lacks_is_told_with_its_neighbours():
@@ -190,28 +145,3 @@ async def test_a_policy_that_rejects_says_what_it_took_a_job_to_need(tmp_path):
     assert (one.state, one.reason) == ("rejected", f"elasticflow cannot promise its deadline: {why}")
     await run_on(service, 20.0)
     assert other.state == "completed"
-
-
-class Answering:
-    """A service that always answers the same of its jobs."""
-
-    def follow(self, what, jobs):
-        assert what == "status"
-        return {"jobs": [{"id": job, "reason": f"needs {job} more GPUs"} for job in jobs]}
-
-
-def test_who_waits_is_told_once_what_cannot_run(capsys):
-    hindrances = _Hindrances(Answering())
-    service = {"cannot_run": [1, 4], "trouble": ""}
-    first, fourth = (f"job {number} cannot run: needs {number} more GPUs\n" for number in (1, 4))
-
-    def told(service, jobs=None, by=hindrances):
-        by.tell(service, jobs)
-        return capsys.readouterr().err
-
-    assert told(service) == first + fourth
-    assert told(service) == ""
-    assert told({"cannot_run": [4], "trouble": "no decision"}) == "trouble: no decision\n"
-    # job 1 could run in between
-    assert told(service | {"trouble": "no decision"}) == first
-    assert told(service, [4, 7], _Hindrances(Answering())) == fourth

@@ -92,12 +92,6 @@ async def through(service):
     await until(lambda: not service.book.active)
 
 
-def check_steps(result, last):
-    words = [line.split() for line in lines(result)]
-    assert all(line[0] == "step" for line in words), "it ran twice at once"
-    assert words[-1][1] == str(last)
-
-
 HANG = """
 import json, os, time
 job, epoch = os.environ["ALLOCATOR_JOB_ID"], int(os.environ["ALLOCATOR_LEASE_EPOCH"])
@@ -132,15 +126,3 @@ async def test_trainers_that_crash_hang_flood_or_do_not_end(tmp_path):
     assert "signal 11" in crashing.reason
     for job in jobs:
         assert not subprocess.run(["pgrep", "-f", job.uuid], capture_output=True, check=False).stdout
-
-
-async def test_a_state_folder_that_is_moved_between_two_services(tmp_path):
-    async with Serving(tmp_path / "one") as service:
-        submit(service, *(trainer(tmp_path / f"result{k}", 30) for k in range(3)))
-        await until(lambda: lines(tmp_path / "result0"))
-    (tmp_path / "one").rename(tmp_path / "two")
-    async with Serving(tmp_path / "two") as service:
-        await through(service)
-    assert states(service) == ["completed"] * 3
-    for number in range(3):
-        check_steps(tmp_path / f"result{number}", 30)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from html import escape
-from pathlib import Path
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -20,64 +16,14 @@ from allocator.runtime.recorded.comparison import caveats, compared
 from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import RecordedRun
 from allocator.runtime.records.journal import Event
-from tests.runtime.test_commands import serve, stopped
 from tests.runtime.test_requests import Serving
-from throughputs import InputError, ThroughputTable, read_table, read_trace
-
-ROOT = Path(__file__).resolve().parents[2]
-TRAINER = ROOT / "benchmarks/runtime/trainer.py"
+from throughputs import InputError, ThroughputTable
 
 
 def allocator(*arguments):
     ran = CliRunner().invoke(app, list(map(str, arguments)))
     assert ran.exit_code == 0, f"{ran.output}{ran.exception!r}"
     return json.loads(ran.output) if "--json" in arguments else ran.output
-
-
-@pytest.mark.exhaustive
-def test_a_service_is_recorded_and_compared(tmp_path):
-    state, out = tmp_path / "state", tmp_path / "out"
-    service = serve(state, "--virtual", "v100:1", "--policy", "max_min_fairness_perf", "--round", "2")
-    client = Client(state)
-
-    def job(steps, rate, **more):
-        command = [sys.executable, "-S", str(TRAINER), "--steps", str(steps), "--rates", f"v100={rate}"]
-        told = {"command": command, "working_directory": "/", "environment": {"PYTHONPATH": str(ROOT)}}
-        return told | {"total_steps": steps} | more
-
-    client.ask("submit", jobs=[job(120, 40, job_type="mine"), job(60, 20), job(4000, 40)])
-    while [one["state"] for one in client.ask("status", jobs=[0, 1])["jobs"]] != ["completed"] * 2:
-        time.sleep(0.2)
-    client.ask("cancel", jobs=[2])
-    # while it runs
-    allocator("record", "--state", state, "--out", tmp_path / "early", "--no-simulate")
-    allocator("wait", "--state", state)
-    stopped(service)
-    told = allocator("record", "--state", state, "--out", out, "--json")
-    jobs, rounds = pd.read_csv(out / "jobs.csv"), pd.read_parquet(out / "rounds.parquet")
-    assert jobs["status"].tolist() == ["completed", "completed", "cut_off"]
-    assert jobs["job_type"].tolist() == ["mine", "job 1", "job 2"]
-    assert set(rounds["accelerator"]) == {"v100"}
-    assert rounds.groupby("job_id")["steps"].sum()[:2].tolist() == [120, 60]
-    # one GPU: no lease begins before the one before it has ended
-    assert (rounds["start_time"].to_numpy()[1:] >= rounds["end_time"].to_numpy()[:-1] - 1e-6).all()
-    assert pd.read_parquet(out / "timeline.parquet")["busy_gpus"].max() == 1
-    assert read_trace(out / "trace.csv").total_steps.tolist()[:2] == [120, 60]
-    table = read_table(out / "throughputs.csv")
-    assert table.rates(["mine", "job 1"], [1, 1], ["v100"])[:, 0] == pytest.approx([40, 20], rel=0.1)
-    comparison = told["comparison"]
-    assert comparison == json.loads((out / "comparison.json").read_text())
-    figures = {row["figure"]: row for row in comparison["figures"]}
-    assert figures["makespan"]["real"] == told["real"]["makespan"]
-    assert comparison["restart_seconds"] > 0
-    assert [row["job_id"] for row in comparison["jobs"]] == [0, 1, 2]
-    assert "max_min_fairness_perf, simulated" in (out / "report.html").read_text()
-    # what was recorded is what `simulate` takes, and why jobs waited is told of real runs, too
-    options = ["--cluster", "v100:1", "--policy", "fifo_perf", "--throughputs", out / "throughputs.csv"]
-    allocator("simulate", "--trace", out / "trace.csv", *options, "--out", tmp_path / "again")
-    told = allocator("explain", out, "--job", "1", "--since", "0", "--json")
-    assert {reason["reason"] for wait in told["waits"] for reason in wait["reasons"]} <= {"no_gpus_free", "left_out"}
-    assert told["waited"] + told["ran"] + told["started"] == pytest.approx(told["completion"] - told["arrival"])
 
 
 def test_admission_beside_jobs_of_unknown_length_and_on_several_types(tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing, suppress
 
 import pytest
@@ -85,27 +83,6 @@ def test_all_or_nothing_is_written(tmp_path):
     journal._base.execute("PRAGMA max_page_count = 100000")
     journal.append(events)
     assert len(kinds(journal)) == 100
-
-
-WRITER = """
-import os, signal, sys
-from pathlib import Path
-from allocator.runtime.records.journal import Event, Journal
-journal = Journal(Path(sys.argv[1]))
-for number in range(10**6):
-    journal.append([Event("note", "", 0.0, {"pair": number}), Event("note", "", 0.0, {"pair": number})])
-    print(number, flush=True)
-"""
-
-
-def test_what_was_acknowledged_outlives_a_kill(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as writer:
-        told = [int(writer.stdout.readline()) for _ in range(25)]
-        writer.kill()
-        told += [int(line) for line in writer.stdout.read().split()]
-    pairs = [event["pair"] for event in Journal(tmp_path).events()]
-    assert pairs == [number for number in range(len(pairs) // 2) for _ in range(2)]
-    assert max(told) <= pairs[-1]
 
 
 def read_again(folder, content):

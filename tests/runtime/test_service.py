@@ -28,23 +28,6 @@ from tests.runtime.model_cluster import (
 )
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        "fifo_perf",
-        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("finish_time_fairness_perf", "srtf")),
-        "shockwave",
-    ],
-)
-async def test_all_jobs_complete_under_every_kind_of_policy(tmp_path, policy):
-    jobs = [job(40.0 + 7 * k, gpus=1 + k % 2) for k in range(7)]
-    service = await started(
-        tmp_path, one_type() if policy == "shockwave" else two_types(), *jobs, policy=policy, until=1000.0
-    )
-    assert states(service) == ["completed"] * 7
-    assert all(one.steps == one.total_steps for one in service.book.by_id)
-
-
 async def test_leases_end_and_go_on_where_they_were_saved(tmp_path):
     service = await started(tmp_path, one_type(1), job(60.0), job(60.0), policy="max_min_fairness", until=130.0)
     # they take turns, and no step is done twice
@@ -74,13 +57,6 @@ async def test_failures_are_tried_again_as_often_as_is_said_and_then_given_up(tm
     assert service.book.by_id[-1].steps == 20.0
 
 
-async def test_a_job_that_never_saves_is_given_up_and_the_other_completes(tmp_path):
-    jobs = job(300.0, "careless"), job(100.0)
-    service = await started(tmp_path, one_type(1), *jobs, policy="max_min_fairness", until=900.0)
-    assert states(service) == ["failed", "completed"]
-    assert "no step was saved in 4 leases" in service.book.by_id[0].reason
-
-
 @pytest.mark.parametrize(("behaviour", "signal", "after"), [("deaf", 15, 1.0), ("stubborn", 9, 6.0)])
 async def test_programs_that_know_nothing_of_leases_end_by_signals(tmp_path, behaviour, signal, after):
     service = await started(tmp_path, one_type(1), job(500.0, behaviour), until=1.0)
@@ -90,17 +66,6 @@ async def test_programs_that_know_nothing_of_leases_end_by_signals(tmp_path, beh
     assert states(service) == ["cancelled"]
     (ended,) = (event for event in service.journal.events() if event.kind == "ended")
     assert (ended["signal"], ended.clock >= after) == (signal, True)
-
-
-async def test_a_trainer_that_stands_still_is_killed(tmp_path):
-    cluster = one_type(1)
-    service = await started(tmp_path, cluster, job(100.0), settings=ServiceSettings(hang_seconds=20.0), until=10.0)
-    cluster.rates["k80"] = 0.0
-    await run_on(service, 15.0)
-    assert states(service) == ["running"]
-    await run_on(service, 85.0)
-    assert states(service) == ["failed"]
-    assert "no step in 20" in service.book.by_id[0].reason
 
 
 async def test_gpus_that_fall_idle_are_filled_again_and_again_within_a_round(tmp_path):
@@ -165,31 +130,6 @@ async def test_what_a_program_did_that_does_not_report_counts_when_it_makes_room
     assert one.reason.startswith("evicted from node v; 20 s of work may be lost")
     # nothing is known of its speed but that it is some
     assert 15.0 <= one.steps <= 30.0
-
-
-async def test_steps_that_are_only_believed_are_no_more_than_there_are(tmp_path):
-    service = await started(tmp_path, one_type(1), job(500.0, "deaf", total_steps=20.0), until=10.0)
-    (one,) = service.book.by_id
-    assert 5.0 < service.steps_of(one) < 20.0
-    await run_on(service, 20.0)
-    assert service.steps_of(one) == 20.0
-
-
-async def test_a_node_that_is_lost_with_its_jobs_and_comes_back_with_them_still_running(tmp_path):
-    cluster = two_types()
-    service = await started(tmp_path, cluster, job(200.0), job(200.0), policy="max_min_fairness_perf", until=8.0)
-    there = {run.order.job: run for run in cluster.running() if "v" in run.order.gpus}
-    assert there
-    # cut off: nobody sees its jobs, which run on
-    cluster.machines[0] = Node("v", "v100", 2, up=False, reason="no answer")
-    for key in there:
-        del cluster.runs[key]
-    await run_on(service, 10.0)
-    assert all(one.pool in ("", "k80") for one in service.book.by_id)
-    cluster.machines[0] = Node("v", "v100", 2)
-    cluster.runs |= {key: run for key, run in there.items() if key not in cluster.runs}
-    await run_on(service, 900.0)
-    assert states(service) == ["completed"] * 2
 
 
 async def test_a_gang_that_no_longer_fits_waits_for_its_node(tmp_path):

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from allocator import Cluster
 from allocator.report.figures import FIGURES
-from allocator.scenarios.charts import dimensions, line_chart, lines_of
 from allocator.scenarios.page import render_page
 from allocator.scenarios.result import NextGpus, Row, WhatIf
 from allocator.scenarios.terminal import next_gpus_table, rows_table
@@ -85,29 +84,3 @@ def test_changes_are_later_minus_before(halved):
     assert (other[1], other[2], other[-1][0]) == (["h100"], ["+0.250"], "1.75")
     changes = [more["changes"]["average_jct"] for more in halved.as_dict()["rows"][0]["next_gpus"]]
     assert changes == halved.next_gpus["average_jct_change"].tolist() == [-1800.0, 900.0]  # seconds
-
-
-def test_jobs_that_did_not_complete_are_counted(halved):
-    cut = WhatIf((*halved.rows[:2], row(4, 5.0, completed=9)), "log", 10, 1)
-    lines = shown(rows_table(cut))
-    assert "10/10" in line_with(lines, "a100:8")
-    assert "9/10" in line_with(lines, "a100:4")
-    assert [cells[-1] for cells in cells_of(render_page(cut), "rows")] == [["10", "/", "10"]] * 2 + [["9", "/", "10"]]
-
-
-def test_curves_go_from_few_gpus_to_many(halved):
-    (dimension,) = dimensions(halved.rows)
-    lines = lines_of(dimension, halved.rows)
-    assert [row.label for row in lines[0].rows] == ["a100:4", "a100:8", "a100:16"]
-    chart = line_chart("chart", JCT, dimension, lines)
-    x, y = zip(
-        *((float(a), float(b)) for a, b in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', chart)), strict=True
-    )
-    assert list(x) == sorted(x)
-    # further up is more: 5, 2 and 1 hours above an axis that begins at 0, all of them inside of the frame
-    assert 0 < y[0] < y[1] < y[2]
-    assert (y[1] - y[0]) / (y[2] - y[1]) == pytest.approx(3.0, rel=0.02)
-    (said,) = re.findall(r"<desc[^>]*>(.*?)</desc>", chart)
-    assert [float(part.split(":")[1]) for part in said.split(", ")] == [5.0, 2.0, 1.0]
-    assert [float(part.split(":")[0]) for part in said.split(", ")] == [4.0, 8.0, 16.0]
-    assert [float(at) for at in re.findall(r"<title>a100 GPUs (\d+)", chart)] == [4.0, 8.0, 16.0]

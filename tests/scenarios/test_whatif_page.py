@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 
 import pytest
 
@@ -13,8 +11,6 @@ from allocator.scenarios.charts import dimensions, lines_of
 from allocator.scenarios.page import render_page
 from tests.report.test_page import Page
 from tests.scenarios.test_scenarios import log
-
-CHROMIUM = shutil.which("chromium")
 
 
 @pytest.fixture(scope="module")
@@ -55,40 +51,9 @@ def test_pages_are_whole_and_ask_for_nothing(grown):
     assert "would change" not in page
 
 
-def test_types_of_gpus_are_dimensions_of_their_own():
-    clusters = ["a100:4,h100:2", "a100:8,h100:2", "a100:4,h100:4", "v100:8"]
-    rows = whatif(log(8), clusters, next_gpus=0).rows
-    a100, h100 = dimensions(rows)
-    assert (a100.title, h100.title) == ("a100 GPUs", "h100 GPUs")
-    lines = {line.label: [row.label for row in line.rows] for line in lines_of(a100, rows)}
-    assert lines == {"h100:2": ["a100:4,h100:2", "a100:8,h100:2"], "h100:4": ["a100:4,h100:4"]}
-    assert [len(line.rows) for line in lines_of(h100, rows)] == [2, 1]
-    assert dimensions(whatif(log(8), ["a100:8", "h100:8"], next_gpus=0).rows) == []
-
-
 def test_text_from_outside_is_escaped():
     trace = log(6)
     object.__setattr__(trace, "source", "<script>alert(1)</script>")
     page = render_page(whatif(trace, "a100:8", next_gpus=0))
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_the_page_opens_without_scrolling_sideways(grown, tmp_path):
-    (tmp_path / "page.html").write_text(render_page(grown), encoding="utf-8")
-    frames = "".join(
-        f'<iframe src="page.html" style="width:{width}px;height:900px;border:0"></iframe>' for width in (1280, 420)
-    )
-    measure = (
-        "<script>addEventListener('load', () => document.querySelectorAll('iframe').forEach((frame) =>"
-        "document.body.append('wide ' + frame.contentDocument.documentElement.scrollWidth + ' ')))</script>"
-    )
-    (tmp_path / "frame.html").write_text(f"<!doctype html><body>{frames}{measure}</body>", encoding="utf-8")
-    flags = "--headless --no-sandbox --disable-gpu --no-first-run --allow-file-access-from-files --dump-dom"
-    flags += f" --virtual-time-budget=2000 --enable-logging=stderr --user-data-dir={tmp_path}/profile"
-    command = [str(CHROMIUM), *flags.split(), (tmp_path / "frame.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    assert "CONSOLE" not in done.stderr
-    wide, narrow = map(int, re.findall(r"wide (\d+)", done.stdout.split("</script>")[-1]))
-    assert (wide <= 1280, narrow <= 420) == (True, True)

@@ -9,16 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from allocator import Cluster
-from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
-from allocator.presets import preset
 from allocator.sweep import Sweep
 from allocator.sweep.jobs import trace_of
 from tests.sweep.sweep_definitions import single
 from throughputs import read_table, read_trace
 
 STUDIES = {path.stem: path for path in sorted(Path(__file__).parents[2].glob("benchmarks/studies/*.toml"))}
-COMPARISONS = ("shockwave_canonical", "shockwave_scale", "shockwave_contention", "shockwave_tradeoff")
 
 
 def study(name: str, small: bool = False) -> Sweep:
@@ -81,27 +77,6 @@ def test_the_points_of_the_published_curves(reference_data):
             assert {name for name, _ in study(name).policies} == set(group["policy"])
 
 
-def test_the_other_studies_of_gavel_are_those_of_its_paper():
-    hierarchy = study("hierarchical").points()
-    assert ({p.load for p in hierarchy}, {p.cluster for p in hierarchy}) == (set(range(1, 19)), {"v100:3,p100:3,k80:3"})
-    for point in hierarchy:
-        rows = [(entity["weight"], entity["policy"], entity["jobs"]) for entity in point.workload.entities]
-        assert rows == [(weight, point.case, 6) for weight in (1, 2, 3)]
-    runtimes = study("policy_runtimes").points()
-    assert {p.cluster for p in runtimes} == {"v100:{0},p100:{0},k80:{0}".format(int(p.load / 4)) for p in runtimes}
-    assert max(p.load for p in runtimes) == 8192
-    estimation = study("estimation").points()
-    settings = {(p.workload.profiling_percentage, p.workload.reference_models) for p in estimation}
-    assert settings == {(None, None)} | {(p, n) for p in (0.1, 0.5, 1.0) for n in (4, 16, 26)}
-
-
-@pytest.mark.parametrize("name", COMPARISONS)
-def test_comparisons_have_the_policies_of_the_paper(name):
-    own = dict(study(name).policies)
-    assert list(own) == list(SHOCKWAVE_COMPARISON)
-    assert own["allox"] == SHOCKWAVE_COMPARISON["allox"]
-
-
 @pytest.mark.parametrize(
     ("name", "seed", "file", "table"),
     [
@@ -130,16 +105,3 @@ def test_scales_are_those_of_the_published_configurations(public_data):
         keys = ("k", "lambda", "future_rounds", "solver_rel_gap")
         assert found.pop(f"v100:{gpus}") == (load, seed, *(published[key] for key in keys))
     assert not found
-
-
-@pytest.mark.parametrize(
-    ("gpus", "weights"),
-    [(14, (1e-3, 12)), (32, (1e-3, 12)), (63, (1e-3, 12)), (64, (10, 5)), (128, (1e-3, 15)), (512, (1e5, 5))],
-)
-def test_the_preset_has_weights_by_the_size_of_the_cluster(gpus, weights):
-    cluster = Cluster({"v100": gpus})
-    for name in ("shockwave", "shockwave_published"):
-        settings = preset(name).settings_of_policy("shockwave", cluster)
-        assert (settings["makespan_weight"], settings["fairness_exponent"]) == weights
-        assert "makespan_weight" not in preset(name).settings_of_policy("allox", cluster)
-    assert preset("default").settings_of_policy("shockwave", cluster) == {}

@@ -112,23 +112,6 @@ def test_cases_are_taken_one_at_a_time():
     assert (published.preset, published.policy_settings) == ("gavel", {"solver": "highs"})
 
 
-def test_a_case_may_have_its_own_clusters_loads_and_seeds():
-    def places(points):
-        return [(p.cluster, p.load, p.seed) for p in points]
-
-    own = {"clusters": ["v100:3"], "jobs": [4], "seeds": [9]}
-    points = Sweep.from_dict(static(cases=[own | {"name": "own"}, {"name": "shared", "seeds": [7, 6]}])).points()
-    assert places(p for p in points if p.case == "own") == [("v100:3", 4, 9)]
-    assert places(p for p in points if p.case == "shared") == list(itertools.product([TINY], (5, 8), (6, 7)))
-    # a sweep needs none where every case has its own
-    alone = {"kind": "static", "policies": ["isolated"], "cases": [own]}
-    assert places(Sweep.from_dict(alone).points()) == [("v100:3", 4, 9)]
-    for missing in own:
-        lacking = {name: value for name, value in own.items() if name != missing}
-        with pytest.raises(InputError, match=f"field '{missing}'"):
-            Sweep.from_dict(alone | {"cases": [own, lacking]})
-
-
 def test_settings_are_for_the_policies_that_have_them():
     sweep = Sweep.from_dict(
         continuous(policies=["fifo_perf", "max_min_fairness"], vary={"policy.solver": ["auto", "highs"]}, rates=[1.0])

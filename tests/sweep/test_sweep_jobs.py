@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from allocator.sweep import Point, Sweep, Workload
 from allocator.sweep.jobs import BLOCK_JOBS, trace_of
 from tests.sweep.sweep_definitions import DYNAMIC, ENTITIES, TINY, static
-from throughputs import InputError, Trace, TraceGenerator, default_table, gavel_trace
-from throughputs.goodput.profiles import default_profiles
-from throughputs.goodput.trainings import trainings_of
+from throughputs import Trace, TraceGenerator, default_table, gavel_trace
 from throughputs.traces.shockwave_generator import shockwave_trace
 
 OWNERS = Sweep.from_dict(static(workload={"entities": ENTITIES})).points()[0].workload.entities
@@ -81,35 +79,6 @@ def test_gaps_are_exponential_with_the_mean_that_is_asked_for(generator):
     assert not (jobs_of(load=5.0, seed=1, generator=generator)(BLOCK_JOBS).total_steps == blocks[0]).all()
 
 
-def test_weights_and_fixed_durations():
-    for generator in ("gavel", "shockwave"):
-        trace = jobs_of(generator=generator, priorities=True, fixed_duration_seconds=1800.0)(2000)
-        assert abs((trace.priority_weight == 5).mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 2000)
-        assert (set(trace.priority_weight), set(trace.duration)) == ({1.0, 5.0}, {1800.0})
-
-
-TRAININGS = trainings_of(default_profiles())
-
-
-def test_categories_are_drawn_by_shares_and_the_jobs_are_the_same_otherwise():
-    def jobs(categories, n_jobs=400, seed=0):
-        workload = {"generator": "goodput", "multi_gpu": True, "mean_interarrival_seconds": 60.0}
-        return jobs_of("static", n_jobs, seed, TRAININGS, "t4:32", categories=categories, **workload)(n_jobs)
-
-    plain, mixed = jobs(None), jobs({"adaptive": 3.0, "rigid": 1.0})
-    assert set(plain.category) == {"adaptive"}
-    assert (mixed.category == "rigid").mean() == pytest.approx(0.25, abs=0.06)
-    assert_same(plain, mixed, "job_type", "scale_factor", "total_steps", "arrival_time")
-    # a larger share changes no other job
-    few, many = (jobs({"adaptive": 1.0, "rigid": part}).category for part in (0.5, 1.0))
-    assert ((few == "rigid") <= (many == "rigid")).all()
-    assert set(jobs({"rigid": 2.0}, 40).category) == {"rigid"}
-    assert (jobs({"adaptive": 1.0, "rigid": 1.0}, 40).category == many[:40]).all()
-    assert not np.array_equal(many, jobs({"adaptive": 1.0, "rigid": 1.0}, seed=1).category)
-    shares = Workload(categories={"adaptive": 1.0, "rigid": 0.5})
-    assert Point("static", "sia", "t4:32", 4, 0, workload=shares).columns(())["categories"] == "adaptive:1,rigid:0.5"
-
-
 LOG = Trace(
     ["unet", "vit", "unet", "llama", "vit"],
     [1, 4, 2, 1, 4],
@@ -128,10 +97,3 @@ def test_a_load_divides_times_of_submission_and_keeps_the_time_to_a_deadline(fac
     np.testing.assert_allclose(moved.deadline - moved.arrival_time, LOG.deadline - LOG.arrival_time, atol=1e-6)
     assert [value for _, value in moved.deadline_options[4]] == [2.0, 1.0]
     assert_same(moved, LOG, "job_type", "scale_factor", "total_steps", "duration", "slo")
-
-
-def test_load_1_is_the_trace_to_the_last_digit():
-    assert_same(LOG.at_load(1.0), LOG)
-    for load in (0.0, 1e-320):
-        with pytest.raises(InputError, match="field 'load'"):
-            LOG.at_load(load)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import time
 
 import pandas as pd
 import pytest
 
 from allocator.sweep import Sweep, load_jobs, run
-from tests.sweep.sweep_definitions import TINY, continuous, measured, static
-from throughputs import InputError
+from tests.sweep.sweep_definitions import continuous, measured
 
 ray = pytest.importorskip("ray", reason="needs the extra [ray]")
 
@@ -54,30 +49,3 @@ def test_the_same_results_as_on_this_machine(cluster, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "ray" / "points").iterdir()}
     run(sweep, tmp_path / "ray", engine="ray", address=cluster.address)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-
-
-@pytest.mark.exhaustive
-def test_a_node_that_leaves_costs_no_results(cluster, tmp_path):
-    leaving = cluster.add_node(num_cpus=2, object_store_memory=OBJECT_STORE_BYTES)
-    sweep = Sweep.from_dict(
-        static(policies=["max_min_fairness_perf"], jobs=[20, 40], seeds=[0, 1, 2, 3], settings={"preset": "gavel"})
-    )
-    asked = "sweep static --jobs 20,40 --seeds 0:4 --policies max_min_fairness_perf --preset gavel --engine ray --json"
-    where = ["--cluster", TINY, "--out", str(tmp_path), "--address", cluster.address]
-    command = [sys.executable, "-m", "allocator", *asked.split(), *where]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
-    while not list(tmp_path.glob("points/*.json")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    cluster.remove_node(leaving, allow_graceful=False)
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    rows = json.loads(output)["results"]
-    assert [row["point"] for row in rows] == [point.key for point in sweep.points()]
-    assert {row["status"] for row in rows} == {"completed"}
-
-
-@pytest.mark.exhaustive
-def test_no_cluster_at_the_address(tmp_path):
-    with pytest.raises(InputError, match="Ray cluster"):
-        run(Sweep.from_dict(static()), tmp_path, engine="ray", address="nonsense-address")

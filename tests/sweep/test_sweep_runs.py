@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -16,22 +15,18 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 import allocator
 from allocator.presets import preset
-from allocator.sweep import Point, Sweep, Workload, load, load_jobs, run
+from allocator.sweep import Point, Sweep, load, load_jobs, run
 from allocator.sweep.engines.engine import Ended, Lost, Task
 from allocator.sweep.engines.local import LocalEngine
 from allocator.sweep.execute import Materials
 from allocator.sweep.jobs import trace_of
-from allocator.sweep.progress import Display
 from allocator.sweep.saturation import first_saturated
 from allocator.sweep.store import Store
-from allocator.sweep.summary import summary_table
 from tests.sweep.sweep_definitions import (
     DOCS,
-    DYNAMIC,
     ENTITIES,
     TINY,
     continuous,
@@ -43,26 +38,9 @@ from tests.sweep.sweep_definitions import (
     timeless,
 )
 from tests.sweep.test_sweep_jobs import LOG
-from throughputs import InputError, default_table, gavel_trace, read_trace, write_trace
+from throughputs import InputError, default_table, read_trace, write_trace
 
 # One run is the simulation that it describes
-
-
-@pytest.mark.exhaustive
-def test_a_run_of_the_published_generator():
-    point = Sweep.from_dict(continuous(policies=["max_min_fairness_perf"], settings={"preset": "gavel"})).points()[-1]
-
-    def jobs(n):
-        return gavel_trace(n, 3600 / point.load, seed=1, whole_steps=False)
-
-    policy = allocator.get_policy("max_min_fairness_perf", choice="published")
-    options = {"preset": preset("gavel"), "seed": 1, "window": (10, 20), "extend": jobs}
-    expected = allocator.simulate(jobs(20), TINY, policy, default_table(), **options).summary()
-    record = single(point).record
-    assert (record["status"], record["point"]) == ("completed", point.key)
-    assert record["version"] == allocator.__version__
-    assert timeless(record["figures"]) == timeless(dict(expected))
-    json.dumps(record)
 
 
 def test_a_run_with_entities():
@@ -144,7 +122,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     workload = {"priorities": True, "prices": {"v100": 2.0, "p100": 1.0, "k80": 0.5}}
     sweep = Sweep.from_dict(static(workload=workload, keep_jobs=True))
-    return folder, sweep, run(sweep, folder, jobs=2)
+    return folder, sweep, run(sweep, folder, jobs=1)
 
 
 def test_one_row_per_run(finished):
@@ -174,7 +152,7 @@ def test_one_row_per_run(finished):
 def test_a_second_call_runs_nothing(finished):
     folder, sweep, table = finished
     before = stamps(folder)
-    pd.testing.assert_frame_equal(run(sweep, folder, jobs=2), table)
+    pd.testing.assert_frame_equal(run(sweep, folder, jobs=1), table)
     assert stamps(folder) == before
 
 
@@ -209,29 +187,6 @@ def test_only_what_is_missing_is_run(tmp_path):
     # tables of jobs that are wanted later are made
     table(seeds=[0], keep_jobs=True)
     assert len(load_jobs(tmp_path)) == 5 + 8
-
-
-@pytest.mark.exhaustive
-def test_a_changed_file_is_run_anew(log, tmp_path):
-    sweep = swept(log, loads=[1.0, 1.5], policies=["fifo", "srtf"])
-    table = run(sweep, tmp_path / "out", jobs=1)
-    assert sorted(table["load"]) == [1.0, 1.0, 1.5, 1.5]
-    assert (table["average_queueing_time"] + table["average_running_time"]).tolist() == pytest.approx(
-        table["average_jct"].tolist()
-    )
-    kept = stamps(tmp_path / "out").keys()
-    assert run(swept(log), tmp_path / "out", jobs=1)["started_at"].tolist() == table["started_at"].tolist()[:1]
-    written = pd.read_csv(log).assign(gpu_utilization=[0.5, 0.25, 1.0, np.nan, 0.75])
-    written.to_csv(log, index=False)
-    changed = run(swept(log), tmp_path / "out", jobs=1)
-    assert stamps(tmp_path / "out").keys() > kept
-    assert load(tmp_path / "out")["point"].tolist() == changed["point"].tolist()
-    # the measured use of GPUs is a column where the trace has it
-    expected = allocator.simulate(read_trace(log), "a100:4", allocator.get_policy("fifo")).summary()
-    assert table["gpu_utilization"].isna().all()
-    for name in ("gpu_utilization", "busy_gpu_utilization", "known_gpu_utilization"):
-        assert changed[name].tolist() == [expected[name]]
-    assert [point.load for point in swept(log, cases=[{"loads": [2.0]}, {"name": "plain"}]).points()] == [2.0, 1.0]
 
 
 @pytest.mark.exhaustive
@@ -327,31 +282,6 @@ def test_a_decision_that_takes_too_long_ends_its_series(tmp_path):
     assert "1e-09" in table["status_detail"][0]
     assert table["measured_decisions"][0] == 1
     assert table["decision_seconds"].notna().tolist() == [True, False, False]
-
-
-def test_results_have_the_figures_of_jobs_that_change(tmp_path):
-    own = {"policies": ["gandiva_fair", "shockwave"], "jobs": [6], "seeds": [25], "clusters": ["v100:4"]}
-    settings = {"preset": "shockwave", "policy": {"fairness_exponent": 3}}
-    table = run(Sweep.from_dict(static(**own, workload=DYNAMIC, settings=settings)), tmp_path, jobs=1)
-    assert set(table["status"]) == {"completed"}
-    named = (
-        "worst_rho_static unfair_fraction_static very_unfair_fraction_static worst_rho_themis mean_envy largest_envy"
-    )
-    assert table[named.split()].notna().all(axis=None)
-    assert (table["harmonic_mean_jct"] <= table["geometric_mean_jct"]).all()
-    assert (table["geometric_mean_jct"] <= table["average_jct"]).all()
-    assert list(table["mean_interarrival_seconds"]) == [40, 40]
-    assert list(table["policy_fairness_exponent"])[1] == 3
-
-
-@pytest.mark.parametrize("rows", ["published", "own_finish", "off"])
-def test_plans_that_are_fair_to_all_are_counted(rows):
-    own = {"workload": Workload(**DYNAMIC), "preset": "shockwave"}
-    point = Point("static", "shockwave", "v100:8", 6, 0, {"fairness_rows": rows}, **own)
-    share = single(point).record["figures"]["fair_plans"]
-    assert 0 <= share <= 1
-    assert share > 0 or rows != "own_finish"
-    assert share == 0 or rows != "off"
 
 
 # Saturation
@@ -454,39 +384,3 @@ def test_a_killed_sweep_is_continued(tmp_path, how):
 
 
 # What is seen of it
-
-
-def test_progress_on_a_terminal():
-    first, second, third = Sweep.from_dict(static(jobs=[5], seeds=[0, 1, 2])).points()
-    screen = Console(file=io.StringIO(), force_terminal=True, width=160)
-    display = Display(4, screen)
-    display.settle(1)
-    display.begin(first)
-    display.begin(second)
-    display.advance(first.key, 0.5)
-    assert re.fullmatch(r"about \d+ s left", display.remaining_text())
-    display.end(first, "completed")
-    display.end(second, "saturated")
-    display.settle(1)
-    display.close()
-    assert display.remaining_text() == ""
-    written = screen.file.getvalue()
-    assert "fifo_perf, 5 jobs, seed 0: completed" in written
-    assert "3 of 4: fifo_perf, 5 jobs, seed 1: saturated" in written
-    assert third.label not in written
-
-
-def test_tables_on_the_screen(finished, decided):
-    """Means over seeds; of decisions the time that they took."""
-
-    def shown(table, rows):
-        screen = Console(file=io.StringIO(), width=160)
-        screen.print(summary_table(table, title="mine", rows=rows))
-        return screen.file.getvalue()
-
-    written = shown(finished[2], 1)
-    assert f"{finished[2]['average_jct'][:2].mean() / 3600:.2f}" in written
-    assert "1 more rows" in written
-    written = shown(decided[2], 9)
-    assert "makespan" not in written
-    assert f"{1000 * decided[2]['decision_seconds'][0]:.2f}" in written

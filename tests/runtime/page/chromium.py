@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -80,18 +79,6 @@ class Tab:
 
     def text(self, selector):
         return str(self.value(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
-
-    def show(self, width, height, *, dark=False):
-        """A window of so many pixels."""
-        mobile = width < 600
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
-        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.call("Emulation.setEmulatedMedia", features=features)
-
-    def picture(self, path):
-        """A picture of the whole page."""
-        made = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(made["data"]))
 
 
 @contextmanager

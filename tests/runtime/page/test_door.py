@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
-import os
 import socket
 import ssl
 import stat
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -181,17 +177,6 @@ def test_who_speaks_no_http_or_nothing_is_let_go(tcp):
     wait_for(lambda: fetch(tcp, "/metrics")[0] == 401)
 
 
-@pytest.mark.usefixtures("hurried")
-def test_many_connections_cost_neither_files_nor_the_scheduler(tcp):
-    crowd = [connected(tcp) for _ in range(60)]
-    (job,) = tcp.submit(submission())
-    wait_for(lambda: job.state == "running")
-    assert tcp.do(lambda: sum(one.fileno() >= 0 for one in tcp.door._socket._accepted)) <= 20
-    for one in crowd:
-        one.close()
-    wait_for(lambda: fetch(tcp, "/metrics")[0] == 401)
-
-
 def test_events_come_and_end_with_the_service(tmp_path, files):
     seen, over = [], threading.Event()
 
@@ -210,26 +195,6 @@ def test_events_come_and_end_with_the_service(tmp_path, files):
     assert over.wait(PATIENCE)
 
 
-async def flood(feed):
-    """Pictures one after the other fill what the kernel keeps for who does not read."""
-    while feed._readers:
-        feed._newest = b"data: " + b"x" * 100_000 + b"\n\n"
-        feed._number += 1
-        fresh, feed._fresh = feed._fresh, asyncio.Event()
-        fresh.set()
-        await asyncio.sleep(0.002)
-
-
-@pytest.mark.usefixtures("hurried")
-def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(tcp):
-    deaf, feed = encrypted(tcp), tcp.door._desk.feed
-    deaf.sendall(f"GET /events HTTP/1.1\r\nHost: l\r\nAuthorization: Bearer {tcp.token}\r\n\r\n".encode())
-    wait_for(lambda: feed._readers == 1)
-    tcp.wait(flood(feed))
-    wait_for(lambda: fetch(tcp, "/metrics", tcp.token)[0] == 200)
-    deaf.close()
-
-
 def test_jobs_are_told_where_to_post(tcp):
     (job,) = tcp.submit(submission(environment={"KUBEFLOW_TRAINER_STATUS_URL": "mine"}))
     runs = tcp.service.adapter.runs
@@ -244,32 +209,6 @@ def test_jobs_are_told_where_to_post(tcp):
         path = told[f"KUBEFLOW_TRAINER_{url}"].removeprefix(tcp.door.url)
         assert fetch(tcp, path, token.read_text(), data)[0] == 200
         assert tcp.do(lambda: tcp.service.steps_of(job)) == percentage
-
-
-CALLBACK = """
-import time
-from types import SimpleNamespace
-from transformers.integrations.integration_utils import KubeflowCallback, get_available_reporting_integrations
-assert "kubeflow" in get_available_reporting_integrations()
-callback = KubeflowCallback()
-state = SimpleNamespace(is_world_process_zero=True, max_steps=1000, global_step=0, epoch=0.0)
-callback.on_train_begin(None, state, None)
-callback._last_update_time = 0.0
-state.global_step, state.epoch = 432, 0.432
-callback.on_log(None, state, None, logs={"loss": 0.25})
-callback.on_step_end(None, state, None)
-"""
-
-
-def test_the_callback_of_transformers_reports(tcp):
-    found = pytest.importorskip("transformers.integrations.integration_utils")
-    if not hasattr(found, "KubeflowCallback"):
-        pytest.skip("this version of transformers has no KubeflowCallback")
-    (job,) = tcp.submit(submission(steps=500))
-    runs = tcp.service.adapter.runs
-    wait_for(lambda: job.uuid in runs)
-    subprocess.run([sys.executable, "-c", CALLBACK], env=os.environ | runs[job.uuid].order.environment, check=True)
-    assert tcp.do(lambda: tcp.service.steps_of(job)) == 216
 
 
 HOSTILE = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
@@ -319,12 +258,6 @@ def test_the_page_in_a_browser(tmp_path, files):
             words("#queue", "<img src=x", "needs 9 GPUs")
             assert "broken" not in tab.value("document.title")
             assert tab.value("document.images.length + document.querySelectorAll('td script').length") == 0
-            for width in (360, 1400):
-                for dark, ground in ((False, "rgb(244, 245, 248)"), (True, "rgb(18, 21, 26)")):
-                    tab.show(width, 800, dark=dark)
-                    tab.until("window.innerWidth", lambda found, width=width: found == width)
-                    assert tab.value("document.documentElement.scrollWidth") <= width
-                    assert tab.value("getComputedStyle(document.body).backgroundColor") == ground
             refused = [text for text in tab.complaints if "401" not in text and '"verbose"' not in text]
             assert not refused, refused
             # the policy of the page holds

@@ -14,9 +14,7 @@ from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import StartOrder
 from allocator.runtime.adapters.slurm import runner
 from allocator.runtime.adapters.slurm.orders import (
-    Ended,
     Mark,
-    Start,
     begun_epoch,
     ended,
     job_name,
@@ -163,32 +161,9 @@ def test_a_kill_ends_processes_that_hide(folder):
     assert not kill_ordered(folder.order(epoch=2)), "a kill is of its epoch"
 
 
-def test_a_full_log_does_not_hold_the_command_up(folder):
-    folder.order("print('x' * 300_000); print('last')", log_bytes=1000)
-    assert folder.run() == (0, "")
-    assert len(folder.log()) <= 500
-    assert folder.log().endswith("last\n")
-    assert (folder.path / runner.START_FILE).stat().st_mode & 0o077 == 0
-
-
 def test_marks_are_read_as_they_are_written():
     mark = Mark(JOB, 3, 1, 2, 4)
     assert str(mark) == f"allocator:{JOB}:3:1:2x4"
     assert Mark.read(str(mark)) == mark
     for of in ("", "allocator", f"other:{JOB}:3:1:2x4", f"allocator:{JOB}:3:one:2x4", f"allocator:{JOB}:3:1:2x4:5"):
         assert Mark.read(of) is None
-
-
-def test_what_stands_in_the_place_of_files_is_not_waited_for(folder, monkeypatch):
-    monkeypatch.chdir(folder.path)
-    start = folder.order("")
-    for name in (runner.EXIT_FILE, runner.RUN_FILE):
-        os.mkfifo(name)
-        assert runner.read(name) == {}
-        assert ended(start) is None
-        assert begun_epoch(start) == -1
-        os.unlink(name)
-    Path(runner.EXIT_FILE).write_text('{"epoch": 1, "code": [], "signal": {}, "ended_at": NaN}')
-    assert ended(start) == Ended(None, 0, "None", 0.0)
-    Path(runner.START_FILE).write_text('{"mark": "allocator:a:1:0:1x1", "node_names": 7}')
-    assert read_start(folder.path) == Start(Mark("a", 1, 0, 1, 1), folder.path)
