@@ -31,11 +31,3 @@ def test_configurations_are_those_of_sia() -> None:
     assert goodput.configurations(64, 4)[:4].tolist() == [[1, 1], [2, 1], [4, 1], [8, 2]]
     assert goodput.configurations(24, 8).tolist() == [[1, 1], [2, 1], [4, 1], [8, 1], [16, 2], [24, 3]]
     assert np.array_equal(goodput.configurations(1000, 4)[-1], [64, 16])
-
-
-@pytest.mark.exhaustive
-def test_sizes_are_measured_for_every_policy_that_chooses() -> None:
-    rows = goodput.measure_sizes([16, 32], draws=2, repetitions=1)
-    assert rows.groupby("policy", sort=False).size().to_dict() == dict.fromkeys(goodput.CHOOSING, 4)
-    assert set(rows["gpus"]) == {16, 32}
-    assert (rows["decision_seconds"] > 0).all()

@@ -24,7 +24,7 @@ from allocator.data.registry import read_sets
 from allocator.instance import read_instance
 from allocator.protocol.entities import Entities
 from allocator.sweep import Sweep
-from allocator.sweep.store import BY_WEIGHT, OF_RUNS, Store
+from allocator.sweep.store import Store
 from tests.fuzz import mutations
 from throughputs import (
     InputError,
@@ -44,7 +44,7 @@ from throughputs.tables.folder import read_folder
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training.rules import read_rules
 
-CASES = 20
+CASES = 6
 """Of each kind of damage to each kind of file."""
 
 PRICES = """time_seconds,accelerator,price,zone
@@ -52,11 +52,6 @@ PRICES = """time_seconds,accelerator,price,zone
 0,k80,0.135,a
 3600,v100,1.5,b
 7200,v100,0.5,a
-"""
-MOMENTS = """timestamp,accelerator,price
-2020-01-01T00:00:00Z,v100,0.74
-2020-01-01T01:00:00+02:00,v100,0.5
-2020-01-02,k80,0.1
 """
 ENTITIES_TOML = """[entities.research]
 weight = 2.5
@@ -121,10 +116,6 @@ ELASTICFLOW = """job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,
 a-1,0,7246,resnet50,5896,256,1,3930,0
 b-2,4686,19793,gpt2,11932,256,1,4830,1
 c-3,4600,9793,bert,9223372036854775807,64,16,630,0
-"""
-ITP = """job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration
-5dc7d9cd-c300,2266647,6503,bert,2267101,128,16,604
-5dc7d9cd-c301,2266648,503,bert,2267101,64,1,64
 """
 CHRONUS = """job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,\
 expect_time_list,expect_value_list,best_effort,job_type
@@ -252,7 +243,6 @@ def jobs():
 
 FORMATS = (
     Format("gavel.trace", read_trace, written(write_trace, jobs, "gavel.trace", format="gavel")),
-    Format("gavel7.trace", read_trace, written(write_trace, jobs, "g7.trace", format="gavel7", lossy=True)),
     Format(
         "shockwave.trace",
         read_trace,
@@ -260,25 +250,20 @@ FORMATS = (
     ),
     Format("packed.trace.gz", read_trace, written(write_trace, jobs, "packed.trace.gz", format="gavel")),
     Format("jobs.csv", read_trace, written(write_trace, jobs, "jobs.csv")),
-    Format("jobs.csv.gz", read_trace, written(write_trace, jobs, "jobs.csv.gz")),
     Format("jobs.parquet", read_trace, written(write_trace, jobs, "jobs.parquet")),
     Format("table.json", read_table, written(write_table, small_table, "table.json")),
-    Format("table.json.gz", read_table, written(write_table, small_table, "table.json.gz")),
     Format("table.csv", read_table, written(write_table, small_table, "table.csv")),
     Format("table.parquet", read_table, written(write_table, small_table, "table.parquet")),
     Format("elasticflow.csv", read_trace, ELASTICFLOW),
-    Format("itp.csv", read_trace, ITP),
     Format("chronus.csv", read_trace, CHRONUS),
     Format("soft.csv", read_trace, SOFT),
     Format("cluster.csv", cluster_of, SPEC),
     Format("bert.csv", folder_of, FOLDER),
     Format("prices.csv", read_prices, PRICES),
-    Format("moments.csv", read_prices, MOMENTS),
     Format("entities.toml", Entities.parse, ENTITIES_TOML),
     Format("entities.json", Entities.parse, json.dumps(INSTANCE["entities"]).replace(', "jobs": [0]', "")),
     Format("entities.csv", Entities.parse, ENTITIES_CSV),
     Format("instance.json", read_instance, json.dumps(INSTANCE)),
-    Format("instance.json.gz", read_instance, lambda _: gzip.compress(json.dumps(INSTANCE).encode(), mtime=0)),
     Format("sweep.toml", sweep_of, SWEEP),
     Format("sweep.json", results_of, sweep_folder),
     Format("rules.toml", read_rules, RULES),
@@ -304,14 +289,10 @@ def read_or_refuse(form, path):
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_the_examples_are_valid(form, tmp_path):
-    (tmp_path / form.name).write_bytes(form.raw(tmp_path))
-    form.read(tmp_path / form.name)
-
-
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 def test_damaged_files_are_read_or_refused(form, tmp_path):
     raw, path, refused = form.raw(tmp_path), tmp_path / form.name, 0
+    path.write_bytes(raw)
+    form.read(path)
     for damage in form.damages:
         for case in range(CASES):
             path.write_bytes(damage(raw, random.Random(f"{form.name} {damage.__name__} {case}")))
@@ -336,10 +317,8 @@ def test_damage_under_a_whole_gzip(form, tmp_path):
     [
         ("jobs.parquet", read_trace, lambda: jobs().to_frame()),
         ("table.parquet", read_table, lambda: small_table().to_frame()),
-        ("soft.parquet", read_trace, lambda: pd.read_csv(io.StringIO(SOFT))),
         ("elasticflow.parquet", read_trace, lambda: pd.read_csv(io.StringIO(ELASTICFLOW))),
         ("prices.parquet", read_prices, lambda: pd.read_csv(io.StringIO(PRICES))),
-        ("moments.parquet", read_prices, lambda: pd.read_csv(io.StringIO(MOMENTS))),
         ("entities.parquet", Entities.parse, lambda: Entities.parse({"a": 1, "b": 2}).to_frame()),
         ("model.parquet", model_of, lambda: default_colocation().to_frame().head(6)),
     ],
@@ -365,28 +344,12 @@ def test_parquet_with_other_columns(name, read, example, tmp_path):
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 def test_files_that_are_something_else(form, tmp_path):
     path = tmp_path / form.name
-    nothings = (b"", b"\n\n", b"{}", b"null", b"a = 1\n")
-    for other in (*nothings, b"\0" * 100, b"\x1f\x8b", b"PAR1PAR1", b"\xff\xfe", b"[" * 10**6):
-        for raw in (other, gzip.compress(other)):
-            path.write_bytes(raw)
-            read_or_refuse(form, path)
+    for raw in (b"", b"\n\n", b"{}", b"null", b"\0" * 100, b"\x1f\x8b", b"PAR1PAR1", b"\xff\xfe", b"[" * 10**5):
+        path.write_bytes(raw)
+        read_or_refuse(form, path)
 
 
-def test_damaged_records_of_runs_count_as_none(tmp_path):
-    store, key = finished_sweep(tmp_path)
-    figures = {"jobs": 2, "average_jct": 3.5}
-    figures["by_priority"] = [{"priority_weight": 1.0, **dict.fromkeys(BY_WEIGHT, 1.0)}]
-    figures["by_entity"] = [{"entity": "vision", "jobs": 2, "gpu_share": 0.5}]
-    whole = {"point": key, "status": "completed", "figures": figures, **dict.fromkeys(OF_RUNS, "x"), "cpu_seconds": 1.5}
-    path = tmp_path / "points" / f"{key}.json"
-    path.write_text(json.dumps(whole))
-    assert len(store.table()) == 1
-    for case in range(CASES):
-        path.write_bytes(mutations.of_json(json.dumps(whole).encode(), random.Random(case)))
-        assert len(store.table()) in (0, 1)
-
-
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.text(max_size=40) | st.from_regex(r"[a-z0-9]{1,4}:[0-9]{1,22}(,[a-z]{1,3}:[0-9.]{0,5}){0,2}", fullmatch=True))
 def test_clusters_from_any_text(text):
     try:
@@ -397,7 +360,7 @@ def test_clusters_from_any_text(text):
     assert Cluster.parse(str(cluster)) == cluster
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(st.text(max_size=60))
 def test_any_text_as_json_and_toml(text):
     for parse in (parse_json, parse_toml):

@@ -77,7 +77,7 @@ def test_the_settings_stand_for_different_processors():
 
 
 @pytest.mark.parametrize(
-    "parts", [["few"], pytest.param(["many", "simulations", "goodput"], marks=pytest.mark.exhaustive)], ids=len
+    "parts", [["few"], pytest.param(["sizes", "simulations", "goodput"], marks=pytest.mark.exhaustive)], ids=len
 )
 def test_every_processor_gives_the_same_bytes(parts):
     """Every day: the one that differs the most."""

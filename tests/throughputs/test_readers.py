@@ -290,10 +290,6 @@ def test_ends_of_lines_comments_and_packing_change_nothing(tmp_path, name):
     assert told(read(packed)).replace(".gz", "") == whole
 
 
-def test_a_header_with_carriage_returns_in_it_is_an_error(tmp_path):
-    assert refusal(tmp_path / "log.csv", import_log, b"submit_time,duration_s\r,gpus\n0,5,1\n1,5,1\n").line == 1
-
-
 @pytest.mark.parametrize(
     ("name", "column", "cell"),
     [("trace", "total_steps", "٧"), ("table", "throughput", "７.５"), ("configurations", "rate", "٦٤.٥"),
