@@ -67,8 +67,7 @@ def test_families_are_what_they_say() -> None:
     distinct = problem("max_min", "distinct", 400).instance
     assert len(np.unique(distinct.rates, axis=0)) == 400
     gangs = problem("max_min", "gangs", 400).instance
-    assert set(gangs.scale_factors) == {1, 2, 4, 8}
-    assert set(gangs.weights) == {1.0, 5.0}
+    assert (set(gangs.scale_factors), set(gangs.weights)) == ({1, 2, 4, 8}, {1.0, 5.0})
     assert problem("max_min", "tight", 400).instance.capacity.sum() < 400 / 7
     assert problem("max_min", "slack", 400).instance.capacity.sum() > 400
 
@@ -173,8 +172,6 @@ def test_quick_and_chosen_sizes_leave_out_what_is_there_for_a_million_jobs() -> 
     assert max(point.n_jobs for point in quick) <= 128
     chosen = plan(Options(("distinct",), ("max_min",), sizes=(64, 8, 64)))
     assert [(point.n_jobs, point.n_types) for point in chosen] == [(8, 3), (64, 3)]
-    largest = plan(Options(("distinct",), ("max_min",), sizes=(100_000, 1_000_000)))
-    assert [(point.n_jobs, point.n_types) for point in largest] == [(100_000, 3), (1_000_000, 4)]
 
 
 def test_targets_are_compared_with_the_right_figure() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import random
@@ -33,6 +32,7 @@ from throughputs import (
     default_colocation,
     default_table,
     gavel_trace,
+    import_log,
     read_prices,
     read_table,
     read_trace,
@@ -255,6 +255,11 @@ FORMATS = (
     Format("table.csv", read_table, written(write_table, small_table, "table.csv")),
     Format("table.parquet", read_table, written(write_table, small_table, "table.parquet")),
     Format("elasticflow.csv", read_trace, ELASTICFLOW),
+    Format(
+        "log.csv",
+        import_log,
+        "submit_time,duration_s,gpus\n2024-05-01T08:00:00Z,10,1\n2024-05-02,0:20:00,2\n",
+    ),
     Format("chronus.csv", read_trace, CHRONUS),
     Format("soft.csv", read_trace, SOFT),
     Format("cluster.csv", cluster_of, SPEC),
@@ -276,8 +281,8 @@ def read_or_refuse(form, path):
     """Whether the reader takes the file; anything but `InputError` passes on."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        warnings.simplefilter("ignore", SyntaxWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
+        for harmless in (SyntaxWarning, DeprecationWarning):
+            warnings.simplefilter("ignore", harmless)
         try:
             form.read(path)
         except InputError as error:
@@ -303,15 +308,6 @@ def test_damaged_files_are_read_or_refused(form, tmp_path):
     assert refused > 0.4 * CASES * len(form.damages), "damage that does none tests nothing"
 
 
-@pytest.mark.parametrize("form", [form for form in FORMATS if form.name.endswith(".gz")], ids=lambda form: form.name)
-def test_damage_under_a_whole_gzip(form, tmp_path):
-    """The packing is whole, what is in it is not."""
-    raw, path = gzip.decompress(form.raw(tmp_path)), tmp_path / form.name
-    for case in range(CASES):
-        path.write_bytes(gzip.compress(mutations.of_bytes(raw, random.Random(case)), mtime=0, compresslevel=1))
-        read_or_refuse(form, path)
-
-
 @pytest.mark.parametrize(
     ("name", "read", "example"),
     [
@@ -319,8 +315,6 @@ def test_damage_under_a_whole_gzip(form, tmp_path):
         ("table.parquet", read_table, lambda: small_table().to_frame()),
         ("elasticflow.parquet", read_trace, lambda: pd.read_csv(io.StringIO(ELASTICFLOW))),
         ("prices.parquet", read_prices, lambda: pd.read_csv(io.StringIO(PRICES))),
-        ("entities.parquet", Entities.parse, lambda: Entities.parse({"a": 1, "b": 2}).to_frame()),
-        ("model.parquet", model_of, lambda: default_colocation().to_frame().head(6)),
     ],
 )  # fmt: skip
 def test_parquet_with_other_columns(name, read, example, tmp_path):
@@ -371,6 +365,6 @@ def test_any_text_as_json_and_toml(text):
 @pytest.mark.parametrize("parse", [parse_json, parse_toml])
 def test_what_parsers_stumble_over_is_said(parse):
     assign = "a = " if parse is parse_toml else ""
-    for text, told in (("[" * 100_000, "too deep a nesting"), ("9" * 5000, "limit"), ("[1,", "line|JSON|TOML")):
+    for text, told in (("[" * 100_000, "too deep a nesting"), ("9" * 5000, "limit")):
         with pytest.raises(InputError, match=told):
             parse(assign + text, "here")

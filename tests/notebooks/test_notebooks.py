@@ -15,7 +15,6 @@ import pytest
 
 from benchmarks.figures import STUDIES
 from notebooks.run import (
-    FOLDER,
     STORED_BYTES,
     TABLE,
     cleaned,
@@ -97,8 +96,6 @@ def test_stored_notebook_is_small_and_clean(path):
     assert path.stat().st_size < STORED_BYTES
     assert cleaned(notebook, outputs=True) == notebook
     text = path.read_text(encoding="utf-8")
-    papers = {"shockwave": "NSDI 2023", "deadlines": "ASPLOS 2023", "lucid": "ASPLOS 2023", "goodput": "OSDI 2021"}
-    assert papers.get(path.stem.split("_")[0], "OSDI 2020") in text
     assert str(Path.home()) not in text
     assert sum("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells) == 1
     title, asked, compare = question(notebook)
@@ -159,4 +156,3 @@ def test_cleaning_keeps_pictures_and_tables_only(tmp_path):
 def test_unknown_notebook_is_told():
     with pytest.raises(InputError, match="las_single_gpu"):
         notebooks(["las"])
-    assert notebooks(["makespan"]) == [FOLDER / "makespan.ipynb"]

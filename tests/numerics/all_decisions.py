@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from io import StringIO
 
 import numpy as np
@@ -123,7 +122,5 @@ def goodput():
         yield f"batch sizes, {grid}", digest(best.goodput, best.throughput, best.batch_size)
 
 
-PARTS = {part.__name__: part for part in (few, sizes, simulations, goodput)}
-
 if __name__ == "__main__":
-    print(json.dumps({name: found for part in sys.argv[1:] for name, found in PARTS[part]()}))
+    print(json.dumps(dict(found for part in (few, sizes, simulations, goodput) for found in part())))

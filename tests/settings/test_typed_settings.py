@@ -182,9 +182,8 @@ def test_texts_as_people_write_them():
 
 
 def test_numbers_of_numpy_are_numbers():
-    assert convert(np.int64(3), int, source="-", field="-") == 3
-    assert convert(np.float32(0.5), float, source="-", field="-") == 0.5
-    assert convert(np.bool_(True), bool, source="-", field="-") is True
+    for value, kind in ((np.int64(3), int), (np.float32(0.5), float), (np.bool_(True), bool)):
+        assert convert(value, kind, source="-", field="-") == value
     with pytest.raises(InputError, match="a whole number"):
         convert(np.bool_(True), int, source="-", field="-")
 

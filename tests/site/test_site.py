@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 
 import pytest
 
 from allocator.registry import list_policies
-from docs.site import checks, gallery, links, policy_pages, policy_runs, python_pages
+from docs.site import checks, gallery, links, policy_pages, policy_runs
 from docs.site.navigation import navigation
 from tests.site.pages import ROOT, pages
 
@@ -67,15 +66,6 @@ def test_a_notebook_becomes_a_page_with_its_findings_as_caption():
     assert gallery.caption_of(notebook) == "What is asked."
 
 
-def test_docstrings_of_the_house_in_the_style_of_numpy():
-    docstrings = pytest.importorskip("docs.site.docstrings", reason="the extra docs")
-    text = "Do it.\n\n>>> 1\n1\n\nParameters\n----------\na, b : what it is,\n    and more.\n\nSource: a paper."
-    assert docstrings.numpy_style(text) == (
-        "Do it.\n\n```pycon\n>>> 1\n1\n```\n\nParameters\n----------\na, b\n    what it is,\n    and more.\n\n"
-        "Notes\n-----\nSource: a paper."
-    )
-
-
 def test_what_a_page_would_fetch_is_found(tmp_path):
     (tmp_path / "a.html").write_text(
         '<link rel="canonical" href="https://x.org"><a href="https://x.org">x</a><script src="local.js"></script>'
@@ -109,20 +99,6 @@ def test_every_policy_says_its_program_and_its_paper():
     for entry in OWN:
         assert entry.program, entry.name
         assert re.search(r"\b(19|20)\d\d\b", entry.paper), entry.name
-
-
-def test_what_is_said_of_fidelity_is_what_the_page_says():
-    text = (ROOT / "docs" / "fidelity.md").read_text()
-    said = policy_pages.fidelity_of("min_total_duration_perf")
-    rows = [line for line in said.splitlines() if line.startswith("| min_total_duration_perf")]
-    assert rows
-    assert all(row in text for row in rows)
-    assert "No recorded run" in policy_pages.fidelity_of("nash_welfare")
-
-
-def test_every_module_of_the_reference_has_public_names():
-    for name in python_pages.ROOMS:
-        assert resources.files(name).joinpath("__init__.py").read_text().count("\n__all__ = ") == 1
 
 
 @pytest.mark.exhaustive

@@ -168,7 +168,6 @@ def test_the_matrix_of_gangs_is_a_view_both_ways(values, size):
     columns = PlainColumns(matrix).general
     x = np.random.default_rng(0).random(values.size)
     np.testing.assert_allclose(columns.rate @ x, (values * x.reshape(N, M)).sum(axis=1))
-    np.testing.assert_allclose(columns.time @ x, x.reshape(N, M).sum(axis=1))
     np.testing.assert_allclose(columns.usage @ x, size * x.reshape(N, M).sum(axis=0))
     assert columns.accelerator.tolist() == list(range(M)) * N
     same_columns(ways.general, columns)
@@ -244,24 +243,12 @@ def test_columns_of_pairs_keep_every_rate_and_are_a_view_both_ways(seed):
     same_columns(ways.to_packed().general, general)
 
 
-def test_interchangeable_jobs_are_one_group():
-    """Jobs 0 and 2 meet the same from everybody; 1 and 3 have equal rates alone but differ in company."""
-    together = np.zeros((4, 4, 1))
-    for i, k, mine, theirs in ((0, 1, 2, 1), (2, 1, 2, 1), (0, 3, 2, 1.5), (2, 3, 2, 1.5), (0, 2, 2.5, 2.5)):
-        together[i, k], together[k, i] = mine, theirs
-    together[0, 0] = 99.0  # beside itself: not read
-    columns = PackedColumns.from_jobs(ThroughputMatrix([[3.0], [2.0], [3.0], [2.0]], "abcd", ["v100"]), together)
-    assert columns.group[0] == columns.group[2]
-    assert (len(columns.alone), columns.together[columns.group[0], columns.group[0], 0]) == (3, 2.5)
-
-
 def test_bad_columns_of_pairs_are_named():
     alone = [[1.0], [2.0]]
     unknown, uneven = np.zeros((2, 2, 1)), np.zeros((2, 2, 1))
     unknown[0, 1], uneven[0, 1] = np.nan, 0.5
     for arguments, labels, told in (
         (([0], [1.0, 2.0], unknown), {}, "two dimensions"),
-        (([0], alone, np.zeros((2, 2))), {}, r"together.*\(2, 2, 1\)"),
         (([0, 2], alone, uneven), {}, "below 2"),
         (([0], [[1.0], [-2.0]], uneven), {}, "at least 0"),
         (([0], alone, unknown), {"accelerators": ["v100"]}, "group 0 beside group 1 on 'v100'"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
-
 import numpy as np
 import pytest
 
@@ -90,8 +88,6 @@ def test_units_of_time(written):
     for unit, told in ((0.0, "time_unit_seconds"), (np.inf, "time_unit_seconds"), (1e308, "found inf")):
         with pytest.raises(InputError, match=told):
             read_trace(path, time_unit_seconds=unit)
-    with pytest.raises(InputError, match=r"expect_time_list.*inf"):
-        read_trace(written(CHRONUS, "1,u,1,1e307,9,m,9,9,9,9,0,strict"))
 
 
 def test_pollux(written):
@@ -108,7 +104,6 @@ def test_pollux(written):
     assert trace.total_steps[1] == profiles.find("bert").steps(384)
     rate = profiles.goodput(["cifar10"], "t4").throughput.throughput([2], [6], [342])[0, 0]
     assert trace.duration[0] == pytest.approx(trace.total_steps[0] * 2048 / rate, rel=2e-3)
-    assert read_trace(path, time_unit_seconds=60).arrival_time.tolist() == [6420, 12450, 18000]
 
 
 def test_categories_deadlines_and_samples_of_pollux(written):
@@ -202,20 +197,7 @@ def test_public_traces(public_data, tmp_path):
         assert (len(trace), int((~np.isnan(trace.deadline)).sum())) == (jobs, with_deadline)
         write_trace(trace, tmp_path / "own.csv")
         assert read_trace(tmp_path / "own.csv").to_frame().equals(trace.to_frame())
-    systems = "chronus/traces/100jobs_1500lam.elasticflow.csv", "chronus/traces/100jobs_1500lam.chronus.csv"
-    one, other = (read_trace(public_data(relative)) for relative in systems)
-    for name in ("job_type", "scale_factor", "total_steps", "arrival_time", "deadline", "duration"):
-        assert np.array_equal(getattr(one, name), getattr(other, name))
     trace, path = read_trace(public_data("elasticflow/traces/elasticVpollux_e.csv")), tmp_path / "p.csv"
     write_trace(trace, path, "pollux", start=float(trace.arrival_time[0]))
     rebuilt = public_data("pollux_sia/elasticVpollux_p_rebuilt.csv").read_text().splitlines()
     assert [line.rpartition(",")[0] for line in path.read_text().splitlines()] == rebuilt
-
-
-def test_all_published_workloads(public_data, tmp_path):
-    for archive in ("osdi21_workloads.tar.xz", "sia_workloads.tar.xz"):
-        with tarfile.open(public_data(f"pollux_sia/{archive}")) as tar:
-            tar.extractall(tmp_path, filter="data")
-    traces = [read_trace(path) for path in sorted(tmp_path.rglob("*.csv"))]
-    assert (len(traces), sum(map(len, traces))) == (120, 37600)
-    assert all((trace.category == "adaptive").all() and np.isfinite(trace.duration).all() for trace in traces)

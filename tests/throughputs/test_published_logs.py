@@ -157,9 +157,7 @@ def test_philly_names_the_entry_that_is_no_job(written):
     with pytest.raises(InputError, match=r"field 'jobs\[1\]': found .*expected an object with a list of attempts"):
         read_trace(path)
     path = written(PHILLY)
-    with pytest.raises(
-        InputError, match=r"field 'jobs\[2\].first start': found nothing, expected a start \(never started\)"
-    ):
+    with pytest.raises(InputError, match=r"field 'jobs\[2\].first start': found nothing"):
         import_log(path, strict=True)
 
 
@@ -256,8 +254,6 @@ def test_pai_without_the_table_of_jobs(written):
     assert imported.notes[0].startswith("no table of jobs beside it (pai_job_table.csv)")
     with pytest.raises(InputError, match=r"the table of jobs', expected pai_task_table\.csv"):
         read_trace(written(PAI_JOBS, "pai_job_table.csv"))
-    with pytest.raises(InputError, match=r"pai_task_table.csv:4: field 'gpus'.*no GPUs"):
-        import_log(written(PAI_TASKS, "pai_task_table.csv"), strict=True)
 
 
 def test_swf(written):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -136,9 +134,7 @@ def test_bad_calls_are_refused(truth):
         (lambda: estimator.add(truth[4, :4]), "profile"),
         (lambda: estimator.add(truth[4, :3] + 1), "profile[0, 0]"),
         (lambda: estimator.observe(0, 1, 0, 0.5, 0.5), "b"),
-        (lambda: estimator.observe(0, 0, 3, 0.5, 0.5), "accelerator"),
         (lambda: estimator.observe(0, 0, 0, 0.5, -0.1), "retained_b"),
-        (lambda: ThroughputEstimator(truth[:3]), "references"),
         (lambda: ThroughputEstimator(truth * 2), "references[0, 0, 0]"),
         (lambda: ThroughputEstimator(truth, distance="manhattan"), "distance"),
         (lambda: sample_profile(truth[0], 1.5, np.random.default_rng(0)), "percentage"),
@@ -165,27 +161,21 @@ def test_from_table():
 
 
 def test_profiles_grow_with_the_percentage():
-    row = np.random.default_rng(0).random((7, 3))
-    known = [~np.isnan(sample_profile(row, p, np.random.default_rng(5))) for p in (0.0, 0.3, 0.6, 1.0)]
-    assert not known[0].any()
-    assert known[3].all()
-    assert all((more | ~less).all() for less, more in itertools.pairwise(known))
-    share = np.isnan(sample_profile(np.ones((100, 100)), 0.3, np.random.default_rng(1))).mean()
-    assert share == pytest.approx(0.7, abs=0.02)
+    row = np.ones((100, 100))
+    known = [~np.isnan(sample_profile(row, p, np.random.default_rng(5))) for p in (0.0, 0.3, 1.0)]
+    assert [part.mean() for part in known] == pytest.approx([0.0, 0.3, 1.0], abs=0.02)
+    assert (known[0].any(), known[2].all()) == (False, True)
 
 
 def test_errors_of_a_setting_do_not_depend_on_the_others(truth):
     truth = truth[:6, :6]
     keys = ["profiling_percentage", "reference_models", "trial", "pairs"]
-    a, b = (
-        estimation_errors(truth, percentages, counts, trials=1, seed=7).set_index(keys).sort_index()
-        for percentages, counts in (([0.2, 1.0], [3, 6]), ([1.0, 0.2], [6, 3]))
+    some, alone = (
+        estimation_errors(truth, percentages, counts, trials=1, seed=7).set_index(keys)
+        for percentages, counts in (([0.2, 1.0], [3, 6]), ([0.2], [3]))
     )
-    assert a.equals(b)
-    assert a.loc[1.0, 6, 0, "all"][["mean_absolute_error", "match_rank"]].tolist() == [0.0, 1.0]
-    assert np.isnan(a.loc[1.0, 6, 0, "new"]["mean_absolute_error"])
-    with pytest.raises(InputError):
-        estimation_errors(truth, [0.5], [7], trials=1)
+    assert alone.equals(some.loc[alone.index])
+    assert some.loc[1.0, 6, 0, "all"]["mean_absolute_error"] == 0.0
 
 
 def test_errors_of_a_sweep_by_hand():

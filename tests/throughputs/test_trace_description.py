@@ -91,7 +91,6 @@ def test_parts_of_a_gpu_count_alike_in_every_figure():
     for counted in ("gpus_asked", "gpus_recorded"):
         np.testing.assert_allclose(over_time[counted], [4.0] * 30 + [0.25] * 30)
     assert found["gpu_hours_sharing"] == 1.0
-    assert describe_trace(trace.with_whole_gpus())["gpu_hours"] == pytest.approx(5 + last)
 
 
 def test_description_in_figures():
@@ -134,6 +133,5 @@ def test_deadlines_in_figures():
     # b is not in the table: its duration is that of the trace
     assert (found["n_jobs_not_profiled"], found["duration_quantiles_s"][0.0]) == (1, 5.0)
     assert found["deadline_quantiles"][0.0] == pytest.approx(43 / 15)
-    assert describe_trace(jobs_of_two())["deadline_quantiles"] is None
     with pytest.raises(InputError, match="'b'"):
         describe_trace(jobs_of_two(), table)

@@ -233,7 +233,6 @@ def test_misspelt_names_get_a_hint(tmp_path):
     good = ["LM"], [1], [5.0], [0.0]
     for call, meant in (
         (lambda: Trace.from_frame(frame), "arrival_time"),
-        (lambda: read_trace(tmp_path / "t.trace", "gavell"), "gavel"),
         (lambda: Trace(*good, mode=["gnss"]), "gns"),
         (lambda: write_trace(Trace(*good), tmp_path / "t.csv", "elasticflow"), "format"),
         (lambda: write_trace(Trace(*good), tmp_path / "t.csv", "table", start=5.0), "pollux"),

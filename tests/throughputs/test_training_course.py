@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from throughputs import InputError, ThroughputTable, default_table
+from throughputs import ThroughputTable, default_table
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training import (
-    STEADY_EPOCHS,
     AdaptationRules,
     Course,
     CriticalWindow,
@@ -57,21 +56,6 @@ def test_the_start():
     assert adaptive == [False, True, True, False]
 
 
-def test_published_gns_asks_early_and_changes_late():
-    job = course("gns", published=True)
-    assert told(job, 10) == []  # epoch 1: from epoch 2 on it looks one ahead, at the switch of epoch 3
-    assert told(job, 11) == []  # any part of epoch 1: counted as 2, so it asks
-    assert told(job, 11, ran=False) == []  # nothing is made while it does not run
-    assert job.batch_size[0] == 10
-    assert told(job, 21) == [50, 15, 3.0, 6.0]  # progress up to the end of epoch 3
-    assert (job.batch_size[0], job.iterations_per_epoch[0], job.epochs[0]) == (20, 5, 10)
-    assert told(job, 18) == []  # counted as 4: looks at epoch 5 and asks again
-    # 25 steps of 40 samples would do, but they are 9 epochs, so all 10 are counted in full
-    assert told(job, 23) == [30, 15, 0.0, 4.0]
-    assert told(job, 20) == []
-    assert told(job, 25) == []  # at the largest batch size nothing changes
-
-
 def test_mended_gns_follows_the_epochs():
     job = course("gns")
     assert told(job, 29.9) == []
@@ -96,29 +80,6 @@ def test_a_batch_size_without_throughput_is_not_taken():
             told(job, steps)
         assert job.batch_size[0] == 20
         assert not course("accordion", table=small, published=published).adaptive[0]
-
-
-def test_models_without_rules():
-    table = ThroughputTable([("Other", 1)], ["a"], [[2.0]])
-    job = Course(["Other", "Other"], [1, 1], ["gns", "static"], [1000.0, 7.0], table, ["a"])
-    assert job.epochs.tolist() == [STEADY_EPOCHS, 7]
-    assert job.iterations_per_epoch.tolist() == [10, 1]
-    assert job.epochs_done(np.array([999.0, 7.0])).tolist() == [99, 7]
-    odd = Course(["Other"], [1], ["static"], [333.3], table, ["a"])
-    steps = odd.iterations_per_epoch * np.arange(STEADY_EPOCHS + 1)
-    assert [int(odd.epochs_done(s[np.newaxis])[0]) for s in steps] == list(range(STEADY_EPOCHS + 1))
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match="mode"):
-        Course(["Other"], [1], [], [10.0], TABLE, ["a"])
-    for call, named in (
-        (lambda: course("gns", size=11), "job type"),
-        (lambda: course("gns").append(course("gns", published=True)), "published"),
-        (lambda: course("gns").append(Course([], [], [], [], TABLE, ["a"], RULES)), "accelerators"),
-    ):
-        with pytest.raises(InputError, match=named):
-            call()
 
 
 class PlainJob:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ from throughputs.training.forecast import (
     calibration_factor,
     dirichlet_remaining_seconds,
     mean_epoch_seconds,
-    true_remaining_seconds,
 )
 
 RECORDED = Path(__file__).resolve().parent.parent / "reference" / "dirichlet_forecasts.csv"
@@ -80,20 +77,6 @@ def test_recorded_forecasts_exactly():
         done = np.array([job[2][point] for job in jobs])
         np.testing.assert_array_equal(dirichlet_remaining_seconds(regimes, done), [job[3][point] for job in jobs])
         np.testing.assert_array_equal(mean_epoch_seconds(regimes, done), [job[4][point] for job in jobs])
-
-
-def test_forecasts_of_the_public_profile(public_data, reference_data):
-    """The same from the profile as published, with its fractions of seconds."""
-    with gzip.open(public_data("shockwave/profile_120_0.2_5_100_40_25_tacc.json.gz"), "rt") as text:
-        jobs = json.load(text)
-    expanded = [[np.repeat(*zip(*job[name], strict=True)) for job in jobs] for name in ("bs_rle", "epoch_duration_rle")]
-    profiles = Profiles.of_jobs(*expanded, [job["samples_per_epoch"] for job in jobs])
-    rows = np.genfromtxt(reference_data("shockwave/dirichlet_fixtures.csv"), delimiter=",", names=True)
-    regimes = Regimes.of(profiles).take(rows["job"].astype(int))
-    done = rows["epoch_progress"].astype(int)
-    np.testing.assert_array_equal(dirichlet_remaining_seconds(regimes, done), rows["dirichlet_remaining_s"])
-    left = rows["oracle_remaining_s"]
-    np.testing.assert_array_equal(true_remaining_seconds(regimes, done), np.where(left > 0, left, 1.0))
 
 
 @pytest.mark.parametrize("unseen", [False, True])

@@ -14,7 +14,8 @@ from throughputs import InputError, ThroughputTable, Trace, default_table, read_
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training import MOST_STEADY_EPOCHS, STEADY_EPOCHS, Course, default_rules, profile_trace
 
-PUBLISHED = [("120_0.2_5_100_40_25", "tacc"), ("900_0.2_5_1000_5_15", "wisr")]
+PUBLISHED = [("120_0.2_5_100_40_25", "tacc")]
+PUBLISHED += [pytest.param("900_0.2_5_1000_5_15", "wisr", marks=pytest.mark.exhaustive)]
 MIX = "_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"
 
 
@@ -36,12 +37,8 @@ def test_published_profiles(name, measured, public_data):
     np.testing.assert_array_equal(profiles.epoch_seconds, seconds)
     np.testing.assert_allclose(profiles.total_seconds, [job["duration_adapted"] for job in jobs], rtol=1e-12)
     # the oddity of the last epoch, and nothing else
-    mended = profile_trace(trace, table)
-    differs = mended.batch_size != profiles.batch_size
-    last = np.isin(np.arange(len(differs)), profiles.offsets[1:] - 1)
-    assert differs.any()
-    assert not (differs & ~last).any()
-    assert (trace.mode[profiles.job[differs]] == "gns").all()
+    differs = profile_trace(trace, table).batch_size != profiles.batch_size
+    assert set(np.flatnonzero(differs)) < set(profiles.offsets[1:] - 1)
 
 
 def job(mode, model="ResNet-18", size=64, epochs=100, gpus=1):

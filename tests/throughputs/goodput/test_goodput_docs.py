@@ -14,6 +14,7 @@ from tests.reference import goodput_tables, pollux_cases
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "goodput.md"
 
 
+@pytest.mark.exhaustive
 def test_the_tables_are_those_of_new_fits(public_data, tmp_path):
     found = cases.unpacked(public_data(goodput_tables.ARCHIVE), tmp_path)
     assert tables.printed("goodput-profiles") == goodput_tables.markdown_of_profiles(found)
@@ -26,6 +27,7 @@ def test_the_table_of_searches_is_that_of_new_ones(reference_data):
     assert tables.printed("goodput-searches") == goodput_tables.markdown_of_searches(recorded)
 
 
+@pytest.mark.exhaustive
 def test_a_row_of_the_table_of_searches(reference_data):
     cases = pollux_cases.read(reference_data(pollux_cases.RECORDED))
     assert goodput_tables.row_of_recorded(cases[0]) == tables.printed("goodput-searches").splitlines()[2]

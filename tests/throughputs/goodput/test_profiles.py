@@ -31,6 +31,7 @@ def test_the_embedded_profiles():
     assert late.batch_size[1, 0] > late.batch_size[0, 0]
 
 
+@pytest.mark.exhaustive
 def test_they_are_what_the_measurements_say(public_data, tmp_path):
     tables = cases.unpacked(public_data("pollux_sia/sia_traces.tar.xz"), tmp_path)
     assert written(fit_all(tables)) == EMBEDDED.read_text()

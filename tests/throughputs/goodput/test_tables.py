@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.reference import goodput_cases as cases
 from throughputs import InputError
 from throughputs.goodput.tables import StepTimes, read_step_times, read_validation
 from throughputs.goodput.trainings import find_trainings, read_trainings
@@ -64,18 +63,6 @@ def test_bad_trainings(rows, message, tmp_path):
     with pytest.raises(InputError) as caught:
         read_validation(tmp_path)
     assert message in str(caught.value)
-
-
-def test_all_published_tables(public_data, tmp_path):
-    tables = cases.unpacked(public_data("pollux_sia/sia_traces.tar.xz"), tmp_path)
-    files = [path for kind in ("placements", "scalability") for path in sorted(tables.rglob(f"{kind}*.csv"))]
-    rows = sum(len(read_step_times(path)) for path in files)
-    assert (len(files), rows) == (88, 30547)
-    for case in cases.with_goodput():
-        trained = read_validation(tables / case["app"])
-        square, variance = trained.statistics(case["init_batch_size"], case["grad_epoch"])
-        assert trained.batch_size[0] == case["init_batch_size"]
-        assert min(square, variance) > 0
 
 
 def _seconds(nodes, gpus, size):
