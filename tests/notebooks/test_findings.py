@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import findings
@@ -32,6 +32,7 @@ def test_comparisons_are_true(figure, base):
         assert base * (1 + (percent if figure > base else -percent) / 100) == pytest.approx(figure, abs=0.0051 * base)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(POSITIVE, POSITIVE), min_size=2, max_size=6))
 def test_agreement_counts_draws_on_the_side_of_the_mean(figures):
     pair = Paired(*zip(*figures, strict=True))

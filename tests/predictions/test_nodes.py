@@ -56,7 +56,7 @@ def by_hand(rows, rule):
     return awake
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(series, rules)
 def test_the_rule_is_that_of_the_page(rows, rule):
     made = put_to_sleep(columns(rows)[0], TOTAL, *columns(rows)[1:], rule)
@@ -98,7 +98,7 @@ def test_forecasts_of_use_know_the_past_alone(bins):
     assert np.abs(one[200 : 500 - bins] - true).mean() < 0.75 * np.abs(used.mean() - true).mean()
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(1, 9)), max_size=12))
 def test_nodes_in_use_are_those_of_the_fullest_moment(rows):
     start, length, gpus = (np.array([row[place] for row in rows], dtype=int) for place in range(3))

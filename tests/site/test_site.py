@@ -95,12 +95,6 @@ def test_the_page_of_a_policy_has_its_parts():
         assert part in page
 
 
-def test_every_policy_says_its_program_and_its_paper():
-    for entry in OWN:
-        assert entry.program, entry.name
-        assert re.search(r"\b(19|20)\d\d\b", entry.paper), entry.name
-
-
 @pytest.mark.exhaustive
 def test_properties_that_the_page_on_theory_counts():
     page = (ROOT / "docs" / "theory.md").read_text()

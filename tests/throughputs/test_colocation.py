@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import (
@@ -78,6 +78,7 @@ def test_fractions_are_fractions_and_sharing_is_mutual(seed, G, M, K):
     assert (loaded.fractions <= fractions).all()
 
 
+@settings(max_examples=10)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_frame_and_back(seed, K):
     rng = np.random.default_rng(seed)
@@ -177,6 +178,7 @@ def test_fit_finds_a_model_again():
     assert errors["verdict_wrong"].max() < 0.02
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
 def test_memory_shares_that_exist_are_found(seed, G):
     rng = np.random.default_rng(seed)

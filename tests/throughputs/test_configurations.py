@@ -103,6 +103,9 @@ def test_tables_slices_and_matrices_agree(made, random):
         rows &= frame.partner.isna() | frame.partner.isin(labels)
     filtered = Configurations.from_frame(frame[rows], jobs=labels, pools=made.pools)
     assert fields_of(made.of(wanted)) == fields_of(filtered)
+    n = made.n_jobs
+    later = made.joined(made).of(range(n, 2 * n))
+    assert fields_of(later) == fields_of(made) | {"jobs": tuple(range(n, 2 * n))}
     x = np.linspace(0.0, 1.0, made.n_columns)
     for of, matrix in ((made.throughput, made.rates), (made.busy, made.time), (made.used, made.usage)):
         np.testing.assert_allclose(of(x), matrix.toarray() @ x, rtol=1e-14)
@@ -155,6 +158,7 @@ rates = st.tuples(st.integers(0, 5), st.integers(1, 4)).flatmap(
 )
 
 
+@settings(max_examples=25)
 @given(rates, st.integers(1, 8))
 def test_the_matrix_of_gangs_is_a_view_both_ways(values, size):
     N, M = values.shape

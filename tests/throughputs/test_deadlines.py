@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import InputError, Trace
@@ -27,6 +27,7 @@ def option_rows(draw):
     return rows
 
 
+@settings(max_examples=30)
 @given(option_rows(), option_rows(), st.randoms())
 def test_ragged_arrays_are_the_rows(rows, later, rng):
     options = DeadlineOptions.of_rows(rows)

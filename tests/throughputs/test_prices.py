@@ -52,12 +52,6 @@ def test_cost_is_the_integral(history, start, length):
     assert table.cost(start, start + length, ["x"])[0] == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
 
 
-def test_unknown_accelerators_are_named(prices):
-    for call in (lambda: prices.price_at(0, ["v10"]), lambda: prices.cost(0, 1, ["v10"])):
-        with pytest.raises(InputError, match="'v100'"):
-            call()
-
-
 @pytest.mark.parametrize(
     "history",
     [([], []), ([0, 1], [1]), ([0, 0], [1, 1]), ([0], [-1]), ([np.inf], [1])],

@@ -279,7 +279,7 @@ def test_swf(written):
 @pytest.mark.parametrize(
     ("name", "kind", "rows", "jobs"),
     [
-        ("philly_82k.csv.gz", "philly-cut", 82247, 82247),
+        pytest.param("philly_82k.csv.gz", "philly-cut", 82247, 82247, marks=pytest.mark.exhaustive),
         ("openb_pod_list_default.csv.gz", "openb-2023", 8152, 6203),
         ("sample.swf", "swf", 25, 25),
     ],

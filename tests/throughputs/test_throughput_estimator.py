@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from throughputs import JOB_TYPES, InputError, ThroughputTable, default_colocation
+from throughputs import JOB_TYPES, InputError, PackedColumns, ThroughputTable, default_colocation
 from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors, sample_profile
+from throughputs.estimator.believed import BelievedColocation, Estimation
 
 NAMES = [job.name for job in JOB_TYPES]
 TYPES = ["v100", "p100", "k80"]
@@ -125,6 +126,18 @@ def test_measured_figures_replace_estimates(truth):
     estimator.observe(0, 2, 1, 0.0, 0.0)
     assert estimator.retained()[[0, 2], [2, 0], 1].tolist() == [0, 0], "the last measurement counts"
     np.testing.assert_array_equal(estimator.retained([3, 0, 2]), estimator.retained()[np.ix_([3, 0, 2], [3, 0, 2])])
+
+
+def test_what_has_run_together_is_known():
+    truth = PackedColumns([0, 1], [[4.0], [2.0]], [[[2.0], [3.0]], [[1.0], [1.2]]])
+    believed, again = (BelievedColocation(truth, Estimation(reference_models=1), seed=0) for _ in range(2))
+    one, other, v100 = np.array([[0], [1], [0]])
+    assert believed.together[0, 1, 0] != 3.0
+    assert believed.measure(one, other, v100)
+    assert believed.together[[0, 1], [1, 0], 0].tolist() == [3.0, 1.0]
+    again.restore(believed.state())
+    assert not again.measure(other, one, v100)
+    assert again.measured_pairs == 1
 
 
 def test_bad_calls_are_refused(truth):

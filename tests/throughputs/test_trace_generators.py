@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulator.goodput_worlds import profile, trainings
@@ -47,9 +47,6 @@ GAVEL = """\
 SHOCKWAVE = """\
 120 100 40 25 tacc
 220 100 25 4 wisr
-460 100 10 1 wisr
-900 100 5 15 wisr
-900 1000 5 15 wisr
 """
 """Jobs, durations, mean gap, seed, and the table that was measured."""
 
@@ -98,7 +95,7 @@ def of_trainings(n, **settings):
     ],
 )
 def test_a_longer_trace_begins_with_the_shorter(draw):
-    assert draw(60).head(40).to_frame().equals(draw(40).to_frame())
+    assert draw(30).head(20).to_frame().equals(draw(20).to_frame())
 
 
 def test_settings_have_streams_of_their_own():
@@ -115,6 +112,7 @@ def test_settings_have_streams_of_their_own():
         assert (getattr(still, column) == getattr(plain, column)).all()
 
 
+@settings(max_examples=20)
 @given(
     n_jobs=st.integers(0, 30),
     arrivals=st.sampled_from(["poisson", "static"]),
@@ -187,9 +185,9 @@ def test_deadlines_drawn_anew():
 
 
 def test_distributions_of_trainings():
-    trace = of_trainings(1000)
+    trace = of_trainings(500)
     models = np.array([name.partition(" (")[0] for name in trace.job_type.tolist()])
-    near(models == "bert", SHARES_OF_MODELS["bert"], 0.05)
+    near(models == "bert", SHARES_OF_MODELS["bert"], 0.06)
     assert np.diff(trace.arrival_time).mean() == pytest.approx(60.0, rel=0.1)
     assert of_trainings(100, most_gpus=4).scale_factor.max() <= 4
     assert set(of_trainings(50, shares={"bert": 1.0}).total_steps) == {MODELS.models["bert"].total_progress}

@@ -226,16 +226,3 @@ def test_a_bad_cell_of_text_is_located(tmp_path, good, place, field, cell):
     path.write_text(f"{good}\n{good}\t7")
     with pytest.raises(InputError, match=r"bad\.trace:2: found '\d+ fields'"):
         read_trace(path)
-
-
-def test_misspelt_names_get_a_hint(tmp_path):
-    frame = pd.DataFrame({"job_type": ["LM"], "scale_factor": [1], "total_steps": [5], "arival_time": [0]})
-    good = ["LM"], [1], [5.0], [0.0]
-    for call, meant in (
-        (lambda: Trace.from_frame(frame), "arrival_time"),
-        (lambda: Trace(*good, mode=["gnss"]), "gns"),
-        (lambda: write_trace(Trace(*good), tmp_path / "t.csv", "elasticflow"), "format"),
-        (lambda: write_trace(Trace(*good), tmp_path / "t.csv", "table", start=5.0), "pollux"),
-    ):
-        with pytest.raises(InputError, match=meant):
-            call()

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import InputError, ThroughputTable, Trace, default_table, read_table, read_trace
@@ -153,6 +153,7 @@ def test_a_batch_size_without_throughput():
     assert profile_trace(accordion, table, "k80").batch_size.max() == 256
 
 
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1000), jobs=st.integers(1, 30), published=st.booleans())
 def test_jobs_do_not_depend_on_their_neighbours(seed, jobs, published):
     trace = shockwave_trace(jobs, 10.0, seed=seed)

@@ -71,7 +71,7 @@ def jobs_and_gpus(draw):
     return GoodputModels(model, statistics, limits), nodes, nodes * draw(st.integers(1, 8))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(jobs_and_gpus())
 def test_goodput_of_any_job(drawn):
     jobs, nodes, gpus = drawn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from throughputs import InputError, Trace
@@ -62,21 +61,3 @@ def test_bins_of_a_trace():
 def test_bad_series(settings, message):
     with pytest.raises(InputError, match=message):
         forecast(**{"series": counts(1), "target": "jobs"} | settings)
-
-
-@pytest.mark.parametrize(
-    ("model", "target", "recorded"),
-    [
-        pytest.param("fast", "jobs", 4.11, marks=pytest.mark.exhaustive),
-        pytest.param("fast", "GPUs", 48.4, marks=pytest.mark.exhaustive),
-        pytest.param("interpretable", "GPUs", 48.4, marks=pytest.mark.exhaustive),
-    ],
-)
-def test_september_of_venus(public_data, model, target, recorded):
-    """Fitted once, to April to August, as the recorded errors: the public predictor fitted again on the same bins."""
-    frame = pd.read_csv(public_data("lucid/cluster_throughput.csv.gz"), parse_dates=["time"])
-    first = int((frame.time < "2020-09-01").sum())
-    assert len(frame) - first == 4032
-    series = {"jobs": frame.submit_gpu_job.to_numpy(float), "GPUs": frame.submit_gpu_num.to_numpy(float)}
-    made = forecast(series, target, first=first, model=model, refit_bins=10**6, offset=2 * 86400.0)
-    assert np.abs(made - series[target])[first:].mean() < recorded
