@@ -105,22 +105,6 @@ def test_bad_rows_are_named(model, change, line, field):
     assert (caught.value.source, caught.value.line, caught.value.field) == ("model.csv", line, field)
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"job_types": ["a", "a", "c"]}, "job_types"),
-        ({"pressure": np.ones((3, 2, 2))}, "pressure"),
-        ({"memory_share": -np.ones((3, 2))}, "memory_share"),
-        ({"memory_share": np.ones((3, 2))}, "sensitivity"),
-    ],
-)
-def test_bad_arrays_of_a_model_are_refused(model, change, field):
-    names = ("job_types", "accelerators", "sensitivity", "pressure", "memory_share")
-    with pytest.raises(InputError) as caught:
-        InterferenceModel(**{**{name: getattr(model, name) for name in names}, **change})
-    assert caught.value.field == field
-
-
 def test_table_gets_the_pairs_of_the_model(table, model):
     sharing = table.with_colocation(model)
     np.testing.assert_allclose(sharing.colocated_rates("a", 1, "c", 1, ["v100", "k80"]), [[10, 20], [5, 10]])

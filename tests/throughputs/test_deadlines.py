@@ -57,6 +57,8 @@ def test_deadlines_by_hand():
     assert (alone.seconds.tolist(), alone.value.tolist()) == ([5.0, 7.0], [2.0, 2.0])
     made = trace(deadline=[np.nan, 9.0, np.nan], deadline_options=SOFT)
     assert made.deadline.tolist() == [100.0, 9.0, 50.0]
+    sooner = made.at_load(2.0)
+    assert (sooner.arrival_time.tolist(), sooner.deadline.tolist()) == ([0.0, 2.5, 3.5], [100.0, 6.5, 46.5])
     # rows of equal length are no matrix
     assert trace(deadline_options=[SOFT[2]] * 3).deadline_options.shape == (3,)
 

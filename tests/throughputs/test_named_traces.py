@@ -7,6 +7,7 @@ import pytest
 
 from throughputs import InputError, Trace, read_trace, write_trace
 from throughputs.goodput.profiles import default_profiles
+from throughputs.trace import allowed_types
 from throughputs.traces import named_format
 
 ARTIFACT = "job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration"
@@ -80,6 +81,11 @@ def test_soft_deadlines_of_chronus_ascend_and_their_values_do_not(written, times
     with pytest.raises(InputError) as caught:
         read_trace(written(CHRONUS, f"0,u,1,1,5,m,9,0,{times},{values},0,soft"))
     assert (caught.value.line, caught.value.field) == (2, "expect_time_list, expect_value_list")
+
+
+def test_a_gpu_type_counts_before_the_partition():
+    allowed = allowed_types(*np.array([["b|x", "", "z"], ["a", "a|b", ""]], dtype=object), ("a", "b", "c"))
+    assert allowed.astype(int).tolist() == [[0, 1, 0], [1, 1, 0], [1, 1, 1]]
 
 
 @pytest.mark.filterwarnings("error")

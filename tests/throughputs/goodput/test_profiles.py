@@ -40,6 +40,8 @@ def test_they_are_what_the_measurements_say(public_data, tmp_path):
 def test_steps_of_a_training():
     profile = default_profiles().find("cifar10")
     assert profile.steps(128) == profile.initial_steps
+    statistics = default_profiles().goodput(["cifar10"], "t4").statistics
+    assert statistics.variance[0] == profile.noise_scale[0] / 128
     steps = [profile.steps(size) for size in (128, 256, 1024, 4096)]
     assert all(one > other > one / 4 for one, other in pairwise(steps))
     assert profile.noise_at([0.0, 0.05, 0.1, 0.999, 1.0, 1.1]).tolist() == [

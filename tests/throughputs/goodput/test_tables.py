@@ -10,6 +10,7 @@ import pytest
 from throughputs import InputError
 from throughputs.goodput.tables import StepTimes, read_step_times, read_validation
 from throughputs.goodput.trainings import find_trainings, read_trainings
+from throughputs.goodput.trainings.jobs import step_time_with
 
 PLACEMENTS = "placement,local_bsz,step_time,sync_time"
 SCALABILITY = "num_nodes,num_replicas,local_bsz,step_time,sync_time"
@@ -95,6 +96,8 @@ def test_steps_where_nothing_was_measured_are_those_between_or_near(measured):
     assert net.step_time("gpu", (4, 2), 100) == pytest.approx((26.6, 0.6))
     # of (5, 1) nothing is known but that it has 6 GPUs on 2 nodes, as two others have
     assert net.step_time("gpu", (5, 1), 100) == pytest.approx((26.1, 0.6))
+    # 800 samples do not fit on one GPU at once: twice 400, which synchronise once
+    assert step_time_with(net, "gpu", (1,), 800) == pytest.approx((22.7, 800))
     # between: 20 GPUs on 12 nodes
     assert net.step_time("gpu", (9, *(1,) * 11), 250) == pytest.approx((140.25, 2.0))
     # as many nodes as were measured and more count as 16
