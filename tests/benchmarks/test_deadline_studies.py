@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from allocator.sweep import Sweep
 from allocator.sweep.execute import Materials
 from benchmarks import deadlines
+from benchmarks.deadlines import studies
 from benchmarks.deadlines.published import CLUSTER_RATIOS
 from benchmarks.deadlines.report import markdown_of_clusters, markdown_of_policies, rows_of
 from throughputs import InputError, write_trace
@@ -33,6 +36,12 @@ def test_every_study_can_be_defined(name):
     points = [point for sweep in sweeps for point in sweep.points()]
     assert len({sweep.name for sweep in sweeps}) == len(sweeps)
     assert all(point.make_policy() and point.chosen for point in points)
+
+
+def test_elasticflow_is_called_by_its_admission(monkeypatch):
+    monkeypatch.setattr(studies, "simulated", lambda point: SimpleNamespace(efficiency=point))
+    found = studies.efficiency_over_time([studies.OURS, studies.REPAIR], small=True)
+    assert [found[label].policy_settings["admission"] for label in (studies.OURS, studies.REPAIR)] == ["each", "repair"]
 
 
 @pytest.mark.exhaustive

@@ -40,6 +40,9 @@ def test_files_put_there_by_hand_and_cut_off_ones(tmp_path, server):
     path.parent.mkdir()
     path.write_bytes(CONTENT)
     assert verify(one_file(server, size=None, sha256=None), cache=tmp_path)[0].state is FileState.UNVERIFIED
+    path.write_bytes(CONTENT + b"more")
+    assert verify(one_file(server, sha256=None), cache=tmp_path)[0].state is FileState.WRONG
+    path.write_bytes(CONTENT)
     get(one_file(server), tmp_path)
     assert server.behaviour.requests == []
     path.unlink()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from allocator.predictions import PUBLISHED_SLEEP, SleepSettings, nodes_in_use, put_to_sleep, use_ahead
+from allocator.cli.app import app
+from allocator.predictions import SleepSettings, nodes_in_use, put_to_sleep, use_ahead
 from allocator.predictions.nodes import NodeSleep, jobs_that_wait
-from throughputs import InputError
+from throughputs import InputError, Trace, write_trace
 
 TOTAL = 12
 
@@ -123,23 +126,6 @@ def test_bad_input(asked, message):
         asked()
 
 
-@pytest.mark.exhaustive
-def test_september_of_venus(public_data):
-    """GPUs that began and ended to be in use, as nodes of 8, of which there are at least 133."""
-    frame = pd.read_csv(public_data("lucid/cluster_throughput.csv.gz"), parse_dates=["time"])
-    held = np.cumsum(frame.start_gpu_num - frame.end_gpu_num).to_numpy()
-    used = -(-(held - held.min()) // 8)
-    first = int((frame.time < "2020-09-01").sum())
-    rule = PUBLISHED_SLEEP["Venus"]
-    soon, later = (
-        use_ahead(used, bins, first=first, offset=2 * 86400.0)[first:] for bins in (rule.future, 2 * rule.future)
-    )
-    figures = put_to_sleep(used[first:], 133, soon, later, rule).summary()
-    assert figures["nodes_asleep"] == pytest.approx(7.1, abs=0.7)
-    assert figures["daily_wakes"] < 1.5
-    assert figures["utilization_before"] == pytest.approx(0.885, abs=0.001)
-
-
 def test_parts_of_gpus_count_as_such():
     """Ten jobs with a tenth of a GPU each fill one node of one GPU; the eleventh needs another."""
     for jobs, nodes in ((10, 1), (11, 2)):
@@ -153,3 +139,15 @@ def test_parts_that_fill_a_node_wait_for_no_other():
     start, end = np.full(4, 700.0), np.full(4, 900.0)
     waits = [jobs_that_wait(start, end, share * parts, 1, sleep).tolist() for share in (1, 2)]
     assert waits == [[False] * 4, [True] * 4]
+
+
+def test_the_command_turns_hours_asleep_into_kilowatt_hours(tmp_path):
+    n = 20
+    jobs = Trace(["a"] * n, [8] * n, [9.0] * n, [0.0] * (n - 1) + [8e4], duration=[3e4] * n)
+    write_trace(jobs, tmp_path / "jobs.csv")
+    options = "--model truth --learn 0.1 --watts 500 --json --set fall=0 --set expected_fall=0 --set history=1"
+    options += " --set buffer=0 --set least=0 --set hold=0 --set future=1 --trace"
+    ran = CliRunner().invoke(app, ["nodes", *options.split(), str(tmp_path / "jobs.csv")])
+    figures = json.loads(ran.output)
+    assert figures["energy_saved_kwh"] == pytest.approx(figures["node_hours_asleep"] / 2)
+    assert figures["node_hours_asleep"] > 0

@@ -28,6 +28,7 @@ PHILLY = """\
 "2017-10-14 01:30:00", "user": "a"},
 {"status": "Killed", "vc": "vc_two", "jobid": "3", "attempts": [], "submitted_time": "2017-10-14 01:31:00"},
 {"status": "Failed", "vc": "vc_two", "jobid": "4", "attempts": [{"start_time": "2017-12-22 01:32:00", "end_time":
+"2017-12-22 01:33:00", "detail": [{"ip": "m1", "gpus": ["gpu0"]}]}, {"start_time": "2017-12-22 01:34:00", "end_time":
 "None", "detail": [{"ip": "m1", "gpus": ["gpu0"]}]}], "submitted_time": "2017-12-22 01:32:00", "user": "a"},
 {"status": "Pass", "vc": "vc_two", "jobid": "5", "attempts": [{"start_time": "2017-11-05 00:00:00", "end_time":
 "2017-11-05 03:00:00", "detail": [{"ip": "m1", "gpus": ["gpu0"]}]}], "submitted_time": "2017-11-05 00:00:00", "user":
@@ -147,7 +148,7 @@ def test_philly_sums_attempts_on_the_clock_of_the_pacific_coast(written):
     assert imported.origin == "2017-10-14T08:11:39+00:00"
     assert imported.dropped == {"never started": 1, "no duration": 1}
     assert imported.rows == 5
-    told = ("several attempts: 2", "without a start or an end: 2", "America/Los_Angeles")
+    told = ("several attempts: 3", "without a start or an end: 2", "America/Los_Angeles")
     assert all(part in note for part, note in zip(told, imported.notes, strict=True))
     assert import_log(written(LOGS["philly"]), zone="UTC").origin == "2017-10-14T01:11:39+00:00"
 
