@@ -84,17 +84,6 @@ def test_peers_find_the_value_that_is_proven(decision_name: str, family_name: st
         assert value_of(name, posed) == pytest.approx(best, rel=1e-4)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("family_name", ["gangs", "distinct"])
-def test_the_plain_path_is_right_but_for_the_bisection(family_name: str) -> None:
-    pytest.importorskip("ecos")
-    for decision_name in ("max_min", "finish_time", "max_sum"):
-        posed = problem(decision_name, family_name)
-        assert value_of("cvxpy_ecos", posed) == pytest.approx(value_of("auto", posed), rel=1e-4)
-    posed = problem("makespan", family_name)
-    assert 1.0 - 1e-6 <= value_of("cvxpy_ecos", posed) / value_of("auto", posed) <= 1.05
-
-
 def test_what_declines_or_fails_is_recorded_with_its_reason() -> None:
     def decline(_: Problem) -> object:
         raise DeclinedError("not today")

@@ -118,14 +118,6 @@ def test_pointer_and_login_page_are_no_data(server, tmp_path):
     assert not (tmp_path / "set" / "file.bin").exists()
 
 
-def test_unreachable(server, tmp_path):
-    dataset = one_file(server)
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(DataError, match=r"cannot reach 127\.0\.0\.1.*Connection refused.*--url-base.*file\.bin"):
-        get(dataset, tmp_path)
-
-
 def test_full_disk(server, tmp_path, monkeypatch):
     import shutil
 

@@ -27,12 +27,6 @@ def test_the_table_of_searches_is_that_of_new_ones(reference_data):
     assert tables.printed("goodput-searches") == goodput_tables.markdown_of_searches(recorded)
 
 
-@pytest.mark.exhaustive
-def test_a_row_of_the_table_of_searches(reference_data):
-    cases = pollux_cases.read(reference_data(pollux_cases.RECORDED))
-    assert goodput_tables.row_of_recorded(cases[0]) == tables.printed("goodput-searches").splitlines()[2]
-
-
 def test_the_python_of_the_page(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL):
