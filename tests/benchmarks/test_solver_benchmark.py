@@ -212,13 +212,26 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out, picture = tmp_path / "figures.json", tmp_path / "picture.png"
     command = [sys.executable, "-m", "benchmarks", "solvers", "--quick", "--out", str(out), "--plot", str(picture)]
-    command += ["--family", "many_types", "--decision", "max_min", "--path", "auto", "--path", "highs", "--sizes", "8"]
+    command += [
+        "--family",
+        "published",
+        "--family",
+        "many_types",
+        "--decision",
+        "max_min",
+        "--path",
+        "auto",
+        "--path",
+        "highs",
+        "--sizes",
+        "8,16",
+    ]
     root = Path(solvers.__file__).resolve().parents[2]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stderr
     assert "Targets for auto" in done.stdout
     rows = json.loads(out.read_text())["solvers"]["rows"]
-    assert {row["types"] for row in rows} == {2, 4, 8, 16}
+    assert {row["types"] for row in rows} == {2, 3, 4, 8, 16}
     for row in rows:
         assert set(row["phases"]) == {"build", "solve", "recover"}
         assert 0 <= row["gap"] < 1e-3

@@ -60,8 +60,8 @@ def test_columns_by_hand():
     assert one.usage.toarray().tolist() == [[1, 0, 2], [0, 1, 0]]
     assert one.time.toarray().tolist() == [[1, 1, 0], [0, 0, 1]]
     assert one.rates.toarray().tolist() == [[1, 2, 0], [0, 0, 3]]
-    some = [0, 0, 1], [0, 0, 0], [1, 3, 2]
-    assert one.rates_at(*map(np.array, some)).tolist() == [1.0, 0.0, 3.0]
+    some = np.tile([[0, 0, 1], [0, 0, 0], [1, 3, 2]], 99)  # few are looked up otherwise
+    assert one.rates_at(*some).tolist() == [1.0, 0.0, 3.0] * 99
     sizes = Configurations([0, 0], [0, 0], [1, 1], [2.0, 1.0], batch_size=[32, 64], jobs="a")
     assert sizes.rates_by_gpus(0, 0) == {1: 2.0}
     pair = Configurations([1], [0], [2], [3.0], partner=[0], partner_rate=[5.0], jobs="ab", pools=["v100"])
