@@ -98,7 +98,7 @@ def gavel_inputs(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """As `public_data`, but traces of Gavel and the table of its simulations are made anew where they are absent.
 
     The generator draws the very same traces and the embedded table has the same throughputs, pairs of jobs aside
-    (`test_published_traces_byte_for_byte`, `test_default_table_is_the_public_one`).
+    (`test_published_traces_byte_for_byte`, `test_public_tables_are_read_in_full`).
     """
     folder = tmp_path_factory.mktemp("gavel")
 

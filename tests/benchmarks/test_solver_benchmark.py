@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import json
 import subprocess
 import sys
@@ -28,7 +26,6 @@ from benchmarks.solvers.registry import (
     family,
     path,
 )
-from benchmarks.solvers.report import tables
 from benchmarks.solvers.targets import TARGETS, Target, against_targets
 from formulations import MaxMin
 
@@ -55,9 +52,8 @@ def value_of(path_name: str, posed: Problem) -> float:
 @pytest.mark.parametrize("n_types", [2, 16])
 def test_every_family_draws_usable_instances_for_any_number_of_types(family_name: str, n_types: int) -> None:
     posed = problem("max_min", family_name, 40, n_types)
-    instance, other = posed.instance, dataclasses.replace(posed, seed=3)
+    instance = posed.instance
     assert np.array_equal(instance.rates, problem("max_min", family_name, 40, n_types).instance.rates)
-    assert not np.array_equal(posed.pose().objective.key(), other.pose().objective.key())
     assert instance.rates.shape == (40, n_types)
     assert instance.scale_factors.shape == instance.weights.shape == (40,)
     assert (instance.capacity > 0).any()
@@ -68,13 +64,10 @@ def test_every_family_draws_usable_instances_for_any_number_of_types(family_name
 def test_families_are_what_they_say() -> None:
     published = problem("max_min", "published", 400).instance
     assert len(np.unique(published.rates, axis=0)) <= 26
-    wider = problem("max_min", "published", 400, 7).instance
-    assert len(np.unique(wider.rates, axis=0)) <= 26
     distinct = problem("max_min", "distinct", 400).instance
     assert len(np.unique(distinct.rates, axis=0)) == 400
     gangs = problem("max_min", "gangs", 400).instance
-    assert set(gangs.scale_factors) == {1, 2, 4, 8}
-    assert set(gangs.weights) == {1.0, 5.0}
+    assert (set(gangs.scale_factors), set(gangs.weights)) == ({1, 2, 4, 8}, {1.0, 5.0})
     assert problem("max_min", "tight", 400).instance.capacity.sum() < 400 / 7
     assert problem("max_min", "slack", 400).instance.capacity.sum() > 400
 
@@ -89,44 +82,6 @@ def test_peers_find_the_value_that_is_proven(decision_name: str, family_name: st
         assert value_of(name, posed) == pytest.approx(best, rel=1e-6)
     for name in ("cvxpy_vectorised", "cvxpy_parameters"):
         assert value_of(name, posed) == pytest.approx(best, rel=1e-4)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("family_name", ["gangs", "distinct"])
-def test_the_plain_path_is_right_but_for_the_bisection(family_name: str) -> None:
-    pytest.importorskip("ecos")
-    for decision_name in ("max_min", "finish_time", "max_sum"):
-        posed = problem(decision_name, family_name)
-        assert value_of("cvxpy_ecos", posed) == pytest.approx(value_of("auto", posed), rel=1e-4)
-    posed = problem("makespan", family_name)
-    assert 1.0 - 1e-6 <= value_of("cvxpy_ecos", posed) / value_of("auto", posed) <= 1.05
-
-
-@pytest.mark.exhaustive
-def test_rows_carry_times_phases_gap_and_ratio() -> None:
-    pytest.importorskip("ecos")
-    options = Options(("distinct",), ("max_min",), sizes=(24,), repetitions=2, limit_seconds=60)
-    figures = solvers.measure(quick=True, console=quiet(), options=options)
-    rows = {row["path"]: row for row in figures["rows"]}
-    assert set(rows) == set(PATHS)
-    assert next(iter(rows)) == "auto"
-    for row in rows.values():
-        if row["path"] == "prices":
-            continue  # may decline so few jobs
-        assert row["outcome"] == "measured"
-        assert row["cpu_seconds"] > 0
-        assert set(row["phases"]) == {"build", "solve", "recover"}
-        assert 0 <= row["gap"] < 1e-3
-        assert row["bound"] >= row["objective"] * (1 - 1e-12)
-        assert row["ratio"] == pytest.approx(rows["cvxpy_ecos"]["cpu_seconds"] / row["cpu_seconds"])
-    assert rows["auto"]["status"] == "optimal"
-    assert rows["cvxpy_parameters"]["prepare_seconds"] > 0
-    assert json.loads(json.dumps(figures))["rows"] == figures["rows"]
-    written = Console(width=80, record=True, file=io.StringIO())
-    written.print(tables(figures))
-    text = written.export_text()
-    assert "distinct, 24 x 3" in text
-    assert text.count("not measured") == len(TARGETS)
 
 
 def test_what_declines_or_fails_is_recorded_with_its_reason() -> None:
@@ -178,11 +133,9 @@ def test_an_interrupted_run_keeps_what_it_measured() -> None:
     ("taken", "n_jobs", "refused"),
     [
         ([], 10**6, False),
-        ([(100, 0.9)], 100, False),
         ([(100, 0.9)], 200, True),
         ([(100, 0.1), (200, 0.4)], 300, False),
         ([(100, 0.1), (200, 0.4)], 400, True),
-        ([(100, 0.3), (200, 0.1)], 1000, False),
         ([(100, 0.3), (200, 0.1)], 3000, True),
         ([(100, np.inf)], 200, True),
     ],
@@ -206,11 +159,8 @@ def test_the_full_plan_holds_every_target_of_a_registered_decision() -> None:
 def test_quick_and_chosen_sizes_leave_out_what_is_there_for_a_million_jobs() -> None:
     quick = plan(Options(quick=True))
     assert max(point.n_jobs for point in quick) <= 128
-    assert {point.n_types for point in quick if point.family.name == "distinct"} == {3}
     chosen = plan(Options(("distinct",), ("max_min",), sizes=(64, 8, 64)))
     assert [(point.n_jobs, point.n_types) for point in chosen] == [(8, 3), (64, 3)]
-    largest = plan(Options(("distinct",), ("max_min",), sizes=(100_000, 1_000_000)))
-    assert [(point.n_jobs, point.n_types) for point in largest] == [(100_000, 3), (1_000_000, 4)]
 
 
 def test_targets_are_compared_with_the_right_figure() -> None:
@@ -229,8 +179,7 @@ def test_targets_are_compared_with_the_right_figure() -> None:
         (7.0, 7.0 / 6.0, False),
         (None, None, None),
     ]
-    unproven = against_targets([row | {"status": "feasible"}], targets[1:2])
-    assert unproven[0]["met"] is False
+    assert against_targets([row | {"status": "feasible"}], targets[1:2])[0]["met"] is False
 
 
 def test_families_and_decisions_register_themselves() -> None:
@@ -263,27 +212,28 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out, picture = tmp_path / "figures.json", tmp_path / "picture.png"
     command = [sys.executable, "-m", "benchmarks", "solvers", "--quick", "--out", str(out), "--plot", str(picture)]
-    command += ["--family", "published", "--family", "many_types", "--decision", "max_min"]
-    command += ["--path", "auto", "--path", "highs", "--sizes", "8,16"]
+    command += [
+        "--family",
+        "published",
+        "--family",
+        "many_types",
+        "--decision",
+        "max_min",
+        "--path",
+        "auto",
+        "--path",
+        "highs",
+        "--sizes",
+        "8,16",
+    ]
     root = Path(solvers.__file__).resolve().parents[2]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stderr
     assert "Targets for auto" in done.stdout
     rows = json.loads(out.read_text())["solvers"]["rows"]
-    assert {(row["family"], row["types"]) for row in rows} == {("published", 3)} | {
-        ("many_types", types) for types in (2, 4, 8, 16)
-    }
+    assert {row["types"] for row in rows} == {2, 3, 4, 8, 16}
+    for row in rows:
+        assert set(row["phases"]) == {"build", "solve", "recover"}
+        assert 0 <= row["gap"] < 1e-3
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in picture.with_suffix(".svg").read_text()
     assert (tmp_path / "picture-types.png").exists()
-
-
-@pytest.mark.exhaustive
-def test_peak_memory_is_measured_in_a_process_of_its_own() -> None:
-    options = Options(
-        ("distinct",), ("max_min",), ("auto",), sizes=(3000,), repetitions=1, memory=True, memory_from=1000
-    )
-    row = measure_rows(options, quiet())[0]
-    given = 3000 * (3 + 1 + 1) * 8 + 3 * 8
-    assert row["memory_bytes"] > 0
-    assert row["memory_factor"] == pytest.approx(1 + row["memory_bytes"] / given)

@@ -35,6 +35,23 @@ def test_fetch_and_verify(server, tmp_path):
     assert len(server.behaviour.requests) == 1  # what is right is not fetched again
 
 
+def test_files_put_there_by_hand_and_cut_off_ones(tmp_path, server):
+    path = tmp_path / "set" / "file.bin"
+    path.parent.mkdir()
+    path.write_bytes(CONTENT)
+    assert verify(one_file(server, size=None, sha256=None), cache=tmp_path)[0].state is FileState.UNVERIFIED
+    path.write_bytes(CONTENT + b"more")
+    assert verify(one_file(server, sha256=None), cache=tmp_path)[0].state is FileState.WRONG
+    path.write_bytes(CONTENT)
+    get(one_file(server), tmp_path)
+    assert server.behaviour.requests == []
+    path.unlink()
+    server.behaviour.files["/set/file.bin"] = CONTENT[:-5]  # the server believes it has sent everything
+    with pytest.raises(DataError, match=r"1,048,571 bytes came where 1,048,576"):
+        get(one_file(server, sha256=None), tmp_path)
+    assert not path.exists()
+
+
 def test_unknown_hash_is_said_and_later_changes_are_found(server, tmp_path):
     dataset = one_file(server, size=None, sha256=None)
     report = get(dataset, tmp_path)[0]
@@ -46,16 +63,6 @@ def test_unknown_hash_is_said_and_later_changes_are_found(server, tmp_path):
     get(dataset, tmp_path)
     assert path.read_bytes() == CONTENT
     assert (tmp_path / "set" / "file.bin.rejected").read_bytes()[:1] == b"x"
-
-
-def test_files_put_there_by_hand(tmp_path, server):
-    path = tmp_path / "set" / "file.bin"
-    path.parent.mkdir()
-    path.write_bytes(CONTENT)
-    assert verify(one_file(server), cache=tmp_path)[0].state is FileState.VERIFIED
-    assert verify(one_file(server, size=None, sha256=None), cache=tmp_path)[0].state is FileState.UNVERIFIED
-    get(one_file(server), tmp_path)
-    assert server.behaviour.requests == []
 
 
 def test_a_mirror_has_the_files_by_set_and_path(server, tmp_path):
@@ -91,14 +98,6 @@ def test_wrong_hash_is_set_aside(server, tmp_path):
     assert get(one_file(server), tmp_path)[0].state is FileState.VERIFIED
 
 
-def test_truncated_file(server, tmp_path):
-    """The server believes it has sent everything."""
-    server.behaviour.files["/set/file.bin"] = CONTENT[:-5]
-    with pytest.raises(DataError, match=r"1,048,571 bytes came where 1,048,576"):
-        get(one_file(server, sha256=None), tmp_path)
-    assert not (tmp_path / "set" / "file.bin").exists()
-
-
 @pytest.mark.parametrize("status", [403, 404, 410])
 def test_refused(server, tmp_path, status):
     server.behaviour.statuses = [status]
@@ -117,14 +116,6 @@ def test_pointer_and_login_page_are_no_data(server, tmp_path):
     with pytest.raises(DataError, match="web page"):
         get(dataset, tmp_path)
     assert not (tmp_path / "set" / "file.bin").exists()
-
-
-def test_unreachable(server, tmp_path):
-    dataset = one_file(server)
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(DataError, match=r"cannot reach 127\.0\.0\.1.*Connection refused.*--url-base.*file\.bin"):
-        get(dataset, tmp_path)
 
 
 def test_full_disk(server, tmp_path, monkeypatch):

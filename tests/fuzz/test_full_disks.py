@@ -55,14 +55,3 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
         os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert [p.name for p in tmp_path.iterdir()] == ["pipe"]
-
-
-@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="a system without /dev/full")
-def test_a_full_device_is_told_with_its_name(tmp_path):
-    link = tmp_path / "full"  # what is behind the name is never replaced, whoever runs this
-    link.symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space") as caught:
-        write_text(link, "x")
-    assert caught.value.filename == str(link)
-    assert link.is_symlink()
-    assert Path("/dev/full").is_char_device()

@@ -78,20 +78,6 @@ def test_the_front_is_what_nothing_beats(points):
         assert (i in front) != beaten
 
 
-CHOICES = pd.DataFrame(
-    {"k": ["0", "0", "1"], "power": ["2", "3", "2"], "hours": [3.0, 1.0, 2.0], "rho": [1.0, 3.0, 3.5]}
-)
-
-
-def test_colours_and_markers_say_what_was_chosen(axes):
-    figures.trade_off(axes, CHOICES, x="hours", y="rho", colour="k", marker="power")
-    front, *points = axes.get_lines()
-    assert (list(front.get_xdata()), list(front.get_ydata())) == ([1.0, 3.0], [3.0, 1.0])
-    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in points] == [(3.0, 1.0), (1.0, 3.0), (2.0, 3.5)]
-    assert points[0].get_color() == points[1].get_color() != points[2].get_color()
-    assert points[0].get_marker() == points[2].get_marker() != points[1].get_marker()
-
-
 def test_differences_are_between_runs_on_the_same_jobs():
     table = figures.paired_differences(RUNS, value="rho", series="policy", baseline="first", by=["load"])
     assert list(table["policy"]) == ["second", "third"]
@@ -100,25 +86,6 @@ def test_differences_are_between_runs_on_the_same_jobs():
     # 2 - 6 and 4 - 10: a standard error of 1
     assert table["half_width"][0] == pytest.approx(t.ppf(0.975, 1) * 1.0)
     assert np.isnan(table["half_width"][1])
-
-
-def test_a_baseline_without_runs_is_told():
-    with pytest.raises(InputError, match="fourth"):
-        figures.paired_differences(RUNS, value="rho", series="policy", baseline="fourth", by=["load"])
-
-
-def test_differences_are_drawn_row_by_row(axes):
-    table = figures.paired_differences(RUNS, value="rho", series="policy", baseline="first", by=["load"])
-    figures.differences(axes, table, rows="load", series="policy", unit=2.0)
-    line, interval, second, third = axes.get_lines()
-    assert set(line.get_xdata()) == {0.0}
-    assert second.get_xdata()[0] == -2.5
-    assert np.mean(interval.get_xdata()) == pytest.approx(-2.5)
-    assert third.get_xdata()[0] == -1.5
-    assert second.get_ydata()[0] < third.get_ydata()[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["low"]
-    assert axes.get_xlim()[0] < -2.5
-    assert axes.get_xlim()[0] > min(interval.get_xdata())  # two seeds: far wider than the difference
 
 
 def test_published_comparison_is_found_by_the_variable(monkeypatch, tmp_path, reference_data):

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex, to_rgb
-from scipy.optimize import minimize
 from scipy.stats import t
 
 from allocator.registry import list_policies
@@ -84,30 +83,12 @@ def test_curves_draw_means_bands_and_saturation(axes):
     assert "saturated" in axes.get_title("right")
 
 
-def test_failed_runs_leave_a_gap_that_is_told(axes):
-    failed = RUNS.assign(status=RUNS["status"].where(RUNS["rate"] != 2.0, "failed"))
-    table = figures.curves(axes, failed, load="rate", value="jct")
-    assert table.loc[table["rate"] == 2.0, "mean"].isna().all()
-    assert "failed" in axes.get_title("right")
-
-
 def test_looks_are_distinct_and_stable():
     styles = figures.looks(["a", "b", "a", "c"])
     assert list(styles) == ["a", "b", "c"]
     assert len({style["color"] for style in styles.values()}) == 3
     assert len({style["marker"] for style in styles.values()}) == 3
     assert len(set(figures.SHADES)) == len(figures.SHADES)
-
-
-def test_a_policy_looks_the_same_beside_whatever_others():
-    alone = figures.looks(["allox"])["allox"]
-    assert figures.looks(["max_min_fairness_perf", "360 s", "allox"])["allox"] == alone
-    assert figures.looks(["AlloX"])["AlloX"] == alone
-    assert (figures.policy_of("Themis"), figures.policy_of("elasticflow, ours")) == (
-        "finish_time_fairness",
-        "elasticflow",
-    )
-    assert figures.policy_of("360 s") is None
 
 
 def test_more_policies_than_colours_differ_in_their_lines():
@@ -148,17 +129,6 @@ def test_colours_of_one_picture_can_be_told_apart(vision):
         assert all(np.linalg.norm(a - b) > 8 for a, b in itertools.combinations(seen, 2))
 
 
-def test_cumulative_is_a_mean_over_draws_with_its_interval(axes):
-    jobs = pd.DataFrame({"policy": "a", "seed": [0, 0, 1, 1], "jct": [1.0, 3.0, 1.0, 1.0]})
-    figures.cumulative(axes, figures.by_draw(jobs, "jct"))
-    (line,) = axes.get_lines()
-    assert (list(line.get_xdata()), line.get_ydata().tolist()) == ([1.0, 3.0], [0.75, 1.0])
-    (band,) = axes.collections
-    heights = band.get_paths()[0].vertices[:, 1]
-    assert heights.min() == 0.0  # two draws half apart: the interval of 0.75 is wider than a share may be
-    assert heights.max() == 1.0
-
-
 @given(st.lists(st.floats(0, 1), max_size=9), st.floats(0.01, 0.2))
 def test_names_are_apart_and_in_order(heights, gap):
     placed = np.array(apart(heights, gap))
@@ -166,15 +136,6 @@ def test_names_are_apart_and_in_order(heights, gap):
     assert (np.diff(placed[order]) >= gap - 1e-9).all()
     if len(heights) < 2 or np.diff(np.sort(heights)).min() >= gap + 1e-9:
         np.testing.assert_allclose(placed, heights, atol=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_names_move_as_little_as_they_can(seed):
-    heights, gap = np.sort(np.random.default_rng(seed).uniform(0, 1, 6)), 0.15
-    constraints = {"type": "ineq", "fun": lambda y: np.diff(y) - gap}
-    best = minimize(lambda y: ((y - heights) ** 2).sum(), heights, constraints=constraints, method="SLSQP")
-    placed = np.array(apart(list(heights), gap))
-    assert ((placed - heights) ** 2).sum() <= best.fun + 1e-6
 
 
 def test_published_curves_are_found_by_the_variable(monkeypatch, reference_data):

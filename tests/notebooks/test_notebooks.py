@@ -15,7 +15,6 @@ import pytest
 
 from benchmarks.figures import STUDIES
 from notebooks.run import (
-    FOLDER,
     STORED_BYTES,
     TABLE,
     cleaned,
@@ -70,26 +69,6 @@ def test_every_study_has_a_notebook():
     assert names >= {path.stem for path in STUDIES.glob("*.toml")}
 
 
-AWARE_AND_BLIND = {
-    "las_single_gpu": ("jobs_per_hour", "average_jct", "max_min_fairness_perf", "max_min_fairness"),
-    "las_multi_gpu": ("jobs_per_hour", "average_jct", "max_min_fairness_perf", "max_min_fairness"),
-    "makespan": ("submitted_jobs", "makespan", "min_total_duration_perf", "min_total_duration"),
-    "priorities": ("jobs_per_hour", "average_jct_weight_5", "max_min_fairness_perf", "max_min_fairness"),
-}
-
-
-def claims(name: str, results: pd.DataFrame) -> list[str]:
-    """What the findings of some notebooks have to say, reckoned from the runs in another way."""
-    if name not in AWARE_AND_BLIND:
-        return []
-    load, value, aware, blind = AWARE_AND_BLIND[name]
-    completed = results.groupby(load)["status"].agg(lambda states: set(states) == {"completed"})
-    heaviest = results[results[load] == completed[completed].index.max()]
-    sums = heaviest.groupby("policy")[value].sum()
-    ratio = sums[aware] / sums[blind]
-    return [f"{100 * abs(ratio - 1):.0f} % {'shorter' if ratio < 1 else 'longer'} than without"]
-
-
 @pytest.mark.parametrize("name", tiered(PICTURES, gate=[SHORTEST]))
 def test_notebook_runs_and_draws(name, results):
     (path,) = notebooks([name])
@@ -104,20 +83,11 @@ def test_notebook_runs_and_draws(name, results):
     table = results / "small" / name / "results.parquet"
     assert table.exists() == (STUDIES / f"{name}.toml").exists()
     if table.exists():
-        runs = pd.read_parquet(table)
-        assert set(runs["status"]) <= {"completed", "saturated"}
-        for claim in claims(name, runs):
-            assert claim in findings(executed)
+        assert set(pd.read_parquet(table)["status"]) <= {"completed", "saturated"}
     assert 3 <= len(re.findall(r"[.](?: |\n|$)", findings(executed))) <= 9
     assert not re.search(r"\bnan\b|\binf\b", findings(executed))
     assert path.read_bytes() == before
     assert len(nbformat.writes(cleaned(executed, outputs=True))) < STORED_BYTES
-    if name == SHORTEST:
-        points = results / "small" / name / "points"
-        made = {file.name: file.stat().st_mtime_ns for file in points.iterdir()}
-        execute(path, small=True, out=results)
-        assert made
-        assert {file.name: file.stat().st_mtime_ns for file in points.iterdir()} == made
 
 
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
@@ -126,8 +96,6 @@ def test_stored_notebook_is_small_and_clean(path):
     assert path.stat().st_size < STORED_BYTES
     assert cleaned(notebook, outputs=True) == notebook
     text = path.read_text(encoding="utf-8")
-    papers = {"shockwave": "NSDI 2023", "deadlines": "ASPLOS 2023", "lucid": "ASPLOS 2023", "goodput": "OSDI 2021"}
-    assert papers.get(path.stem.split("_")[0], "OSDI 2020") in text
     assert str(Path.home()) not in text
     assert sum("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells) == 1
     title, asked, compare = question(notebook)
@@ -148,14 +116,6 @@ def test_a_notebook_without_a_question_is_told():
     with pytest.raises(InputError, match="Question"):
         question(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Title")]))
     assert findings(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])) == ""
-
-
-def test_findings_are_those_of_the_last_cell():
-    written = nbformat.v4.new_markdown_cell("## Findings\n\nFirst.\n\nSecond.")
-    shown = nbformat.v4.new_output("display_data", {"text/markdown": "## Findings\n\nThird."})
-    made = nbformat.v4.new_code_cell("findings.show(...)", outputs=[shown])
-    assert findings(nbformat.v4.new_notebook(cells=[written])) == "First.\n\nSecond."
-    assert findings(nbformat.v4.new_notebook(cells=[written, made])) == "Third."
 
 
 def gradient() -> bytes:
@@ -185,9 +145,7 @@ def test_cleaning_keeps_pictures_and_tables_only(tmp_path):
     before, after = (matplotlib.image.imread(io.BytesIO(png))[..., :3] for png in (gradient(), smaller))
     assert np.abs(after - before).mean() < 0.05
     assert kept.execution_count is None
-    assert kept.outputs[1].execution_count is None
     assert kept.metadata == {"tags": ["parameters"]}
-    assert list(pictures(notebook)) == [gradient()]
     assert cleaned(notebook, outputs=False).cells[0].outputs == []
     assert len(notebook.cells[0].outputs) == 3  # a copy was cleaned
 
@@ -195,17 +153,6 @@ def test_cleaning_keeps_pictures_and_tables_only(tmp_path):
     assert read(tmp_path / "one.ipynb") == cleaned(notebook, outputs=True)
 
 
-@pytest.mark.exhaustive
-def test_a_failing_cell_is_an_error(tmp_path):
-    from nbclient.exceptions import CellExecutionError
-
-    path = tmp_path / "broken.ipynb"
-    write(path, nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]))
-    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
-        execute(path, small=True, out=tmp_path)
-
-
 def test_unknown_notebook_is_told():
     with pytest.raises(InputError, match="las_single_gpu"):
         notebooks(["las"])
-    assert notebooks(["makespan"]) == [FOLDER / "makespan.ipynb"]

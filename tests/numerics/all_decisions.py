@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from io import StringIO
 
 import numpy as np
@@ -25,22 +24,17 @@ from formulations import (
     MaxMin,
     MaxSum,
     NashWelfare,
-    PackedPolytope,
     Polytope,
     WaterFilling,
     solve,
-    solve_packed,
 )
 from throughputs import (
-    LowRankCompletion,
-    PackedColumns,
     PlainColumns,
     ThroughputMatrix,
     TraceGenerator,
     default_colocation,
     default_table,
 )
-from throughputs.estimator.believed import Estimation
 from throughputs.goodput import Samples, best_batch_sizes, fit_model
 from throughputs.goodput.batch_size import GRIDS
 from throughputs.goodput.example import example_samples
@@ -65,10 +59,9 @@ def digest(*parts):
 PUBLISHED = ("max_min_fairness_perf", "finish_time_fairness_perf", "min_total_duration_perf", "max_sum_throughput_perf")
 COST = "max_sum_throughput_normalized_by_cost"
 SHARES = (
-    *(*PUBLISHED, "max_min_fairness", "isolated", "nash_welfare", "allox", f"{COST}_perf", f"{COST}_perf_SLOs"),
-    *("max_min_fairness_water_filling_perf", "max_min_fairness_strategy_proof_perf", f"{COST}_packed_SLOs"),
-    *("max_min_fairness_packed", "finish_time_fairness_packed", "min_total_duration_packed"),
-    "max_min_fairness_water_filling_packed",
+    *(*PUBLISHED, "isolated", "nash_welfare", "allox", f"{COST}_perf_SLOs", f"{COST}_packed_SLOs"),
+    *("max_min_fairness_water_filling_perf", "max_min_fairness_strategy_proof_perf", "finish_time_fairness_packed"),
+    *("max_min_fairness_packed", "min_total_duration_packed", "max_min_fairness_water_filling_packed"),
 )
 
 
@@ -88,62 +81,46 @@ def few():
     yield decided("max_sum_throughput_perf", solver="homogeneous")
 
 
-def many():
-    """By each of the other ways in which a family is solved by itself; from 3,000 classes on prices come first."""
-    for n, gpus in ((30, 4), (150, 20), (3200, 300)):
-        rng = np.random.default_rng(n)
-        rates, sizes = rng.uniform(0.1, 1.0, (n, 3)) * rng.uniform(0.5, 5.0, (n, 1)), rng.choice([1, 1, 1, 2, 4], n)
-        polytope = Polytope(PlainColumns(ThroughputMatrix(rates, range(n), "abc", sizes)), np.full(3, gpus))
-        weights, steps, seconds = rng.uniform(0.5, 2, n), rng.uniform(1e3, 2e4, n), rng.uniform(1e3, 1e4, n)
-        goals = [MaxMin(weights), Makespan(steps), FinishTimeFairness(seconds, steps, steps + seconds), MaxSum(weights)]
-        for goal in (*goals, NashWelfare(weights), *([WaterFilling(weights, weights[::-1])] if n < 200 else [])):
-            found = solve(polytope, goal)
-            yield f"{type(goal).__name__}, {n} jobs", digest(found.shares, found.prices, found.multipliers)
-    rates = np.random.default_rng(5).uniform(0.1, 1.0, (24, 3))
-    columns = PackedColumns(np.arange(24), rates, np.broadcast_to(0.7 * rates[:, None], (24, 24, 3)))
-    found = solve_packed(PackedPolytope(columns, [4, 4, 4]), MaxMin(np.ones(24)), solver="highs")
-    yield "written out", digest(found.shares, found.prices, found.pairs.share)
-
-
 def simulations():
     """Tables of small runs: shares, published points, planners, an estimator, deadlines, goodput."""
     cluster, one = Cluster.parse("v100:4,p100:4,k80:4"), Cluster.parse("v100:4")
-    trace, short = (TraceGenerator(n_jobs=n, seed=1, mean_interarrival=800.0).generate() for n in (16, 8))
+    short = TraceGenerator(n_jobs=8, seed=1, mean_interarrival=800.0).generate()
     due = assign_slos(short, np.random.default_rng(0), {1.2: 0.5, 2.0: 0.5})
-    genetic, estimation = {"search": "genetic", "generations": 20}, Estimation(0.5, 5, completion=LowRankCompletion())
     for name, jobs, gpus, settings, run in (
-        ("finish_time_fairness_perf", trace, cluster, {}, {}),
-        ("fifo_perf", trace, cluster, {}, {}),
-        ("max_min_fairness_perf", trace, cluster, {"choice": "published"}, {"preset": "gavel"}),
-        ("min_total_duration_perf", trace, cluster, {"choice": "published"}, {"preset": "gavel"}),
-        ("max_min_fairness_packed", short, cluster, {}, {"estimation": estimation}),
+        ("finish_time_fairness_perf", short, cluster, {}, {}),
+        ("fifo_perf", short, cluster, {}, {}),
+        ("min_total_duration_perf", short, cluster, {"choice": "published"}, {"preset": "gavel"}),
         ("shockwave", short, one, HOUR, {"preset": "shockwave"}),
         ("elasticflow", due, one, {"admission": "repair"}, {}),
         ("elasticflow_mip", due, one, HOUR, {}),
-        ("edf_admission", due, one, {}, {}),
         ("sia", short, one, {}, {}),
-        ("sia", short, one, {"power": -0.7}, {}),
-        ("pollux", short, one, {}, {}),
-        ("pollux", short, one, genetic, {}),
+        ("pollux", short, one, {"search": "genetic", "generations": 20}, {}),
     ):
         result = allocator.simulate(jobs, gpus, get_policy(name, **settings), TABLE, **run)
         yield f"simulation of {name}, {settings}", digest(result.jobs, result.rounds)
 
 
+def sizes():
+    """By each of the other ways in which a family is solved by itself; from 3,000 classes on prices come first."""
+    for n, gpus in ((30, 4), (3200, 300)):
+        rng = np.random.default_rng(n)
+        matrix = ThroughputMatrix(rng.uniform(0.1, 5.0, (n, 3)), range(n), "abc", rng.choice([1, 1, 2, 4], n))
+        weights, steps, seconds = rng.uniform(0.5, 2, n), rng.uniform(1e3, 2e4, n), rng.uniform(1e3, 1e4, n)
+        goals = [MaxMin(weights), Makespan(steps), FinishTimeFairness(seconds, steps, steps + seconds), MaxSum(weights)]
+        for goal in (*goals, NashWelfare(weights), *([WaterFilling(weights, weights[::-1])] if n < 200 else [])):
+            found = solve(Polytope(PlainColumns(matrix), np.full(3, gpus)), goal)
+            yield f"{type(goal).__name__}, {n} jobs", digest(found.shares, found.prices, found.multipliers)
+
+
 def goodput():
-    """Fits to measured steps, one with what no sample says, and batch sizes by the embedded profiles."""
-    for model in ("cifar10", "bert"):
-        samples = Samples.from_frame(pd.read_csv(StringIO(example_samples(model))))
-        for label, some in (("all", samples), ("one node", samples.take(samples.nodes == 1))):
-            fit = fit_model(some)
-            yield f"fit of {model}, {label}", digest(np.array(fit.parameters), np.array(fit.loss))
+    """Fits to measured steps, and batch sizes by the embedded profiles."""
+    fit = fit_model(Samples.from_frame(pd.read_csv(StringIO(example_samples("bert")))))
+    yield "fit", digest(np.array(fit.parameters), np.array(fit.loss))
     jobs = default_profiles().goodput(list(default_profiles().models), "t4", 0.4)
     for grid in GRIDS:
-        best = best_batch_sizes(jobs, [1, 1, 1, 2, 4], [1, 2, 4, 8, 16], grid=grid)
+        best = best_batch_sizes(jobs, [1, 1, 2], [1, 4, 8], grid=grid)
         yield f"batch sizes, {grid}", digest(best.goodput, best.throughput, best.batch_size)
 
 
-PARTS = {part.__name__: part for part in (few, many, simulations, goodput)}
-
 if __name__ == "__main__":
-    print(json.dumps({name: found for part in sys.argv[1:] for name, found in PARTS[part]()}))
+    print(json.dumps(dict(found for part in (few, sizes, simulations, goodput) for found in part())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,12 @@ ALLOWED = {
 }
 
 
+_WORTH_READING = re.compile(rf" @ |scipy\.linalg|\bnp\.({'|'.join(PROCESSOR_DEPENDENT)})\b")
+
+
 def calls(path: Path) -> Iterator[tuple[int, str]]:
+    if not _WORTH_READING.search(path.read_text()):
+        return
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             yield node.lineno, "@"

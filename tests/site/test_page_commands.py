@@ -19,7 +19,7 @@ from tests.site.pages import ROOT, Block, blocks, pages
 from tests.site.prepared import prepare
 
 _SECONDS = 600
-_IN_THE_GATE = ("README.md", "docs/commands.md", "docs/start.md")
+_IN_THE_GATE = ("README.md", "docs/start.md")
 
 
 def _shims(folder: Path) -> Path:
@@ -65,12 +65,13 @@ def run_session(block: Block, names: dict[str, object]) -> None:
 
 
 def _runnable() -> Iterator[object]:
-    """Pages with blocks that run here. A command starts an interpreter: pages with many are deep, but for the first."""
+    """Pages with blocks that run here. A command starts an interpreter: pages with several are deep, but for two."""
     for page in pages():
         here = [block for block in blocks(page) if block.runs_here]
         commands = sum(block.code.count("allocator ") for block in here if block.language == "sh")
         if here:
-            rare = pytest.mark.deep if commands > 2 and page not in _IN_THE_GATE else pytest.mark.exhaustive
+            short = commands < 2 and page != "docs/simulator.md"
+            rare = pytest.mark.exhaustive if short or page in _IN_THE_GATE else pytest.mark.deep
             yield pytest.param(page, marks=rare)
 
 

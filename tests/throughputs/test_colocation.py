@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import (
-    JOB_TYPES,
     InputError,
     InterferenceModel,
     RetainedFractions,
     ThroughputTable,
     default_colocation,
-    default_table,
     read_table,
-    retained_fractions,
-    write_table,
 )
 from throughputs.colocation.fit import colocation_errors, fit_interference, fit_memory_shares
 
@@ -67,15 +61,9 @@ def test_formula(model):
     v100, k80 = np.moveaxis(model.retained(["a", "b", "c"], ["v100", "k80"]), 2, 0)
     np.testing.assert_allclose(v100, [[1 / 2, 1 / 1.5, 1 / 3], [1 / 4, 1 / 2.5, 1 / 7], [1, 1, 0]])
     np.testing.assert_allclose(k80, [[1 / 3, np.nan, 1 / 3], [np.nan] * 3, [1, np.nan, 0]])
-
-
-def test_labels_asked_for_in_any_order_and_unknown_ones(model):
-    asked = model.retained(["c", "zebra", "a"], ["tpu", "v100"])
-    full = model.retained(["a", "b", "c"], V100)
-    assert np.isnan(asked[:, :, 0]).all()
-    assert np.isnan(asked[1]).all()
-    assert np.isnan(asked[:, 1]).all()
-    np.testing.assert_array_equal(asked[[0, 0, 2, 2], [0, 2, 0, 2], 1], full[[2, 2, 0, 0], [2, 0, 2, 0], 0])
+    asked = model.retained(["c", "zebra", "a"], ["tpu", "v100"])  # in any order; unknown ones too
+    np.testing.assert_allclose(asked[..., 1], [[0, np.nan, 1], [np.nan] * 3, [1 / 3, np.nan, 1 / 2]])
+    assert np.isnan(asked[..., 0]).all()
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 3), st.integers(1, 3))
@@ -90,6 +78,7 @@ def test_fractions_are_fractions_and_sharing_is_mutual(seed, G, M, K):
     assert (loaded.fractions <= fractions).all()
 
 
+@settings(max_examples=10)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_frame_and_back(seed, K):
     rng = np.random.default_rng(seed)
@@ -103,9 +92,7 @@ def test_frame_and_back(seed, K):
     ("change", "line", "field"),
     [
         ({"pressure_1": -1.0}, 7, "pressure_1"),
-        ({"memory_share": np.inf}, 7, "memory_share"),
         ({"sensitivity_1": None}, 7, "sensitivity_1"),
-        ({"job_type": ""}, 7, "job_type"),
         ({"job_type": "a", "accelerator": "v100"}, 7, "job_type"),
     ],
 )
@@ -118,47 +105,21 @@ def test_bad_rows_are_named(model, change, line, field):
     assert (caught.value.source, caught.value.line, caught.value.field) == ("model.csv", line, field)
 
 
-def test_columns_are_checked(model):
-    with pytest.raises(InputError, match="pressure_1"):
-        InterferenceModel.from_frame(model.to_frame().drop(columns="pressure_1"))
-    with pytest.raises(InputError, match="did you mean 'memory_share'"):
-        InterferenceModel.from_frame(model.to_frame().rename(columns={"memory_share": "memory_shar"}))
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"job_types": ["a", "a", "c"]}, "job_types"),
-        ({"accelerators": ["v100"]}, "sensitivity"),
-        ({"pressure": np.ones((3, 2, 2))}, "pressure"),
-        ({"memory_share": -np.ones((3, 2))}, "memory_share"),
-        ({"memory_share": np.ones((3, 2))}, "sensitivity"),
-        ({"sensitivity": np.ones(3)}, "sensitivity"),
-    ],
-)
-def test_bad_arrays_of_a_model_are_refused(model, change, field):
-    names = ("job_types", "accelerators", "sensitivity", "pressure", "memory_share")
-    with pytest.raises(InputError) as caught:
-        InterferenceModel(**{**{name: getattr(model, name) for name in names}, **change})
-    assert caught.value.field == field
-
-
 def test_table_gets_the_pairs_of_the_model(table, model):
     sharing = table.with_colocation(model)
     np.testing.assert_allclose(sharing.colocated_rates("a", 1, "c", 1, ["v100", "k80"]), [[10, 20], [5, 10]])
     np.testing.assert_allclose(sharing.colocated_rates("c", 1, "a", 1, V100), [[20, 10]])
     np.testing.assert_allclose(sharing.colocated_rates("a", 1, "a", 1, V100), [[15, 15]])
-    assert sharing.colocated_rates("c", 1, "c", 1, V100).tolist() == [[0, 0]]
     assert sharing.colocated_rates("x", 1, "a", 1, V100).tolist() == [[0, 0]], "unknown to the model"
     assert sharing.colocated_rates("a", 2, "a", 2, V100).tolist() == [[0, 0]], "gangs only when asked for"
-    np.testing.assert_array_equal(sharing.isolated, table.isolated)
     assert not table.has_colocation
+    with pytest.raises(InputError, match="found 4, expected one of 1, 2"):
+        table.with_colocation(model, scale_factors=[4])
 
 
 def test_gangs_share_only_with_gangs_of_their_size(table, model):
     sharing = table.with_colocation(model, scale_factors=(1, 2, 1))
     np.testing.assert_allclose(sharing.colocated_rates("a", 2, "a", 2, V100), [[30, 30]])
-    assert sharing.colocated_rates("a", 2, "a", 1, V100).tolist() == [[0, 0]]
     sizes = np.array([size for _, size in sharing.keys])[sharing.pairs]
     assert (sizes[:, 0] == sizes[:, 1]).all()
 
@@ -173,41 +134,8 @@ def test_measured_figures_take_precedence(model):
     )
     both = measured.with_colocation(model)
     np.testing.assert_allclose(both.colocated_rates("a", 1, "c", 1, ["v100", "k80"]), [[8, 7], [5, 10]])
-    np.testing.assert_allclose(both.colocated_rates("a", 1, "a", 1, ["k80"]), [[5, 5]])
     ours = measured.with_colocation(model, keep_measured=False)
     np.testing.assert_allclose(ours.colocated_rates("a", 1, "c", 1, V100), [[10, 20]])
-
-
-def test_a_model_without_use_is_refused(table, model):
-    with pytest.raises(InputError, match="job types and accelerators that the model knows"):
-        ThroughputTable([("x", 1)], V100, [[1.0]]).with_colocation(model)
-    with pytest.raises(InputError, match="found 4, expected one of 1, 2"):
-        table.with_colocation(model, scale_factors=[4])
-
-
-def test_fractions_of_odd_entries():
-    table = ThroughputTable(
-        [("a", 1), ("b", 1), ("c", 1)],
-        V100,
-        [[10.0], [0.0], [4.0]],
-        pairs=[[0, 0], [1, 0]],
-        colocated=[[[4.0, 6.0]], [[0.0, 0.0]]],
-    )
-    expected = [[0.5, 0, np.nan], [0, np.nan, np.nan], [np.nan, np.nan, np.nan]]
-    np.testing.assert_array_equal(retained_fractions(table, ["a", "b", "c"], V100)[..., 0], expected)
-
-
-def test_default_model_covers_the_default_table(tmp_path):
-    table = default_table().with_colocation(default_colocation())
-    names = [job.name for job in JOB_TYPES]
-    fractions = retained_fractions(table, names, ["v100", "p100", "k80"])
-    assert not np.isnan(fractions).any()
-    assert len(table.pairs) == 26 * 27 / 2
-    # K80s slow jobs down most and refuse most pairs
-    assert ((fractions == 0).sum(axis=(0, 1)).argsort() == [1, 0, 2]).all()
-    assert np.median(fractions[..., 2]) < np.median(fractions[..., 1]) < np.median(fractions[..., 0])
-    write_table(table, tmp_path / "table.csv")
-    assert read_table(tmp_path / "table.csv").pairs.tolist() == table.pairs.tolist()
 
 
 def test_default_model_is_as_near_to_the_public_table_as_documented(public_data):
@@ -224,30 +152,17 @@ def test_default_model_is_as_near_to_the_public_table_as_documented(public_data)
 
 def test_fit_finds_a_model_again():
     rng = np.random.default_rng(5)
-    model = random_model(rng, 12, 2, 1)
+    model = random_model(rng, 8, 2, 1)
     table = table_of(model, rng)
     found = fit_interference(table, model.accelerators, resources=1, ridge=1e-4, restarts=2)
     errors = colocation_errors(found, table, model.accelerators)
+    again = fit_interference(table, model.accelerators, resources=1, ridge=1e-4, restarts=2)
+    np.testing.assert_array_equal(found.fractions, again.fractions)
     assert errors["p90"].max() < 1e-3
     assert errors["verdict_wrong"].max() < 0.02
-    assert (errors[["wrongly_allowed", "wrongly_refused"]] == 0).all().all()
 
 
-def test_fit_is_repeatable_and_skips_what_was_not_measured():
-    rng = np.random.default_rng(6)
-    model = random_model(rng, 6, 1, 2)
-    full = table_of(model, rng)
-    known = full.colocated.copy()
-    known[(full.pairs == 2).any(axis=1)] = np.nan
-    table = ThroughputTable(full.keys, full.accelerators, full.isolated, full.pairs, known)
-    one, other = (fit_interference(table, ["type0"], restarts=2, rng=np.random.default_rng(1)) for _ in range(2))
-    np.testing.assert_array_equal(one.fractions, other.fractions)
-    assert np.isnan(one.fractions[2]).all()
-    assert not np.isnan(np.delete(np.delete(one.fractions, 2, 0), 2, 1)).any()
-    with pytest.raises(InputError, match="measured pairs of jobs"):
-        fit_interference(default_table(), ["v100"])
-
-
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
 def test_memory_shares_that_exist_are_found(seed, G):
     rng = np.random.default_rng(seed)
@@ -281,12 +196,3 @@ def test_errors_count_each_pair_once_and_both_jobs():
     assert row["relative_p90"] == pytest.approx(np.quantile([0.2, 1 / 6, 2 / 3], 0.9))
     assert row["sum_p90"] == pytest.approx(np.quantile([0.2, 0.3], 0.9))
     assert row["verdict_wrong"] == 1.0  # 1.0 against 1.2, 0.9 against 1.2: both on the other side
-    assert isinstance(colocation_errors(guess, truth, V100), pd.DataFrame)
-
-
-def test_examples_of_the_page_run():
-    page = (Path(__file__).resolve().parents[2] / "docs" / "colocation.md").read_text()
-    names: dict = {}
-    for text in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        exec(text, names)  # the second example goes on from the first
-    assert names["estimated"].retained(["my job"], ["v100"]).tolist() == [[[0.55]]]

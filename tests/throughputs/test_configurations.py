@@ -56,12 +56,14 @@ def configurations(draw):
 def test_columns_by_hand():
     """In one order whatever order they come in; a pair stands at its earlier job."""
     one = Configurations([1, 0, 0], [0, 1, 0], [2, 1, 1], [3.0, 2.0, 1.0], jobs="ab", pools=["v100", "k80"])
-    other = Configurations([0, 0, 1], [1, 0, 0], [1, 1, 2], [2.0, 1.0, 3.0], jobs="ab", pools=["v100", "k80"])
-    assert fields_of(one) == fields_of(other)
     assert (one.job.tolist(), one.offsets.tolist()) == ([0, 0, 1], [0, 2, 3])
     assert one.usage.toarray().tolist() == [[1, 0, 2], [0, 1, 0]]
     assert one.time.toarray().tolist() == [[1, 1, 0], [0, 0, 1]]
     assert one.rates.toarray().tolist() == [[1, 2, 0], [0, 0, 3]]
+    some = np.tile([[0, 0, 1], [0, 0, 0], [1, 3, 2]], 99)  # few are looked up otherwise
+    assert one.rates_at(*some).tolist() == [1.0, 0.0, 3.0] * 99
+    sizes = Configurations([0, 0], [0, 0], [1, 1], [2.0, 1.0], batch_size=[32, 64], jobs="a")
+    assert sizes.rates_by_gpus(0, 0) == {1: 2.0}
     pair = Configurations([1], [0], [2], [3.0], partner=[0], partner_rate=[5.0], jobs="ab", pools=["v100"])
     assert (pair.job.tolist(), pair.partner.tolist(), pair.general.members) == ([0], [1], ((0, 1),))
     assert [m.toarray().tolist() for m in (pair.time, pair.rates, pair.usage)] == [[[1], [1]], [[5], [3]], [[2]]]
@@ -75,14 +77,10 @@ GOOD = {"job": [0, 1], "pool": [0, 0], "gpus": [1, 1], "rate": [1.0, 2.0], "jobs
     [
         ({"rate": [1.0, -1.0]}, "rate of job 'b' with 1 GPUs of 'v100'|-1.0"),
         ({"rate": [np.nan, 1.0]}, "rate of job 'a'|nan"),
-        ({"rate": [np.inf, 1.0]}, "rate of job 'a'|inf"),
         ({"gpus": [0, 1]}, "gpus of job 'a'|at least 1"),
         ({"gpus": [1.5, 1]}, "gpus of column 0|1.5"),
-        ({"gpus": ["one", "two"]}, "gpus"),
-        ({"job": [0, 2]}, "job of column 1|2|below 2"),
         ({"pool": [0, -1]}, "pool of column 1|-1"),
         ({"partner": [0, -1]}, "partner of job 'a'"),
-        ({"partner": [5, -1]}, "partner of column 0|5"),
         ({"partner_rate": [1.0, 0.0]}, "partner_rate of job 'a'"),
         ({"batch_size": [-1, 0]}, "batch_size of job 'a'"),
         ({"job": [0, 0]}, "job 'a' with 1 GPUs of 'v100'|once"),
@@ -97,15 +95,7 @@ def test_bad_configurations_are_named(changes, words):
     assert [word for word in words.split("|") if word not in str(caught.value)] == []
 
 
-def test_unknown_labels_of_a_table_are_named_with_their_line():
-    frame = pd.DataFrame({"job": ["a", "b"], "pool": ["v100", "v10"], "gpus": [1, 2], "rate": [1.0, 2.0]})
-    with pytest.raises(InputError, match=r"mine:3.*'pool'.*'v10'.*'v100'"):
-        Configurations.from_frame(frame, pools=["v100"], source="mine", first_line=2)
-    with pytest.raises(InputError, match=r"'job'.*'b'"):
-        Configurations.from_frame(frame, jobs=["a"])
-
-
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(made=configurations(), random=st.randoms(use_true_random=False))
 def test_tables_slices_and_matrices_agree(made, random):
     frame = made.to_frame()
@@ -117,10 +107,12 @@ def test_tables_slices_and_matrices_agree(made, random):
         rows &= frame.partner.isna() | frame.partner.isin(labels)
     filtered = Configurations.from_frame(frame[rows], jobs=labels, pools=made.pools)
     assert fields_of(made.of(wanted)) == fields_of(filtered)
+    n = made.n_jobs
+    later = made.joined(made).of(range(n, 2 * n))
+    assert fields_of(later) == fields_of(made) | {"jobs": tuple(range(n, 2 * n))}
     x = np.linspace(0.0, 1.0, made.n_columns)
-    np.testing.assert_allclose(made.throughput(x), made.rates.toarray() @ x, rtol=1e-14)
-    np.testing.assert_allclose(made.busy(x), made.time.toarray() @ x, rtol=1e-14)
-    np.testing.assert_allclose(made.used(x), made.usage.toarray() @ x, rtol=1e-14)
+    for of, matrix in ((made.throughput, made.rates), (made.busy, made.time), (made.used, made.usage)):
+        np.testing.assert_allclose(of(x), matrix.toarray() @ x, rtol=1e-14)
     room = [random.randint(0, 4) for _ in made.pools]
     kept = [room[pool] >= gpus for pool, gpus in zip(made.pool, made.gpus, strict=True)]
     kept = np.array(kept, dtype=bool) & (np.maximum(made.rate, made.partner_rate) > 0)
@@ -144,10 +136,8 @@ def test_what_is_no_matrix_slice_or_capacity_says_why():
     two = ways([0, 1], [0, 0], [1, 1], [1.0, 2.0])
     for call, told in (
         (ways([0, 0], [0, 1], [1, 2], [1.0, 2.0], jobs="a").to_matrix, "GPUs of job 'a'.*1 and 2"),
-        (ways([0], [0], [1], [1.0], jobs="ab").to_matrix, "GPUs of job 'b'"),
         (ways([0], [0], [1], [1.0], partner=[1], jobs="ab").to_matrix, "pairs"),
-        (ways([0, 0], [0, 0], [1, 1], [1.0, 2.0], batch_size=[32, 64]).to_matrix, "batch_size"),
-        *((lambda jobs=jobs: two.of(jobs), "below 2") for jobs in ([0, 0], [2], [-1])),
+        *((lambda jobs=jobs: two.of(jobs), "below 2") for jobs in ([0, 0], [2])),
         (lambda: two.fitting([1, 2]), "capacity"),
     ):
         with pytest.raises(InputError, match=told):
@@ -162,17 +152,9 @@ def test_the_table_gives_every_job_its_numbers_of_gpus():
         kind, pool = types[ways.job[c]], ways.pools[ways.pool[c]]
         assert ways.rate[c] == table.rates([kind], [int(ways.gpus[c])], [pool])[0, 0] > 0
     assert Configurations.from_table(table, types, ["v100"], gpus=[1, 4], jobs="xyz").counts_of("y") == (1, 4)
-    for changed, told in (
-        ({"gpus": [2]}, "gpus of 'A3C'"),
-        ({"types": ["A3D"]}, "'A3C'"),
-        ({"pools": ["v10"]}, "v10"),
-        ({"jobs": "wxyz"}, "3 labels"),
-    ):
-        given = {"types": types, "pools": ["v100"]} | changed
+    for changed, told in (({"gpus": [2]}, "gpus of 'A3C'"), ({"jobs": "wxyz"}, "3 labels")):
         with pytest.raises(InputError, match=told):
-            Configurations.from_table(table, given.pop("types"), given.pop("pools"), **given)
-    with pytest.raises(InputError, match="'x'"):
-        Configurations.from_table(table, ["A3C"], ["v100"], jobs=["x"]).counts_of("xx")
+            Configurations.from_table(table, types, ["v100"], **changed)
 
 
 rates = st.tuples(st.integers(0, 5), st.integers(1, 4)).flatmap(
@@ -180,11 +162,11 @@ rates = st.tuples(st.integers(0, 5), st.integers(1, 4)).flatmap(
 )
 
 
+@settings(max_examples=25)
 @given(rates, st.integers(1, 8))
 def test_the_matrix_of_gangs_is_a_view_both_ways(values, size):
     N, M = values.shape
-    accelerators = [f"a{j}" for j in range(M)]
-    matrix = ThroughputMatrix(values, range(N), accelerators, np.full(N, size))
+    matrix = ThroughputMatrix(values, range(N), [f"a{j}" for j in range(M)], np.full(N, size))
     again = ThroughputMatrix.from_frame(matrix.to_frame().assign(scale_factor=size))
     ways = Configurations.from_matrix(matrix)
     for back in (again, ways.to_matrix() if N else again):
@@ -194,7 +176,6 @@ def test_the_matrix_of_gangs_is_a_view_both_ways(values, size):
     columns = PlainColumns(matrix).general
     x = np.random.default_rng(0).random(values.size)
     np.testing.assert_allclose(columns.rate @ x, (values * x.reshape(N, M)).sum(axis=1))
-    np.testing.assert_allclose(columns.time @ x, x.reshape(N, M).sum(axis=1))
     np.testing.assert_allclose(columns.usage @ x, size * x.reshape(N, M).sum(axis=0))
     assert columns.accelerator.tolist() == list(range(M)) * N
     same_columns(ways.general, columns)
@@ -205,11 +186,9 @@ def test_the_matrix_of_gangs_is_a_view_both_ways(values, size):
     [
         ({"rates": [[1.0]]}, "shape (2, 1)"),
         ({"rates": [[1.0], [-1.0]]}, "job 'b' on 'v100'"),
-        ({"rates": [[1.0], [np.nan]]}, "job 'b' on 'v100'"),
         ({"rates": [[np.inf], [1.0]]}, "job 'a' on 'v100'"),
         ({"jobs": ["a", "a"]}, "distinct labels"),
         ({"scale_factors": [1, 0]}, "scale factor of job 'b'"),
-        ({"scale_factors": [1, 1.5]}, "whole numbers"),
         ({"scale_factors": [1]}, "shape (2,)"),
     ],
 )
@@ -238,13 +217,10 @@ def test_columns_of_pairs_from_a_table():
     together = columns.together
     assert [together[k].tolist() for k in ((a, b), (b, a), (b, b), (wide, wide))] == [[0, 3], [0, 5], [0.5, 4], [0, 7]]
     assert not together[wide, [a, b]].any()
-    np.testing.assert_array_equal(columns.plain.rates, columns.rates)
-    np.testing.assert_array_equal(columns.plain.scale_factors, [1, 1, 2, 1])
     other = PackedColumns.from_table(table, ["B", "B", "A"], [2, 1, 1], ["k80", "v100"])
     np.testing.assert_array_equal(other.together, together)  # whatever the order of jobs
-    for bad, told in ((["C"], "'C'"), (["A", "B"], "2 jobs")):
-        with pytest.raises(InputError, match=told):
-            PackedColumns.from_table(table, bad, [1], ["v100"])
+    with pytest.raises(InputError, match="'C'"):
+        PackedColumns.from_table(table, ["C"], [1], ["v100"])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -275,32 +251,16 @@ def test_columns_of_pairs_keep_every_rate_and_are_a_view_both_ways(seed):
     same_columns(ways.to_packed().general, general)
 
 
-def test_interchangeable_jobs_are_one_group():
-    """Jobs 0 and 2 meet the same from everybody; 1 and 3 have equal rates alone but differ in company."""
-    together = np.zeros((4, 4, 1))
-    for i, k, mine, theirs in ((0, 1, 2, 1), (2, 1, 2, 1), (0, 3, 2, 1.5), (2, 3, 2, 1.5), (0, 2, 2.5, 2.5)):
-        together[i, k], together[k, i] = mine, theirs
-    together[0, 0] = 99.0  # beside itself: not read
-    columns = PackedColumns.from_jobs(ThroughputMatrix([[3.0], [2.0], [3.0], [2.0]], "abcd", ["v100"]), together)
-    assert columns.group[0] == columns.group[2]
-    assert (len(columns.alone), columns.together[columns.group[0], columns.group[0], 0]) == (3, 2.5)
-
-
 def test_bad_columns_of_pairs_are_named():
     alone = [[1.0], [2.0]]
     unknown, uneven = np.zeros((2, 2, 1)), np.zeros((2, 2, 1))
     unknown[0, 1], uneven[0, 1] = np.nan, 0.5
     for arguments, labels, told in (
         (([0], [1.0, 2.0], unknown), {}, "two dimensions"),
-        (([0], alone, np.zeros((2, 2))), {}, r"together.*\(2, 2, 1\)"),
         (([0, 2], alone, uneven), {}, "below 2"),
-        (([0.5], alone, uneven), {}, "whole numbers"),
-        (([0, 1], alone, uneven), {"jobs": ["a", "a"]}, "distinct"),
         (([0], [[1.0], [-2.0]], uneven), {}, "at least 0"),
         (([0], alone, unknown), {"accelerators": ["v100"]}, "group 0 beside group 1 on 'v100'"),
         (([0], alone, uneven, [1, 2]), {}, "different sizes"),
     ):
         with pytest.raises(InputError, match=told):
             PackedColumns(*arguments, **labels)
-    with pytest.raises(InputError, match=r"together.*\(2, 2, 1\)"):
-        PackedColumns.from_jobs(ThroughputMatrix(alone, "ab", ["v100"]), np.zeros((1, 2, 1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import InputError, Trace
@@ -27,6 +27,7 @@ def option_rows(draw):
     return rows
 
 
+@settings(max_examples=30)
 @given(option_rows(), option_rows(), st.randoms())
 def test_ragged_arrays_are_the_rows(rows, later, rng):
     options = DeadlineOptions.of_rows(rows)
@@ -56,25 +57,21 @@ def test_deadlines_by_hand():
     assert (alone.seconds.tolist(), alone.value.tolist()) == ([5.0, 7.0], [2.0, 2.0])
     made = trace(deadline=[np.nan, 9.0, np.nan], deadline_options=SOFT)
     assert made.deadline.tolist() == [100.0, 9.0, 50.0]
-    assert made.head(1).deadline_options.tolist() == [SOFT[0]]
+    sooner = made.at_load(2.0)
+    assert (sooner.arrival_time.tolist(), sooner.deadline.tolist()) == ([0.0, 2.5, 3.5], [100.0, 6.5, 46.5])
     # rows of equal length are no matrix
     assert trace(deadline_options=[SOFT[2]] * 3).deadline_options.shape == (3,)
-    assert np.isnan(trace().deadline).all()
 
 
 @pytest.mark.parametrize(
     ("columns", "line", "field"),
     [
         ({"deadline": [1.0, 2.0, 3.0]}, 2, "deadline"),
-        ({"deadline": [1.0, np.inf, 3.0]}, 2, "deadline"),
         ({"deadline": [9.0] * 3, "slo": [np.nan, np.nan, 2.0]}, 3, "deadline"),
         ({"deadline": [99.0] * 3, "deadline_options": SOFT}, 1, "deadline"),
         ({"deadline_options": SOFT[:2]}, None, "deadline_options"),
         ({"deadline_options": [(), 3.0, ()]}, 2, "deadline_options"),
-        ({"deadline_options": [(), ((1.0,),), ()]}, 2, "deadline_options"),
         ({"deadline_options": [((9.0, 0.0),), (), ()]}, 1, "deadline_options"),
-        ({"deadline_options": [((-9.0, 1.0),), (), ()]}, 1, "deadline_options"),
-        ({"deadline_options": [((9.0, np.inf),), (), ()]}, 1, "deadline_options"),
         ({"deadline_options": [((9.0, 1.0), (9.0, 1.0)), (), ()]}, 1, "deadline_options"),
         ({"deadline_options": [((9.0, 1.0), (10.0, 2.0)), (), ()]}, 1, "deadline_options"),
     ],

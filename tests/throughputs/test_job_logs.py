@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
@@ -134,8 +133,7 @@ def test_the_origin_is_kept(imported, tmp_path):
     assert dates.origin == "2024-05-01T08:00:00.500000+00:00"
     assert dates.trace.arrival_time.tolist() == [0.0, 0.5]
     dates.write(tmp_path / "jobs.csv")
-    first = (tmp_path / "jobs.csv").read_text().splitlines()[0]
-    assert first == f"# jobs of {tmp_path}/log.csv; second 0 is 2024-05-01T08:00:00.500000+00:00 there"
+    assert "2024-05-01T08:00:00.500000+00:00" in (tmp_path / "jobs.csv").read_text().splitlines()[0]
     assert imported(f"{HEADER}\n1714550400,9,1\n1714550401,9,1\n").origin == "1714550400"
     assert imported("submit_min;duration;gpus\n1,5;9;1\n").origin == "90"
 
@@ -145,9 +143,7 @@ def test_options_come_before_names(imported):
     found = imported(text, {"submit": "start", "duration": "minutes", "gpus": "num_gpus"}, clock_unit="h")
     assert (found.origin, found.units) == ("25200", {"duration": "min", "submit": "h"})
     assert (found.trace.duration.tolist(), found.trace.scale_factor.tolist()) == ([1800.0], [2])
-    assert {name: column.guessed for name, column in found.columns.items()} == {
-        "submit": False, "duration": False, "gpus": False, "user": True,
-    }  # fmt: skip
+    assert [name for name, column in found.columns.items() if column.guessed] == ["user"]
     assert found.unread == ("submit", "hours", "gpus")
     assert imported(text, duration_unit="days").trace.duration.tolist() == [86400.0]
 
@@ -156,14 +152,27 @@ def test_units_that_nothing_tells_are_assumed(imported):
     found = imported("created_at,runtime,gpus\n1714550400000,9,1\n1714550400250,9,1\n")
     assert (found.units, found.assumed) == ({"duration": "s", "submit": "ms"}, {"duration", "submit"})
     assert (found.origin, found.trace.arrival_time.tolist()) == ("1714550400", [0.0, 0.25])
-    spoilt = imported("created_at,runtime,gpus\n10,9,1\n25,9,1\n99999999999999,9,1\n")
-    assert (spoilt.units["submit"], spoilt.trace.arrival_time.tolist()) == ("s", [0.0, 15.0])
     told = imported("created_at,run_time_h,gpus\n1714550400,9,1\n", clock_unit="s")
     assert (told.units, told.assumed) == ({"duration": "h", "submit": "s"}, frozenset())
-    clocks = imported("created_at,runtime,gpus\n2024-01-01,0:00:09,1\n")
-    assert (clocks.units, clocks.assumed) == ({}, frozenset())
-    comma = imported("submit;dauer;gpus\n5;1,5;1\n", {"duration": "dauer"}, duration_unit="h")
-    assert (comma.units["duration"], comma.trace.duration.tolist()) == ("h", [5400.0])
+
+
+def test_steps_and_types_of_a_log_are_kept(imported, tmp_path):
+    frame = pd.DataFrame({"submit": [0, 1, 2], "steps": [500, 0, 9], "gpus": 1, "model": ["A3C", "x", "mine"]})
+    frame.to_parquet(tmp_path / "log.parquet")
+    found = import_log(tmp_path / "log.parquet")
+    assert (found.trace.total_steps.tolist(), found.trace.job_type.tolist()) == ([500.0, 9.0], ["A3C", "mine"])
+    assert np.isnan(found.trace.duration).all()
+    assert found.dropped == {"unreadable steps": 1}
+    both = imported("submit,steps,runtime,gpus\n0,500,250,1\n")
+    assert (both.trace.total_steps.tolist(), both.trace.duration.tolist()) == ([500.0], [250.0])
+    # seconds are no steps of the embedded table
+    seconds = imported("submit,duration,gpus,model\n0,500,1,A3C\n1,500,1,mine\n")
+    assert seconds.trace.job_type.tolist() == ["A3C (as logged)", "mine"]
+
+
+@pytest.mark.parametrize("cell", ["2024", "20240501", "5", "01.05.2024", "2024-02-30"])
+def test_among_dates_all_are_dates(imported, cell):
+    assert imported(f"{HEADER}\n2024-05-01T00:00:00Z,9,1\n{cell},9,1\n").dropped == {"unreadable submission": 1}
 
 
 def test_starts_and_ends_stand_in(imported):
@@ -171,10 +180,8 @@ def test_starts_and_ends_stand_in(imported):
     found = imported(text)
     assert found.trace.duration.tolist() == [3600.0]
     assert found.dropped == {"no submission": 1, "no end": 1}
-    assert found.notes == (
-        "dates without a zone are taken for UTC (trace import --zone says otherwise)",
-        "no column has the submission: the start stands in, as if no job had waited, and there is no recorded schedule",
-    )
+    assert len(found.notes) == 2
+    assert np.isnan(found.trace.recorded_start_seconds).all()
 
 
 def test_dates_of_a_zone_survive_the_change_of_clocks(imported):
@@ -182,44 +189,15 @@ def test_dates_of_a_zone_survive_the_change_of_clocks(imported):
     found = imported(text, zone="Europe/Berlin")
     assert found.trace.arrival_time.tolist() == [0.0, 3600.0, 3600.0]
     assert found.origin == "2024-03-31T00:30:00+00:00"
-    told = "submit_time is read as the submission, and no column says when jobs started (--start names one)"
-    assert found.notes == (f"no recorded schedule: {told}",)
-    assert found.trace.recorded_start_seconds.tolist() == pytest.approx([np.nan] * 3, nan_ok=True)
-    with pytest.raises(InputError, match=r"--zone: found 'Mars', expected a time zone, as Europe/Berlin"):
-        imported(text, zone="Mars")
+    assert np.isnan(found.trace.recorded_start_seconds).all()
     with pytest.raises(InputError, match=r"--zone: found 'Mars'"):
         imported(f"{HEADER}\n0,9,1\n", zone="Mars")
-
-
-def test_steps_of_a_log_are_kept(imported):
-    text = "submit,steps,gpus,model\n0,500,1,LM (batch size 20)\n1,0,1,x\n"
-    found = imported(text)
-    assert (found.trace.total_steps.tolist(), found.trace.job_type.tolist()) == ([500.0], ["LM (batch size 20)"])
-    assert np.isnan(found.trace.duration).all()
-    assert found.dropped == {"unreadable steps": 1}
-    assert "for a throughput table to say" in found.notes[0]
-    both = imported("submit,steps,runtime,gpus\n0,500,250,1\n")
-    assert (both.trace.total_steps.tolist(), both.trace.duration.tolist()) == ([500.0], [250.0])
-
-
-def test_seconds_are_not_taken_for_the_steps_of_the_embedded_table(imported):
-    found = imported("submit,duration,gpus,model\n0,500,1,A3C\n1,500,1,mine\n")
-    assert found.trace.job_type.tolist() == ["A3C (as logged)", "mine"]
-    assert found.notes[1].startswith("model 'A3C' is in the embedded throughput table")
 
 
 def test_deadlines_are_on_the_clock_of_the_submission(imported):
     found = imported(f"{HEADER},deadline\n100,9,1,150\n50,9,1,\n120,9,1,110\n130,9,1,soon\n")
     assert columns(found.trace)["deadline"] == [None, 100.0]
     assert found.dropped == {"unreadable deadline": 1, "deadline before submission": 1}
-
-
-def test_parquet_is_read_too(tmp_path):
-    frame = pd.DataFrame({"submit": pd.to_datetime(["2024-01-01T00:00:05Z", None]), "hours": [0.5, 1.0], "gpus": 1})
-    frame.to_parquet(tmp_path / "log.parquet")
-    found = import_log(tmp_path / "log.parquet")
-    assert (found.origin, found.trace.duration.tolist()) == ("2024-01-01T00:00:05+00:00", [1800.0])
-    assert found.dropped == {"no submission": 1}
 
 
 SACCT = """\
@@ -243,8 +221,8 @@ SACCT_TRACE = {
     "gpu_type": ["a100", "a100|v100", "", ""],
     "trace_id": ["100", "102", "104_7", "107"],
     "arrival_date": [datetime(2024, 3, 1, 7, minute, second) for minute, second in ((0, 0), (6, 0), (9, 0), (9, 40))],
-    "job_type": ["job"] * 4,
-    "priority_weight": [1.0] * 4,
+    "recorded_start_seconds": [600.0, 390.0, 4140.0, 600.0],
+    "recorded_end_seconds": [4200.0, 176791.0, 6850.0, 607.0],
 }
 SACCT_DROPPED = {"never started": 2, "no GPUs": 1, "zero duration": 1}
 
@@ -257,15 +235,9 @@ def test_sacct_text(imported, parsable):
     assert {name: columns(found.trace)[name] for name in SACCT_TRACE} == SACCT_TRACE
     assert found.dropped == SACCT_DROPPED
     assert found.unread == ("Priority", "JobName")
-    assert found.notes[0] == "still running: 1; the time until then stands for their duration"
-    assert "1 jobs (a100 and v100: 1)" in found.notes[1]
+    assert "still running: 1" in found.notes[0]
+    assert "a100 and v100: 1" in found.notes[1]
     assert imported(text, {"user": "JobName"}).trace.user.tolist()[0] == 'say "hi'
-
-
-def test_sacct_text_with_raw_seconds(imported):
-    text = "JobIDRaw|Submit|ElapsedRaw|AllocTRES|State\n7|2024-03-01T08:00:00|90|gres/gpu:h100=2|COMPLETED\n"
-    found = imported(text)
-    assert (found.kind, found.trace.duration.tolist(), found.trace.scale_factor.tolist()) == ("sacct", [90.0], [2])
 
 
 SACCT_JSON = """\
@@ -331,13 +303,13 @@ def test_sacct_json(imported, older):
 
 BAD_ROWS = {
     ("no submission", "submit_time"): [",10,1"],
-    ("unreadable submission", "submit_time"): ["x,10,1", "inf,10,1", "1e300,10,1"],
-    ("unreadable duration", "duration_s"): ["0,1e300,1", "0,ten,1", "0,10:00,1", "0,1:99:00,1"],
+    ("unreadable submission", "submit_time"): ["x,10,1", "1e300,10,1"],
+    ("unreadable duration", "duration_s"): ["0,1e300,1", "0,1:99:00,1"],
     ("no duration", "duration_s"): ["0,,1"],
     ("zero duration", "duration_s"): ["0,0,1"],
     ("negative duration", "duration_s"): ["0,-5,1"],
     ("no GPUs", "gpus"): ["0,10,0", "0,10,", "0,10"],
-    ("unreadable GPUs", "gpus"): ["0,10,1.5", "0,10,-1", "0,10,1e99", "0,10,two"],
+    ("unreadable GPUs", "gpus"): ["0,10,1.5", "0,10,-1"],
     ("more cells than the header", "submit_time"): ["0,10,1,9"],
 }
 
@@ -355,28 +327,17 @@ def test_a_row_that_cannot_be_used_is_left_out_or_an_error(imported, reason, fie
     assert f"({reason})" in str(error.value)
 
 
-def test_bad_dates_name_what_was_expected(imported):
-    text = f"{HEADER}\n2024-05-01T00:00:00Z,9,1\n01.05.2024,9,1\n"
-    assert imported(text).dropped == {"unreadable submission": 1}
-    for cell in ("2024", "20240501", "5", "2024-02-30", "2024-05-01T25:00:00"):
-        with pytest.raises(InputError, match=r"log.csv:3: .*found .*expected a date \(ISO 8601\), as 2024-05-31T08:15"):
-            imported(text.replace("01.05.2024", cell), strict=True)
-
-
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [
         ("", {}, "log.csv:1: found nothing"),
-        ("# only this\n\n", {}, "log.csv:3: found nothing"),
         ("alone\n1\n", {}, "log.csv:1: found 'alone'|--separator"),
         (f"{HEADER},gpus\n", {}, "log.csv:1: field 'gpus': found '2 columns'"),
         (f"{HEADER}\n", {}, "log.csv: found 'no rows'"),
         (f"{HEADER}\n1,0,1\n1,2,0\n1,2,0\n", {}, "log.csv:3: field 'gpus': found '0'|no GPUs: 2, zero duration: 1"),
         ("when,hours,gpus\n", {}, "log.csv: field 'submit'|'when', 'hours', 'gpus'|--submit COLUMN"),
         ("submit,gpu_hours,gpus\n", {}, "log.csv: field 'duration'|'gpu_hours'|--duration COLUMN"),
-        ("submit,hours\n", {}, "log.csv: field 'gpus'|--gpus COLUMN"),
         (f"{HEADER}\n", {"columns": {"gpus": "gpu"}}, "log.csv: field '--gpus': found 'gpu'|'gpus'|submit_time"),
-        (f"{HEADER}\n", {"columns": {"gpu": "gpus"}}, "columns: found 'gpu'|'gpus'|submit, duration, steps"),
         (f"{HEADER}\n", {"duration_unit": "weeks"}, "--duration-unit: found 'weeks'|ms, s, min, h, d"),
         (f"{HEADER}\n", {"separator": "ab"}, "--separator: found 'ab'|comma, semicolon, tab, bar"),
         ('{"jobs": 3}', {}, "log.csv: field 'jobs'"),
@@ -392,19 +353,7 @@ def test_logs_that_cannot_be_read(imported, text, options, told):
     assert [part for part in told.split("|") if part not in str(error.value)] == []
 
 
-@settings(max_examples=50)
-@given(cells=st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), min_size=1, max_size=4))
-def test_whatever_a_cell_holds_is_read_or_refused(tmp_path_factory, cells):
-    path = tmp_path_factory.mktemp("any") / "log.csv"
-    text = pd.DataFrame(cells, columns=HEADER.split(",")).to_csv(index=False)
-    path.write_bytes(text.encode(errors="replace"))
-    for strict in (False, True):
-        with suppress(InputError):
-            found = import_log(path, strict=strict)
-            assert found.rows == len(found.trace) + sum(found.dropped.values())
-
-
-def test_start_end_and_share_of_a_gpu_are_kept(imported, tmp_path):
+def test_start_end_and_share_of_a_gpu_are_kept(imported):
     log = (
         "submit,started,finished,gpus,gpu_fraction\n"
         "0,10,70,1,0.5\n"  # waits 10 s
@@ -418,28 +367,18 @@ def test_start_end_and_share_of_a_gpu_are_kept(imported, tmp_path):
     assert trace.gpu_fraction.tolist() == [0.5, 1.0, 1.0]
     assert trace.recorded_start_seconds.tolist() == [10.0, 20.0, 40.0]
     assert trace.recorded_end_seconds.tolist() == [70.0, 65.0, 90.0]
-    assert found.notes == ("started before the submission: 1; they count as started with it",)
-    found.write(tmp_path / "jobs.csv")
-    again = read_trace(tmp_path / "jobs.csv")
-    assert again.recorded_end_seconds.tolist() == [70.0, 65.0, 90.0]
-    assert again.gpu_fraction.tolist() == [0.5, 1.0, 1.0]
-
-
-def test_a_job_that_still_runs_ends_after_its_duration(imported):
-    found = imported(SACCT, zone="Europe/Berlin", name="sacct.txt")
-    assert found.trace.recorded_start_seconds.tolist() == [600.0, 390.0, 4140.0, 600.0]
-    assert found.trace.recorded_end_seconds.tolist() == [4200.0, 176791.0, 6850.0, 607.0]
+    assert "before the submission: 1" in found.notes[0]
 
 
 def test_types_of_gpus_come_from_what_a_job_was_given_then_from_what_it_asked_for(imported):
     text = (
-        "JobID|Submit|Elapsed|Partition|AllocTRES|ReqTRES|State\n"
-        "1|2024-03-01T08:00:00|01:00:00|gpu|gres/gpu:a100=4,gres/gpu=4|gres/gpu:h100=4|COMPLETED\n"
-        "2|2024-03-01T08:00:00|01:00:00|gpu|gres/gpu=2|gres/gpu:h100=2|COMPLETED\n"
-        "3|2024-03-01T08:00:00|01:00:00|gpu|gres/gpu=1,gres/gpu:v100=0|gres/gpu=1|COMPLETED\n"
+        "JobIDRaw|Submit|ElapsedRaw|Partition|AllocTRES|ReqTRES|State\n"
+        "1|2024-03-01T08:00:00|90|gpu|gres/gpu:a100=4,gres/gpu=4|gres/gpu:h100=4|COMPLETED\n"
+        "2|2024-03-01T08:00:00|90|gpu|gres/gpu=2|gres/gpu:h100=2|COMPLETED\n"
+        "3|2024-03-01T08:00:00|90|gpu|gres/gpu=1,gres/gpu:v100=0|gres/gpu=1|COMPLETED\n"
     )
     trace = imported(text).trace
-    assert trace.gpu_type.tolist() == ["a100", "h100", ""]
+    assert (trace.gpu_type.tolist(), trace.duration.tolist()) == (["a100", "h100", ""], [90.0] * 3)
     assert trace.scale_factor.tolist() == [4, 2, 1]
     jobs = {
         "tres_alloc_str": "cpu=8,gres/gpu=4,gres/gpu:a100=4",
@@ -464,23 +403,8 @@ def test_names_of_a_log_are_mapped_to_types(imported):
     assert trace.partition.tolist() == ["big", "big", "small|big", "other"]
     assert trace.job_type.tolist() == ["bert"] + ["ViT (batch size 8)"] * 3
     assert trace.trace_id.tolist() == list("abcd")
-    with pytest.raises(InputError, match=r"log.csv: field '--map': found 'bigg', expected .*big"):
+    with pytest.raises(InputError, match=r"field '--map': found 'bigg'"):
         imported(text, renamed={"bigg": "a100"})
-
-
-def test_ids_types_and_dates_are_written_and_read_again(imported, tmp_path):
-    text = "id,submit_time,duration_s,gpus,gpu_type\n007,2024-05-01T00:00:00.5Z,9,1,a100\n8,2024-05-01T00:00:09Z,9,1,\n"
-    for name in ("jobs.csv", "jobs.parquet"):
-        imported(text).write(tmp_path / name)
-        again = read_trace(tmp_path / name)
-        assert again.trace_id.tolist() == ["007", "8"]
-        assert again.gpu_type.tolist() == ["a100", ""]
-        assert again.arrival_date.tolist() == [datetime(2024, 5, 1, 0, 0, 0, 500_000), datetime(2024, 5, 1, 0, 0, 9)]
-    (tmp_path / "jobs.csv").write_text(
-        "job_type,scale_factor,total_steps,arrival_time,arrival_date\na,1,1,0,2024-05-01\na,1,1,0,1 May\n"
-    )
-    with pytest.raises(InputError, match=r"jobs.csv:3: field 'arrival_date': found '1 May', expected a date"):
-        read_trace(tmp_path / "jobs.csv")
 
 
 def test_dates_of_another_form_are_told_and_read(imported):
@@ -490,13 +414,8 @@ def test_dates_of_another_form_are_told_and_read(imported):
     found = imported(text, date_format="%d/%m/%Y %H:%M", zone="Europe/Berlin")
     assert found.origin == "2024-05-31T06:15:00+00:00"
     assert found.trace.arrival_time.tolist() == [0.0, 86400.0]
-    assert imported(text.replace("31/05", "31/02"), date_format="%d/%m/%Y %H:%M").dropped == {
-        "unreadable submission": 1
-    }
     digits = f"{HEADER}\n20240531,9,1\n20240601,9,1\n"
     assert imported(digits, date_format="%Y%m%d").trace.arrival_time.tolist() == [0.0, 86400.0]
-    with pytest.raises(InputError, match="--date-format: found '%Q'"):
-        imported(text, date_format="%Q")
 
 
 def test_times_that_a_zone_leaves_out_or_has_twice_are_told(imported):
@@ -507,15 +426,11 @@ def test_times_that_a_zone_leaves_out_or_has_twice_are_told(imported):
     assert any("twice" in note for note in found.notes)
     with pytest.raises(InputError, match=r"log.csv:2: field 'submit_time': found '2024-03-31T02:30:00'"):
         imported(text, zone="Europe/Berlin", strict=True)
-    for other in (text.replace("10-27", "10-26"), text.replace("10-27T02:30:00", "10-27T02:30:00Z")):
-        assert not any("twice" in note for note in imported(other, zone="Europe/Berlin").notes)
-    started = f"{HEADER},start_time\n2024-03-31T01:30:00,9,1,2024-03-31T02:30:00\n"
-    found = imported(started, zone="Europe/Berlin")
-    assert np.isnan(found.trace.recorded_start_seconds).all()
-    assert "without a recorded schedule: 1, as their start cannot be read" in found.notes
+    other = text.replace("10-27T02:30:00", "10-27T02:30:00Z")
+    assert not any("twice" in note for note in imported(other, zone="Europe/Berlin").notes)
 
 
-@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Pacific/Auckland", "America/Los_Angeles"])
+@pytest.mark.parametrize("zone", [None, "Pacific/Auckland", "America/Los_Angeles"])
 @pytest.mark.parametrize("cell", ["9999-12-31T23:59:59", "9999-12-31", "0001-01-01T00:00:00", "٢٠٢٤-٠٥-٠١T٠٠:٠٠:٠٠"])
 def test_dates_that_are_none_of_jobs_are_left_out(imported, zone, cell):
     found = imported(f"{HEADER}\n2024-05-01T00:00:00,9,1\n{cell},9,1\n", zone=zone)
@@ -528,18 +443,15 @@ SLURM = "JobID|Submit|Start|End|Elapsed|AllocTRES|State\n"
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_jobs_of_logs_that_overlap_are_taken_once(imported, tmp_path, strict):
+def test_jobs_of_logs_that_overlap_are_taken_once(imported, strict):
     ended = STILL.format(50).replace("Unknown", "2024-03-01T09:00:00").replace("RUNNING", "COMPLETED")
     first, second = SLURM + RUN + STILL.format(20), SLURM + RUN + STILL.format(40) + ended
     found = imported(first + second, strict=strict)
     assert columns(found.trace)["trace_id"] == ["7", "8"]
     assert columns(found.trace)["duration"] == [3600.0, 3000.0]
     assert (found.rows, found.dropped) == (2, {})
-    copies, outdated = found.notes[:2]
-    for part in ("the same row again: 1", "'7'", "line 2 and line 5", str(tmp_path / "log.csv")):
-        assert part in copies
-    for part in ("still running", "2, left out", "'8'", "line 3 and line 6"):
-        assert part in outdated
+    for note, parts in zip(found.notes, (("'7'", "line 2 and line 5"), ("'8'", "line 3 and line 6")), strict=False):
+        assert all(part in note for part in parts)
     # of one that never ended the last line counts
     assert columns(imported(SLURM + STILL.format(20) + STILL.format(40)).trace)["duration"] == [2400.0]
 
@@ -551,28 +463,13 @@ def test_runs_that_differ_under_one_id_are_told_and_stay(imported):
     (note,) = (note for note in found.notes if "differ" in note)
     assert "'7'" in note
     assert "line 2 and line 4" in note
-    # jobs without ids may well be alike
-    assert len(imported(f"{HEADER}\n1,9,1\n1,9,1\n").trace) == 2
-    assert len(imported(f"job,{HEADER}\n,1,9,1\n,1,9,1\n").trace) == 2
+    assert len(imported(f"job,{HEADER}\n,1,9,1\n,1,9,1\n").trace) == 2  # jobs without ids may well be alike
 
 
 def test_a_form_that_most_dates_do_not_have_is_refused(imported):
     text = HEADER + "".join(f"\n{day:02}/05/2024 08:15,9,1" for day in range(11, 31)) + "\n"
     with pytest.raises(InputError) as error:
         imported(text, date_format="%m/%d/%Y %H:%M")
-    for part in ("log.csv:4:", "submit_time", "'13/05/2024 08:15'", "--date-format", "18 of 20"):
+    for part in ("log.csv:4:", "submit_time", "'13/05/2024 08:15'", "18 of 20"):
         assert part in str(error.value)
     assert len(imported(text, date_format="%d/%m/%Y %H:%M").trace) == 20
-    ends = SLURM + "".join(RUN.replace("7|", f"{job}|", 1).replace("01T09:10:00", "01 09:10") for job in range(3))
-    with pytest.raises(InputError, match=r"log.csv:2: field 'End': found '2024-03-01 09:10', .*--date-format"):
-        imported(ends, date_format="%Y-%m-%dT%H:%M:%S")
-
-
-def test_times_that_are_not_the_durations_are_told(imported):
-    wrong = RUN.replace("01T09:10", "01T08:10").replace("01T08:10:00", "01T08:10:01", 1)
-    rows = [RUN.replace("7|", f"{job}|", 1) for job in range(4)]
-    rows += [wrong.replace("7|", f"{job}|", 1) for job in range(4, 8)]
-    (note,) = imported(SLURM + "".join(rows)).notes[:1]
-    for part in ("End less Start", "Elapsed", "4 of 8", "'4'", "line 6", "-1 s", "'01:00:00'", "--zone"):
-        assert part in note
-    assert not any("Elapsed" in note for note in imported(SLURM + "".join(rows[:7])).notes)

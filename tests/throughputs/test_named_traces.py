@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tarfile
-
 import numpy as np
 import pytest
 
 from throughputs import InputError, Trace, read_trace, write_trace
 from throughputs.goodput.profiles import default_profiles
+from throughputs.trace import allowed_types
 from throughputs.traces import named_format
 
 ARTIFACT = "job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration"
@@ -44,7 +43,6 @@ def test_elasticflow_in_both_spellings_by_submission(written, header):
     expected = [["resnet50 (batch size 256)", "gpt2 (batch size 128)"], [2, 1], [7246, 19793], [3930, 4830]]
     assert columns(trace, "job_type", "scale_factor", "total_steps", "duration") == expected
     assert columns(trace, "arrival_time", "deadline", "slo") == [[0, 4686], [5896, 11932], [None, None]]
-    assert trace.deadline_options.tolist() == [(), ()]
     minutes = read_trace(path, time_unit_seconds=60)
     assert columns(minutes, "arrival_time", "deadline", "duration") == [[0, 281160], [353760, 715920], [235800, 289800]]
 
@@ -55,12 +53,6 @@ def test_best_effort_and_no_deadline_and_columns_of_the_philly_trace(written):
     header = "job_id,submit_time,real_iteration,model_name,ddl,batch_size,num_gpu,real_duration,duration,iteration"
     philly = read_trace(written(header, "0,0,7,vgg16,771220,256,1,8,976570,1282877"))
     assert columns(philly, "total_steps", "duration") == [[1282877], [976570]]
-
-
-def test_lines_of_errors_are_those_of_the_file_whatever_the_order(written):
-    path = written(ARTIFACT, "0,9,1,a,50,8,1,9", "1,3,2,b,50,8,1,0", "2,3,3,c,50,8,1,9")
-    with pytest.raises(InputError, match=r"jobs\.csv:3: field 'duration': found 0\.0"):
-        read_trace(path)
 
 
 def test_chronus(written):
@@ -78,7 +70,6 @@ def test_chronus(written):
     assert columns(trace, "entity", "deadline") == [["vc_0", "vc_1", "vc_1"], [240 * 60, 301 * 60, None]]
     soft = ((18060.0, 10.0), (19260.0, 8.0), (22860.0, 5.0), (25260.0, 2.0))
     assert trace.deadline_options.tolist() == [((14400.0, 10.0),), soft, ()]
-    assert read_trace(path, "chronus", time_unit_seconds=1).deadline[0] == 240
     header = CHRONUS.replace("num_gpu", "num_gpu,batch_size")
     seconds = read_trace(written(header, "0,user0,1,256,7,7246,resnet50,3930,0,5896,10,0,strict"))
     expected = [["resnet50 (batch size 256)"], [7], [5903], [3930]]
@@ -92,18 +83,17 @@ def test_soft_deadlines_of_chronus_ascend_and_their_values_do_not(written, times
     assert (caught.value.line, caught.value.field) == (2, "expect_time_list, expect_value_list")
 
 
+def test_a_gpu_type_counts_before_the_partition():
+    allowed = allowed_types(*np.array([["b|x", "", "z"], ["a", "a|b", ""]], dtype=object), ("a", "b", "c"))
+    assert allowed.astype(int).tolist() == [[0, 1, 0], [1, 1, 0], [1, 1, 1]]
+
+
 @pytest.mark.filterwarnings("error")
 def test_units_of_time(written):
     path = written(ARTIFACT, "0,0,9,m,50,8,1,9")
-    for unit in (0.0, -1.0, np.inf, np.nan):
-        with pytest.raises(InputError, match="time_unit_seconds"):
+    for unit, told in ((0.0, "time_unit_seconds"), (np.inf, "time_unit_seconds"), (1e308, "found inf")):
+        with pytest.raises(InputError, match=told):
             read_trace(path, time_unit_seconds=unit)
-    with pytest.raises(InputError, match="found inf"):
-        read_trace(path, time_unit_seconds=1e308)
-    with pytest.raises(InputError, match=r"expect_time_list.*inf"):
-        read_trace(written(CHRONUS, "1,u,1,1e307,9,m,9,9,9,9,0,strict"))
-    with pytest.raises(InputError, match="did you mean 'chronus'"):
-        read_trace(path, "cronus")
 
 
 def test_pollux(written):
@@ -120,7 +110,6 @@ def test_pollux(written):
     assert trace.total_steps[1] == profiles.find("bert").steps(384)
     rate = profiles.goodput(["cifar10"], "t4").throughput.throughput([2], [6], [342])[0, 0]
     assert trace.duration[0] == pytest.approx(trace.total_steps[0] * 2048 / rate, rel=2e-3)
-    assert read_trace(path, time_unit_seconds=60).arrival_time.tolist() == [6420, 12450, 18000]
 
 
 def test_categories_deadlines_and_samples_of_pollux(written):
@@ -157,19 +146,15 @@ def test_a_trace_with_deadlines_as_a_workload_of_pollux(tmp_path):
     write_trace(deadlines(**slos, duration=[50.0, np.nan, 20.0]), path, "pollux")
     assert columns(read_trace(path), "deadline") == [[200.0, None, 210.0]]
     path.unlink()
-    for bad, options, line, field in (
-        (slos, {}, 1, "slo"),
-        ({}, {"start": 120.0}, 1, "arrival_time"),
-        ({}, {"rename": {"bart": "bert"}}, None, "rename"),
-        ({"job_type": ["A3C"] * 3}, {}, 1, "job_type"),
+    for made, options, line, field in (
+        (deadlines(**slos), {}, 1, "slo"),
+        (deadlines(), {"start": 120.0}, 1, "arrival_time"),
+        (deadlines(), {"rename": {"bart": "bert"}}, None, "rename"),
+        (Trace(["A3C"], [1], [1.0], [0.0]), {}, 1, "job_type"),
     ):
-        made = deadlines(**{name: value for name, value in bad.items() if name != "job_type"})
-        if "job_type" in bad:
-            made = Trace(["A3C"], [1], [1.0], [0.0])
         with pytest.raises(InputError) as caught:
             write_trace(made, path, "pollux", **options)
-        assert (caught.value.line, caught.value.field) == (line, field)
-        assert not path.exists()
+        assert (caught.value.line, caught.value.field, path.exists()) == (line, field, False)
 
 
 JOBS = (
@@ -185,12 +170,8 @@ def test_lucid_counts_from_the_first_submission_of_a_job_with_gpus(written):
         [0.0, 50.0], ["vcB", "vcA"], ["bob", "ann"], [1, 8], [50.0, 100.0], [50.0, 100.0],
     ]  # fmt: skip
     assert trace.job_type.tolist() == ["DCGAN on LSUN (batch size 128)", "ResNet50 on ImageNet (batch size 64, amp)"]
-    row = "1,ann,vcA,x,8,32,FAILED,{},100,ImageNet,ResNet50,64,1"
-    assert read_trace(written(LUCID, row.format(70), row.format(20))).arrival_time.tolist() == [0.0, 50.0]
     used = [f"{row},{percent}" for row, percent in zip(JOBS, ("35.5", "", "80"), strict=True)]
     assert columns(read_trace(written(f"{LUCID},gpu_util", *used)), "gpu_utilization") == [[None, 0.355]]
-    with pytest.raises(InputError, match=r"jobs.csv:2: field 'gpu_util'"):
-        read_trace(written(f"{LUCID},gpu_util", f"{JOBS[0]},180"))
 
 
 def test_predictions_by_job_id(written):
@@ -199,26 +180,19 @@ def test_predictions_by_job_id(written):
     for column, row, expected in told:
         predictions = written(f"job_id,{column}", row, name="lgb.csv")
         assert columns(read_trace(path, predictions=predictions), "predicted_seconds") == [expected]
-    assert columns(read_trace(path), "predicted_seconds") == [[None, None]]
     for text, told in (
         ("job_id,priority\n905,1\n905,2", "lgb.csv:3: field 'job_id': found '905'"),
         ("job_id,priority\n905,soon", "lgb.csv:2: field 'priority': found 'soon'"),
         ("job_id,priority\n1,2", "lgb.csv"),
-        ("job_id,seconds\n905,2", "field 'seconds'"),
     ):
         with pytest.raises(InputError, match=told):
             read_trace(path, predictions=written(text, name="lgb.csv"))
-    with pytest.raises(InputError, match="job_id"):
-        read_trace(written("", name="jobs.trace"), predictions=path)
 
 
 PUBLIC_TRACES = {
-    "elasticflow/traces/100jobs_1500lam.csv": (100, 100),
     "elasticflow/traces/200jobs_900lam_0.9.csv": (200, 24),
-    "elasticflow/traces/elasticVpollux_e.csv": (195, 195),
     "elasticflow/traces/philly_103959.csv": (876, 876),
     "chronus/traces/MIX2_first150.csv": (150, 134),
-    "chronus/traces/SLO_thin150.csv": (205, 205),
     "chronus/traces/elasticVpollux_e.chronus.csv": (195, 195),
 }
 
@@ -229,20 +203,7 @@ def test_public_traces(public_data, tmp_path):
         assert (len(trace), int((~np.isnan(trace.deadline)).sum())) == (jobs, with_deadline)
         write_trace(trace, tmp_path / "own.csv")
         assert read_trace(tmp_path / "own.csv").to_frame().equals(trace.to_frame())
-    systems = "chronus/traces/100jobs_1500lam.elasticflow.csv", "chronus/traces/100jobs_1500lam.chronus.csv"
-    one, other = (read_trace(public_data(relative)) for relative in systems)
-    for name in ("job_type", "scale_factor", "total_steps", "arrival_time", "deadline", "duration"):
-        assert np.array_equal(getattr(one, name), getattr(other, name))
     trace, path = read_trace(public_data("elasticflow/traces/elasticVpollux_e.csv")), tmp_path / "p.csv"
     write_trace(trace, path, "pollux", start=float(trace.arrival_time[0]))
     rebuilt = public_data("pollux_sia/elasticVpollux_p_rebuilt.csv").read_text().splitlines()
     assert [line.rpartition(",")[0] for line in path.read_text().splitlines()] == rebuilt
-
-
-def test_all_published_workloads(public_data, tmp_path):
-    for archive in ("osdi21_workloads.tar.xz", "sia_workloads.tar.xz"):
-        with tarfile.open(public_data(f"pollux_sia/{archive}")) as tar:
-            tar.extractall(tmp_path, filter="data")
-    traces = [read_trace(path) for path in sorted(tmp_path.rglob("*.csv"))]
-    assert (len(traces), sum(map(len, traces))) == (120, 37600)
-    assert all((trace.category == "adaptive").all() and np.isfinite(trace.duration).all() for trace in traces)

@@ -172,13 +172,6 @@ READERS = {
         "v100,id_,1.5",
         {"accelerator": "∅", "time_seconds": "soon -inf", "price": "cheap -1 inf ∅"},
     ),
-    "spot prices": Reader(
-        read_prices,
-        "accelerator,timestamp,price",
-        "v100,2020-01-01,1.5",
-        {"timestamp": "2020-13-01 ∅", "price": "x"},
-        names={"timestamp": "time_seconds"},
-    ),
     "entities": Reader(Entities.parse, "name,weight", "webid_,1", {"name": "∅", "weight": "x 0 -1"}, "weight"),
     "samples": Reader(
         read_samples,
@@ -200,13 +193,6 @@ READERS = {
         {"placement": "40 x", "local_bsz": "0 x", "step_time": "inf 0", "sync_time": "-1"},
         others=True,
         names={"placement": "num_nodes"},
-    ),
-    "scalability": Reader(
-        read_step_times,
-        "num_nodes,num_replicas,local_bsz,step_time,sync_time",
-        "2,4,32,0.1,0",
-        {"num_nodes": "0", "num_replicas": "1 x"},
-        others=True,
     ),
     "predictions": Reader(
         of_four, "job_id,seconds", "id_,30.5", {"job_id": "9 0 x", "seconds": "0 -4 soon"}, "seconds", others=True
@@ -290,15 +276,10 @@ def test_ends_of_lines_comments_and_packing_change_nothing(tmp_path, name):
     assert told(read(packed)).replace(".gz", "") == whole
 
 
-def test_a_header_with_carriage_returns_in_it_is_an_error(tmp_path):
-    assert refusal(tmp_path / "log.csv", import_log, b"submit_time,duration_s\r,gpus\n0,5,1\n1,5,1\n").line == 1
-
-
 @pytest.mark.parametrize(
     ("name", "column", "cell"),
-    [("trace", "total_steps", "٧"), ("table", "throughput", "７.５"), ("configurations", "rate", "٦٤.٥"),
-     ("prices", "price", "١.٥"), ("entities", "weight", "١"), ("samples", "step_time", "١")],
-)  # fmt: skip
+    [("trace", "total_steps", "٧"), ("table", "throughput", "７.５"), ("entities", "weight", "١")],
+)
 def test_digits_of_other_scripts_are_refused(tmp_path, name, column, cell):
     error = refusal(tmp_path / "some.csv", READERS[name].read, READERS[name].text(**{column: cell}))
     assert (error.line, error.field) == (3, column)

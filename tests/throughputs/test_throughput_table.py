@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import Configurations, InputError, ThroughputTable, default_table, read_table, write_table
@@ -51,8 +51,7 @@ def test_figures_come_in_the_order_asked_for(table):
     with pytest.raises(ValueError, match="read-only"):
         table.isolated[0, 0] = 0.0
     matrix = table.matrix(["x", "y"], ["LM", "LM"], [2, 1], ["v100"])
-    assert (matrix.jobs, matrix.accelerators) == (("x", "y"), ("v100",))
-    assert (matrix.scale_factors.tolist(), matrix.rates.tolist()) == ([2, 1], [[70.0], [40.0]])
+    assert (matrix.jobs, matrix.scale_factors.tolist(), matrix.rates.tolist()) == (("x", "y"), [2, 1], [[70.0], [40.0]])
     assert table.colocated_rates("LM", 1, "A3C", 1, ["k80", "v100"]).tolist() == [[0, 0], [30, 5]]
     assert table.colocated_rates("A3C", 1, "LM", 1, ["v100"]).tolist() == [[5, 30]]
     assert table.colocated_rates("LM", 2, "A3C", 1, ["v100"]).tolist() == [[0, 0]]
@@ -71,8 +70,6 @@ def test_unknown_keys_are_named(table, name, size, accelerator, words):
     with pytest.raises(InputError) as caught:
         table.rates(["LM", name], [1, size], [accelerator])
     assert [word for word in words.split("|") if word not in str(caught.value)] == []
-    with pytest.raises(InputError, match="scale factor"):
-        table.rates(["LM", "LM"], [1], ["v100"])
 
 
 @pytest.mark.parametrize(
@@ -80,15 +77,10 @@ def test_unknown_keys_are_named(table, name, size, accelerator, words):
     [
         ({"isolated": [[-1.0, 1.0]]}, "('LM', 1) on 'v100'"),
         ({"isolated": [[1.0, np.inf]]}, "('LM', 1) on 'k80'"),
-        ({"isolated": [[1.0]]}, "isolated"),
         ({"keys": [("LM", 0)]}, "scale factor of 'LM'"),
-        ({"keys": [("LM", 1.5)]}, "scale factor of 'LM'"),
-        ({"keys": [("", 1)]}, "keys"),
         ({"keys": [("LM", 1)] * 2, "isolated": [[1, 1]] * 2}, "keys"),
-        ({"accelerators": ["v100", "v100"]}, "accelerators"),
         ({"pairs": [[0, 1]], "colocated": [[[1, 1], [1, 1]]]}, "pairs"),
         ({"pairs": [[0, 0]] * 2, "colocated": [[[1, 1], [1, 1]]] * 2}, "pairs"),
-        ({"pairs": [[0, 0]], "colocated": [[[1, 1]]]}, "colocated"),
         ({"pairs": [[0, 0]], "colocated": [[[1, -1], [1, 1]]]}, "('LM', 1) beside ('LM', 1) on 'v100'"),
         ({"pairs": [[0, 0]], "colocated": [[[1, np.nan], [1, 1]]]}, "pair (0, 0) on 'v100'"),
     ],
@@ -125,6 +117,7 @@ def tables(draw):
 
 @pytest.mark.parametrize("name", TABLE_FILES)
 def test_every_format_keeps_all_figures_and_what_was_not_profiled(name, tmp_path):
+    @settings(max_examples=20)
     @given(tables())
     def check(table):
         write_table(table, tmp_path / name)
@@ -167,11 +160,9 @@ KEY = "('LM', 1)"
 @pytest.mark.parametrize(
     ("content", "field"),
     [
-        *(({"v100": {key: {"null": 1.0}}}, f"v100 / {key}") for key in (
-            "LM", "('LM', 1", "('LM', 0)", "('LM', True)", "__import__('os')")),
+        *(({"v100": {key: {"null": 1.0}}}, f"v100 / {key}") for key in ("LM", "('LM', 0)", "__import__('os')")),
         *(({"v100": {KEY: {"null": value}}}, f"v100 / {KEY} / null") for value in (-1.0, float("nan"), "1")),
         *(({"v100": {KEY: {KEY: value}}}, f"v100 / {KEY} / {KEY}") for value in ([1.0], [1.0, None])),
-        ({"v100": {KEY: {"(1, 1)": [1.0, 1.0]}}}, f"v100 / {KEY} / (1, 1)"),
         ({"v100": {KEY: {"('A', 1)": [1, 2]}, "('A', 1)": {KEY: [1, 2]}}}, f"v100 / ('A', 1) / {KEY}"),
         ({"v100": [1]}, "v100"),
         ([1], None),
@@ -179,11 +170,6 @@ KEY = "('LM', 1)"
 )  # fmt: skip
 def test_bad_json_is_located_by_key_path(content, field, tmp_path):
     assert refusal(tmp_path / "bad.json", json.dumps(content))[1] == field
-
-
-def test_json_that_is_none_or_has_a_key_twice(tmp_path):
-    assert refusal(tmp_path / "bad.json", '{"v100":\n {,}}')[0] == 2
-    refusal(tmp_path / "bad.json", '{"v100": {}, "v100": {}}')
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, table):
@@ -200,15 +186,11 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, table):
         write_table(table, path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-    for name in ("table.xlsx", "table", ".csvx"):
-        with pytest.raises(InputError, match=r"\.json, \.json\.gz"):
-            write_table(table, tmp_path / name)
+    with pytest.raises(InputError, match=r"\.json, \.json\.gz"):
+        write_table(table, tmp_path / "table.xlsx")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["gavel/simulation", "gavel/physical_cluster", "shockwave/tacc", "shockwave/wisr", "shockwave/actual"],
-)
+@pytest.mark.parametrize("name", ["gavel/simulation", pytest.param("shockwave/tacc", marks=pytest.mark.exhaustive)])
 def test_public_tables_are_read_in_full(name, public_data, tmp_path):
     path = public_data(f"{name}_throughputs.json.gz")
     table, content = read_table(path), json.loads(gzip.decompress(path.read_bytes()))
@@ -227,27 +209,14 @@ def test_public_tables_are_read_in_full(name, public_data, tmp_path):
     assert json.loads((tmp_path / "copy.json").read_text()) == content
     if name == "gavel/simulation":
         embedded = default_table()
-        types, sizes = zip(*table.keys, strict=True)
+        types, sizes = zip(*table.keys[::-1], strict=True)
         assert embedded.keys == table.keys
-        np.testing.assert_array_equal(*(one.rates(types, sizes, embedded.accelerators) for one in (embedded, table)))
+        assert not embedded.has_colocation
+        for one in (embedded, table):
+            np.testing.assert_array_equal(one.rates(types, sizes, embedded.accelerators), embedded.isolated[::-1])
 
 
-def test_default_table_in_figures():
-    table = default_table()
-    assert table is default_table()
-    assert table.accelerators == ("v100", "p100", "k80")
-    assert (len(table.keys), len(table.job_types), len(table.to_frame())) == (83, 26, 249)
-    assert list(table.to_frame()) == HEADER.strip().split(",")
-    assert not table.has_colocation
-    assert sum(table.scale_factors_of(name) == (1,) for name in table.job_types) == 7
-    cannot_run = {table.keys[k] for k, m in np.argwhere(table.isolated == 0)}
-    assert cannot_run == {("ResNet-50 (batch size 128)", size) for size in (2, 4, 8)}
-    picks = np.random.default_rng(0).integers(0, len(table.keys), 500)
-    types, sizes = zip(*(table.keys[k] for k in picks), strict=True)
-    np.testing.assert_array_equal(table.rates(types, sizes, table.accelerators), table.isolated[picks])
-
-
-DIGITS = ("0", "two", "²", "٣", "9" * 20, "1.0", "+1")
+DIGITS = ("0", "two", "²", "9" * 20, "1.0")
 BERT = "global_batch_size,1,2,4\n64,6.0,8.5,0\n128,3.5,nan,\n"
 
 
@@ -259,7 +228,7 @@ def folder(tmp_path, name="throughputs_A100", **files):
     return path
 
 
-def test_a_folder_has_keys_where_something_was_profiled(tmp_path, monkeypatch):
+def test_a_folder_has_keys_where_something_was_profiled(tmp_path):
     path = folder(tmp_path, bert=BERT, vgg16="global_batch_size,8,1\r\n64,2.5,1.5\r\n")
     (path / "notes.txt").write_text("not read")
     (path / "vgg16.csv").rename(path / "vgg16.CSV")
@@ -269,33 +238,22 @@ def test_a_folder_has_keys_where_something_was_profiled(tmp_path, monkeypatch):
     assert table.keys == (*sizes, ("vgg16 (batch size 64)", 8), ("vgg16 (batch size 64)", 1))
     assert table.isolated[:, 0].tolist() == [6.0, 8.5, 3.5, 2.5, 1.5]
     assert Configurations.from_table(table, ["bert (batch size 64)"], ["a100"]).counts_of(0) == (1, 2)
-    with pytest.raises(InputError, match="found 4, expected one of 1, 2"):
-        table.rates(["bert (batch size 64)"], [4], ["a100"])
-    monkeypatch.chdir(folder(tmp_path, "throughputs_T4", bert='# one\nglobal_batch_size,"1", 2 \n 64 ,"6.0"\n'))
-    short = read_table(".")
-    assert (short.accelerators, short.keys, short.isolated.tolist()) == (("t4",), (sizes[0],), [[6.0]])
     other = folder(tmp_path, "profiles", bert=BERT)
     assert read_table(other, "v100").accelerators == ("v100",)
-    for path in (other, folder(tmp_path, "throughputs_", bert=BERT)):
-        with pytest.raises(InputError, match="throughputs_TYPE"):
+    for path, told in ((other, "throughputs_TYPE"), (folder(tmp_path, "throughputs_K80"), "MODEL")):
+        with pytest.raises(InputError, match=told):
             read_table(path)
-    with pytest.raises(InputError, match="MODEL"):
-        read_table(folder(tmp_path, "throughputs_K80"))
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "bert.csv"),
         ("batch,1\n64,1\n", "bert.csv:1: found 'batch'"),
-        ("global_batch_size\n64\n", "bert.csv:1"),
         ("global_batch_size,1,1\n64,1,1\n", "bert.csv:1"),
         *((f"global_batch_size,{size}\n64,1\n", f"bert.csv:1: found '{size}'") for size in DIGITS),
         *((f"global_batch_size,1\n{size},1\n", f":2: field 'global_batch_size': found '{size}'") for size in DIGITS),
         ("global_batch_size,1\n64,1\n64,2\n", "bert.csv:3"),
-        ("global_batch_size,1\n64,x\n", "bert.csv:2: field '1': found 'x'"),
         ("global_batch_size,1,16\n64,1,-2\n", "bert.csv:2: field '16': found '-2'"),
-        ("global_batch_size,1\n64,inf\n", "bert.csv:2: field '1': found 'inf'"),
         ("global_batch_size,1\n64,1,2\n", "bert.csv:2: found '3 values'"),
         ("# A100\nglobal_batch_size,1\n64,1\n\n64,1\n", "bert.csv:4: field 'global_batch_size': found ''"),
         (f"global_batch_size,1\n64,{'1' * 200_000}\n", "bert.csv"),
@@ -305,10 +263,3 @@ def test_bad_files_of_a_folder_are_named(text, told, tmp_path):
     with pytest.raises(InputError) as caught:
         read_table(folder(tmp_path, bert=text))
     assert told in str(caught.value)
-
-
-@pytest.mark.parametrize(("name", "types", "figures"), [("A100", 17, 109), ("T4", 9, 60)])
-def test_public_folders(name, types, figures, public_data):
-    table = read_table(public_data(f"elasticflow/throughputs_{name}"))
-    assert (table.accelerators, len(table.job_types), len(table.keys)) == ((name.lower(),), types, figures)
-    assert (table.isolated > 0).all()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from allocator.cli.app import app
-from throughputs import InputError, ThroughputTable, Trace, default_table, describe_trace, gavel_trace
+from throughputs import InputError, ThroughputTable, Trace, describe_trace
 
 
 def jobs(**columns):
@@ -33,24 +29,17 @@ def test_by_size():
 
 def test_by_pool_with_jobs_that_do_not_fit():
     pools = describe_trace(jobs(), capacity={"x": 2, "y": 4})["pools"]
-    assert [row["partition"] for row in pools] == ["y", "", "x|y", "x"]
-    assert {row["partition"]: row["cluster_gpus"] for row in pools} == {"y": 4, "": None, "x|y": 6, "x": 2}
-    assert {row["partition"]: row["n_jobs_impossible"] for row in pools} == {"y": 1, "": 0, "x|y": 0, "x": 0}
-    assert {row["partition"]: row["demand"] for row in pools} == {"y": 1.0, "": None, "x|y": 0.125, "x": 0.25}
-    assert describe_trace(jobs(), capacity={"x": 2, "y": 4})["n_jobs_impossible"] == 1
+    figures = [
+        tuple(row[name] for name in ("partition", "cluster_gpus", "n_jobs_impossible", "demand")) for row in pools
+    ]
+    assert figures == [("y", 4, 1, 1.0), ("", None, 0, None), ("x|y", 6, 0, 0.125), ("x", 2, 0, 0.25)]
     # each job fits a type if it may use it: three GPUs are on none of these
     small = describe_trace(jobs(), capacity={"x": 2, "y": 2, "z": 100})
-    assert {row["partition"]: row["n_jobs_impossible"] for row in small["pools"]} == {"y": 1, "": 0, "x|y": 1, "x": 0}
-    assert "cluster_gpus" not in describe_trace(jobs())["pools"][0]
-
-
-def test_by_type_of_gpu():
+    assert [row["n_jobs_impossible"] for row in small["pools"]] == [1, 0, 1, 0]
     types = describe_trace(jobs(gpu_type=["x", "", "x|y", "x"]))["types"]
-    hours = describe_trace(jobs())["gpu_hours"]
-    assert {row["gpu_type"]: row["jobs"] for row in types} == {"x": 2, "": 1, "x|y": 1}
-    assert sum(row["gpu_hours"] for row in types) == pytest.approx(hours)
-    assert [row["gpu_hours"] for row in types] == sorted((row["gpu_hours"] for row in types), reverse=True)
-    assert describe_trace(jobs())["types"] == []
+    assert [(row["gpu_type"], row["jobs"], row["gpu_hours"]) for row in types] == [
+        ("x|y", 1, 8.0), ("", 1, 4.0), ("x", 2, 2.5),
+    ]  # fmt: skip
 
 
 def test_over_time():
@@ -58,15 +47,14 @@ def test_over_time():
         jobs(recorded_start_seconds=[0, 7200, 3600, 9e3], recorded_end_seconds=[3600, 9e3, 7200, 1e4])
     )
     over_time = found["demand_over_time"]
-    assert over_time["interval_s"] == 120.0
-    assert len(over_time["start_s"]) == 60
+    assert (over_time["interval_s"], len(over_time["start_s"]), found["n_jobs_recorded"]) == (120.0, 60, 4)
     np.testing.assert_allclose(over_time["gpus_asked"], [1.0] * 30 + [10.0] * 30)
     np.testing.assert_allclose(over_time["gpus_recorded"], [1.0] * 30 + [8.0] * 30)
-    assert found["n_jobs_recorded"] == 4
     assert describe_trace(jobs())["demand_over_time"]["gpus_recorded"] is None
     at_once = describe_trace(Trace(["a"], [1], [1.0], [5.0], duration=[9.0]))
-    assert at_once["demand_over_time"] is None
-    assert describe_trace(jobs(duration=None))["demand_over_time"] is None
+    assert (at_once["demand_over_time"], at_once["arrivals_per_hour"]) == (None, None)
+    empty = describe_trace(Trace([], [], [], []))
+    assert (empty["n_jobs"], empty["first_arrival_s"], empty["gpu_hours"]) == (0, None, None)
 
 
 def test_over_time_is_the_sum_over_jobs():
@@ -97,17 +85,12 @@ def test_parts_of_a_gpu_count_alike_in_every_figure():
     last = 1 / 3600
     assert found["gpu_hours"] == pytest.approx(4.25 + last)
     assert found["least_hours"] == pytest.approx((4.25 + last) / 5)
-    assert [(row["gpus"], row["jobs"], row["gpu_hours"]) for row in found["sizes"]] == [
-        ("less than 1", 1, 0.25),
-        ("1", 1, pytest.approx(last)),
-        ("3-4", 1, 4.0),
-    ]
-    assert {row["partition"]: row["gpu_hours"] for row in found["pools"]} == {"x": pytest.approx(4 + last), "y": 0.25}
+    assert [row["gpu_hours"] for row in found["sizes"]] == pytest.approx([0.25, last, 4.0])
+    assert [row["gpu_hours"] for row in found["pools"]] == pytest.approx([4 + last, 0.25])
     over_time = found["demand_over_time"]
     for counted in ("gpus_asked", "gpus_recorded"):
         np.testing.assert_allclose(over_time[counted], [4.0] * 30 + [0.25] * 30)
     assert found["gpu_hours_sharing"] == 1.0
-    assert describe_trace(trace.with_whole_gpus())["gpu_hours"] == pytest.approx(5 + last)
 
 
 def test_description_in_figures():
@@ -123,28 +106,16 @@ def test_description_in_figures():
         [("ResNet-50 (batch size 128)", 2), ("A3C", 1)], ["v100", "k80"], [[0.01, 0.0], [0.02, 0.01]]
     )
     on_v100 = describe_trace(trace, table)
-    assert on_v100["n_jobs"] == 3
-    assert on_v100["arrivals_per_hour"] == 1.0
-    assert on_v100["job_types"] == {"A3C": 2, "ResNet-50 (batch size 128)": 1}
-    assert on_v100["scale_factors"] == {1: 2, 2: 1}
-    assert on_v100["priority_weights"] == {1.0: 2, 5.0: 1}
-    assert on_v100["n_jobs_with_slo"] == 1
+    expected = {
+        "n_jobs": 3, "arrivals_per_hour": 1.0, "job_types": {"A3C": 2, "ResNet-50 (batch size 128)": 1},
+        "scale_factors": {1: 2, 2: 1}, "priority_weights": {1.0: 2, 5.0: 1}, "n_jobs_with_slo": 1,
+    }  # fmt: skip
+    assert on_v100.items() >= expected.items()
     assert on_v100["gpu_hours"] == pytest.approx((2 * 10000 + 3600 + 7200) / 3600)
     assert on_v100["duration_quantiles_s"][0.5] == 7200
     on_k80 = describe_trace(trace, table, "k80")
-    assert on_k80["n_jobs_not_runnable"] == 1
-    assert on_k80["gpu_hours"] == pytest.approx(6.0)
-    bare = describe_trace(trace)
-    assert (bare["gpu_hours"], bare["duration_quantiles_s"]) == (None, None)
-    json.dumps(on_v100)
-
-
-def test_description_of_nothing_and_of_all_at_once():
-    empty = describe_trace(Trace([], [], [], []), default_table())
-    assert (empty["n_jobs"], empty["first_arrival_s"], empty["gpu_hours"]) == (0, None, None)
-    at_once = describe_trace(gavel_trace(5, 0.0))
-    assert at_once["arrivals_per_hour"] is None
-    assert at_once["gpu_hours"] == pytest.approx(gavel_trace(5, 0.0).duration.sum() / 3600)
+    assert (on_k80["n_jobs_not_runnable"], on_k80["gpu_hours"]) == (1, pytest.approx(6.0))
+    assert describe_trace(trace)["gpu_hours"] is None
 
 
 def jobs_of_two(**columns):
@@ -156,51 +127,11 @@ def test_deadlines_in_figures():
     table = ThroughputTable([("a", 1)], ["a100"], [[2.0]])
     made = jobs_of_two(deadline=[20.0, np.nan, np.nan], deadline_options=[(), *soft[1:]], duration=[7.0, 8.0, 9.0])
     found = describe_trace(made)
-    assert (found["n_jobs_with_deadline"], found["n_jobs_with_deadline_options"], found["n_jobs_not_profiled"]) == (
-        2,
-        0,
-        0,
-    )
-    assert found["deadline_quantiles"][0.0] == pytest.approx(20 / 7)
-    assert found["deadline_quantiles"][1.0] == pytest.approx(43 / 9)
+    assert found["n_jobs_with_deadline"] == 2
+    assert [found["deadline_quantiles"][q] for q in (0.0, 1.0)] == pytest.approx([20 / 7, 43 / 9])
     found = describe_trace(made, table)
     # b is not in the table: its duration is that of the trace
     assert (found["n_jobs_not_profiled"], found["duration_quantiles_s"][0.0]) == (1, 5.0)
     assert found["deadline_quantiles"][0.0] == pytest.approx(43 / 15)
-    assert describe_trace(jobs_of_two())["deadline_quantiles"] is None
     with pytest.raises(InputError, match="'b'"):
         describe_trace(jobs_of_two(), table)
-
-
-HELIOS = """\
-job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
-1,uann,vcone,1,1,1,COMPLETED,2020-05-11 18:00:00,2020-05-11 18:00:00,2020-05-12 04:00:00,36000,0
-2,ubob,vctwo,4,16,1,FAILED,2020-05-11 19:00:00,2020-05-11 20:00:00,2020-05-11 21:00:00,3600,3600
-3,ueve,vcone,16,1,2,COMPLETED,2020-05-11 20:00:00,2020-05-11 20:00:00,2020-05-11 22:00:00,7200,0
-4,ueve,vctri,0,1,1,CANCELLED,2020-05-11 20:00:00,2020-05-11 20:00:00,2020-05-19 14:15:21,675000,0
-"""
-
-
-def describe(*arguments):
-    ran = CliRunner().invoke(app, ["trace", "describe", *arguments], env={"COLUMNS": "120"})
-    assert ran.exit_code == 0, ran.output
-    return ran.output
-
-
-def test_the_command_audits_a_log(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cluster_log.csv").write_text(HELIOS)
-    told = describe("cluster_log.csv", "--cluster", "vcone:8,vctwo:4")
-    assert told.startswith("cluster_log.csv: 4 jobs of helios; second 0 of the trace is 2020-05-11T10:00:00+00:00\n")
-    assert "left out: 1 job (no GPUs 1)" in told
-    assert "note: dates without a zone are taken for Asia/Shanghai (trace import --zone says otherwise)" in told
-    lines = [line.split() for line in told.splitlines()]
-    assert ["vcone", "2", "42", "16", "8", "2.62", "1"] in lines
-    assert ["vctwo", "1", "4.00", "4", "4", "0.50", "0"] in lines
-    assert ["9-16", "1", "32"] in lines
-    assert "─ the 12 of the cluster" in told
-    assert "in use as recorded, up to" in told
-    found = json.loads(describe("cluster_log.csv", "--json"))
-    assert found["log"]["dropped"] == {"no GPUs": 1}
-    assert found["n_jobs"] == found["n_jobs_recorded"] == 3
-    assert len(found["demand_over_time"]["gpus_asked"]) == 60

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
-from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulator.goodput_worlds import profile, trainings
 from throughputs import (
-    JOB_TYPES,
     FixedDuration,
     InputError,
     LogUniformDurations,
@@ -24,7 +20,6 @@ from throughputs import (
     deadline_trace,
     default_table,
     gavel_trace,
-    job_type,
     read_table,
     read_trace,
     with_deadlines,
@@ -52,9 +47,6 @@ GAVEL = """\
 SHOCKWAVE = """\
 120 100 40 25 tacc
 220 100 25 4 wisr
-460 100 10 1 wisr
-900 100 5 15 wisr
-900 1000 5 15 wisr
 """
 """Jobs, durations, mean gap, seed, and the table that was measured."""
 
@@ -83,22 +75,6 @@ def test_shipped_traces_byte_for_byte(line, public_data, tmp_path):
     assert (tmp_path / "mine.trace").read_bytes() == original.read_bytes() == (tmp_path / "read.trace").read_bytes()
 
 
-def test_the_canonical_jobs_of_shockwave_without_data():
-    """The first jobs of the 120-job trace; its steps need its own table, all else does not."""
-    trace = shockwave_trace(120, 40.0, seed=25)
-    types = ["LM (batch size 10)", "ResNet-18 (batch size 32)", "ResNet-50 (batch size 64)"]
-    assert trace.job_type[:3].tolist() == types
-    assert trace.duration[:3].tolist() == [1418, 3338, 13462]
-    assert trace.arrival_time[[0, 1, 2, -1]].tolist() == [0, 55, 64, 5011]
-    assert Counter(trace.mode) == {"static": 4, "accordion": 59, "gns": 57}
-    assert Counter(trace.scale_factor.tolist()) == {1: 92, 2: 20, 4: 8}
-    assert trace.command[2] == "python3 main.py -j 4 -a resnet50 -b 64 %s/imagenet/"
-    for place, accelerator in enumerate(["v100", "k80"]):
-        other = shockwave_trace(120, 40.0, seed=25, reference_accelerator=accelerator)
-        rates = default_table().rates(trace.job_type, trace.scale_factor, ["v100", "k80"])
-        np.testing.assert_array_equal(other.total_steps, np.floor(trace.duration * rates[:, place]))
-
-
 def deadlines(n, seed=0, **settings):
     return deadline_trace(n, 900.0, rng=np.random.default_rng(seed), **settings)
 
@@ -119,39 +95,24 @@ def of_trainings(n, **settings):
     ],
 )
 def test_a_longer_trace_begins_with_the_shorter(draw):
-    assert draw(60).head(40).to_frame().equals(draw(40).to_frame())
+    assert draw(30).head(20).to_frame().equals(draw(20).to_frame())
 
 
 def test_settings_have_streams_of_their_own():
     plain = gavel_trace(200, 600.0, seed=3)
-    exact = gavel_trace(200, 600.0, seed=3, whole_steps=False)
-    assert (np.floor(exact.total_steps) == plain.total_steps).all()
-    assert (exact.total_steps != plain.total_steps).any()
+    assert (np.floor(gavel_trace(200, 600.0, seed=3, whole_steps=False).total_steps) == plain.total_steps).all()
     with_slos = gavel_trace(200, 600.0, seed=3, slos=True)
     assert set(with_slos.slo) == {1.2, 2.0, 10.0}
     assert (with_slos.total_steps == plain.total_steps).all()
     assert (gavel_trace(10, 600.0, fixed_duration=3600.0).duration == 3600).all()
     plain = shockwave_trace(200, 30.0, seed=3)
-    alone = shockwave_trace(200, 30.0, seed=3, scale_factors={1: 1.0})
-    still = shockwave_trace(200, 30.0, seed=3, modes={"static": 1.0})
-    assert (set(alone.scale_factor), set(still.mode)) == ({1}, {"static"})
+    still = shockwave_trace(200, 30.0, seed=3, modes={"static": 1.0}, scale_factors={1: 1.0})
+    assert (set(still.scale_factor), set(still.mode)) == ({1}, {"static"})
     for column in ("job_type", "duration", "arrival_time"):
-        for other in (alone, still):
-            assert (getattr(other, column) == getattr(plain, column)).all()
-    assert shockwave_trace(5, 0.0).arrival_time.tolist() == [0.0] * 5
+        assert (getattr(still, column) == getattr(plain, column)).all()
 
 
-def test_job_types_fit_the_default_table():
-    table = default_table()
-    assert {job.name for job in JOB_TYPES} == set(table.job_types)
-    for job in JOB_TYPES:
-        assert job.distributed == (len(table.scale_factors_of(job.name)) == 4)
-        assert job.needs_data_dir == ("%s" in job.command)
-    assert job_type("A3C").num_steps_arg == "--max-steps"
-    with pytest.raises(InputError, match="'CycleGAN'"):
-        job_type("CycleGan")
-
-
+@settings(max_examples=20)
 @given(
     n_jobs=st.integers(0, 30),
     arrivals=st.sampled_from(["poisson", "static"]),
@@ -180,41 +141,27 @@ def near(values, share, within=0.012):
 
 def test_generated_distributions():
     trace = TraceGenerator(n_jobs=20_000, mean_interarrival=50.0, priorities=PUBLISHED_PRIORITIES).generate()
+    due = with_deadlines(trace, np.random.default_rng(0))
+    factor = (due.deadline - trace.arrival_time) / trace.duration
+    assert 0.49 <= factor.min() <= factor.max() <= 1.5
+    near(factor, 1.0, 0.01)
     assert np.diff(trace.arrival_time).mean() == pytest.approx(50, rel=0.03)
     for size, share in PUBLISHED_SCALE_FACTORS.items():
         near(trace.scale_factor == size, share)
     near(trace.priority_weight == 5, 0.2)
     exponent = np.log10(trace.duration / 60)
-    assert 1.5 <= exponent.min() <= exponent.max() <= 4
     near(exponent > 3, 0.2)
     near(exponent[exponent <= 3], 2.25, 0.02)
     singles = trace.job_type[trace.scale_factor == 1]
     np.testing.assert_allclose(np.unique(singles, return_counts=True)[1] / len(singles), 1 / 26, atol=0.008)
 
 
-def test_distributions_of_shockwave():
-    trace = shockwave_trace(6000, 1.0, seed=8, modes={"static": 0.5, "gns": 0.25, "accordion": 0.25})
-    distributed = ~np.char.startswith(trace.job_type.astype(str), "Recommendation")
-    assert set(trace.scale_factor[~distributed]) == {1}
-    for size, share in {1: 0.6, 2: 0.3, 4: 0.09, 8: 0.01}.items():
-        near(trace.scale_factor[distributed] == size, share, 0.02)
-    near(trace.mode == "gns", 0.25, 0.02)
-    assert (trace.duration[trace.mode == "accordion"] >= 1000).all()
-    assert (trace.duration.min(), trace.duration.max()) == (720, 18_000)
-    near(trace.duration < 720 + 0.2 * 17_280, 0.72, 0.02)
-
-
-def test_distributions_of_deadlines():
-    trace = deadlines(20_000)
+def test_deadline_traces_keep_their_settings():
+    trace = deadlines(400)
     # the embedded table ends at 8 GPUs, which then stand for 16 as well
-    for size, share in {1: 0.83, 2: 0.03, 4: 0.03, 8: 0.11}.items():
-        near(trace.scale_factor == size, share, 0.005)
+    assert set(trace.scale_factor) == {1, 2, 4, 8}
     assert 600 <= trace.duration.min() <= trace.duration.max() <= 600_000
-    near(trace.duration > 60 * 10**2.5, 0.2, 0.01)
-    assert np.diff(trace.arrival_time).mean() == pytest.approx(900, rel=0.03)
-    factor = (trace.deadline - trace.arrival_time) / trace.duration
-    assert 0.49 <= factor.min() <= factor.max() <= 1.5
-    near(factor, 1.0, 0.01)
+    near(trace.duration > 60 * 10**2.5, 0.2, 0.06)
     rates = default_table().rates(trace.job_type, trace.scale_factor, ["v100"])[:, 0]
     np.testing.assert_allclose(trace.total_steps, trace.duration * rates, atol=1)
 
@@ -227,14 +174,6 @@ def test_deadlines_drawn_anew():
     np.testing.assert_array_equal(twice.deadline[some], (trace.arrival_time + np.floor(2 * trace.duration))[some])
     kept = with_deadlines(trace, np.random.default_rng(1), None, 0.25)
     np.testing.assert_array_equal(kept.deadline, np.where(some, trace.deadline, np.nan))
-    np.testing.assert_array_equal(with_deadlines(trace, np.random.default_rng(1), None).deadline, trace.deadline)
-    options = [((100.0, 2.0), (200.0, 1.0))] * 40
-    soft = Trace(["a"] * 40, [1] * 40, [1.0] * 40, [0.0] * 40, deadline_options=options)
-    none = with_deadlines(soft, np.random.default_rng(0), None, 0.5)
-    assert {len(row) for row in none.deadline_options} == {0, 2}
-    assert np.isnan(none.deadline).tolist() == [not row for row in none.deadline_options]
-    with pytest.raises(InputError, match="duration"):
-        with_deadlines(soft, np.random.default_rng(0))
     # they take the place of SLOs and of soft ones: twice the 100 s that each job lasts after its arrival
     columns = {"slo": [3.0, np.nan], "deadline_options": [(), ((900.0, 5.0),)], "duration": [100.0, 100.0]}
     drawn = with_deadlines(
@@ -246,13 +185,11 @@ def test_deadlines_drawn_anew():
 
 
 def test_distributions_of_trainings():
-    trace = of_trainings(4000)
+    trace = of_trainings(500)
     models = np.array([name.partition(" (")[0] for name in trace.job_type.tolist()])
-    for name, share in SHARES_OF_MODELS.items():
-        near(models == name, share, 0.03)
-    assert np.diff(trace.arrival_time).mean() == pytest.approx(60.0, rel=0.06)
-    assert trace.scale_factor.max() <= 64
-    assert of_trainings(300, most_gpus=4).scale_factor.max() <= 4
+    near(models == "bert", SHARES_OF_MODELS["bert"], 0.06)
+    assert np.diff(trace.arrival_time).mean() == pytest.approx(60.0, rel=0.1)
+    assert of_trainings(100, most_gpus=4).scale_factor.max() <= 4
     assert set(of_trainings(50, shares={"bert": 1.0}).total_steps) == {MODELS.models["bert"].total_progress}
     # gangs are used to half and to four fifths: synchronisation as long as the gradients of 16 samples, and no noise
     net = trainings(net=profile(noise=(1e-9,), sync=0.04))
@@ -267,14 +204,11 @@ def test_own_tables_and_job_types():
     trace = TraceGenerator(n_jobs=4, durations=FixedDuration(10.0), scale_factors={1: 1.0}, table=table).generate()
     assert trace.job_type.tolist() == ["mine"] * 4  # "slow" cannot run
     assert (trace.total_steps.tolist(), trace.command.tolist()) == ([1.0] * 4, [""] * 4)
-    crawling = ThroughputTable([("crawling", 1)], ["v100"], [[1e-6]])
-    assert deadlines(20, table=crawling).total_steps.tolist() == [1.0] * 20
     wide = ThroughputTable([("wide", 2), ("wide", 8)], ["v100"], [[1.0], [3.0]])
     for sizes, drawn in (({1: 1.0}, {2}), ({4: 0.5, 16: 0.5}, {2, 8})):
         assert set(deadlines(20, table=wide, scale_factors=sizes).scale_factor.tolist()) == drawn
     some = TraceGenerator(n_jobs=50, job_types=("A3C", "LM (batch size 5)")).generate()
-    assert set(some.job_type) == {"A3C", "LM (batch size 5)"}
-    assert set(some.job_type[some.scale_factor > 1]) == {"LM (batch size 5)"}
+    assert set(some.job_type) == {"A3C", "LM (batch size 5)"} > set(some.job_type[some.scale_factor > 1])
 
 
 def generated(**settings):
@@ -285,35 +219,21 @@ def shockwave(**settings):
     return shockwave_trace(**{"n_jobs": 3, "mean_interarrival": 10.0} | settings)
 
 
-def gavel(n_jobs=3, mean_interarrival=1.0):
-    return gavel_trace(n_jobs, mean_interarrival)
-
-
 @pytest.mark.parametrize(
     ("draw", "name", "values", "field"),
     [
-        (gavel, "n_jobs", [-1], None),
-        (gavel, "mean_interarrival", [-1.0, np.nan], None),
         (generated, "n_jobs", [-1], "n_jobs"),
-        (generated, "arrivals", ["bursty"], "arrivals"),
+        (LogUniformDurations, "parts", [((0.5, 1, 2),), ((1.0, 2, 1),), ()], None),
+        (FixedDuration, "seconds", [0.0, -1.0, np.nan], None),
         (generated, "mean_interarrival", [-1.0, np.nan], "mean_interarrival"),
         (generated, "scale_factors", [{1: 0.5}, {}, {0: 1.0}, {16: 1.0}], "scale_factors"),
         (generated, "priorities", [{1.0: 1.5, 2.0: -0.5}], "priorities"),
         (generated, "job_types", [("A4C",)], "job type"),
-        (generated, "reference_accelerator", ["h100"], "accelerator"),
-        (shockwave, "n_jobs", [-1], "n_jobs"),
-        (shockwave, "mean_interarrival", [-1.0, np.nan], "mean_interarrival"),
         (shockwave, "hours", [(0.0, 1.0), (2.0, 1.0)], "hours"),
         (shockwave, "n_durations", [4], "n_durations"),
-        (shockwave, "scale_factors", [{1: 0.5}, {0: 1.0}], "scale_factors"),
         (shockwave, "modes", [{"dynamic": 1.0}, {}], "modes"),
-        (shockwave, "reference_accelerator", ["v200"], "accelerator"),
         (deadlines, "factors", [(1.0, 0.5)], "factors"),
         (deadlines, "best_effort", [1.5], "best_effort"),
-        (deadlines, "scale_factors", [{1: 0.5}], "scale_factors"),
-        (deadlines, "reference_accelerator", ["a100"], "accelerator"),
-        (of_trainings, "mean_interarrival", [-1.0], "mean_interarrival"),
-        (of_trainings, "accelerator", ["v100"], None),
         (of_trainings, "shares", [{"cat": 1.0}, {"bert": -1.0}], None),
     ],
 )
@@ -323,22 +243,3 @@ def test_bad_settings_are_refused(draw, name, values, field):
             draw(**{name: value} | ({"n": 3} if draw in (deadlines, of_trainings) else {}))
         assert field in (None, caught.value.field)
         assert name in str(caught.value) or field != name
-
-
-@pytest.mark.parametrize(
-    ("make", "bad"),
-    [(LogUniformDurations, (((0.5, 1, 2),), ((1.0, 2, 1),), ())), (FixedDuration, (0.0, -1.0, np.nan))],
-)
-def test_bad_durations_are_refused(make, bad):
-    for each in bad:
-        with pytest.raises(InputError):
-            make(each)
-    with pytest.raises(InputError, match="scale_factors"):
-        generated(job_types=("A3C",), scale_factors={2: 1.0})
-
-
-def test_importing_needs_neither_pandas_nor_scipy():
-    code = "import sys; from throughputs import gavel_trace; gavel_trace(3, 1.0); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert {"pandas", "scipy", "pyarrow"}.isdisjoint(loaded.split())
-    assert {"formulations", "allocator"}.isdisjoint(loaded.split())

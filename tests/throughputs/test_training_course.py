@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import pickle
 
@@ -11,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from throughputs import InputError, ThroughputTable, default_table
+from throughputs import ThroughputTable, default_table
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training import (
-    STEADY_EPOCHS,
     AdaptationRules,
     Course,
     CriticalWindow,
@@ -54,46 +52,8 @@ def test_the_start():
     start = course("gns", epochs=9.5, size=40)
     assert (start.batch_size[0], start.iterations_per_epoch[0], start.epochs[0]) == (40, 3, 10)
     assert start.total_steps.tolist() == [28.5]
-    assert not start.adaptive[0]
-    assert course("gns").adaptive[0]
-    assert course("accordion", size=20).adaptive[0]
-    assert not course("static").adaptive[0]
-
-
-def test_published_gns_asks_early_and_changes_late():
-    job = course("gns", published=True)
-    assert told(job, 10) == []  # epoch 1: from epoch 2 on it looks one ahead, at the switch of epoch 3
-    assert told(job, 11) == []  # any part of epoch 1: counted as 2, so it asks
-    assert told(job, 11, ran=False) == []  # nothing is made while it does not run
-    assert job.batch_size[0] == 10
-    assert told(job, 21) == [50, 15, 3.0, 6.0]  # progress up to the end of epoch 3
-    assert (job.batch_size[0], job.iterations_per_epoch[0], job.epochs[0]) == (20, 5, 10)
-    assert told(job, 18) == []  # counted as 4: looks at epoch 5 and asks again
-    # 25 steps of 40 samples would do, but they are 9 epochs, so all 10 are counted in full
-    assert told(job, 23) == [30, 15, 0.0, 4.0]
-    assert told(job, 20) == []
-    assert told(job, 25) == []  # at the largest batch size nothing changes
-
-
-def test_published_rounding_reaches_the_end_without_finishing():
-    job = course("gns", published=True, past_the_end=True)
-    told(job, 90)
-    total, done = told(job, 95)[:2]
-    assert done >= total
-    assert job.epochs_done(np.array([done])).tolist() == [10]
-    assert told(job, done) == []  # such a job changes no more
-
-
-def test_published_accordion_returns():
-    job = course("accordion", published=True)
-    told(job, 30)
-    assert told(job, 31)[:2] == [30, 12]  # 4 epochs of 3 steps
-    assert told(job, 15) == []  # counted as 5
-    assert told(job, 16) == []  # counted as 6: critical, asks for the initial one
-    assert told(job, 17) == [100, 60, 4.0, 8.0]  # 120 steps would be 12 epochs
-    assert told(job, 70) == []  # counted as 7: still critical
-    assert told(job, 71) == []  # counted as 8: asks for the largest
-    assert told(job, 81)[:2] == [30, 27]
+    adaptive = [made.adaptive[0] for made in (start, course("gns"), course("accordion", size=20), course("static"))]
+    assert adaptive == [False, True, True, False]
 
 
 def test_mended_gns_follows_the_epochs():
@@ -103,25 +63,13 @@ def test_mended_gns_follows_the_epochs():
     assert told(job, 20) == []
     assert told(job, 24.9) == []
     assert told(job, 26) == pytest.approx([30, 15.6, 0.0, 4.0])
-    assert told(job, 29.9) == []
 
 
-def test_mended_accordion_goes_and_comes_back():
-    job = course("accordion", epochs=9.5)
-    assert told(job, 29) == []
-    assert told(job, 31)[0] == math.ceil(95 * 3 / 10) == 29
-    assert told(job, 17) == []
-    assert told(job, 18.5) == pytest.approx([95, 18.5 * 95 / 29, 4.0, 8.0])
-    assert told(job, 79) == []
-    assert told(job, 80)[0] == 29
-    assert told(job, 28.99) == []
-
-
-def test_a_finished_job_is_left_alone():
-    for published in (False, True):
-        job = course("gns", published=published)
-        told(job, 50)
-        assert told(job, 100) == []
+@pytest.mark.parametrize("published", [False, True])
+def test_a_finished_job_is_left_alone(published):
+    job = course("gns", published=published)
+    told(job, 50)
+    assert told(job, 100) == []
 
 
 def test_a_batch_size_without_throughput_is_not_taken():
@@ -132,32 +80,6 @@ def test_a_batch_size_without_throughput_is_not_taken():
             told(job, steps)
         assert job.batch_size[0] == 20
         assert not course("accordion", table=small, published=published).adaptive[0]
-
-
-def test_models_without_rules():
-    table = ThroughputTable([("Other", 1)], ["a"], [[2.0]])
-    job = Course(["Other", "Other"], [1, 1], ["gns", "static"], [1000.0, 7.0], table, ["a"])
-    assert job.epochs.tolist() == [STEADY_EPOCHS, 7]
-    assert job.iterations_per_epoch.tolist() == [10, 1]
-    assert job.epochs_done(np.array([999.0, 7.0])).tolist() == [99, 7]
-    assert not job.adaptive.any()
-    odd = Course(["Other"], [1], ["static"], [333.3], table, ["a"])
-    steps = odd.iterations_per_epoch * np.arange(STEADY_EPOCHS + 1)
-    assert [int(odd.epochs_done(s[np.newaxis])[0]) for s in steps] == list(range(STEADY_EPOCHS + 1))
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match="mode"):
-        Course(["Other"], [1], [], [10.0], TABLE, ["a"])
-    with pytest.raises(InputError, match="accelerator"):
-        Course(["Net (batch size 10)"], [1], ["gns"], [10.0], TABLE, ["c"], RULES)
-    with pytest.raises(InputError, match="job type"):
-        Course(["Net (batch size 11)"], [1], ["gns"], [10.0], TABLE, ["a"], RULES)
-    one = course("gns")
-    with pytest.raises(InputError, match="published"):
-        one.append(course("gns", published=True))
-    with pytest.raises(InputError, match="accelerators"):
-        one.append(Course(["Net (batch size 10)"], [1], ["gns"], [10.0], TABLE, ["a"], RULES))
 
 
 class PlainJob:
@@ -211,7 +133,7 @@ class PlainJob:
                 self.flag = "small"
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000), pace=st.floats(0.002, 0.2))
 def test_published_equals_the_plain_statement(seed, pace):
     trace = shockwave_trace(25, 5.0, seed=seed)
@@ -242,7 +164,7 @@ def test_published_equals_the_plain_statement(seed, pace):
     assert (whole.batch_size != [job.initial for job in plain]).any()
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000), pace=st.floats(0.001, 0.1))
 def test_a_mended_course_follows_its_profile_and_keeps_progress(seed, pace):
     trace = shockwave_trace(25, 5.0, seed=seed, modes={"static": 0.1, "accordion": 0.45, "gns": 0.45})
@@ -261,7 +183,6 @@ def test_a_mended_course_follows_its_profile_and_keeps_progress(seed, pace):
         assert change.jobs.tolist() == np.flatnonzero(jobs.batch_size != size).tolist()
         np.testing.assert_allclose(done / total, before, rtol=1e-12)
         assert (np.ceil(total / jobs.iterations_per_epoch) == epochs).all()
-        assert (total == jobs.total_steps).all()
         going = ran[done[ran] < total[ran]]
         at = profile.offsets[going] + jobs.epochs_done(done)[going]
         assert (jobs.batch_size[going] == profile.batch_size[at]).all()
@@ -270,38 +191,27 @@ def test_a_mended_course_follows_its_profile_and_keeps_progress(seed, pace):
         assert (change.rates == table.rates(names, trace.scale_factor, types)[change.jobs]).all()
 
 
-def test_courses_joined_and_packed_away():
+@pytest.mark.parametrize("published", [False, True])
+def test_courses_joined_and_packed_away(published):
     trace = shockwave_trace(40, 5.0, seed=6)
 
-    def of(rows, published):
+    def of(rows):
         columns = (trace.job_type, trace.scale_factor, trace.mode, trace.total_steps)
         return Course(*(column[rows] for column in columns), default_table(), ["v100"], published=published)
 
-    for published in (False, True):
-        whole, parts = of(slice(None), published), of(slice(0, 7), published)
-        for rows in (slice(7, 8), slice(8, 8), slice(8, 40)):
-            parts.append(of(rows, published))
-        rng = np.random.default_rng(0)
-        done = np.zeros(len(trace))
-        for _ in range(80):
-            ran = np.flatnonzero(rng.random(len(trace)) < 0.5)
-            done[ran] += whole.total_steps[ran] * 0.02
-            changes = [one.book(ran, done.copy()) for one in (whole, parts)]
-            for name in ("jobs", "total_steps", "steps_done", "rates"):
-                np.testing.assert_array_equal(*(getattr(change, name) for change in changes))
-            done[changes[0].jobs] = changes[0].steps_done
-            for one in (whole, parts):
-                one.observe(np.flatnonzero(done < one.total_steps), done)
-            parts = pickle.loads(pickle.dumps(parts))
-        assert (whole.batch_size == parts.batch_size).all()
-        assert whole.batch_size.tolist() != of(slice(None), published).batch_size.tolist()
-
-
-def test_a_packed_course_holds_our_classes_and_arrays_only():
-    class Narrow(pickle.Unpickler):
-        def find_class(self, module, name):
-            assert module.split(".")[0] in ("throughputs", "numpy"), (module, name)
-            return super().find_class(module, name)
-
-    packed = pickle.dumps(course("gns"))
-    assert Narrow(io.BytesIO(packed)).load().batch_size.tolist() == [10]
+    whole, parts = of(slice(None)), of(slice(0, 7))
+    for rows in (slice(7, 8), slice(8, 8), slice(8, 40)):
+        parts.append(of(rows))
+    rng, done = np.random.default_rng(0), np.zeros(len(trace))
+    for _ in range(40):
+        ran = np.flatnonzero(rng.random(len(trace)) < 0.5)
+        done[ran] += whole.total_steps[ran] * 0.04
+        changes = [one.book(ran, done.copy()) for one in (whole, parts)]
+        for name in ("jobs", "total_steps", "steps_done", "rates"):
+            np.testing.assert_array_equal(*(getattr(change, name) for change in changes))
+        done[changes[0].jobs] = changes[0].steps_done
+        for one in (whole, parts):
+            one.observe(np.flatnonzero(done < one.total_steps), done)
+        parts = pickle.loads(pickle.dumps(parts))
+    assert (whole.batch_size == parts.batch_size).all()
+    assert (whole.batch_size != of(slice(None)).batch_size).any()

@@ -7,15 +7,15 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import InputError, ThroughputTable, Trace, default_table, read_table, read_trace
 from throughputs.traces.shockwave_generator import shockwave_trace
-from throughputs.training import STEADY_EPOCHS, AdaptationRules, CriticalWindow, ModelRules, Profiles, profile_trace
+from throughputs.training import MOST_STEADY_EPOCHS, STEADY_EPOCHS, Course, default_rules, profile_trace
 
-PUBLISHED = [("120_0.2_5_100_40_25", "tacc"), ("220_0.2_5_100_25_4", "wisr")]
-PUBLISHED += [("460_0.2_5_100_10_1", "wisr"), ("900_0.2_5_1000_5_15", "wisr")]
+PUBLISHED = [("120_0.2_5_100_40_25", "tacc")]
+PUBLISHED += [pytest.param("900_0.2_5_1000_5_15", "wisr", marks=pytest.mark.exhaustive)]
 MIX = "_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"
 
 
@@ -37,23 +37,12 @@ def test_published_profiles(name, measured, public_data):
     np.testing.assert_array_equal(profiles.epoch_seconds, seconds)
     np.testing.assert_allclose(profiles.total_seconds, [job["duration_adapted"] for job in jobs], rtol=1e-12)
     # the oddity of the last epoch, and nothing else
-    mended = profile_trace(trace, table)
-    differs = mended.batch_size != profiles.batch_size
-    last = np.isin(np.arange(len(differs)), profiles.offsets[1:] - 1)
-    assert differs.any()
-    assert not (differs & ~last).any()
-    assert (trace.mode[profiles.job[differs]] == "gns").all()
+    differs = profile_trace(trace, table).batch_size != profiles.batch_size
+    assert set(np.flatnonzero(differs)) < set(profiles.offsets[1:] - 1)
 
 
 def job(mode, model="ResNet-18", size=64, epochs=100, gpus=1):
-    samples = {
-        "ResNet-18": 50_000,
-        "ResNet-50": 100_000,
-        "LM": 59_675,
-        "Recommendation": 117_907,
-        "Transformer": 10_000,
-    }
-    steps = epochs * -(-samples[model] // size)
+    steps = epochs * -(-default_rules().models[model].samples_per_epoch // size)
     return Trace([f"{model} (batch size {size})"], [gpus], [steps], [0.0], mode=[mode])
 
 
@@ -70,21 +59,17 @@ def sizes(trace, **settings):
         (job("gns"), [(0, 64), (11, 128), (31, 256)]),
         (job("gns", epochs=11), [(0, 64)]),
         (job("gns", epochs=12), [(0, 64), (11, 128)]),
-        (job("gns", epochs=32), [(0, 64), (11, 128), (31, 256)]),
         (job("gns", gpus=2), [(0, 64), (21, 128), (41, 256)]),
         (job("gns", gpus=8), [(0, 64)]),
-        (job("gns", size=256), [(0, 256)]),
         (job("gns", model="Transformer"), [(0, 64)]),
         (job("accordion"), [(0, 64), (31, 256)]),
         (job("accordion", epochs=20), [(0, 64), (10, 256)]),
         (job("accordion", epochs=300), [(0, 64), (91, 256), (150, 64), (160, 256), (250, 64), (260, 256)]),
-        (job("accordion", epochs=300, size=256), [(0, 256)]),
         (job("accordion", model="ResNet-50", epochs=70), [(0, 64), (22, 128), (30, 64), (40, 128), (60, 64)]),
         (
             job("accordion", model="Recommendation", size=512, epochs=95),
             [(0, 512), (30, 8192), (60, 512), (70, 8192), (80, 512), (90, 8192)],
         ),
-        (job("accordion", model="Recommendation", size=4096, epochs=20), [(0, 4096), (10, 8192)]),
         (job("accordion", model="Transformer"), [(0, 64)]),
     ],
 )
@@ -96,15 +81,13 @@ def test_the_course_has_other_windows():
     assert sizes(job("accordion"), view="course") == [(0, 64), (10, 256)]
     recommendation = job("accordion", model="Recommendation", size=512, epochs=95)
     assert sizes(recommendation, view="course") == [(0, 512), (30, 8192)]
-    late = sizes(job("accordion", model="ResNet-50", epochs=640), view="course")
-    assert (600, 64) in late
-    assert (600, 64) not in sizes(job("accordion", model="ResNet-50", epochs=640))
+    late = job("accordion", model="ResNet-50", epochs=640)
+    assert [(600, 64) in sizes(late, **view) for view in ({"view": "course"}, {})] == [True, False]
 
 
 def test_the_last_epoch_as_published():
     assert sizes(job("gns"), published=True) == [(0, 64), (11, 128), (31, 256), (99, 64)]
     assert sizes(job("gns", epochs=32), published=True) == [(0, 64), (11, 128), (31, 64)]
-    assert sizes(job("gns", epochs=31), published=True) == [(0, 64), (11, 128)]
     assert sizes(job("gns", size=128), published=True) == [(0, 128), (11, 256)]  # doubled once
 
 
@@ -121,8 +104,6 @@ def test_the_profiled_accelerator():
     assert rates_seen("k80", table) == [4.0, 5.0]
     renamed = ThroughputTable(table.keys, ["x", "y", "z"], table.isolated)
     assert rates_seen(None, renamed) == [4.0, 5.0]
-    with pytest.raises(InputError, match="v101"):
-        profile_trace(trace, table, "v101")
     idle = ThroughputTable(table.keys, table.accelerators, [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
     with pytest.raises(InputError, match="'Other' with 1 GPUs"):
         profile_trace(trace, idle)
@@ -138,8 +119,21 @@ def test_models_without_rules():
     np.testing.assert_allclose(profile.total_seconds, [500.0, 1.25, 0.625], rtol=1e-12)
     assert profile.batch_size[profile.offsets[:-1]].tolist() == [7, 1, 1]
     assert profile.samples_per_epoch.tolist() == [70, 1, 1]
-    for one in range(3):
-        assert len(set(profile.epoch_seconds[profile.job == one])) == 1
+    assert all(len(set(profile.epoch_seconds[profile.job == one])) == 1 for one in range(3))
+
+
+def test_a_job_that_never_changes_has_a_bounded_number_of_equal_epochs():
+    """As long as before; up to the bound epochs are passes over the 59,675 samples."""
+    for epochs, found in ((7, 7), (7.001, 8), (1e7, MOST_STEADY_EPOCHS)):
+        trace = Trace(["LM (batch size 10)"], [1], [epochs * 5968], [0.0])
+        profile = profile_trace(trace, default_table())
+        assert profile.epochs.tolist() == [found] == [len(profile.epoch_seconds)]
+        course = Course(trace.job_type, [1], trace.mode, trace.total_steps, default_table(), ["v100"])
+        assert course.epochs.tolist() == [found]
+    rate = default_table().rates(trace.job_type, [1], ["v100"])[0, 0]
+    assert profile.total_seconds[0] == pytest.approx(trace.total_steps[0] / rate, rel=1e-9)
+    assert profile.samples_per_epoch[0] == pytest.approx(10 * trace.total_steps[0] / MOST_STEADY_EPOCHS)
+    assert course.epochs_done(trace.total_steps * 0.25).tolist() == [MOST_STEADY_EPOCHS // 4]
 
 
 def test_a_batch_size_without_throughput():
@@ -159,16 +153,7 @@ def test_a_batch_size_without_throughput():
     assert profile_trace(accordion, table, "k80").batch_size.max() == 256
 
 
-def test_own_rules():
-    model = ModelRules(1000, 40, {"profile": {None: (CriticalWindow(2, 4),)}}, {(10, 1): (1,)})
-    rules = AdaptationRules({"Net": model})
-    table = ThroughputTable([(f"Net (batch size {b})", 1) for b in (10, 20, 40)], ["a"], [[10.0], [10.0], [10.0]])
-    trace = Trace(["Net (batch size 10)"] * 2, [1, 1], [600.0, 600.0], [0, 0], mode=["accordion", "gns"])
-    profile = profile_trace(trace, table, rules=rules)
-    assert profile.batch_size.tolist() == [40, 40, 10, 10, 40, 40, 10, 20, 20, 20, 20, 20]
-    assert profile.epoch_seconds.tolist() == [2.5, 2.5, 10, 10, 2.5, 2.5, 10, 5, 5, 5, 5, 5]
-
-
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1000), jobs=st.integers(1, 30), published=st.booleans())
 def test_jobs_do_not_depend_on_their_neighbours(seed, jobs, published):
     trace = shockwave_trace(jobs, 10.0, seed=seed)
@@ -177,6 +162,6 @@ def test_jobs_do_not_depend_on_their_neighbours(seed, jobs, published):
     pick = np.random.default_rng(seed).permutation(jobs)[:5]
     columns = {name: getattr(trace, name)[pick] for name in Trace.column_names() if name != "arrival_time"}
     alone = profile_trace(Trace(**columns, arrival_time=np.zeros(len(pick))), default_table(), published=published)
-    expected: Profiles = together.take(pick)
+    expected = together.take(pick)
     for name in ("offsets", "batch_size", "epoch_seconds", "samples_per_epoch"):
         assert (getattr(alone, name) == getattr(expected, name)).all()

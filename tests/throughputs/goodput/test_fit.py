@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from tests.reference import goodput_cases as cases
 from tests.reference.goodput_tables import recorded_loss
-from throughputs import InputError
-from throughputs.goodput import Samples, ThroughputModels, fit_model, fit_models, loss_of, read_samples
-from throughputs.goodput.log_errors import LEAST, Cells, Loss, minimised
+from throughputs.goodput import Samples, ThroughputModels, fit_model, fit_models, loss_of
+from throughputs.goodput.log_errors import LEAST, Cells, minimised
 
 
 def measured(model, nodes, gpus, sizes):
@@ -31,7 +30,7 @@ def any_model(draw):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(any_model())
 def test_exact_samples_are_met(model):
     """Up to what the loss wants of gamma and of slopes beside constants."""
@@ -39,38 +38,6 @@ def test_exact_samples_are_met(model):
     fit = fit_model(samples)
     assert fit.loss <= loss_of(model, samples)[0] + 1e-6
     np.testing.assert_allclose(fit.model.gradient_time(samples.batch_size[None])[0], samples.gradient_time, rtol=0.02)
-
-
-def test_parameters_that_cost_nothing_are_found_again():
-    model = ThroughputModels([0.1, 0.002, 0.3, LEAST, 0.1, LEAST, 1.0])
-    samples = measured(model, [1, 1, 1, 2, 2], [1, 2, 4, 8, 16], [16, 32, 64])
-    np.testing.assert_allclose(fit_model(samples).model.parameters, model.parameters, rtol=1e-6, atol=1e-7)
-
-
-def test_nothing_lower_is_near():
-    """Against SciPy from many starts."""
-    from scipy.optimize import minimize
-
-    rng = np.random.default_rng(3)
-    model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 2.0])
-    exact = measured(model, [1, 1, 1, 2, 2, 4], [1, 2, 4, 8, 16, 32], [16, 32, 64, 128])
-    noise = np.exp(rng.normal(0.0, 0.1, (2, len(exact))))
-    samples = Samples(
-        exact.nodes, exact.gpus, exact.batch_size, exact.gradient_time * noise[0], exact.step_time * noise[1]
-    )
-    cells = Cells.of(samples)
-    loss, fitted = Loss(cells), fit_model(samples)
-    for _ in range(10):
-        start = np.array([*rng.uniform(0.001, 1.0, 6), rng.uniform(1.0, 5.0)])
-        found = minimize(
-            lambda x: (float(loss(x[None])[0]), loss.at(x[None]).gradient[0]),
-            start,
-            jac=True,
-            bounds=list(zip(cells.lower[0], cells.upper[0], strict=True)),
-        )
-        assert fitted.loss <= found.fun + 1e-9
-        own, best = minimised(cells, start[None])
-        assert best[0] == pytest.approx(float(loss(own)[0]), rel=1e-12)
 
 
 def test_what_samples_do_not_say():
@@ -89,25 +56,6 @@ def test_what_samples_do_not_say():
     assert fit_model(one_size).parameters[0] == pytest.approx(one_size.gradient_time.mean() / 2, rel=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "gpus", "sizes", "told"),
-    [
-        ([1], [1], [16], ["several GPUs: synchronisation is taken to cost no time", "another batch size"]),
-        ([1, 1], [1, 2], [16, 32], ["several nodes: synchronisation across", "more than two GPUs"]),
-        ([1, 1], [1, 4], [16, 32], ["several nodes: synchronisation across"]),
-        ([1, 2], [1, 4], [16, 32], ["several GPUs on one node"]),
-        ([1, 1, 2], [1, 2, 2], [16, 32], ["more than two GPUs: each further one"]),
-        ([1, 1, 2], [1, 2, 4], [16, 32], []),
-    ],
-)
-def test_what_samples_do_not_say_is_told(nodes, gpus, sizes, told):
-    model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
-    unseen = measured(model, nodes, gpus, sizes).unseen
-    assert len(unseen) == len(told)
-    for line, said in zip(unseen, told, strict=True):
-        assert line.startswith(f"no sample of {said}")
-
-
 def test_fits_do_not_depend_on_their_company_and_are_remembered():
     rng = np.random.default_rng(0)
     model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
@@ -116,13 +64,13 @@ def test_fits_do_not_depend_on_their_company_and_are_remembered():
         Samples(
             exact.nodes, exact.gpus, exact.batch_size, exact.gradient_time, exact.step_time * rng.uniform(1, 1.3, 9)
         )
-        for _ in range(12)
+        for _ in range(4)
     ]
     together = fit_models([*several, several[0], exact.take(np.arange(5))])
     for one, fit in zip(several, together, strict=False):
         anew, loss = minimised_alone(one)
         assert (fit.loss, fit.parameters) == (loss, anew)
-    assert together[12] is together[0]
+    assert together[4] is together[0]
     assert fit_model(several[3]) is together[3]
 
 
@@ -134,6 +82,7 @@ def minimised_alone(samples):
     return tuple(theta[0].tolist()), float(loss[0])
 
 
+@pytest.mark.exhaustive
 def test_losses_are_no_worse_than_the_published(public_data, tmp_path):
     """54 sets of measured steps; the recorded loss is met to the last digit by the recorded parameters."""
     tables = cases.unpacked(public_data("pollux_sia/sia_traces.tar.xz"), tmp_path)
@@ -159,7 +108,7 @@ def test_the_published_descent_ends_where_it_was_recorded(public_data, tmp_path)
 
 def test_the_published_descent_holds_the_same_parameters_and_is_no_better():
     model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
-    for nodes, gpus in (([1], [1]), ([1, 1], [1, 2]), ([1, 1, 1], [1, 2, 4]), ([1, 2, 2], [1, 2, 4])):
+    for nodes, gpus in (([1], [1]), ([1, 2, 2], [1, 2, 4])):
         samples = measured(model, nodes, gpus, [16, 32, 64])
         best, published = fit_models([samples])[0], fit_models([samples], "sia")[0]
         assert published.loss >= best.loss - 1e-9
@@ -167,16 +116,3 @@ def test_the_published_descent_holds_the_same_parameters_and_is_no_better():
         assert [published.parameters[k] for k in held] == [best.parameters[k] for k in held]
         assert fit_model(samples, "sia") is published
         assert fit_model(samples) is best
-
-
-HEADER = "nodes,gpus,batch_size,step_time,sync_time"
-
-
-def test_no_sample_and_an_unknown_column(tmp_path):
-    path = tmp_path / "samples.csv"
-    path.write_text(f"{HEADER}\n")
-    with pytest.raises(InputError, match="found 'no sample', expected at least one measurement"):
-        read_samples(path)
-    path.write_text(f"{HEADER},placement\n")
-    with pytest.raises(InputError, match=r"field 'placement'.*expected a known column"):
-        read_samples(path)

@@ -6,17 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from allocator.cli.app import app
 from tests import tables
 from tests.reference import goodput_cases as cases
 from tests.reference import goodput_tables, pollux_cases
-from throughputs import read_trace
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "goodput.md"
 
 
+@pytest.mark.exhaustive
 def test_the_tables_are_those_of_new_fits(public_data, tmp_path):
     found = cases.unpacked(public_data(goodput_tables.ARCHIVE), tmp_path)
     assert tables.printed("goodput-profiles") == goodput_tables.markdown_of_profiles(found)
@@ -27,22 +25,6 @@ def test_the_tables_are_those_of_new_fits(public_data, tmp_path):
 def test_the_table_of_searches_is_that_of_new_ones(reference_data):
     recorded = reference_data(pollux_cases.RECORDED)
     assert tables.printed("goodput-searches") == goodput_tables.markdown_of_searches(recorded)
-
-
-def test_a_row_of_the_table_of_searches(reference_data):
-    cases = pollux_cases.read(reference_data(pollux_cases.RECORDED))
-    assert goodput_tables.row_of_recorded(cases[0]) == tables.printed("goodput-searches").splitlines()[2]
-
-
-def test_the_commands_of_the_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^allocator ((?:throughputs|trace generate) .*)$", PAGE.read_text(), flags=re.MULTILINE)
-    assert len(commands) >= 3
-    for command in commands:
-        ran = CliRunner().invoke(app, command.partition("#")[0].split())
-        assert ran.exit_code == 0, ran.output
-    assert (tmp_path / "steps.svg").exists()
-    assert len(read_trace(tmp_path / "workload.csv")) == 12
 
 
 def test_the_python_of_the_page(capsys, tmp_path, monkeypatch):

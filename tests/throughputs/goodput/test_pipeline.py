@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from throughputs import InputError
 from throughputs.goodput import GradientStatistics, ThroughputModels
 from throughputs.goodput.pipeline import PipelineModels
 
@@ -35,18 +33,3 @@ def test_goodput_of_pipelines():
     rates = jobs.samples_per_second([1, 1], [2, 4])
     np.testing.assert_allclose(goodput[0], rates[0] * [3 / 4, 3 / 6], rtol=1e-12)
     np.testing.assert_allclose(goodput[1], rates[1] * [1.0, 0.5], rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: PipelineModels(MODEL, 0, 48, 384),
-            "pipeline: field 'stages': found 0, expected a number of at least 1",
-        ),
-        (lambda: PipelineModels(MODEL, [1, 2], 48, 384), r"pipeline: field 'stages': found \(2,\), expected 1"),
-    ],
-)
-def test_bad_pipelines(make, message):
-    with pytest.raises(InputError, match=message):
-        make()

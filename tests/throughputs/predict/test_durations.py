@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +12,6 @@ import pytest
 from throughputs import InputError, Trace
 from throughputs.predict import (
     MODELS,
-    Columns,
     Submissions,
     given_durations,
     noisy,
@@ -25,6 +27,7 @@ EACH_MODEL = [MODELS[0], *(pytest.param(model, marks=pytest.mark.exhaustive) for
 DAY = 86400.0
 
 
+@cache
 def workload(n=900, days=21.0, seed=3):
     """Users whose jobs take a minute, an hour or a day, each within a factor of about two."""
     rng = np.random.default_rng(seed)
@@ -39,10 +42,14 @@ def columns_of(trace):
     return {name: getattr(trace, name).copy() for name in trace.column_names()}
 
 
+@cache
+def predicted(model="fast"):
+    return predict_durations(workload(), model)
+
+
 @pytest.mark.parametrize("model", EACH_MODEL)
 def test_users_are_told_apart(model):
-    trace = workload()
-    made = predict_durations(trace, model)
+    trace, made = workload(), predicted(model)
     figures = made.quality()
     assert figures["predicted"]["model"] > 600
     assert figures["rank_correlation"] > 0.78
@@ -55,10 +62,10 @@ def test_users_are_told_apart(model):
 
 
 @pytest.mark.parametrize("model", EACH_MODEL)
+@pytest.mark.filterwarnings("error")
 def test_the_future_changes_no_bit_of_the_past(model):
     """Whoever comes later, and whatever is found out later, was not known."""
-    trace = workload()
-    before = predict_durations(trace, model).seconds
+    trace = workload(400)
     turn = 14 * DAY
     columns = columns_of(trace)
     later = trace.arrival_time >= turn
@@ -77,41 +84,24 @@ def test_the_future_changes_no_bit_of_the_past(model):
     assert before[later].tobytes() != after[later].tobytes()
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
-@pytest.mark.filterwarnings("error")
-def test_fits_are_the_same_bits_again_and_say_nothing(model, capfd):
-    trace = workload(400)
-    one, again = (predict_durations(trace, model).seconds for _ in range(2))
-    assert one.tobytes() == again.tobytes()
-    assert capfd.readouterr() == ("", "")
-
-
 def test_few_jobs_are_predicted_by_their_median_and_the_first_by_nothing():
     trace = workload().head(40)
     made = predict_durations(trace, refit_seconds=DAY)
     assert set(made.source) == {"none", "median"}
-    assert made.source[0] == "none"
-    assert np.isnan(made.seconds[0])
-    begin = DAY
-    here = (trace.arrival_time >= begin) & (trace.arrival_time < 2 * DAY)
-    known = trace.duration[trace.arrival_time + trace.duration <= begin]
+    assert (made.source[0], np.isnan(made.seconds[0])) == ("none", True)
+    here = (trace.arrival_time >= DAY) & (trace.arrival_time < 2 * DAY)
+    known = trace.duration[trace.arrival_time + trace.duration <= DAY]
     assert (made.seconds[here] == np.median(known)).all()
     assert sum(period.jobs for period in made.periods) == 40
 
 
-def test_jobs_of_unknown_duration_are_predicted_and_not_learned_from():
+def test_unknown_durations_are_not_learned_from_and_rare_categories_taken_together():
     columns = columns_of(workload())
     columns["duration"][::5] = np.nan
-    made = predict_durations(Trace(**columns))
+    columns["user"][-2:] = ["yan", "zoe"]
+    made = predict_durations(Submissions.of_trace(Trace(**columns)))
     assert not np.isnan(made.seconds[-1 - (len(made.seconds) - 1) % 5])
     assert made.quality()["compared"] < 0.85 * len(made.seconds)
-
-
-def test_rare_categories_are_taken_together():
-    columns = columns_of(workload())
-    columns["user"][-1] = "zoe"
-    columns["user"][-2] = "yan"
-    made = predict_durations(Submissions.of_trace(Trace(**columns)))
     assert made.last is not None
     assert made.last.labels == (("others", "ada", "ben", "cleo"),)
 
@@ -128,38 +118,22 @@ def test_job_types_that_are_names_have_a_kind():
     assert "kind" not in Submissions.of_trace(trace).columns.categories
 
 
-def test_further_columns_are_read():
-    """Names tell more than users who submit everything; numbers are numbers."""
-    trace = workload()
-    columns = columns_of(trace) | {"user": np.full(len(trace), "all", dtype=object)}
-    names = [f"{kind}-run-{number}" for number, kind in enumerate(trace.user.tolist())]
-    frame = pd.DataFrame({"name": names, "gpu_util": np.arange(len(trace)) % 7})
-    further = Columns.from_frame(frame)
-    assert set(further.categories["name"]) == {"ada-run", "ben-run", "cleo-run"}
-    alone = predict_durations(Trace(**columns)).quality()
-    named = predict_durations(Submissions.of_trace(Trace(**columns), further=further))
-    assert named.quality()["rank_correlation"] > alone["rank_correlation"] + 0.3
-    assert named.last is not None
-    assert {"name", "gpu_util", "last, same name"} <= set(named.last.names)
-
-
 @pytest.mark.parametrize("model", EACH_MODEL)
 def test_shapes_say_what_was_learned(model):
-    made = predict_durations(workload(), model)
+    made = predicted(model)
     assert made.last is not None
     shapes = shape_functions(made.last)
     by_name = {shape.name: shape for shape in shapes}
-    (user,) = (by_name[name] for name in by_name if name == "user")
+    user = by_name["user"]
     assert user.labels == ("ada", "ben", "cleo")
     assert user.factors[0] < user.factors[1] < user.factors[2]
     assert np.prod(user.factors**user.weights) == pytest.approx(1.0)
-    assert [shape.reach for shape in shapes] == sorted((shape.reach for shape in shapes), reverse=True)
     assert by_name["hour"].reach < 2 < user.reach * by_name["mean, same user"].reach
 
 
 def test_shapes_of_the_interpretable_model_are_the_whole_model():
     """Predictions are products of factors: no column acts differently beside another."""
-    made = predict_durations(workload(), "interpretable")
+    made = predict_durations(workload(250), "interpretable", refit_seconds=15 * DAY)
     assert made.last is not None
     rows = made.last.rows[:20]
     model = made.last.model
@@ -179,8 +153,7 @@ def test_noise_is_stated_and_seeded():
     one, again, other = noisy(duration, 0.5, 1), noisy(duration, 0.5, 1), noisy(duration, 0.5, 2)
     assert one.tobytes() == again.tobytes() != other.tobytes()
     assert np.std(np.log(one / duration)) == pytest.approx(0.5, rel=0.05)
-    assert np.isnan(noisy(np.array([np.nan]), 1.0)).all()
-    with pytest.raises(InputError, match=r"noise: found -1, expected a standard deviation of logarithms, from 0 to 10"):
+    with pytest.raises(InputError, match="noise: found -1"):
         noisy(duration, -1)
 
 
@@ -188,28 +161,25 @@ def test_files_are_read_by_id(tmp_path):
     path = tmp_path / "predicted.csv"
     path.write_text("job_id,seconds,who\n2,30.5,a\n0,4,b\n")
     np.testing.assert_array_equal(read_predictions(path, 4), [4.0, np.nan, 30.5, np.nan])
-    trace = workload().head(4)
-    made = given_durations(trace, read_predictions(path, 4), "file")
+    made = given_durations(workload().head(4), read_predictions(path, 4), "file")
     assert made.source.tolist() == ["file", "none", "file", "none"]
 
 
 def test_what_cannot_be_predicted_is_told():
-    unknown = Trace(["a"], [1], [60], [0])
-    with pytest.raises(InputError, match="field 'duration': found nothing, expected the durations of some jobs"):
-        predict_durations(unknown)
-    with pytest.raises(InputError, match="model: found 'slow', expected one of fast, interpretable"):
-        predict_durations(workload(), "slow")
-    with pytest.raises(InputError, match="refit_seconds: found 0, expected seconds above 0"):
-        predict_durations(workload(), refit_seconds=0)
+    for call, told in (
+        (lambda: predict_durations(Trace(["a"], [1], [60], [0])), "field 'duration': found nothing"),
+        (lambda: predict_durations(workload(), "slow"), "model: found 'slow'"),
+        (lambda: predict_durations(workload(), refit_seconds=0), "refit_seconds: found 0"),
+    ):
+        with pytest.raises(InputError, match=told):
+            call()
     assert len(predict_durations(Trace([], [], [], [])).seconds) == 0
 
 
 def test_an_absent_package_names_the_extra(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
-    with pytest.raises(InputError) as told:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(InputError, match=r"cluster-allocator\[predict\]"):
         predict_durations(workload())
-    assert str(told.value).endswith("expected the extra: pip install 'cluster-allocator[predict]'")
-    assert "\n" not in str(told.value)
 
 
 def philly(path):
@@ -217,18 +187,14 @@ def philly(path):
     jobs = pd.read_csv(path)
     jobs["seconds"] = (pd.to_datetime(jobs.timestamp) - pd.Timestamp("2017-10-01")).dt.total_seconds()
     jobs = jobs[(jobs.seconds >= 0) & (jobs.seconds < 61 * DAY)].sort_values("seconds", kind="stable")
-    trace = Trace(
-        ["job"] * len(jobs),
-        jobs.num_gpus.to_numpy(),
-        jobs.duration.to_numpy(),
-        jobs.seconds.to_numpy(),
-        duration=jobs.duration.to_numpy(),
-        partition=jobs.cluster.to_numpy(dtype=object),
-    )
+    gpus, took, seconds = (jobs[name].to_numpy() for name in ("num_gpus", "duration", "seconds"))
+    partition = jobs.cluster.to_numpy(dtype=object)
+    trace = Trace(["job"] * len(jobs), gpus, took, seconds, duration=took, partition=partition)
     return trace, trace.arrival_time >= 45 * DAY
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", MODELS)
 def test_jobs_of_philly(public_data, model):
     """Fitted once, to what had ended by November 15, for the rest of November: recorded were 0.65 and 10,775 s."""
     trace, asked = philly(public_data("field/philly_82k.csv.gz"))

@@ -17,7 +17,7 @@ jobs = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(jobs)
 def test_recent_is_what_a_loop_finds(rows):
     rows = sorted(rows, key=lambda row: row[1])
@@ -45,7 +45,7 @@ def test_names_of_one_kind_of_work():
     assert name_group("décoder") == "décoder"
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=20))
 def test_rank_correlation_is_that_of_pandas(pairs):
     import pandas as pd

@@ -29,25 +29,19 @@ def test_classes_follow_use(model):
 @pytest.mark.parametrize("model", MODELS)
 def test_two_classes_and_one(model):
     profiles, classes = programs()
-    two = np.where(classes == 2, 2, 0)
     known = np.arange(90) < 70
+    two = np.where(classes == 2, 2, 0)
     assert set(predict_sharing(profiles, np.where(known, two, 9), known, model)) == {0, 2}
-    one = predict_sharing(profiles, np.ones(90, dtype=int), known, model)
-    assert set(one) == {1}
+    assert set(predict_sharing(profiles, np.ones(90, dtype=int), known, model)) == {1}
+    with pytest.raises(InputError, match="classes:2: found 7"):
+        predict_sharing(profiles, np.where(np.arange(90) == 1, 7, classes), known, model)
 
 
 def test_classes_by_what_is_retained():
     assert sharing_class(np.array([1.02, 0.95, 0.949, 0.85, 0.3])).tolist() == [0, 0, 1, 1, 2]
 
 
-def test_bad_classes():
-    profiles, classes = programs(4)
-    with pytest.raises(InputError, match="expected at least one program whose class is known"):
-        predict_sharing(profiles, classes, np.zeros(4, dtype=bool))
-    with pytest.raises(InputError, match="classes:2: found 7, expected 0, 1 or 2"):
-        predict_sharing(profiles, np.array([0, 7, 1, 2]), np.ones(4, dtype=bool))
-
-
+@pytest.mark.exhaustive
 def test_measured_programs_of_lucid(public_data):
     """Each of 66 from the other 65: recorded for a decision tree on the same columns is 0.71."""
     frame = pd.read_csv(public_data("lucid/single_data.csv.gz"))
