@@ -149,7 +149,7 @@ def test_identical_jobs_get_identical_shares_and_a_class_is_so_many_jobs(kind):
 def test_prices_are_what_more_gpus_bring(kind):
     """By differences, for types with and without GPUs; where the value bends, a difference is less than a price."""
     exact = asked = 0
-    for seed in range(4):
+    for seed in range(8):
         polytope, objectives = draw_contended(seed)
         objective = objectives[kind]
         at, sign = solve(polytope, objective), 1 if objective.maximise else -1
