@@ -27,6 +27,7 @@ from formulations.columns import (
     solve_columns,
 )
 from formulations.columns.order import undominated
+from formulations.columns.rounding import rounded_rows
 from formulations.columns.written import write_out
 from formulations.core.solution import SolverError
 from formulations.reference.cbc import run_cbc
@@ -382,6 +383,13 @@ def gangs(seed, jobs, capacity, gpus=(1, 2, 4, 8, 12), *, whole=True):
     rate = count ** rng.uniform(0.6, 1.0, jobs)[job] * rng.uniform(1.0, 2.0, (jobs, len(capacity)))[job, pool]
     program = ColumnProgram(Configurations(job, pool, count, rate), capacity, whole=whole)
     return program, rate, write_out(program, [Total(rate)])
+
+
+def test_capacity_in_units_of_several_gpus_is_rounded_down():
+    """Of 7 GPUs in nodes of four: 3 pairs, 1 node."""
+    rows, upper = rounded_rows(gangs(0, 2, (7,), (1, 2, 4, 8))[2])
+    assert upper.tolist() == [3.0, 1.0]
+    assert rows.toarray().tolist() == [[0.0, 1.0, 2.0, 4.0] * 2, [0.0, 0.0, 1.0, 2.0] * 2]
 
 
 @pytest.mark.parametrize("capacity", [(47, 31), (46, 29, 23), (95,)])

@@ -72,23 +72,6 @@ def test_what_filling_admits_the_bound_admits_with_no_more_gpu_time(seed, gpus, 
     assert most.solution.status == "optimal"
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_whole_plans_keep_what_they_say(seed) -> None:
-    gpus, jobs = 8, offered(seed, 6, 8, BENT if seed % 2 else A100)
-    borders = [0.0, *sorted(job.deadline for job in jobs)]
-    answer = solve_deadlines(DeadlineProgram(jobs, gpus, borders))
-    bound = solve_deadlines(DeadlineProgram.interval_bound(jobs, gpus, 0.0))
-    assert answer.met.sum() <= bound.met.sum()
-    free = FreeProfile(0.0, gpus)
-    assert answer.plans is not None
-    for job, plan, met in zip(jobs, answer.plans, answer.met, strict=True):
-        assert (plan is not None and plan.met) == met
-        if plan is not None:
-            assert plan.real_end <= job.deadline
-            free.take(plan)
-    assert min(free.free) >= 0
-
-
 def test_by_hand() -> None:
     """Two GPUs for 100 s are 200 GPU seconds; no two of these jobs fit, and the last one is worth most."""
     curve = ScalingCurve([1, 2], [1.0, 2.0], capacity=2)

@@ -63,13 +63,6 @@ def test_small_programs_are_solved() -> None:
         assert found.fitness == pytest.approx(solve_on_nodes(program).fitness, rel=1e-9)
 
 
-def test_numbers_of_gpus_without_a_column_leave_some_idle() -> None:
-    """Columns for 1 and 2 GPUs of one node, and three GPUs."""
-    ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.0], pools=["t4"])
-    program = NodeProgram(ways, np.array([1, 1]), np.array([1.0, 3.0]), 1, 3, np.zeros((1, 1), int), np.zeros(1))
-    assert search_on_nodes(program, np.random.default_rng(0)).gpus.tolist() == [[2]]
-
-
 def test_the_same_generator_gives_the_same_answer_and_populations_go_on() -> None:
     program = draw(7, 6, 3, 2)
     short = GeneticSearch(20, 5)

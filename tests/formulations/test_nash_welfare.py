@@ -9,8 +9,7 @@ from formulations import MaxSum, NashWelfare, solve
 from formulations.core.log_certificate import certify_log
 from formulations.core.solution import Answer
 from formulations.interior_point import log_utilities
-from formulations.prices import log_search as log_prices
-from tests.formulations.programs import draw_contended, given, polytope_of, verify
+from tests.formulations.programs import draw_contended, given, polytope_of
 
 
 def test_closed_forms():
@@ -63,18 +62,3 @@ def test_any_shares_and_prices_bound_the_optimum():
     assert polytope.violation(broken.shares) == 0
     with pytest.raises(TypeError, match="MaxSum"):
         log_utilities.solve(polytope, MaxSum(np.ones(N)))
-
-
-def test_who_is_asked(monkeypatch):
-    """From 3,000 distinct jobs on prices come first; the interior point takes over where they do not clear."""
-    for N, mismatch, name in ((500, None, "structured"), (3500, None, "prices"), (3500, -1.0, "structured")):
-        if mismatch is not None:
-            monkeypatch.setattr(log_prices, "_ACCEPTED_MISMATCH", mismatch)
-        rng = np.random.default_rng(N)
-        polytope, goal = (
-            polytope_of(rng.uniform(0.1, 1, (N, 3)), None, np.full(3, N / 9)),
-            NashWelfare(rng.uniform(0.5, 2, N)),
-        )
-        found = solve(polytope, goal)
-        assert (found.solver, found.attempts[-1].solver) == (name, name)
-        verify(polytope, goal, found)

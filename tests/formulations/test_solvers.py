@@ -292,25 +292,6 @@ def test_the_choice_costs_no_proof(kind):
         assert found.gap <= proven, f"seed {seed}"
 
 
-def test_next_solver_is_asked_and_both_are_on_record(monkeypatch):
-    from formulations.interior_point import compiled, structured
-    from formulations.packed import class_pairs
-
-    def fail(*_):
-        raise RuntimeError("out of order")
-
-    for where, name in ((compiled, "solve"), (structured, "solve"), (class_pairs.ClassPairs, "__call__")):
-        monkeypatch.setattr(where, name, fail)
-    (plain, goals), (packed, packed_goals) = draw_hard(0), draw_packed(3)
-    for found, tried in (
-        (solve(plain, goals["max_min"]), ["compiled", "structured", "highs"]),
-        (solve_packed(packed, packed_goals["max_min"]), ["class_pairs", "highs"]),
-    ):
-        assert (found.status, found.solver) == ("optimal", "highs")
-        assert [attempt.solver for attempt in found.attempts] == tried
-        assert found.attempts[0].note == "out of order"
-
-
 def test_more_than_96_classes_are_not_compiled():
     rates = np.random.default_rng(0).uniform(1, 2, (97, 2))
     assert solve(polytope_of(rates[:96], None, [20, 20]), MaxMin(np.ones(96))).solver == "compiled"

@@ -7,7 +7,6 @@ import pytest
 
 from formulations import (
     Hierarchy,
-    MaxMin,
     PackedPolytope,
     WaterFilling,
     proportional_throughput,
@@ -19,7 +18,6 @@ from tests.formulations.filling_reference import reference_filling
 from tests.formulations.programs import (
     draw_hard,
     draw_hierarchy,
-    draw_many,
     draw_packed,
     feasible,
     given,
@@ -138,16 +136,3 @@ def test_who_is_full_alone_holds_the_water():
     assert float(deep.multipliers.sum()) * 2.0 == pytest.approx(0.25)
     for found in (flat, deep):
         np.testing.assert_allclose(found.prices, 0.0, atol=1e-9)
-
-
-def test_hundreds_of_jobs():
-    polytope, objectives = draw_many(0, 400)
-    objective = WaterFilling(objectives["max_min"].weights, np.ones(400))
-    found = solve(polytope, objective)
-    assert found.status == "optimal"
-    level = (feasible(polytope, found) / objective.units).min()
-    assert level == pytest.approx(solve(polytope, MaxMin(objective.units)).objective, rel=2e-8)
-    # every type that is not used up is of no use to any job that is not full
-    _, time, used = given(polytope, found)
-    spare, relative = polytope.capacity - used > 1e-6 * polytope.capacity, polytope.rates / polytope.fastest[:, None]
-    assert not ((1.0 - time)[:, None] * relative[:, spare] > 1e-5).any()
