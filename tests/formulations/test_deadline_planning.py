@@ -225,13 +225,6 @@ def test_what_is_left_goes_where_it_saves_most() -> None:
             assert plans[0 if first is linear else 1].gpus[0] == expected, score
 
 
-def test_slots_are_counted_from_now() -> None:
-    filling = Filling(slot_seconds=60.0)
-    assert [filling.aligned(10.0, time) for time in (10.0, 11.0, 70.0, 95.0)] == [10.0, 70.0, 70.0, 130.0]
-    assert [filling.begun(10.0, time) for time in (10.0, 69.0, 70.0, 95.0)] == [10.0, 10.0, 70.0, 70.0]
-    assert (Filling().aligned(10.0, 95.0), Filling().begun(10.0, 95.0)) == (95.0, 95.0)
-
-
 def test_a_forced_level_is_given_back_when_others_begin() -> None:
     """Slots of the others are counted from elsewhere: theirs begins at 50 s, before the one of 60 s ends."""
     profile = FreeProfile.of([(0.0, 2), (50.0, 4)])

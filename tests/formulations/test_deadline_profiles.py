@@ -31,27 +31,6 @@ def test_gpu_time_and_gpus_of_a_plan_by_hand() -> None:
         28.0,
         40.0,
     )
-    assert (plan.since(5.0).starts, plan.since(20.0).starts, plan.since(25.0).gpus) == (
-        plan.starts,
-        [20.0, 25.0],
-        [4],
-    )
-
-
-@pytest.mark.parametrize(
-    ("until", "starts", "gpus", "end"),
-    [
-        (20.0, [10.0, 20.0, 25.0], [2, 0, 4], 30.0),
-        (22.0, [10.0, 22.0, 25.0], [2, 0, 4], 30.0),
-        (25.0, [10.0, 25.0], [2, 4], 30.0),
-        (35.0, [10.0, 35.0], [2, 4], 35.0),
-        # neighbours differ
-        (26.0, [10.0, 26.0], [2, 4], 30.0),
-    ],
-)
-def test_a_plan_whose_first_number_of_gpus_is_settled(until, starts, gpus, end) -> None:
-    settled = JobPlan([10.0, 20.0, 25.0], [2, 0, 4], 30.0, 28.0, True, 40.0).settled(until)
-    assert (settled.starts, settled.gpus, settled.end) == (starts, gpus, end)
 
 
 def test_a_job_that_rounding_has_made_late_keeps_newcomers_out() -> None:
@@ -131,3 +110,13 @@ def test_two_that_come_together_are_put_before_and_behind_one_who_is_there() -> 
     order.add([DeadlineJob(one, 40.0, 150.0), DeadlineJob(one, 40.0, 50.0)])
     assert [job.deadline for job in order.jobs] == [50.0, 100.0, 150.0]
     assert [plan.real_end for plan in order.plans] == [40.0, 80.0, 120.0]
+
+
+def test_ends_that_are_passed_are_those_at_which_gpus_would_have_come_back():
+    """50 s on one GPU, which comes back with the slot of 60 s; on two GPUs the job ends at 25 s."""
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(Filling(60.0), FreeProfile(0.0, 2))
+    order.add([DeadlineJob(ScalingCurve([1, 2], [1.0, 2.0], capacity=2), 50.0, 100.0)])
+    plans = list(order.plans)
+    found = use_left_over(Filling(60.0), order.left_over, order.jobs, plans, score="published", keep_met=False)
+    assert (found.listed, found.passed_ends) == ([0], {60.0})
+    assert (plans[0].gpus, plans[0].real_end) == ([2], 25.0)

@@ -72,23 +72,6 @@ def test_what_filling_admits_the_bound_admits_with_no_more_gpu_time(seed, gpus, 
     assert most.solution.status == "optimal"
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_whole_plans_keep_what_they_say(seed) -> None:
-    gpus, jobs = 8, offered(seed, 6, 8, BENT if seed % 2 else A100)
-    borders = [0.0, *sorted(job.deadline for job in jobs)]
-    answer = solve_deadlines(DeadlineProgram(jobs, gpus, borders))
-    bound = solve_deadlines(DeadlineProgram.interval_bound(jobs, gpus, 0.0))
-    assert answer.met.sum() <= bound.met.sum()
-    free = FreeProfile(0.0, gpus)
-    assert answer.plans is not None
-    for job, plan, met in zip(jobs, answer.plans, answer.met, strict=True):
-        assert (plan is not None and plan.met) == met
-        if plan is not None:
-            assert plan.real_end <= job.deadline
-            free.take(plan)
-    assert min(free.free) >= 0
-
-
 def test_by_hand() -> None:
     """Two GPUs for 100 s are 200 GPU seconds; no two of these jobs fit, and the last one is worth most."""
     curve = ScalingCurve([1, 2], [1.0, 2.0], capacity=2)
@@ -189,16 +172,6 @@ def test_patterns_meet_deadlines_with_the_least_gpu_time(seed, gpus, bent, resta
             assert found.bound <= gpu_seconds(repaired) * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_two_solvers_agree_on_patterns(seed) -> None:
-    jobs = offered(seed, 7, 16, BENT if seed % 2 else A100)
-    highs, cbc = (
-        plans_by_patterns(Filling(), 16, 0.0, jobs, solver=name, relative_gap=1e-6) for name in ("highs", "cbc")
-    )
-    assert highs.status == cbc.status
-    assert highs.gpu_seconds == pytest.approx(cbc.gpu_seconds, rel=1e-5, nan_ok=True)
-
-
 def test_patterns_are_exact_where_shares_are_not() -> None:
     """Two jobs that need all three GPUs half of the time, and a third that needs two of them for longer than that."""
     wide = ScalingCurve([3], [1.0], capacity=3)
@@ -211,29 +184,6 @@ def test_patterns_are_exact_where_shares_are_not() -> None:
     assert found.plans is not None
     checked(jobs, 3, found.plans)
     assert plans_by_patterns(Filling(), 3, 0.0, jobs, seconds=0.0).status == "unknown"
-
-
-def test_patterns_let_in_what_other_orders_do_not() -> None:
-    by_filling = by_repair = by_patterns = possible = 0
-    for seed in range(3):
-        gpus, filling = 16, Filling()
-        jobs = offered(seed, 30, gpus)
-        by_filling += len(admitted_by_filling(jobs, gpus).jobs)
-        admitted: list[DeadlineJob] = []
-        plans: list[JobPlan] = []
-        for job in jobs:
-            repaired = plans_by_repair(filling, FreeProfile(0.0, gpus), [*admitted, job], 10)
-            found = plans_by_patterns(filling, gpus, 0.0, [*admitted, job], plans, relative_gap=0.1)
-            by_repair += repaired is not None
-            possible += all_can_be_met([*admitted, job], gpus, 0.0)
-            if found.plans is not None:
-                admitted.append(job)
-                plans = found.plans
-                by_patterns += 1
-                checked(admitted, gpus, plans)
-    assert by_patterns > max(by_repair, by_filling)
-    # what only shares could do
-    assert by_patterns > 0.95 * possible
 
 
 def test_restarts_by_hand_in_patterns() -> None:

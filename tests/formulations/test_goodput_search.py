@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulations.goodput import GeneticSearch, NodeProgram, PowerMean, search_on_nodes, solve_on_nodes
-from formulations.goodput.node_table import NodeTable
-from formulations.goodput.search import _Breed, _ranks
 from throughputs import Configurations, InputError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -65,37 +63,6 @@ def test_small_programs_are_solved() -> None:
         assert found.fitness == pytest.approx(solve_on_nodes(program).fitness, rel=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
-@given(SEEDS)
-def test_children_are_allowed_and_worth_what_the_program_says(seed: int) -> None:
-    program = draw(seed)
-    table, rng = NodeTable(program), np.random.default_rng(seed)
-    N, n, g = program.ways.n_jobs, program.n_nodes, program.gpus_per_node
-    anything = _Breed(table, rng).mended(rng.integers(0, N + 1, (20, n, 3 * g)))
-    children = _Breed(table, rng).children(anything, *_ranks(table.scores(anything, "utility")), 40)
-    assert children.shape == (40, n, g)
-    scores = table.scores(children, "utility")
-    for child, score in zip(children, scores, strict=True):
-        gpus = np.array([(child == i).sum(axis=1) for i in range(N)])
-        assert allowed(program, gpus)
-        assert (gpus.sum(axis=1) <= table.most[:N]).all()
-        # a job with all columns leaves GPUs idle only where fewer are worth more
-        mean = program.mean.of_sum(score[0], N)
-        assert mean == pytest.approx(program.fitness(table.matrix(child)), rel=1e-12)
-        assert mean >= program.fitness(gpus) * (1 - 1e-12)
-
-
-def test_numbers_of_gpus_without_a_column_leave_some_idle() -> None:
-    """Columns for 1 and 4 GPUs of one node: three GPUs are worth one."""
-    ways = Configurations([0, 0], [0, 0], [1, 4], [1.0, 1.0], pools=["t4"])
-    program = NodeProgram(ways, np.array([1, 1]), np.array([1.0, 3.0]), 1, 4, np.zeros((1, 1), int), np.zeros(1))
-    table = NodeTable(program)
-    member = table.on_gpus(np.array([[3]]))
-    assert program.mean.of_sum(table.scores(member[None], "utility")[0, 0], 1) == pytest.approx(1.001)
-    assert table.matrix(member).tolist() == [[1]]
-    assert search_on_nodes(program, np.random.default_rng(0)).gpus.tolist() == [[4]]
-
-
 def test_the_same_generator_gives_the_same_answer_and_populations_go_on() -> None:
     program = draw(7, 6, 3, 2)
     short = GeneticSearch(20, 5)
@@ -117,14 +84,6 @@ def test_few_nodes_as_the_second_objective() -> None:
     for utility, expected in ((0.35, 3), (0.5, 2), (0.7, 1), (2.0, 1)):
         search = GeneticSearch(40, 30, "nodes", utility)
         assert search_on_nodes(program, np.random.default_rng(0), search).gpus.sum() == expected
-
-
-def test_fronts_and_crowding() -> None:
-    score = np.array([[3.0, 0.0], [2.0, 2.0], [0.0, 3.0], [1.0, 1.0], [2.0, 1.0], [0.0, 0.0]])
-    front, crowding = _ranks(score)
-    assert front.tolist() == [0, 0, 0, 2, 1, 3]
-    assert crowding[1] == pytest.approx(2.0)
-    assert np.isinf(np.delete(crowding, 1)).all()
 
 
 @pytest.mark.parametrize(

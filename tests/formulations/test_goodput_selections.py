@@ -13,10 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
 from formulations.columns.engines import Highs
-from formulations.columns.near import Searched, search_near
-from formulations.columns.written import write_out
 from formulations.core.solution import InfeasibleError
 from formulations.goodput import (
     NodeProgram,
@@ -129,28 +126,6 @@ def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pyte
     assert len(searches) <= len(programs) if more == 256 else len(searches) > len(programs)
 
 
-def test_rounded_costs_are_proven_in_whole_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound less than one step of 0.01 away proves the choice; weights that are no whole numbers have no steps."""
-    goals = []
-
-    def noted(program: Any, goal: Any, **more: Any) -> ColumnSolution:
-        goals.append(goal.values)
-        return solve_columns(program, goal, **more)
-
-    monkeypatch.setattr("formulations.goodput.sia.solve_columns", noted)
-    exact = fractional(0)
-    rounded = replace(exact, decimals=2)
-    found = rounded.solve()
-    assert found.status == "optimal"
-    assert (goals[0] == np.rint(rounded.values * 100)).all()
-    assert found.objective == pytest.approx(rounded.values @ found.x)
-    assert found.bound == pytest.approx(found.objective)
-    assert found.prices[0] == pytest.approx(exact.solve().prices[0], rel=0.2)
-    uneven = replace(rounded, weights=np.linspace(1.0, 2.0, 30))
-    assert uneven.solve().status == "optimal"
-    assert (goals[-1] == uneven.values).all()
-
-
 def test_a_penalty_on_changes_keeps_what_is_held() -> None:
     """The published form for fixed gangs: the sum is maximised, less the penalty for each column that changes."""
     ways = ways_of("a1=1 b1=4")
@@ -225,19 +200,6 @@ def test_no_choice_has_a_larger_mean(seed: int, exponent: float) -> None:
     best = max(mean.of([speedup[x > 0][ways.job[x > 0] == i].sum() for i in range(4)]) for x in choices(ways, capacity))
     assert found.fitness == pytest.approx(best, rel=1e-6)
     assert found.bound >= found.fitness
-
-
-def test_the_bound_is_that_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that ends early proves less than its choice would suggest."""
-    ways = ways_of("a1=1", "a1=1")
-
-    def early(*given: Any, **more: Any) -> ColumnSolution:
-        found = solve_columns(*given, **more)
-        return replace(found, stages=(replace(found.stages[0], bound=found.objective + 0.25),))
-
-    monkeypatch.setattr("formulations.goodput.pollux.solve_columns", early)
-    found = fittest_selection(ways, [1.0, 2.0], [2], PowerMean(1.0))
-    assert (found.fitness, found.bound) == pytest.approx((1.501, 1.501 + 0.125))
 
 
 def test_means_are_those_of_textbooks() -> None:
@@ -349,44 +311,3 @@ def test_a_program_on_nodes_names_what_does_not_fit() -> None:
     program = NodeProgram(ways, np.array([2]), np.ones(1), 2, 2, held, nothing)
     with pytest.raises(InputError, match="a column of the job"):
         program.fitness(np.array([[1, 0]]))
-
-
-def test_all_is_searched_where_the_first_variables_allow_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 4)
-    program = fractional(0)
-    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
-    searches: list[Any] = []
-
-    def search(opened: Any, point: Any, start: Any) -> Searched:
-        searches.append((opened.all(), start))
-        if not opened.all():
-            raise InfeasibleError("nothing")
-        return Searched(np.zeros(len(point)), 0.0, proven=True)
-
-    prices = np.zeros(len(written.lower))
-    z, bound = search_near(written, program.values, prices, 0.0, search)
-    assert not searches[0][0]
-    assert [every for every, _ in searches].count(True) == 1
-    assert (z.tolist(), bound) == ([0.0] * len(z), 0.0)
-
-    def hopeless(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
-        raise InfeasibleError("nothing")
-
-    with pytest.raises(InfeasibleError):
-        search_near(written, program.values, prices, 0.0, hopeless)
-
-
-def test_a_search_that_was_cut_short_says_what_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where GPUs cost nothing, every column loses its value; 50 of the 240 are open."""
-    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 18)
-    program = fractional(0)
-    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
-    assert len(written.lower) == 32
-
-    def short(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
-        assert opened.sum() == 50
-        return Searched(np.zeros(len(point)), 1.0, proven=False)
-
-    _, bound = search_near(written, program.values, np.zeros(32), 0.0, short)
-    lost = np.sort(np.abs(program.values))[50]
-    assert bound == pytest.approx(np.maximum(program.values, 0.0).sum() - lost)

@@ -7,7 +7,6 @@ import pytest
 
 from formulations import (
     FinishTimeFairness,
-    Makespan,
     MaxMin,
     MaxSum,
     NashWelfare,
@@ -32,7 +31,6 @@ from tests.formulations.programs import (
     draw_packed,
     given,
     most,
-    objectives_of,
     polytope_of,
     size_of,
     with_capacity,
@@ -90,7 +88,7 @@ def counted_in(objective, factor):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_order_of_jobs_and_types_changes_no_bit(kind):
-    for seed in range(6):
+    for seed in range(4):
         polytope, objectives = draw_contended(seed)
         objective, rng = objectives[kind], np.random.default_rng(seed)
         jobs, types = rng.permutation(polytope.n_jobs), rng.permutation(len(polytope.capacity))
@@ -104,7 +102,7 @@ def test_order_of_jobs_and_types_changes_no_bit(kind):
 def test_order_of_a_hard_program(kind):
     """Jobs: to the last bit. Types that are the same to all may swap shares: the value, and nearly all throughputs."""
     far = 0
-    for seed, rng, polytope, objective, one in hard_ones(kind, 0, 1):
+    for seed, rng, polytope, objective, one in hard_ones(kind, 0, 2):
         jobs, types = rng.permutation(polytope.n_jobs), rng.permutation(len(polytope.capacity))
         other = solve(with_jobs(polytope, jobs), objective.take(jobs))
         np.testing.assert_array_equal(other.shares, one.shares[jobs], err_msg=f"seed {seed}")
@@ -121,7 +119,7 @@ def test_order_of_a_hard_program(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_units_of_each_jobs_throughput(kind):
     """Steps of one job may be epochs of another: with goals in the same units nothing changes but rounding."""
-    for seed in range(6):
+    for seed in range(3):
         polytope, objectives = draw_contended(seed)
         objective, factor = objectives[kind], 10.0 ** np.random.default_rng(seed).uniform(-3, 3, polytope.n_jobs)
         scaled = polytope_of(polytope.rates * factor[:, None], polytope.scale_factors, polytope.capacity)
@@ -129,29 +127,6 @@ def test_units_of_each_jobs_throughput(kind):
         np.testing.assert_allclose(other.shares, one.shares, atol=SHARES)
         u, v = relative_throughput(polytope, one), relative_throughput(scaled, other)
         np.testing.assert_allclose(v, u, atol=FLAT if kind == "nash_welfare" else THROUGHPUTS)
-    for seed, rng, polytope, objective, one in hard_ones(kind, 1):
-        factor = 2.0 ** rng.integers(-9, 10, polytope.n_jobs)
-        scaled = polytope_of(polytope.rates * factor[:, None], polytope.scale_factors, polytope.capacity)
-        shift = float(objective.totals[one.served] @ np.log(factor[one.served])) if kind == "nash_welfare" else 0.0
-        other = solve(scaled, counted_in(objective, factor))
-        assert close(objective, other.objective, one.objective + shift), f"seed {seed}"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_units_of_all_throughput_and_of_gpus(kind):
-    """A thousand times the throughput, goals as they were: the value scales as its unit says. Gangs and GPUs in pairs:
-    the same program."""
-    for seed, _, polytope, objective, one in hard_ones(kind, 2):
-        paired = polytope_of(polytope.rates, polytope.scale_factors * 2, polytope.capacity * 2)
-        u, v = relative_throughput(polytope, one), relative_throughput(paired, solve(paired, objective))
-        np.testing.assert_allclose(v, u, atol=FLAT if kind == "nash_welfare" else 1e-5, err_msg=f"seed {seed}")
-        if kind == "finish_time":
-            continue  # times do not scale with throughput: the work does
-        expected = one.objective * (1e-3 if isinstance(objective, Makespan) else 1e3)
-        if isinstance(objective, NashWelfare):
-            expected = one.objective + float(objective.totals[one.served].sum()) * np.log(1e3)
-        scaled = polytope_of(polytope.rates * 1000.0, polytope.scale_factors, polytope.capacity)
-        assert close(objective, solve(scaled, objective).objective, expected), f"seed {seed}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -168,22 +143,6 @@ def test_identical_jobs_get_identical_shares_and_a_class_is_so_many_jobs(kind):
         classes = solve(Polytope(polytope.columns, polytope.capacity, counts.astype(float)), counted)
         total = objective.take(copies) if kind == "nash_welfare" else objective
         assert close(total, classes.objective, many.objective), f"seed {seed}"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_more_gpus_never_hurt_and_bring_no_more_than_their_price(kind):
-    """The value of a level, a sum or logarithms is concave in capacity; makespan and finish times are not."""
-    concave = kind in ("max_min", "max_sum", "nash_welfare")
-    for seed, _, polytope, objective, at in hard_ones(kind, 2):
-        sign = 1 if objective.maximise else -1
-        for j in np.flatnonzero(polytope.capacity > 0)[:2]:
-            for change in (0.5, -0.25 * min(polytope.capacity[j], 1.0)):
-                capacity = polytope.capacity + change * (np.arange(len(polytope.capacity)) == j)
-                after = solve(with_capacity(polytope, capacity), objective).objective
-                gained, case = sign * (after - at.objective), f"seed {seed}, type {j}"
-                assert gained * change >= 0 or close(objective, after, at.objective), case
-                slack = 1e-7 * max(size_of(objective, at.objective), abs(after))
-                assert not concave or gained <= at.prices[j] * change + slack, case
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -224,28 +183,11 @@ def test_the_first_gpu_of_a_type_and_what_nobody_knows():
     np.testing.assert_array_equal(ratio.prices, [0.0, np.nan, 0.0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_efficient_nothing_useful_is_left_idle(kind):
-    """Where a type has GPUs left, no job that it would speed up has time left, or is on a slower type."""
-    for seed, _, polytope, objective, found in hard_ones(kind, 1):
-        if found.status == "empty" or (isinstance(objective, MaxSum) and not (objective.gains > 0).all()):
-            continue
-        _, time, used = given(polytope, found)
-        left, idle = polytope.capacity - used, 1.0 - time
-        relative = polytope.rates / np.maximum(polytope.rates.max(axis=1, keepdims=True), 1e-300)
-        for j in np.flatnonzero(left > 1e-5 * np.maximum(polytope.capacity, 1e-6)):
-            fits = left[j] / polytope.scale_factors
-            better = np.minimum(found.shares, fits[:, None]) * np.maximum(relative[:, j : j + 1] - relative, 0.0)
-            gained = np.minimum(idle, fits) * relative[:, j]
-            most_gained = max(gained[found.served].max(), better.max())
-            assert most_gained <= 1e-4 * max(1e-6, found.shares.max()), f"seed {seed}, type {j}"
-
-
 @pytest.mark.parametrize("kind", LINEAR)
 def test_efficient_nobody_gains_unless_another_loses(kind):
     """By simplex above what everybody has: over shares, and over shares in pairs."""
     for draw, run, engines in ((draw_contended, solve, ("auto", "highs")), (draw_packed, solve_packed, ENGINES)):
-        for seed in range(4):
+        for seed in range(3):
             polytope, objectives = draw(seed)
             for solver in engines:
                 found = run(polytope, objectives[kind], solver=solver)
@@ -261,27 +203,9 @@ def test_efficient_nobody_gains_unless_another_loses(kind):
                 assert found.efficiency_gap <= 2e-6 or kind == "max_sum", f"seed {seed}"
 
 
-def test_one_family_is_another():
-    """Max-min is the makespan of its weights; without a past the worst rho is a makespan; a job more never helps."""
-    for seed, _, polytope, objective, one in hard_ones("max_min", 1):
-        if one.status == "empty":
-            continue
-        assert close(objective, solve(polytope, Makespan(objective.weights)).objective, 1.0 / one.objective)
-        fair = draw_hard(seed)[1]["finish_time"]
-        span = solve(polytope, Makespan(fair.remaining / fair.isolated)).objective
-        fresh = FinishTimeFairness(0 * fair.elapsed, fair.remaining, fair.isolated)
-        assert close(objective, solve(polytope, fresh).objective, span)
-        filled = solve(polytope, WaterFilling(objective.weights, np.ones(polytope.n_jobs)))
-        assert close(objective, filled.objective, one.objective)
-        rest = np.arange(1, polytope.n_jobs)
-        if one.served[1:].any():
-            fewer = solve(with_jobs(polytope, rest), objective.take(rest)).objective
-            assert fewer >= one.objective or close(objective, fewer, one.objective)
-
-
 @pytest.mark.parametrize("kind", PACKED)
 def test_order_of_jobs_in_pairs_changes_no_bit(kind):
-    for seed in range(10):
+    for seed in range(5):
         polytope, objectives = draw_packed(4000 + seed, largest=12)
         order = np.random.default_rng(seed).permutation(polytope.n_jobs)
         shuffled = with_jobs(polytope, order)
@@ -292,30 +216,10 @@ def test_order_of_jobs_in_pairs_changes_no_bit(kind):
         np.testing.assert_allclose(v, u[order], rtol=1e-10, atol=1e-12)
 
 
-def test_distinct_jobs_in_another_order_get_the_same_pairs():
-    for seed in range(10):
-        rng, N = np.random.default_rng(seed), 9
-        alone = rng.uniform(1, 5, (N, 2))
-        together = alone[:, None, :] * rng.uniform(0.4, 0.9, (N, N, 2))
-        order, goal = rng.permutation(N), MaxMin(rng.choice([1.0, 2.0], N))
-        found = []
-        for at, objective in ((np.arange(N), goal), (order, goal.take(order))):
-            columns = PackedColumns(np.arange(N), alone[at], together[np.ix_(at, at)])
-            p = solve_packed(PackedPolytope(columns, [2, 2]), objective).pairs
-            found.append(
-                {
-                    (frozenset(at[[i, k]].tolist()), j): x
-                    for i, k, j, x in zip(p.first, p.second, p.accelerator, p.share, strict=True)
-                }
-            )
-        assert found[0] == found[1]
-        assert found[0]
-
-
 @pytest.mark.parametrize("solver", ENGINES)
 def test_identical_jobs_are_treated_alike_in_pairs(solver):
     """Equal times alone, equal times beside each group of jobs, equal throughput."""
-    for seed in range(5000, 5012):
+    for seed in range(5000, 5006):
         polytope, objectives = draw_packed(seed)
         thrice = np.repeat(np.arange(polytope.n_jobs), 3)
         tripled = with_jobs(polytope, thrice)
@@ -352,7 +256,7 @@ def draw_floors(seed, pairs):
 @pytest.mark.parametrize("ratio", [False, True])
 @pytest.mark.parametrize("pairs", [False, True])
 def test_prices_above_floors_are_what_more_gpus_bring(pairs, ratio):
-    for seed in range(6):
+    for seed in range(3):
         polytope, floors, gains, cost = draw_floors(seed, pairs)
         of, ones = polytope.columns, np.ones(polytope.n_jobs)
 
@@ -373,24 +277,3 @@ def test_prices_above_floors_are_what_more_gpus_bring(pairs, ratio):
             # a ratio is not concave in capacity
             assert gained / STEP <= at.prices[j] * (1 + 5e-3) + noise, f"seed {seed}, type {j}"
             assert ratio or pairs or gained / STEP >= at.prices[j] * 0.99 - noise, f"seed {seed}, type {j}"
-
-
-@pytest.mark.parametrize("kind", PACKED)
-def test_prices_with_pairs_are_what_more_gpus_bring(kind):
-    exact = asked = 0
-    for seed in range(12):
-        polytope, rng = draw_floors(seed, pairs=True)[0], np.random.default_rng(seed)
-        of, weights = polytope.columns, rng.uniform(0.5, 2, polytope.n_jobs)
-        objective = objectives_of(rng, of.rates, of.scale_factors, polytope.capacity, weights)[kind]
-        at, sign = solve_packed(polytope, objective), 1 if objective.maximise else -1
-        for j in np.flatnonzero(np.isfinite(at.prices)):
-            capacity = polytope.capacity + STEP * (np.arange(len(polytope.capacity)) == j)
-            gained = sign * (
-                solve_packed(PackedPolytope(polytope.columns, capacity), objective).objective - at.objective
-            )
-            noise = ROUNDING * abs(at.bound) / STEP
-            assert gained / STEP <= at.prices[j] * (1 + 1e-3) + noise, f"seed {seed}, type {j}"
-            exact += gained / STEP >= at.prices[j] * 0.95 - noise
-            asked += 1
-    # a pair that has no time left shares it out between its members in many ways: prices are not unique
-    assert exact >= 0.9 * asked > 10

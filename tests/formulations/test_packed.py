@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-import allocator
-from allocator.testing.worlds import World
 from formulations import (
-    CHOICES,
     FinishTimeFairness,
     Makespan,
     MaxMin,
@@ -30,10 +27,7 @@ from formulations import (
     proportional_throughput,
     solve_packed,
 )
-from formulations.packed.certificate import dual_bound
 from formulations.packed.engines import ENGINES
-from formulations.packed.program import useful_pairs
-from formulations.packed.reduction import reduce
 from formulations.published.packed_makespan import published_makespan
 from formulations.solving.choice import bisected_makespan
 from tests.formulations.programs import (
@@ -83,33 +77,6 @@ def test_expansion_has_few_pairs():
         assert len(found.pairs) == (n // 2 if n % 2 == 0 else n)
 
 
-def test_pairs_are_left_out_and_any_multipliers_bound_the_optimum():
-    """That nothing is lost with them is in every proof, which is over all pairs."""
-    rng, dropped = np.random.default_rng(0), 0
-    for seed in range(6000, 6030):
-        polytope, objectives = draw_packed(seed)
-        of, objective = polytope.columns, objectives["max_min"]
-        best = solve_packed(polytope, objective)
-        if best.status == "empty":
-            continue
-        jobs = np.bincount(of.group, minlength=len(of.alone)).astype(float)
-        useful = useful_pairs(of.alone, of.together, of.group_scale_factors.astype(float), jobs)
-        dropped += int(((of.together > 0) & ~useful).sum())
-        reduction = reduce(polytope, objective.key())
-        program, few = reduction.program, objective.take(reduction.first)
-        K, M = program.rates.shape
-        held, paid = best.multipliers[reduction.first], best.prices[reduction.types]
-        # those of the optimum whose time is still to be paid for; and any others
-        duals = [(held, np.zeros(K), paid)]
-        for scale in (0.1, 1.0, 10.0):
-            weights, time, prices = (rng.exponential(size=n) for n in (K, K, M))
-            duals.append((weights / program.fastest, scale * time, scale * prices))
-        for weights, time, prices in duals:
-            supply = dual_bound(program, weights, time, prices).supply
-            assert few.bound(program.counts * weights, supply) >= best.objective * (1 - 1e-9), f"seed {seed}"
-    assert dropped > 40
-
-
 def test_violation_sees_every_row():
     columns = PackedColumns([0, 0, 1], [[1.0], [1.0]], np.full((2, 2, 1), 0.6) * np.eye(2)[:, :, None], [1, 2])
     polytope = PackedPolytope(columns, [1.0])
@@ -122,40 +89,6 @@ def test_violation_sees_every_row():
     ):
         pairs = Pairs.none() if pair is None else Pairs(*map(np.array, ([pair[0]], [pair[1]], [0], [pair[2]])))
         assert polytope.violation(np.array(alone)[:, None], pairs) == pytest.approx(expected, abs=1e-15)
-
-
-def many(seed, N, sizes, capacity):
-    rng = np.random.default_rng(seed)
-    G, M = sizes
-    alone = rng.uniform(1, 5, (G, M))
-    group = rng.integers(0, G, N)
-    columns = PackedColumns(group, alone, alone[:, None, :] * rng.uniform(0.5, 0.9, (G, G, M)))
-    return PackedPolytope(columns, capacity), rng
-
-
-def test_many_distinct_jobs():
-    """Both forms of the program agree on sixty jobs; of hundreds the expansion stays of the size of N."""
-    polytope, rng = many(8, 60, (4, 3), [9, 7, 8])
-    steps = 10 ** rng.uniform(3, 4, 60)
-    for goal in (Makespan(steps), FinishTimeFairness(rng.uniform(0, 1e3, 60), steps, steps / 2)):
-        one, other = (solve_packed(polytope, goal, solver=solver) for solver in ENGINES)
-        assert one.status == other.status == "optimal"
-        assert one.objective == pytest.approx(other.objective, rel=1e-8)
-        feasible(polytope, other)
-    polytope, rng = many(9, 500, (3, 2), [110, 80])
-    found = solve_packed(polytope, Makespan(10 ** rng.uniform(3, 3.5, 500)))
-    assert found.status == "optimal"
-    assert found.efficiency_gap <= 1e-6
-    assert 0 < len(found.pairs) <= 2000
-    feasible(polytope, found)
-    # every job with a floor of its own is a class of its own
-    floors = polytope.columns.rates.min(axis=1) * rng.uniform(0.05, 0.15, 500)
-    assert keep_most_packed_floors(polytope, floors).kept.all()
-    gains = np.tile([1 / 0.7, 1 / 0.2], (500, 1))
-    one, other = (maximise_packed_worth(polytope, gains, floors, solver=solver) for solver in ("auto", "highs"))
-    assert (one.solver, one.status, other.status) == ("class_pairs", "optimal", "optimal")
-    assert one.objective == pytest.approx(other.objective, rel=1e-8)
-    assert (feasible(polytope, one) >= floors * (1 - 2e-7)).all()
 
 
 def draw_floors(seed, largest=8, ambition=0.9):
@@ -321,10 +254,3 @@ def test_the_published_makespan_is_the_point_of_ecos(seed):
     assert ours.objective == pytest.approx(goal.value(u))
     assert busy.max() <= 1 + 1e-12
     assert (used <= polytope.capacity * (1 + 1e-7)).all()
-
-
-def test_the_policy_takes_either_point():
-    policies = [allocator.get_policy("min_total_duration_packed", choice=choice) for choice in CHOICES]
-    plain, published = (policy.allocate(World(8).state(policy)) for policy in policies)
-    assert (plain.status, published.status, published.bound) == ("optimal", "feasible", plain.bound)
-    assert plain.objective < published.objective < 1.06 * plain.objective

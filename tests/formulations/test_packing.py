@@ -120,14 +120,6 @@ def test_a_job_that_starts_is_a_host_for_the_next_one() -> None:
     assert found.host.tolist() == [-1, 0, -1]
 
 
-def test_a_long_job_does_not_join_a_short_one() -> None:
-    limits = PackingLimits(length_ratio=2.0)
-    host = PackingJobs([1], [0], [100.0], [0])
-    for length, joins in ((200.0, True), (200.1, False)):
-        guest = PackingJobs([1], [0], [length], [0])
-        assert admissible_pairs(guest, host, [[1.0]], limits).tolist() == [[joins]]
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

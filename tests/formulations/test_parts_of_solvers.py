@@ -19,7 +19,6 @@ from formulations.core.dual_repair import repair_duals
 from formulations.core.solution import Answer
 from formulations.interior_point import structured
 from formulations.reference.linear import solve_highs
-from formulations.solving.uniqueness import is_unique
 from tests.formulations.programs import LINEAR, draw_hard, polytope_of
 
 
@@ -104,19 +103,3 @@ def test_rounding_is_taken_back():
         plain, sharp = plain + (gaps[0] <= 1e-8), sharp + (gaps[1] <= 1e-8)
     assert sharp > plain
     assert sharp >= 18
-
-
-@pytest.mark.parametrize(
-    ("rates", "gpus", "weights", "unique"),
-    [
-        ([[4, 1], [2, 1]], [0.5, 1], [4, 2], True),  # prices make one job indifferent, capacity settles it
-        ([[1, 1], [1, 1]], [0.5, 0.5], [1, 1], False),  # equal types
-        ([[1, 1]], [4, 10], [1], False),  # to spare: time and throughput of the job are one condition, not two
-        ([[3, 2, 1], [3, 2, 1]], [0.4, 0.6, 0.5], [1, 1], False),  # jobs of the same tastes trade mixes of three types
-    ],
-)
-def test_uniqueness_by_hand(rates, gpus, weights, unique):
-    polytope, objective = polytope_of(rates, None, gpus), MaxMin(weights)
-    best = certify(polytope, objective, structured.solve(polytope, objective))
-    held = np.ones(len(rates), dtype=bool)
-    assert is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, held) == unique

@@ -213,3 +213,34 @@ def test_bad_settings_are_named() -> None:
             solve_plan(program, **settings)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="time_limit_seconds"):
         solve_plan(program, time_limit_seconds=math.inf)
+
+
+def test_priorities_beyond_double_precision() -> None:
+    """One job far beyond all others changes nothing between them."""
+    rng = np.random.default_rng(0)
+    N = 30
+    remaining, target = np.full(N, 3000.0), rng.uniform(9000, 15000, N)
+    remaining[0], target[0] = 60.0, 220.0
+    figures: dict[str, Any] = {
+        "gpus": 8,
+        "rounds": 10,
+        "round_seconds": 120.0,
+        "widths": rng.choice([1, 2], N),
+        "epochs": np.full(N, 50.0),
+        "epochs_done": rng.integers(1, 40, N).astype(float),
+        "epoch_seconds": np.full(N, 60.0),
+        "remaining_seconds": remaining,
+        "target_seconds": target,
+        "now_seconds": 240.0,
+        "share": 0.3,
+        "fairness_rows": "off",
+    }
+    program = PlanningProgram(**figures, priority_cap=None)
+    assert program.priorities[0] > 1e28
+    assert program.priorities[1:].max() < 100
+    plan = solve_plan(program, relative_gap=1e-6, ordering="greedy")
+    capped = solve_plan(PlanningProgram(**figures, priority_cap=1e4), relative_gap=1e-6, ordering="greedy")
+    assert plan.status == "optimal"
+    assert plan.schedule[0, 0]
+    assert (plan.rounds_per_job == capped.rounds_per_job).all()
+    assert plan.ordering_gap <= 1e-2

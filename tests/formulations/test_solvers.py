@@ -21,11 +21,9 @@ from formulations import (
     Threshold,
     WaterFilling,
     isolated_throughput,
-    maximise_worth,
     solve,
     solve_packed,
 )
-from formulations.columns import engines
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, NotAcceptedError
 from formulations.packed.engines import ENGINES
@@ -65,10 +63,10 @@ TAKES = {
 """The families that each backend takes; the others it refuses by name."""
 
 
-@pytest.mark.parametrize("blocks", [1, pytest.param(5, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("blocks", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_optimum_is_proven_by_hand(kind, blocks):
-    for draw, number in ((draw_hard, FEATURES * 2 * blocks), (draw_contended, 6 * blocks)):
+    for draw, number in ((draw_hard, FEATURES * blocks), (draw_contended, 2 * blocks)):
         for seed in range(number):
             polytope, objectives = draw(seed)
             verify(polytope, objectives[kind], solve(polytope, objectives[kind]), f"{draw.__name__} {seed}")
@@ -79,7 +77,7 @@ def test_optimum_is_proven_by_hand(kind, blocks):
 @pytest.mark.parametrize("kind", PACKED)
 def test_optimum_in_pairs_is_proven_by_hand(kind, solver, blocks):
     # the last seeds have types with next to no GPUs whose price matters to the bound, or their use to the choice
-    hard = [(seed, 8) for seed in range(14 * blocks)] + [(200_357, 60), (200_642, 60), (100_637, 9), (100_434, 9)]
+    hard = [(seed, 8) for seed in range(8 * blocks)] + [(200_357, 60), (200_642, 60), (100_637, 9), (100_434, 9)]
     for seed, largest in hard if solver == "auto" else hard[:-4]:
         polytope, objectives = draw_packed(seed, largest)
         found = solve_packed(polytope, objectives[kind], solver=solver)
@@ -101,7 +99,7 @@ def test_every_solver_finds_the_same_and_claims_no_more(solver, kind):
             solve(polytope, objectives[kind], solver=solver)
         return
     cvxpy = solver in ("clarabel", "ecos", "scs")
-    for draw, number in ((draw_contended, 2), (draw_hard, 3 if cvxpy else 6)):
+    for draw, number in ((draw_contended, 1), (draw_hard, 1 if cvxpy else 3)):
         for seed in range(number):
             polytope, objectives = draw(seed)
             objective, case = objectives[kind], f"{draw.__name__} {seed}"
@@ -127,7 +125,7 @@ def test_every_solver_finds_the_same_and_claims_no_more(solver, kind):
                 np.testing.assert_allclose(found.shares, best.shares, atol=2e-4 if off < 1e-6 else 1e-2, err_msg=case)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     rates=arrays(np.float64, (4, 3), elements=st.integers(0, 9).map(float)),
     scale_factors=arrays(np.int64, 4, elements=st.sampled_from([1, 2, 4])),
@@ -151,7 +149,7 @@ def test_small_whole_numbers(rates, scale_factors, capacity, weights):
 @pytest.mark.parametrize("kind", KINDS)
 def test_figures_over_eighteen_decades_warn_of_nothing(kind):
     """Jobs that are all but done, that have waited for ages, that hardly run."""
-    for seed in range(6):
+    for seed in range(4):
         rng = np.random.default_rng([seed, 99])
         N, M, decades = int(rng.integers(1, 12)), int(rng.integers(1, 5)), float(rng.choice([1, 3, 6, 9]))
         rates = rng.uniform(0.01, 1, (N, M)) * 10.0 ** rng.uniform(-decades / 2, decades / 2, (N, 1))
@@ -214,7 +212,7 @@ def above_reserve(seed, N):
 @pytest.mark.parametrize("solver", ["auto", "compiled", "structured", "highs", "clarabel", "class_pairs"])
 def test_every_path_takes_an_objective_of_ones_own(solver):
     """At the level found the demands can be met, just above it they cannot."""
-    for seed in range(6):
+    for seed in range(2):
         polytope, objective = above_reserve(seed, 7)
         if solver == "class_pairs":
             apart = PackedColumns(np.arange(7), polytope.rates, np.zeros((7, 7, 3)), polytope.scale_factors)
@@ -248,7 +246,7 @@ ROUGH = {
 @pytest.mark.parametrize(
     ("loss", "status"), [(1e-9, "optimal"), (3e-8, "optimal"), (3e-7, "feasible"), (8e-6, "feasible")]
 )
-@pytest.mark.parametrize("kind", [*ROUGH, "worth", "pairs"])
+@pytest.mark.parametrize("kind", [*ROUGH, "pairs"])
 def test_optimal_is_what_is_proven_within_the_tolerance(monkeypatch, kind, loss, status):
     """A solver that gives a part of every share away; the tolerance is 1e-7."""
 
@@ -262,11 +260,6 @@ def test_optimal_is_what_is_proven_within_the_tolerance(monkeypatch, kind, loss,
 
             return run
 
-    class RoughHighs(engines.Highs):
-        def optimise(self, cost):
-            found = super().optimise(cost)
-            return replace(found, z=found.z * (1.0 - loss))
-
     def rough_pairs(program):
         exact = ENGINES["class_pairs"](program)
 
@@ -277,10 +270,7 @@ def test_optimal_is_what_is_proven_within_the_tolerance(monkeypatch, kind, loss,
         return run
 
     polytope = polytope_of(RATES, None, [1.0, 1.0])
-    if kind == "worth":
-        monkeypatch.setitem(engines.ENGINES, "highs", RoughHighs)
-        found = maximise_worth(polytope, RATES, solver="highs")
-    elif kind == "pairs":
+    if kind == "pairs":
         monkeypatch.setitem(ENGINES, "rough", rough_pairs)
         columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
         found = solve_packed(PackedPolytope(columns, [1.0, 1.0]), ROUGH["max_min"], solver="rough")
@@ -300,25 +290,6 @@ def test_the_choice_costs_no_proof(kind):
         found = solve(polytope, objectives[kind], tolerance=proven)
         assert found.status in ("optimal", "empty"), f"seed {seed}"
         assert found.gap <= proven, f"seed {seed}"
-
-
-def test_next_solver_is_asked_and_both_are_on_record(monkeypatch):
-    from formulations.interior_point import compiled, structured
-    from formulations.packed import class_pairs
-
-    def fail(*_):
-        raise RuntimeError("out of order")
-
-    for where, name in ((compiled, "solve"), (structured, "solve"), (class_pairs.ClassPairs, "__call__")):
-        monkeypatch.setattr(where, name, fail)
-    (plain, goals), (packed, packed_goals) = draw_hard(0), draw_packed(3)
-    for found, tried in (
-        (solve(plain, goals["max_min"]), ["compiled", "structured", "highs"]),
-        (solve_packed(packed, packed_goals["max_min"]), ["class_pairs", "highs"]),
-    ):
-        assert (found.status, found.solver) == ("optimal", "highs")
-        assert [attempt.solver for attempt in found.attempts] == tried
-        assert found.attempts[0].note == "out of order"
 
 
 def test_more_than_96_classes_are_not_compiled():

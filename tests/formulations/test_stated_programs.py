@@ -5,13 +5,12 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulations import MaxMin, MaxSum, NashWelfare, Polytope, solve, solve_stated
-from formulations.stated import SOLVERS, certificate
+from formulations.stated import SOLVERS
 from formulations.stated.certificate import lower_bound
-from formulations.stated.cones import Cones
 from tests.formulations.programs import feasible, polytope_of
 
 
@@ -57,7 +56,7 @@ def ours(name, polytope):
 
 
 @pytest.mark.parametrize("name", OURS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     n_jobs=st.integers(1, 14),
     n_types=st.integers(1, 4),
@@ -129,14 +128,6 @@ def test_rows_between_jobs_have_their_price_and_no_type_is_an_empty_answer():
     feasible(polytope, none)
 
 
-def test_many_cones_that_the_solver_leaves_inexact_are_proven():
-    """Clarabel's own word is "optimal_inaccurate" here."""
-    polytope = polytope_of(np.random.default_rng(0).uniform(0.5, 8.0, (300, 4)), None, [120, 180, 90, 150])
-    found = solve_stated(polytope, stated("inverse", polytope), solver="clarabel")
-    assert found.status == "optimal"
-    assert found.objective == pytest.approx(ours("inverse", polytope), rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("name", "solver", "options", "unit"),
     [
@@ -165,44 +156,6 @@ def test_what_cannot_be_proven_is_claimed():
     assert np.isnan([found.bound, found.gap]).all()
     nash = solve(polytope, NashWelfare(np.ones(4))).objective - np.log(polytope.fastest).sum()
     assert found.objective == pytest.approx(nash, abs=1e-5)
-    pytest.importorskip("ecos")
-    by_ecos = solve_stated(polytope, stated("max-min", polytope), solver="ecos")
-    assert (by_ecos.status, by_ecos.solver) == ("claimed: optimal", "ecos")
-    assert by_ecos.objective == pytest.approx(ours("max-min", polytope), rel=1e-6)
-
-
-def test_scs_takes_over_where_clarabel_leaves_no_proof(monkeypatch):
-    polytope, asked = draw(3, 2, 2), []
-
-    def first_in_vain(form, point, multipliers):
-        asked.append(0.0)
-        return (-np.inf, multipliers) if len(asked) <= 2 else certificate.lower_bound(form, point, multipliers)
-
-    monkeypatch.setattr("formulations.stated.program.lower_bound", first_in_vain)
-    found = solve_stated(polytope, stated("sum", polytope))
-    assert (found.status, found.solver) == ("optimal", "scs")
-    assert [attempt.solver for attempt in found.attempts] == ["clarabel", "clarabel", "scs"]
 
 
 vectors = st.lists(st.floats(-5.0, 5.0), min_size=9, max_size=9).map(np.array)
-
-
-@given(vectors, st.floats(0.1, 0.9))
-@example(np.array([0, 0, 0, 0, 0, 5e-174, 0, 0, 0.0]), 0.5)
-@example(np.array([0, 0, 0, 0, 0, 0, -2e-309, 1, 0.0]), 0.5)
-@example(np.array([0, 0, 1e-310, 0, 0, 0, 0, 0, 0.0]), 0.5)
-def test_multipliers_are_brought_into_the_dual_cone(z, exponent):
-    moved = Cones(equations=1, inequalities=2, second_order=(3,), exponential=1, power=()).into_dual(z)
-    assert moved[0] == z[0]
-    assert (moved[1:3] >= 0).all()
-    assert moved[3] >= np.hypot(moved[4], moved[5])
-    u, v, w = moved[6:]
-    assert u <= 0
-    assert w >= 0
-    assert -u * np.exp(min(v / u - 1, 700.0)) <= w if u < 0 else v >= 0
-    # power cones: products with points of the primal cone are never negative
-    moved = Cones(0, 0, (), 0, (exponent,)).into_dual(z[:3])
-    first, second = np.abs(z[3:5]) + 1e-3
-    third = first**exponent * second ** (1 - exponent)
-    for sign in (-1.0, 1.0):
-        assert moved @ [first, second, sign * third] >= -1e-9 * np.abs(moved).max()
