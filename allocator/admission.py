@@ -23,8 +23,6 @@ from throughputs import InputError, Trace
 from throughputs.configurations import Configurations
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
-__all__ = ["Admission", "AdmissionTest"]
-
 _END_OF_TIME = LARGEST_WHOLE_NUMBER
 _BEFORE_THAT = f"a time before {_END_OF_TIME} s, from which on whole seconds are not told apart"
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from throughputs import ThroughputTable
 
-__all__ = ["load_throughputs", "solve"]
-
 
 def solve(
     policy: str | Policy,

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from throughputs import InputError
 
-__all__ = ["MOST_GPUS", "MOST_TYPES_NAMED", "Cluster"]
-
 MOST_GPUS = 1_000_000
 """GPUs of a cluster, at most: each has an id, and the placement of jobs holds a few numbers for each."""
 

@@ -26,8 +26,6 @@ from throughputs import InputError
 from throughputs.files import read_frame
 from throughputs.frames import FrameReader
 
-__all__ = ["read_cluster"]
-
 _COUNTS = ("num_switch", "num_node_p_switch", "num_gpu_p_node")
 _NOT_READ = ("num_cpu_p_node", "mem_p_node")
 

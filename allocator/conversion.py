@@ -28,8 +28,6 @@ from typing import Any, Literal, Union, get_args, get_origin
 from throughputs.errors import InputError, did_you_mean
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
-__all__ = ["convert", "convert_text", "expectation", "kinds_of"]
-
 _NONE_WORDS = frozenset({"none", "null"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 

@@ -20,20 +20,6 @@ from numpy.typing import NDArray
 from allocator.room import FreeGpus, Room
 from throughputs import InputError, Trace
 
-__all__ = [
-    "ROUNDING_OF_SUMS",
-    "WHOLE",
-    "FreeFractions",
-    "GpuFractions",
-    "Held",
-    "RoomForFractions",
-    "SharedGpus",
-    "SummedFractions",
-    "exact_sums",
-    "taken_of",
-    "thousandths_of",
-]
-
 _Ids = NDArray[np.int64]
 
 WHOLE: Final = 1000

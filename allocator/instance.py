@@ -28,8 +28,6 @@ from throughputs import InputError, ThroughputMatrix
 from throughputs.files import read_json, source_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
-__all__ = ["allocation_to_json", "read_instance", "state_from_json"]
-
 
 def read_instance(path: str | Path) -> ClusterState:
     """State of the instance in a JSON file (``.json`` or ``.json.gz``; ``-``: standard input).

@@ -20,8 +20,6 @@ from allocator.protocol import Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
-__all__ = ["absolute_reference", "name_of", "policies_of"]
-
 SOURCE = "--import"
 
 

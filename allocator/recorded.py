@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from allocator.protocol.entities import EntitiesLike
     from allocator.results.cost import Prices
 
-__all__ = ["RECORDED", "Stretch", "recorded_schedule", "stretches"]
+__all__ = ["RECORDED"]
 
 _NOT_TOLD = (
     "preemptions",

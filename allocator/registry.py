@@ -27,19 +27,6 @@ from allocator.protocol import Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
-__all__ = [
-    "IMPORT_VARIABLE",
-    "PolicyEntry",
-    "get_policy",
-    "import_policies",
-    "kinds_of_settings",
-    "list_policies",
-    "policies_of_others",
-    "register",
-    "settings_of",
-    "source_of",
-]
-
 ENTRY_POINT_GROUP = "allocator.policies"
 
 IMPORT_VARIABLE = "ALLOCATOR_IMPORT"

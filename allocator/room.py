@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["CountedGpus", "FreeGpus", "Room"]
-
 
 class FreeGpus(Protocol):
     """The free GPUs of one pool."""

@@ -20,8 +20,6 @@ from allocator.registry import kinds_of_settings
 from throughputs import InputError
 from throughputs.errors import one_of
 
-__all__ = ["Variant", "read_variants"]
-
 _EXPECTED = "names of policies, as in fifo,elasticflow:admission=repair"
 _OPENING, _CLOSING = "[{", "]}"
 _NOT_IN_FOLDERS = re.compile(r"[^A-Za-z0-9_.,=-]+")

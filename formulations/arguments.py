@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from throughputs import InputError
 
-__all__ = ["Described", "described", "figures", "instance", "tolerance_of"]
-
 Array = NDArray[np.float64]
 
 

@@ -19,8 +19,6 @@ from formulations.reference.stopping import StopRule
 from throughputs import InputError
 from throughputs.numerics import dot
 
-__all__ = ["Line", "assign_to_lines"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

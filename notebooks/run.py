@@ -30,22 +30,6 @@ from throughputs.files import write_text
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-__all__ = [
-    "FOLDER",
-    "STORED_BYTES",
-    "TABLE",
-    "cleaned",
-    "execute",
-    "findings",
-    "notebooks",
-    "pictures",
-    "question",
-    "read",
-    "table",
-    "with_table",
-    "write",
-]
-
 FOLDER = Path(__file__).resolve().parent
 STORED_BYTES = 100_000
 """A stored notebook is at most this large, pictures included."""

@@ -21,8 +21,6 @@ from throughputs.matrix import ThroughputMatrix
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Columns", "PlainColumns"]
-
 
 @dataclass(frozen=True, eq=False)
 class Columns:

@@ -17,8 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.errors import InputError
 from throughputs.frames import parsed_number
 
-__all__ = ["DeadlineOptions", "OptionRow", "checked_options", "option_row", "option_text"]
-
 OptionRow = tuple[tuple[float, float], ...]
 """The deadlines of one job: (seconds on the clock, value) each, ascending; empty for none."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "did_you_mean", "nearest_names", "one_of"]
-
 
 class InputError(ValueError):
     """Input that cannot be used: says where it is, what was found and what was expected.

@@ -27,23 +27,6 @@ from throughputs.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "TABLE_KINDS",
-    "file_kind",
-    "parse_json",
-    "parse_toml",
-    "read_cells",
-    "read_columns",
-    "read_frame",
-    "read_head",
-    "read_json",
-    "read_text",
-    "read_toml",
-    "source_of",
-    "write_frame",
-    "write_text",
-]
-
 TABLE_KINDS = ("csv", "parquet")
 """Kinds of file that `read_frame` and `write_frame` know."""
 

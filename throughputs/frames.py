@@ -18,8 +18,6 @@ from throughputs.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FrameReader", "parsed_number", "parsed_numbers"]
-
 _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from throughputs.errors import InputError
 
-__all__ = ["LARGEST_UNPACKED", "LARGEST_WHOLE_NUMBER", "LATEST_TIME", "MOST_JOBS", "check_number_of_jobs"]
-
 LARGEST_WHOLE_NUMBER = 2**53
 """Whole numbers beyond it are not exact as floats, which is what most of them become."""
 

@@ -22,8 +22,6 @@ from throughputs.limits import LARGEST_WHOLE_NUMBER
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ThroughputMatrix"]
-
 
 @dataclass(frozen=True, eq=False)
 class ThroughputMatrix:

@@ -18,8 +18,6 @@ from throughputs.errors import InputError
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.table import ThroughputTable
 
-__all__ = ["PackedColumns"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

@@ -26,8 +26,6 @@ from throughputs.frames import FrameReader
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PREEMPTIBLE_PRICES", "PriceTable", "read_prices", "write_prices"]
-
 PREEMPTIBLE_PRICES: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
 """Dollars per GPU hour of preemptible GPUs on one cloud. Source: D. Narayanan et al., OSDI 2020, public artifact."""
 

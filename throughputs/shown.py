@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["UNSHOWN", "escape", "html_table", "visible"]
-
 UNSHOWN = (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F),
            *range(0x2066, 0x206A))  # fmt: skip
 """Characters that steer a terminal or turn text around: all controls but tab and line feed, marks of direction."""

@@ -7,8 +7,6 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["tie_order"]
-
 
 def tie_order(labels: Sequence[Hashable]) -> NDArray[np.intp]:
     """(N,) positions of the labels in order: whole numbers ascending, then all others by their text."""

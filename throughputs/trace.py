@@ -18,18 +18,6 @@ from throughputs.shown import html_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CATEGORIES",
-    "MODES",
-    "OWNERS",
-    "Trace",
-    "allowed_types",
-    "date_texts",
-    "dates_after",
-    "named_types",
-    "partition_names",
-]
-
 MODES = ("static", "accordion", "gns")
 """How the batch size of a job may change while it trains."""
 

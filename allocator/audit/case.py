@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
     from formulations import Pairs
 
-__all__ = ["Case", "case_of"]
-
 Array = NDArray[np.float64]
 
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from allocator.audit.case import Case
 from allocator.audit.record import Explanation
 
-__all__ = ["agree", "explain"]
-
 Array = NDArray[np.float64]
 
 _MOSTLY = 0.5

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from allocator.protocol.policy import Policy
     from allocator.protocol.state import ClusterState
 
-__all__ = ["misreport", "probe_strategy"]
-
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-5

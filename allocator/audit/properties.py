@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
     from formulations import Solution
 
-__all__ = ["envy", "feasibility", "pareto_efficiency", "sharing_incentive", "throughput_in_place_of", "utilisation"]
-
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-6

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-__all__ = ["Audit", "Explanation", "Property"]
-
 _VERDICT = {True: "yes", False: "no", None: ""}
 
 

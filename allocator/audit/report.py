@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from allocator.audit.record import Audit, Explanation, Property
 
-__all__ = ["explanations_table", "properties_table"]
-
 
 def properties_table(audit: Audit) -> Table:
     """One row per property: whether it holds, its value, its worst job, and the sentence on it."""

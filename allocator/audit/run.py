@@ -15,8 +15,6 @@ from allocator.audit.record import Audit
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
 
-__all__ = ["audit"]
-
 
 def audit(allocation: Allocation, *, rng: np.random.Generator, probed_jobs: int = 8, misreports: int = 8) -> Audit:
     """Properties of `allocation`, each with its definition, value and worst job, and an explanation for each job.

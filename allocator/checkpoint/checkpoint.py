@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from allocator.simulator.world import World
     from throughputs.prices import PriceTable
 
-__all__ = ["Checkpoints", "identity"]
-
 
 class Checkpoints:
     """Writes and reads the checkpoint of one run.

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 from allocator.checkpoint.state_tree import Member, Part, from_json, to_json
 from throughputs import InputError
 
-__all__ = ["FORMAT", "Part", "Saved", "StateFile"]
+__all__ = ["Part"]
 
 FORMAT = "allocator checkpoint 2"
 _FORMAT_1 = "allocator checkpoint 1"  # a line of JSON and pickles

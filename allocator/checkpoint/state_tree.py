@@ -22,8 +22,6 @@ import numpy.typing as npt
 
 from throughputs import InputError
 
-__all__ = ["Member", "Part", "from_json", "to_json"]
-
 _NUMBERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 _DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ["bool", *_NUMBERS]}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-__all__ = ["COMMANDS", "app"]
-
 COMMANDS = {
     "solve": "Solve one allocation problem: who gets which share of time on which accelerator type.",
     "audit": "Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.",

@@ -11,8 +11,6 @@ from allocator.runtime.records.journal import JournalError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
-__all__ = ["EXPECTED", "told_of_policy"]
-
 EXPECTED = (AdapterError, JournalError, ProfilingError, ServiceError, SolverError, SimulationStalledError)
 
 

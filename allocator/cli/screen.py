@@ -14,8 +14,6 @@ from throughputs.shown import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["open_streams", "rich_console", "shown_as_text"]
-
 
 class _Shown:
     """A stream on which characters that would steer a terminal are shown instead (`throughputs.shown.visible`)."""

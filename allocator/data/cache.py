@@ -24,20 +24,6 @@ from typing import IO
 from allocator.data.registry import DataFile, Dataset
 from throughputs.files import write_text
 
-__all__ = [
-    "CACHE_VARIABLE",
-    "DataError",
-    "FetchRecord",
-    "FileReport",
-    "FileState",
-    "cache_directory",
-    "folder_of",
-    "lock",
-    "read_records",
-    "sha256_of",
-    "write_record",
-]
-
 CACHE_VARIABLE = "ALLOCATOR_DATA_CACHE"
 """Environment variable that names the cache directory."""
 

@@ -26,8 +26,6 @@ from urllib.parse import urljoin, urlsplit
 
 from allocator.data.cache import CACHE_VARIABLE, CHUNK, DataError, sha256_of
 
-__all__ = ["MOST_BYTES", "Advance", "download", "is_address"]
-
 MOST_BYTES = 10_000_000_000
 """Length of a file whose right one is not known, at most."""
 

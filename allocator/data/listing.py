@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from allocator.data.registry import HASH_ORIGINS, UNKNOWN, DataFile, Dataset
 
-__all__ = ["bytes_text", "hash_text", "markdown_table", "reader_text", "size_text"]
-
 _BY_SCHEMA = " (by its schema)"
 
 UNITS = ("B", "kB", "MB", "GB", "TB")

@@ -19,8 +19,6 @@ from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.files import parse_toml
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
-__all__ = ["HASH_ORIGINS", "UNKNOWN", "DataFile", "Dataset", "datasets", "find", "read_sets"]
-
 UNKNOWN = "unknown"
 
 _Made = TypeVar("_Made")

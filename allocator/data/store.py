@@ -24,8 +24,6 @@ from allocator.data.download import download, is_address
 from allocator.data.registry import DataFile, Dataset, find
 from throughputs.errors import InputError
 
-__all__ = ["Progress", "fetch", "path_of", "select", "verify"]
-
 Progress = Callable[[DataFile, int, int | None], None]
 """Told of the file, of its bytes on disk and of all its bytes, None where that is not known."""
 

@@ -11,8 +11,6 @@ from allocator.protocol import Allocation, Assignment, ClusterState, Plan, PlanP
 from throughputs import InputError
 from throughputs.errors import one_of
 
-__all__ = ["ACTIONS", "AnsweredPolicy", "ScoresPolicy", "SharesPolicy", "answered", "chosen_by_scores", "into_polytope"]
-
 _Floats = NDArray[np.float64]
 
 # Relative to the capacity, and to a share of 1: what rounding leaves of shares that are feasible.

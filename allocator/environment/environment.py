@@ -23,8 +23,6 @@ from allocator.results.result import SimulationResult
 from allocator.simulator.engine import Simulation, SimulationStalledError
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace, TraceGenerator
 
-__all__ = ["ClusterEnvironment"]
-
 Observation = dict[str, NDArray[Any]]
 
 

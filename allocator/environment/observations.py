@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
 
-__all__ = ["job_columns", "observation_of", "observation_space"]
-
 # Gymnasium wants finite bounds; what is beyond is told as this.
 _LARGEST = 1e15
 

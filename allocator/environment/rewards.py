@@ -15,8 +15,6 @@ from throughputs import InputError
 from throughputs.errors import one_of
 from throughputs.trace import allowed_types
 
-__all__ = ["REWARDS", "Figure", "Progress", "figure_of"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from throughputs.trace import date_texts, dates_after
 
-__all__ = ["LEAST_SHARE", "Decisions", "Jobs", "Rows"]
-
 LEAST_SHARE = 1e-6
 """Below that a share of time is what a solver leaves of none: a second in eleven days."""
 

@@ -22,8 +22,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
-__all__ = ["explain"]
-
 _LONGEST = 5
 """Jobs in an overview."""
 

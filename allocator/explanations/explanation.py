@@ -12,8 +12,6 @@ from allocator.explanations.occupancy import FreeGpus, Holder
 from allocator.explanations.reasons import REASONS, Stretch
 from allocator.explanations.redecide import Change
 
-__all__ = ["Explanation", "Moment", "Overview", "Wait", "WaitingJob"]
-
 
 @dataclass(frozen=True)
 class Moment:

@@ -14,8 +14,6 @@ from allocator.explanations.replay import settings_of
 from allocator.explanations.run import FinishedRun
 from allocator.simulator.restarts import RestartCost
 
-__all__ = ["Interval", "Kind", "life_of", "starting_seconds"]
-
 _Floats = NDArray[np.float64]
 
 Kind = Literal["waiting", "starting", "running"]

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from allocator.explanations.run import FinishedRun
 from allocator.fractions import WHOLE, thousandths_of
 
-__all__ = ["FreeGpus", "FreeTimes", "Holder", "free_at", "free_times", "holders"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

@@ -15,8 +15,6 @@ from allocator.explanations.redecide import EventReplay, comes_out_the_same
 from allocator.explanations.replay import Standing
 from allocator.explanations.run import FinishedRun
 
-__all__ = ["REASONS", "Stretch", "stretches_of"]
-
 _Ints = NDArray[np.int64]
 
 REASONS: Final = {

@@ -25,8 +25,6 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Hindrance, Need, PlanPolicy, SharePolicy
 from throughputs import InputError
 
-__all__ = ["Change", "EventReplay", "can_redecide", "changes_that_help", "comes_out_the_same", "decided"]
-
 _Ints = NDArray[np.int64]
 
 _UNKNOWN = Need.COLOCATION | Need.TRAINING | Need.CONFIGURATIONS | Need.DEADLINE_OPTIONS

@@ -27,8 +27,6 @@ from allocator.protocol.policy import Need, SharePolicy
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import Trace
 
-__all__ = ["Instant", "RoundReplay", "Standing", "job_table", "settings_of"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

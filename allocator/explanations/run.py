@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from allocator.results.result import SimulationResult
 
-__all__ = ["FinishedRun"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

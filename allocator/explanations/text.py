@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["explanation_text", "overview_text"]
-
 _WAITS = 3
 """Waits that are shown with all there is to say, the longest ones."""
 

@@ -16,17 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "AGREE_SECONDS",
-    "Agreement",
-    "FileAgreement",
-    "TorchAgreement",
-    "find_agreement",
-    "hold_group",
-    "leave_group",
-    "rank_and_world",
-]
-
 AGREE_SECONDS = 0.25
 """Between two collectives, as far as steps are shorter: each keeps the ranks for a fraction of a millisecond."""
 

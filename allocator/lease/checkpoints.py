@@ -23,8 +23,6 @@ from typing import Any
 from allocator.lease.fence import StaleLeaseError, locked_lease
 from allocator.lease.files import LEASE_FILE, Grant, read_file
 
-__all__ = ["KEPT", "MANIFEST_FILE", "Checkpoint", "CheckpointError", "CheckpointFolder", "read_manifest"]
-
 MANIFEST_FILE = "manifest.json"
 
 KEPT = 2

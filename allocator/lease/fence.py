@@ -17,8 +17,6 @@ from pathlib import Path
 
 from allocator.lease.files import LEASE_FILE, Grant, read_file, write_file
 
-__all__ = ["LOCK_FILE", "LeaseLockedError", "StaleLeaseError", "locked_lease", "raise_epoch"]
-
 LOCK_FILE = "lease.lock"
 
 LOCK_SECONDS = 10.0

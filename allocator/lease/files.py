@@ -20,21 +20,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = [
-    "CHECKPOINTS",
-    "EPOCH",
-    "JOB",
-    "LEASE_FILE",
-    "MOST_BYTES",
-    "REPORT_FILE",
-    "Grant",
-    "Report",
-    "parse",
-    "read_file",
-    "read_object",
-    "write_file",
-]
-
 JOB = "ALLOCATOR_JOB_ID"
 EPOCH = "ALLOCATOR_LEASE_EPOCH"
 CHECKPOINTS = "ALLOCATOR_CHECKPOINT_DIR"

@@ -16,8 +16,6 @@ from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, Report
 from allocator.lease.reporter import Reporter
 from allocator.lease.watch import LeaseWatch
 
-__all__ = ["REPORT_SECONDS", "Lease"]
-
 REPORT_SECONDS = 0.5
 """Between two reports of progress; what matters at once is reported at once."""
 

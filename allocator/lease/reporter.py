@@ -9,8 +9,6 @@ from pathlib import Path
 from allocator.lease.fence import locked_lease
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 
-__all__ = ["Reporter"]
-
 
 class Reporter:
     """Writes reports; the last one that was given is the one that stays.

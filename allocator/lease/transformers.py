@@ -21,8 +21,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from allocator.lease.agreement import hold_group, leave_group
 from allocator.lease.lease import Lease
 
-__all__ = ["LeaseCallback"]
-
 
 class LeaseCallback(TrainerCallback):
     """Ends the training with the lease, with a checkpoint of the Trainer's own.

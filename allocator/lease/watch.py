@@ -13,8 +13,6 @@ from typing import Any
 from allocator.lease.fence import StaleLeaseError
 from allocator.lease.files import LEASE_FILE, Grant, read_file
 
-__all__ = ["LOOK_SECONDS", "LeaseWatch"]
-
 LOOK_SECONDS = 0.05
 """Between two looks at the file; a look at an unchanged file takes about two microseconds."""
 

@@ -13,8 +13,6 @@ from allocator.protocol.state import ClusterState
 from formulations import Pairs
 from throughputs import InputError
 
-__all__ = ["checked_allocation", "checked_pairs", "checked_plan", "checked_shares"]
-
 _NOBODY = np.empty(0, dtype=np.int64)
 
 # Up to so many rows plain Python is faster than arrays.

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from throughputs.prices import PriceTable
 
-__all__ = ["DecisionCore", "finished"]
-
 _Ids = NDArray[np.int64]
 
 Returned = TypeVar("Returned")

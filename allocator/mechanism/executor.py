@@ -22,8 +22,6 @@ from allocator.protocol.policy import Need, Policy, SharePolicy
 from allocator.protocol.state import ClusterState
 from formulations import Pairs
 
-__all__ = ["Answer", "Executor", "Step", "ask_for_shares", "consolidated_in_rounds"]
-
 _NOBODY = np.empty(0, dtype=np.int64)
 
 PolicyT = TypeVar("PolicyT", bound=Policy)

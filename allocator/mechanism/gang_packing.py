@@ -14,8 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Rows", "Vacancies", "pack_best_type", "pack_global", "pack_per_type", "preference"]
-
 
 @dataclass(frozen=True)
 class Rows:

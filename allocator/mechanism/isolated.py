@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
 
-__all__ = ["IsolatedTime"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

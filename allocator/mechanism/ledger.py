@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from allocator.protocol.jobs import JobTable
     from formulations import Pairs
 
-__all__ = ["NOTHING", "TimeLedger", "joined"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from allocator.protocol.jobs import JobTable
     from formulations import Pairs
 
-__all__ = ["PairLedger", "members", "row_alone"]
-
 _SHIFT = 32
 _LOW = (1 << _SHIFT) - 1
 

@@ -21,8 +21,6 @@ from allocator.protocol.plan import PlanStep
 from allocator.protocol.policy import Need, PlanPolicy
 from allocator.protocol.state import ClusterState
 
-__all__ = ["PlanBook"]
-
 _Ids = NDArray[np.int64]
 
 _NOBODY: _Ids = np.empty(0, dtype=np.int64)

@@ -39,8 +39,6 @@ from numpy.typing import NDArray
 from allocator.mechanism.ledger import TimeLedger
 from allocator.mechanism.settings import MechanismSettings
 
-__all__ = ["Queues"]
-
 # Negated deficit of rows without a share: behind every row with one, and before those that may not be chosen.
 _LAST = 1e300
 

@@ -24,8 +24,6 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, SharePolicy
 from allocator.protocol.state import ClusterState
 
-__all__ = ["RoundMechanism"]
-
 _Ids = NDArray[np.int64]
 
 

@@ -11,8 +11,6 @@ from typing import Literal
 
 from throughputs import InputError
 
-__all__ = ["MechanismSettings"]
-
 # Beyond these a run would not end, or lose its last digit.
 _SHORTEST_ROUND = 1e-3
 _MOST_CREDIT = 1e9

@@ -16,8 +16,6 @@ from allocator.protocol.state import ClusterState
 from formulations import Pairs
 from throughputs.numerics import matmul
 
-__all__ = ["IdealShares"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

@@ -21,8 +21,6 @@ from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot
 from throughputs.tie_order import tie_order
 
-__all__ = ["FifoPacked", "Gandiva", "Packing", "fifo_packed", "gandiva", "pair_gain"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

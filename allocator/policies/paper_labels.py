@@ -7,15 +7,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "DEADLINE_LABELS",
-    "SHOCKWAVE_COMPARISON",
-    "SHOCKWAVE_LABELS",
-    "SHOCKWAVE_PLANNER",
-    "SHOCKWAVE_WEIGHTS",
-    "paper_label",
-]
-
 SHOCKWAVE_LABELS = {
     "shockwave": "Shockwave",
     "min_total_duration": "OSSP",

@@ -10,8 +10,6 @@ from throughputs.predict import DurationPredictions
 from throughputs.predict.shapes import Shape
 from throughputs.shown import escape
 
-__all__ = ["agreement_chart", "shape_chart"]
-
 _Floats = NDArray[np.float64]
 
 _PANEL = Frame(width=440, height=250, left=58, top=10, bottom=44)

@@ -17,17 +17,6 @@ from throughputs.errors import InputError
 from throughputs.predict.quality import symmetric_error
 from throughputs.predict.series import forecast
 
-__all__ = [
-    "PUBLISHED_SLEEP",
-    "NodeSleep",
-    "SleepSettings",
-    "jobs_that_wait",
-    "known_ahead",
-    "nodes_in_use",
-    "put_to_sleep",
-    "use_ahead",
-]
-
 _Floats = NDArray[np.float64]
 _Whole = NDArray[np.int64]
 

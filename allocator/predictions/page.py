@@ -14,8 +14,6 @@ from allocator.report.page.markup import head, section
 from throughputs.predict import DurationPredictions, shape_functions
 from throughputs.shown import escape
 
-__all__ = ["FIGURES", "cells_of", "render_page", "told_sources"]
-
 _CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
 .figures { width: auto; min-width: 50% }

@@ -14,8 +14,6 @@ from allocator.report.page.markup import head, section
 from allocator.report.svg import Axis, Frame, axes, element, step_path
 from throughputs.shown import escape
 
-__all__ = ["render_sleep_page"]
-
 _CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _FRAME = Frame(width=960, height=320)
 _DAY = 86400.0

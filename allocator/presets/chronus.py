@@ -8,8 +8,6 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
 from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["CHRONUS", "CHRONUS_ELASTICFLOW"]
-
 _START_COST = 0.5
 """Units of time for which a job on one GPU does nothing when it starts: 0.1 to write a checkpoint, 0.4 to read one. On
 g GPUs it is 1 + log2 g times as much."""

@@ -4,8 +4,6 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Preset
 from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["DEFAULT"]
-
 # What the simulators of Pollux (OSDI'21) and, for gangs of more than 8 GPUs, of Helios (SC'21) and Lucid (ASPLOS'23)
 # take a restart to cost.
 DEFAULT = Preset(

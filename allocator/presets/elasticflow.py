@@ -7,8 +7,6 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
 from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["ELASTICFLOW"]
-
 # What a decision costs jobs that have GPUs, in the loops of the policies that are charged.
 _CHARGED: Mapping[str, Any] = {"overhead": "running", "overhead_reuses_groups": True}
 

@@ -4,8 +4,6 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Preset
 from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["GAVEL"]
-
 GAVEL = Preset(
     "gavel",
     MechanismSettings(

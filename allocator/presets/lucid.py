@@ -7,8 +7,6 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
 from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["LUCID"]
-
 # A loop that counts seconds down and looks for zero first sees the end of a job a second late.
 _COUNTED_DOWN: Mapping[str, Any] = {
     "end_delay_seconds": 1.0,

@@ -8,8 +8,6 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
 from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["ONE_MINUTE", "POLLUX"]
-
 ONE_MINUTE = SimulatorSettings(
     slot_seconds=60.0,
     slot_grid=True,

@@ -15,8 +15,6 @@ from throughputs import InputError
 from throughputs.errors import nearest_names
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS
 
-__all__ = ["Comparison", "FairnessYardstick", "Preset", "kinds_of_changes", "unknown_setting"]
-
 FairnessYardstick = Literal["isolated", "static", "themis"]
 """What rho divides a completion time by: "isolated": `fairness.isolated_jct`; "static", "themis": the time that the job
 needs alone times `fairness.static_contention` or `fairness.round_contention`."""

@@ -8,8 +8,6 @@ from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_PLAN
 from allocator.presets.gavel import GAVEL
 from allocator.presets.preset import Comparison
 
-__all__ = ["SHOCKWAVE", "SHOCKWAVE_PUBLISHED"]
-
 # Settings of policies in Shockwave's comparison. The solver of its linear programs stopped where `homogeneous` stops;
 # for finish-time fairness, runs of the published code with Clarabel are on record.
 _POLICIES: dict[str, Mapping[str, Any]] = {

@@ -8,8 +8,6 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.pollux import ONE_MINUTE, POLLUX
 from allocator.presets.preset import Preset
 
-__all__ = ["SIA"]
-
 # Policies in rounds have six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
 _ROUNDS: Mapping[str, Any] = {
     "round_seconds": 360.0,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
     from formulations import WarmStart
 
-__all__ = ["CLAIMED", "Allocation"]
-
 CLAIMED = "claimed: "
 """What a status begins with that nobody has proven."""
 

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.fractions import WHOLE, taken_of
 from throughputs import InputError
 
-__all__ = ["Assignment", "among_ids", "within"]
-
 _Ids = NDArray[np.int64]
 
 # Up to so many numbers plain Python is faster than arrays.

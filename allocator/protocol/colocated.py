@@ -20,8 +20,6 @@ from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputT
 if TYPE_CHECKING:
     from throughputs import Trace
 
-__all__ = ["appended", "from_json", "of_trace", "on_types", "take", "where_allowed", "without_sharing"]
-
 
 def of_trace(trace: Trace, throughputs: object, cluster: Cluster, gangs: ArrayLike) -> PackedColumns:
     """What the jobs of `trace` do alone and in pairs on the types of `cluster`.

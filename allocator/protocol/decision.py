@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition, transition
 
-__all__ = ["Decision"]
-
 
 @dataclass(frozen=True, eq=False)
 class Decision:

@@ -13,14 +13,6 @@ from throughputs.configurations import Configurations
 from throughputs.errors import did_you_mean
 from throughputs.trace import allowed_types
 
-__all__ = [
-    "Throughputs",
-    "checked_rates",
-    "gang_rates",
-    "of_table",
-    "rates_by_duration",
-]
-
 Throughputs: TypeAlias = ThroughputTable | PackedColumns | Configurations | ArrayLike
 """What a run is told of the speed of its jobs: a table by job type, what these very jobs do alone and in pairs, what
 they do by number of GPUs, or an (N, M) array of the rates of their gangs."""

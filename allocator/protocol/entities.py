@@ -33,8 +33,6 @@ from throughputs.tie_order import tie_order
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ENTITY_POLICIES", "Entities", "EntitiesLike", "Entity", "Membership", "arrival_ranks"]
-
 ENTITY_POLICIES = ("fairness", "fifo")
 """How an entity shares among its members: in proportion to their weights, or one after the other."""
 

@@ -8,8 +8,6 @@ from types import TracebackType
 
 from allocator.protocol.policy import Policy
 
-__all__ = ["fault_of", "told"]
-
 _OURS = (__name__.partition(".")[0], "formulations", "throughputs")
 
 

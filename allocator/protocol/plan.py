@@ -13,8 +13,6 @@ from allocator.protocol.assignment import Assignment
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
 
-__all__ = ["Plan", "PlanStep", "UpcomingRounds"]
-
 
 @dataclass(frozen=True)
 class UpcomingRounds:

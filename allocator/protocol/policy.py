@@ -26,8 +26,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
 
-__all__ = ["Hindrance", "Need", "PlanPolicy", "Policy", "SharePolicy", "Trigger", "checked_policy"]
-
 
 class Need(Flag):
     """Knowledge that is made ready only for policies that need it; for others it is an error to read it.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from throughputs.configurations import Configurations
     from throughputs.deadlines import DeadlineOptions
 
-__all__ = ["ClusterState"]
-
 
 @dataclass(frozen=True)
 class _Column:

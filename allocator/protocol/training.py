@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from throughputs import ThroughputTable, Trace
 
-__all__ = ["TrainingLedger", "TrainingView"]
-
 _COLUMNS = ("epochs_done", "batch_size", "admitted_seconds", "measured_samples", "measured_seconds")
 
 

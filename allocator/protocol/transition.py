@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from allocator.protocol.assignment import Assignment, among_ids
 
-__all__ = ["Transition", "transition"]
-
 _Ids = NDArray[np.int64]
 
 

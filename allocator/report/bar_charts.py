@@ -16,8 +16,6 @@ from throughputs.shown import escape
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["bar_panels", "figure_panels", "terminal_bars"]
-
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _TERMINAL_PANEL = 56
 """Columns of a panel on the terminal; two stand side by side where there is room."""

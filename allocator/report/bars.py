@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Bars", "interval_means", "merge_rounds"]
-
 
 @dataclass(frozen=True, eq=False)
 class Bars:

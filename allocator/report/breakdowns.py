@@ -11,8 +11,6 @@ from allocator.report.figures import FIGURES, MISSING, PERCENT, Figure, format_c
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["BREAKDOWNS", "NEITHER", "Breakdown", "parts_table"]
-
 MOST_USERS = 40
 """Users of each policy that are shown, those with the most GPU time."""
 

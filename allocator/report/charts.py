@@ -15,16 +15,6 @@ from numpy.typing import NDArray
 from allocator.report.svg import Axis, Frame, axes, element, step_path
 from throughputs.shown import escape
 
-__all__ = [
-    "cdf_chart",
-    "ecdf",
-    "efficiency_chart",
-    "fragmentation_chart",
-    "policy_class",
-    "queue_chart",
-    "utilization_chart",
-]
-
 HOUR = 3600.0
 
 

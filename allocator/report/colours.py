@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from zlib import crc32
 
-__all__ = ["DARK", "LIGHT", "Look", "policy_colour", "policy_looks", "style_rules"]
-
 LIGHT = (
     "#0072b2",
     "#d55e00",

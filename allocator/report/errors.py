@@ -10,8 +10,6 @@ from throughputs.shown import escape
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["errors_section", "errors_table"]
-
 _SHOWN = {
     "average_jct": "average completion time",
     "median_jct": "median completion time",

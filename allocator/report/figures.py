@@ -7,19 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = [
-    "DEADLINE_FIGURES",
-    "FIGURES",
-    "MISSING",
-    "PERCENT",
-    "Figure",
-    "best_rows",
-    "format_column",
-    "format_count",
-    "format_number",
-    "value_of",
-]
-
 MISSING = "-"
 HOUR = 3600.0
 PERCENT = 0.01

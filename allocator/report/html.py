@@ -34,8 +34,6 @@ from throughputs.files import write_text
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
-__all__ = ["render_report", "write_report"]
-
 SCRIPTS = (
     "core.js",
     "address.js",

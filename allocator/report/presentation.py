@@ -10,8 +10,6 @@ from typing import Any
 from allocator.policies.paper_labels import DEADLINE_LABELS, SHOCKWAVE_LABELS
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure
 
-__all__ = ["Presentation", "ended_otherwise", "exceeded_shares", "free_restarts"]
-
 _RHO = ("worst_rho", "unfair_fraction")
 
 _MEANING = {

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Advance", "policy_progress"]
-
 Advance = Callable[[float, int, int], None]
 """Told of the simulated clock in seconds, of completed jobs and of all jobs."""
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from throughputs.shown import escape
 
-__all__ = ["Axis", "Frame", "axes", "element", "linear_ticks", "log_ticks", "step_path"]
-
 
 def element(tag: str, content: str = "", **attributes: object) -> str:
     """One element; `content` is markup, values are escaped; names lose a last ``_``, others become ``-``."""

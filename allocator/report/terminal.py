@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from allocator.protocol.allocation import Allocation
 
-__all__ = ["allocation_table", "comparison_table", "entities_table", "extra_figures"]
-
 _WIDE = 130
 """Columns of a terminal with room for every figure."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.results.record import RunRecord
 
-__all__ = ["Prices", "average_prices", "busy_cost", "owned_cost", "price_table"]
-
 _Floats = NDArray[np.float64]
 
 Prices = PriceTable | Mapping[str, float]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from allocator.results.record import RunRecord
 
-__all__ = ["PUBLISHED_SLOS", "assign_slos", "deadline_columns", "deadline_figures", "met_deadlines"]
-
 PUBLISHED_SLOS: Mapping[float, float] = MappingProxyType({1.2: 0.33, 2.0: 0.34, 10.0: 0.33})
 """Probability of each multiple of the duration in the workload with SLOs of Narayanan et al., OSDI 2020."""
 

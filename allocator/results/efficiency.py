@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from allocator.results.record import RunRecord
 
-__all__ = ["average_efficiency", "efficiency_table", "loaded_span", "loaded_utilization", "single_gpu_rates"]
-
 _NOTHING = 1e-12
 
 _Floats = NDArray[np.float64]

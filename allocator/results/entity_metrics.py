@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from allocator.results.record import RunRecord
 
-__all__ = ["entities_table"]
-
 
 def entities_table(jobs: pd.DataFrame, record: RunRecord | None) -> pd.DataFrame:
     """One row per entity, parents first, with all that is inside it; the last row, if any, is of jobs outside entities.

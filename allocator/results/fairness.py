@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from throughputs import InputError
 from throughputs.numerics import matmul
 
-__all__ = ["isolated_jct", "isolated_rho", "pairwise_envy", "round_contention", "static_contention"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

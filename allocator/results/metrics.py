@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from allocator.results.record import RunRecord
     from allocator.results.result import SimulationResult
 
-__all__ = ["deadline_measure", "summarize"]
-
 HOUR = 3600.0
 
 

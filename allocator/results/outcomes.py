@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COMPLETED", "CUT_OFF", "DROPPED", "OPEN", "RECORDED", "REJECTED", "STATUSES", "UNSERVED"]
-
 OPEN, COMPLETED, CUT_OFF, DROPPED, REJECTED = range(5)
 
 UNSERVED = "unserved"

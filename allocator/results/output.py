@@ -10,8 +10,6 @@ from allocator.results.result import SimulationResult
 from allocator.results.tables import decisions_table, rates_table, shares_table
 from throughputs.files import write_frame, write_text
 
-__all__ = ["save_result"]
-
 
 def save_result(result: SimulationResult, directory: str | Path) -> dict[str, Any]:
     """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.

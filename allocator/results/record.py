@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from throughputs.configurations import Configurations
     from throughputs.prices import PriceTable
 
-__all__ = ["Promises", "RunRecord"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

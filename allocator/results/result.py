@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from allocator.results.record import RunRecord
     from allocator.results.views.summary import Summary
 
-__all__ = ["SimulationResult"]
-
 
 @dataclass(frozen=True, eq=False)
 class SimulationResult:

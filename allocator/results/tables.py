@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from allocator.protocol.allocation import Allocation
 
-__all__ = ["decisions_table", "jobs_table", "rates_table", "rounds_table", "shares_table", "timeline_table"]
-
 _Ints = NDArray[np.int64]
 
 _ROUNDING = 1e-9

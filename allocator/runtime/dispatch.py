@@ -16,8 +16,6 @@ from allocator.runtime.records.journal import JournalError
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
 
-__all__ = ["Dispatch"]
-
 _KILL_AGAIN = 5.0
 """Seconds after which a job that was killed and is still there is killed again."""
 

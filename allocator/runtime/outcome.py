@@ -12,8 +12,6 @@ from allocator.runtime.records.book import CANCELLED, FAILED, LOST, REJECTED, ST
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
 
-__all__ = ["ended", "events_of_end", "progress"]
-
 
 def progress(report: Report) -> dict[str, Any]:
     """What a report says of a job, as data of an event."""

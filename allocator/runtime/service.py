@@ -45,8 +45,6 @@ from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
 from throughputs import InputError
 
-__all__ = ["Service"]
-
 
 class Door(Protocol):
     """Where a service is spoken with."""

@@ -7,8 +7,6 @@ from math import inf
 
 from throughputs import InputError
 
-__all__ = ["ServiceSettings"]
-
 
 @dataclass(frozen=True)
 class ServiceSettings:

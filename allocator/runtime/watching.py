@@ -13,8 +13,6 @@ from allocator.runtime.records.book import RUNNING, Book, Job
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
 
-__all__ = ["Told", "Watch", "Watching"]
-
 
 @dataclass
 class Told:

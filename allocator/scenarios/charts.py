@@ -15,8 +15,6 @@ from allocator.scenarios.figures import title_of
 from allocator.scenarios.result import Row
 from throughputs.shown import escape
 
-__all__ = ["Dimension", "Line", "dimensions", "line_chart", "lines_of"]
-
 _FRAME = Frame(width=460, height=250, left=56, right=14, top=12, bottom=46)
 _ROOM_ABOVE = 1.08
 _POINT = 3.5

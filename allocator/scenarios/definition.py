@@ -14,8 +14,6 @@ from allocator.sweep import Point, Sweep
 from allocator.variants import Variant
 from throughputs import InputError
 
-__all__ = ["MOST_RUNS_UNASKED", "Planned", "Scenarios"]
-
 MOST_RUNS_UNASKED = 8
 """Runs on larger clusters that are made without being asked for."""
 

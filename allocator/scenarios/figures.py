@@ -8,8 +8,6 @@ from typing import Any
 
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, value_of
 
-__all__ = ["CHANGES", "change_of", "format_change", "format_ratio", "ratio_of", "shown_figures", "title_of"]
-
 _DIGITS, _MOST_DECIMALS = 3, 3
 """Significant digits of a change, and digits after the point at most."""
 

@@ -14,8 +14,6 @@ from allocator.scenarios.result import Row
 from throughputs import InputError, read_prices, read_trace
 from throughputs.goodput.trainings.finding import find_trainings
 
-__all__ = ["recorded_row"]
-
 _OF_ROW = ("policy", "label", "cluster", "status", "status_detail")
 
 

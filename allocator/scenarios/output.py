@@ -10,8 +10,6 @@ from allocator.scenarios.page import render_page
 from allocator.scenarios.result import WhatIf
 from throughputs.files import write_frame, write_text
 
-__all__ = ["folder_of", "write_scenarios"]
-
 PAGE = "whatif.html"
 
 _NOT_IN_FOLDERS = re.compile(r"[^A-Za-z0-9_.,=-]+")

@@ -16,8 +16,6 @@ from allocator.scenarios.figures import CHANGES, change_of, format_change, forma
 from allocator.scenarios.result import WhatIf
 from throughputs.shown import escape
 
-__all__ = ["render_page"]
-
 _CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 _STYLE = """

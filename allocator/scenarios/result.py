@@ -17,8 +17,6 @@ from throughputs.shown import escape
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NextGpus", "Row", "WhatIf"]
-
 _PRINTED_ROWS = 8
 _PRINTED_FIGURES = ("average_jct", "average_queueing_time", "loaded_utilization", "owned_cost")
 

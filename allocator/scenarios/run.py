@@ -23,8 +23,6 @@ from throughputs.goodput.trainings.finding import EMBEDDED
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["run_scenarios", "whatif"]
-
 RUNS = "runs"
 """Folder of the sweep inside that of the scenarios."""
 

@@ -12,8 +12,6 @@ from allocator.scenarios.result import WhatIf
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["next_gpus_table", "rows_table"]
-
 _WIDE = 130
 """Columns of a terminal with room for every figure."""
 

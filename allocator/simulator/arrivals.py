@@ -13,8 +13,6 @@ from allocator.protocol.jobs import JobTable
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
 
-__all__ = ["Arrivals", "ExtendTrace", "MoreJobs", "preload"]
-
 ExtendTrace = Callable[[int], Trace]
 """Returns a trace of that many jobs; a longer one begins with the jobs of every shorter one."""
 

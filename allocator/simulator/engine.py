@@ -47,7 +47,7 @@ Known: TypeAlias = (
     "ThroughputTable | PackedColumns | ThroughputMatrix | Profiles | Trainings | Mapping[str, Any] | ArrayLike | None"
 )
 
-__all__ = ["Simulation", "SimulationStalledError", "simulate"]
+__all__ = ["SimulationStalledError"]
 
 
 def simulate(

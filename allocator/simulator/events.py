@@ -28,8 +28,6 @@ from throughputs.numerics import quotient, slot_end
 if TYPE_CHECKING:
     from allocator.simulator.world import World
 
-__all__ = ["EventExecution"]
-
 # Relative to a job's total steps: what rounding leaves of a job that completes together with another.
 STEP_TOLERANCE = 1e-9
 

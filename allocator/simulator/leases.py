@@ -18,8 +18,6 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.results.observers import StretchOutcome
 
-__all__ = ["Leases"]
-
 _Ids = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 

@@ -19,8 +19,6 @@ from allocator.simulator.rules.base import Stretch
 if TYPE_CHECKING:
     from allocator.simulator.world import World
 
-__all__ = ["Pace", "SteadyPace", "seconds_between"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 _Flags = NDArray[np.bool_]

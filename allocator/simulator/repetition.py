@@ -14,8 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_ROUNDS", "advance", "equal_increments", "rounds_ahead"]
-
 LEAST_ROUNDS = 4096
 """Fewer equal rounds are run one by one, and are told apart in the tables."""
 

@@ -12,8 +12,6 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from throughputs.numerics import log2
 
-__all__ = ["RestartCost"]
-
 _Floats = NDArray[np.float64]
 
 

@@ -25,8 +25,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     from allocator.simulator.world import World
 
-__all__ = ["RoundExecution"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

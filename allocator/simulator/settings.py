@@ -9,8 +9,6 @@ from allocator.protocol.goodput.rules import GoodputRules
 from allocator.simulator.restarts import RestartCost
 from throughputs import InputError
 
-__all__ = ["SimulatorSettings", "constant_restart_penalty"]
-
 _CHOICES = {
     "round_end": ("fixed", "slowest"),
     "batch_size_adaptation": ("off", "exact", "published"),

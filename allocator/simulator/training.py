@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.truth import Truth
 
-__all__ = ["TrainingRounds"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

@@ -19,8 +19,6 @@ from throughputs.training import Course
 if TYPE_CHECKING:
     from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["Truth"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
     from throughputs.prices import PriceTable
 
-__all__ = ["Progress", "SimulationStalledError", "World"]
-
 Progress = Callable[[float, int, int], None]
 
 

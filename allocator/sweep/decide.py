@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from throughputs import ThroughputTable, Trace
 
-__all__ = ["Decided", "decide"]
-
 Report = Callable[[float], None]
 
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from throughputs import ThroughputTable
 
-__all__ = ["Materials", "Outcome", "package_version", "run_point"]
-
 Log = Callable[[str], None]
 Report = Callable[[float], None]
 

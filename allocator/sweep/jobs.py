@@ -29,8 +29,6 @@ from throughputs.traces.shockwave_generator import shockwave_trace
 if TYPE_CHECKING:
     from throughputs import ThroughputTable
 
-__all__ = ["BLOCK_JOBS", "trace_of", "trainings_for"]
-
 BLOCK_JOBS = 1024
 """Jobs that the project's own generator draws at a time when a trace must be able to grow."""
 

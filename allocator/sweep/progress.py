@@ -11,8 +11,6 @@ from allocator.sweep.definition.point import Point
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Display"]
-
 
 class Display:
     """Shows how far a sweep is, and about how long the rest will take.

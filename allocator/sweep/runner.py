@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["cores", "run"]
-
 # The table is made anew at most this often while runs end.
 TABLE_SECONDS = 10.0
 WAIT_SECONDS = 1.0

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["first_saturated"]
-
 Place = tuple[float, int]
 """Load and seed."""
 

@@ -30,8 +30,6 @@ from throughputs.limits import LARGEST_WHOLE_NUMBER
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Store", "load", "load_jobs"]
-
 Record = dict[str, Any]
 
 FIGURES = (

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-__all__ = ["summary_table"]
-
 _HOUR = 3600.0
 
 

@@ -20,8 +20,6 @@ from allocator.simulator.engine import simulate
 from allocator.testing.properties import PROPERTIES, BrokenError
 from allocator.testing.worlds import cluster_for, table_for, trace_of
 
-__all__ = ["PolicyCheckError", "check_policy"]
-
 _SMALL_RUN = 5
 """Jobs of the simulation."""
 

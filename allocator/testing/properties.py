@@ -15,8 +15,6 @@ from allocator.protocol.policy import Need
 from allocator.testing.worlds import World
 from throughputs import ThroughputMatrix
 
-__all__ = ["PROPERTIES", "BrokenError", "Property"]
-
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-6

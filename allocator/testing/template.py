@@ -10,8 +10,6 @@ from allocator.registry import list_policies
 from throughputs import InputError
 from throughputs.files import write_text
 
-__all__ = ["write_package"]
-
 _PYPROJECT = """\
 [build-system]
 requires = ["setuptools>=61"]

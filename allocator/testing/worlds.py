@@ -15,8 +15,6 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need
 from throughputs import ThroughputTable, Trace
 
-__all__ = ["World", "cluster_for", "table_for", "trace_of"]
-
 _JOB_TYPES = ("ResNet-18 (batch size 64)", "LM (batch size 20)", "ResNet-50 (batch size 32)", "LM (batch size 5)")
 _SIZES = (1, 1, 2, 1, 4, 1, 1, 2)
 _WEIGHTS = (1.0, 4.0, 1.0, 1.0, 2.0)

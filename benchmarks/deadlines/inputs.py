@@ -15,8 +15,6 @@ from typing import Any
 
 from throughputs import ThroughputTable, default_table, read_table, read_trace
 
-__all__ = ["CLUSTER_GPUS", "Inputs"]
-
 CLUSTER_GPUS = {
     "cluster01": 512,
     "cluster02": 512,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["CLUSTER_RATIOS", "POLICIES", "TESTBED_RATIOS"]
-
 POLICIES = ("elasticflow", "edf", "tiresias", "gandiva_time_slicing", "themis", "chronus")
 """Order of the figures below."""
 

@@ -16,18 +16,6 @@ from benchmarks.deadlines.studies import AS_PUBLISHED
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "markdown_by_case",
-    "markdown_of_ablation",
-    "markdown_of_clusters",
-    "markdown_of_policies",
-    "markdown_of_saturation",
-    "markdown_of_seconds",
-    "row_of_cluster",
-    "rows_of",
-    "tables",
-]
-
 _COLUMNS = (
     "label",
     "case",

@@ -25,8 +25,6 @@ from throughputs.numerics import power_of_ten
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ADMISSIONS", "BOUND", "WORLDS", "near_saturation"]
-
 ADMISSIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "filling": {"admission": "each"},

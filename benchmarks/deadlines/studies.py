@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from allocator.simulator import SimulationResult
     from allocator.sweep.definition.point import Point
 
-__all__ = [
-    "AS_PUBLISHED",
-    "BASELINES",
-    "ONE_BY_ONE",
-    "OURS",
-    "REPAIR",
-    "STUDIES",
-    "WORLDS",
-    "efficiency_over_time",
-    "run_study",
-]
-
 AS_PUBLISHED, OURS, REPAIR = "elasticflow, published", "elasticflow, ours", "elasticflow, repair"
 """What the studies call ElasticFlow: under its preset, by default, and with the other admission."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["bars", "differences", "key_beside", "paired_differences", "pareto_front", "trade_off"]
-
 
 def bars(
     axes: Axes,

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["by_draw", "cumulative", "curves"]
-
 WHISKERS = 6
 """Up to so many loads intervals are lines beside each other, since bands of several series would hide each other."""
 

@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LineEnd", "apart", "key", "name_lines"]
-
 LINE_POINTS = 11.0
 """Least distance between two names, in points."""
 

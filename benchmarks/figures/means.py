@@ -13,8 +13,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["busiest", "half_width", "interval", "intervals", "summary"]
-
 CONFIDENCE = 0.95
 
 

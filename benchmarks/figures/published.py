@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["published_curves", "recorded_decision_times", "reference_file"]
-
 _PUBLISHED = "gavel/published_mean_jct_by_rate.csv"
 _RECORDED_TIMES = "gavel/policy_runtime_scaling.csv"
 

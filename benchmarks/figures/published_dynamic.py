@@ -9,8 +9,6 @@ from benchmarks.figures.published import reference_file
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["published_comparison"]
-
 _SUMMARY = "shockwave/published/summary.csv"
 _COLUMNS = {
     "makespan": "makespan",

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FAINT", "INK", "SHADES", "looks", "panels", "policy_of", "use_style"]
-
 SHADES = ("#440154", "#443983", "#31688e", "#21918c", "#2fa56b")
 """Settings and whatever else is no policy, dark to light: their order can be seen with any kind of colour vision."""
 

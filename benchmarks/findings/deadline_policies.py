@@ -9,8 +9,6 @@ from benchmarks.findings.words import few, listed, paired, plus_minus, sentence
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["deadlines"]
-
 RATIO, PERCENT = "deadline_ratio", 0.01
 OURS, AS_PUBLISHED = "elasticflow, ours", "elasticflow, published"
 

@@ -13,14 +13,6 @@ from benchmarks.findings.words import compared, few, listed, paired, plus_minus,
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "shockwave_canonical",
-    "shockwave_contention",
-    "shockwave_fairness_rows",
-    "shockwave_scale",
-    "shockwave_tradeoff",
-]
-
 HOUR, PERCENT = 3600.0, 0.01
 OWN = "Shockwave"
 UNFAIR, RHO = "unfair_fraction_static", "worst_rho_static"

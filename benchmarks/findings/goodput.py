@@ -9,8 +9,6 @@ from benchmarks.findings.words import Paired, compared, few, listed, paired, plu
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["goodput"]
-
 GAP, JCT, HOUR = "mean_interarrival_seconds", "average_jct", 3600.0
 CHOOSING = ("sia", "pollux", "optimus")
 

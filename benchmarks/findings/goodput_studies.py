@@ -9,8 +9,6 @@ from benchmarks.findings.words import Paired, compared, few, paired, plus_minus,
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["goodput_adaptivity", "goodput_scale", "goodput_sia"]
-
 JCT, HOUR = "average_jct", 3600.0
 ADAPTIVE, HALF, SCALE, RIGID = "all adaptive", "half rigid", "all scale GPUs", "all rigid"
 PUBLISHED = "as published"

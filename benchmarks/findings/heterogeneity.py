@@ -14,8 +14,6 @@ from benchmarks.findings.words import Paired, compared, few, listed, paired, plu
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["finish_time_fairness", "las_multi_gpu", "las_single_gpu", "makespan", "priorities"]
-
 HOUR = 3600.0
 
 

@@ -10,8 +10,6 @@ from benchmarks.findings.words import Paired, few, listed, paired, sentence
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["restarts"]
-
 COST, PERCENT = "restart_penalty_seconds", 0.01
 JCT, RHO, UNFAIR = "average_jct", "worst_rho", "unfair_fraction"
 LESS_IS_BETTER = {

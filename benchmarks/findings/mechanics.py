@@ -12,8 +12,6 @@ from benchmarks.findings.words import compared, few, listed, paired, plus_minus,
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["estimation", "hierarchical", "mechanism_fidelity", "policy_runtimes"]
-
 HOUR, PERCENT = 3600.0, 0.01
 
 

@@ -9,8 +9,6 @@ from benchmarks.findings.words import compared, few, listed, paired, plus_minus,
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["lucid"]
-
 JCT, QUEUEING, HOUR = "average_jct", "average_queueing", 3600.0
 ORDERS = ("fifo", "sjf", "srtf", "qssf", "tiresias")
 FORMS = ("lucid, as published", "lucid", "lucid_program")

@@ -16,8 +16,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Paired", "compared", "few", "listed", "paired", "plus_minus", "sentence"]
-
 NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 ALIKE = 0.005

@@ -11,8 +11,6 @@ from rich.table import Table
 
 from benchmarks.lucid.setting import BUDGETS, BUSY, CROWDED, FORMS, Setting
 
-__all__ = ["measure", "table"]
-
 LARGE = 24_000
 
 

@@ -16,8 +16,6 @@ from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.presets import preset
 from throughputs import RetainedFractions, ThroughputTable, Trace
 
-__all__ = ["BUDGETS", "BUSY", "CROWDED", "FORMS", "ORDERS", "SERVERS", "Setting"]
-
 # Virtual clusters by number of servers with eight GPUs, as those of a cluster of 1,080.
 SERVERS = (32, 20, 12, 11, 10, 9, 8, 8, 6, 5, 4, 4, 3, 2, 1)
 SIZES, SIZE_SHARES = (1, 2, 4, 8, 16), (0.6, 0.12, 0.1, 0.15, 0.03)

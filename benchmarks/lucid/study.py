@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from allocator import SimulationResult
 
-__all__ = ["Study", "run_study"]
-
 LARGEST_SMALL_GANG = 8
 """Jobs with more GPUs are large (Lucid, table 5)."""
 PUBLISHED_BUDGET = 2

@@ -18,8 +18,6 @@ from benchmarks.solvers.registry import FAMILIES, DeclinedError, Outcome, Path, 
 from formulations import Polytope, SolverError
 from formulations.core.objectives import Threshold
 
-__all__ = ["PLAIN", "measure_rows"]
-
 PLAIN = "cvxpy_ecos"
 """The path that ratios are taken to."""
 

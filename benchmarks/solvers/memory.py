@@ -20,8 +20,6 @@ import numpy as np
 
 from benchmarks.solvers.registry import DECISIONS, FAMILIES, PATHS, Path, Problem, Program
 
-__all__ = ["peak_memory"]
-
 _STATUS = FilePath("/proc/self/status")
 _RESET = FilePath("/proc/self/clear_refs")
 

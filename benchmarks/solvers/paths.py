@@ -8,8 +8,6 @@ from benchmarks.solvers.registry import DeclinedError, Outcome, Problem, Program
 from formulations import solve as formulations_solve
 from throughputs import InputError
 
-__all__ = ["REPLACED", "own"]
-
 REPLACED = 0.05
 """Part of the jobs that are others than in the decision before, for the path `warm`."""
 

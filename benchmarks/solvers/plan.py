@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from benchmarks.solvers.registry import DECISIONS, FAMILIES, PATHS, Decision, Family, Path, pick
 from benchmarks.solvers.targets import TARGETS
 
-__all__ = ["Budget", "Options", "Point", "plan"]
-
 QUICK_SIZES = (32, 128)
 USUAL_SIZE = 2048
 """A number of types with no size up to this is for huge problems only."""

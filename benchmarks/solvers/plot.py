@@ -16,8 +16,6 @@ from typing import Any
 from benchmarks.solvers.report import duration
 from throughputs import InputError
 
-__all__ = ["draw"]
-
 Row = dict[str, Any]
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart; ours in strong lines, peers in thin ones.

@@ -29,24 +29,6 @@ from formulations import Objective, Polytope, Solution
 from formulations import solve as formulations_solve
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
-__all__ = [
-    "DECISIONS",
-    "FAMILIES",
-    "PATHS",
-    "Decision",
-    "DeclinedError",
-    "Family",
-    "Instance",
-    "Outcome",
-    "Path",
-    "Problem",
-    "Program",
-    "decision",
-    "family",
-    "path",
-    "pick",
-]
-
 Array = NDArray[np.float64]
 
 

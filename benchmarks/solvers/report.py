@@ -10,8 +10,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-__all__ = ["duration", "rows_table", "tables", "targets_table", "warm_table"]
-
 
 def tables(figures: dict[str, Any]) -> RenderableType:
     """All rows by decision, what was not measured and why, and the targets."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["TARGETS", "Target", "against_targets"]
-
 
 @dataclass(frozen=True)
 class Target:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-__all__ = ["fetched_from_elsewhere"]
-
 _FETCHED = {
     "script": ("src",),
     "link": ("href",),

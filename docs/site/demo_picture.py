@@ -11,8 +11,6 @@ import pandas as pd
 import allocator
 from allocator.report.svg import Axis, element
 
-__all__ = ["picture"]
-
 _POLICY = "max_min_fairness_perf"
 _HOUR = 12.0
 """When the picture is taken: in the first busy hours of the run."""

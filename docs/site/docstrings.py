@@ -12,8 +12,6 @@ from typing import Any
 
 from griffe import Extension
 
-__all__ = ["HouseStyle", "numpy_style"]
-
 _ITEMS = ("Parameters", "Attributes")
 _LISTS = (*_ITEMS, "Returns", "Raises")
 

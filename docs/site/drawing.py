@@ -10,8 +10,6 @@ from allocator import SimulationResult
 from allocator.report.colours import LIGHT, policy_colour
 from allocator.report.svg import Axis, element
 
-__all__ = ["colour_of", "completions", "who_runs_where"]
-
 _WIDTH, _LEFT, _RIGHT = 720, 64, 12
 _ROW = 15
 _TINTS = (0.75, 0.45, 0.62, 0.32, 0.53)

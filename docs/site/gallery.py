@@ -9,8 +9,6 @@ from typing import Any
 
 from docs.site.links import ROOT, rewritten
 
-__all__ = ["caption_of", "page_of", "pages"]
-
 _FINDINGS = "## Findings"
 
 

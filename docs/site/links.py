@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["ROOT", "link_targets", "rewritten", "source_page", "uri_of"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#|//)([^)\s#]+)(#[^)\s]*)?(?=[)\s])")

@@ -6,8 +6,6 @@ from collections.abc import Collection, Sequence
 from fnmatch import fnmatch
 from typing import Any
 
-__all__ = ["navigation"]
-
 _LAST = "More"
 
 

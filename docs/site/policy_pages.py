@@ -13,8 +13,6 @@ from allocator.registry import PolicyEntry, kinds_of_settings, list_policies
 from docs.site import drawing, policy_runs
 from docs.site.links import ROOT
 
-__all__ = ["fenced", "fidelity_of", "page_of", "pages"]
-
 _ROOMS = {
     "gavel": "Gavel's programs",
     "fair_sharing": "Fair sharing",

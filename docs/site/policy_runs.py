@@ -14,8 +14,6 @@ from allocator.results.deadlines import assign_slos
 from allocator.testing.worlds import World
 from throughputs import TraceGenerator
 
-__all__ = ["CLUSTER", "CLUSTER_OF_ONE_TYPE", "JOBS", "Measured", "audited", "cluster_of", "jobs", "run"]
-
 CLUSTER, CLUSTER_OF_ONE_TYPE = "v100:4,p100:4,k80:4", "v100:8"
 JOBS = 24
 

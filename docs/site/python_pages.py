@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ROOMS", "pages"]
-
 ROOMS = {
     "allocator": (
         "Solve, simulate, report",

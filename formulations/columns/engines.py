@@ -19,8 +19,6 @@ from formulations.reference.cbc import run_cbc
 from formulations.reference.stopping import StopRule
 from throughputs.numerics import dot
 
-__all__ = ["ENGINES", "Engine", "Found"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

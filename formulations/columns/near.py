@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from formulations.columns.written import Written
 from formulations.core.solution import InfeasibleError
 
-__all__ = ["Searched", "search_near"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

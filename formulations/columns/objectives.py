@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.columns.program import ColumnProgram
 from throughputs import Configurations, InputError
 
-__all__ = ["Least", "MostFloors", "Objective", "Ratio", "Terms", "Total"]
-
 Array = NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ from formulations.columns.program import ColumnProgram
 from formulations.columns.written import Written
 from throughputs.tie_order import tie_order
 
-__all__ = ["canonical_rows", "canonical_variables", "undominated"]
-
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs import Configurations, InputError
 
-__all__ = ["ColumnProgram", "Rows"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["NEGLIGIBLE_SPENDING", "LargestRatio", "largest_ratio"]
-
 T = TypeVar("T")
 
 NEGLIGIBLE_SPENDING = 1e-9

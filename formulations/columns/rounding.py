@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from formulations.columns.written import Written
 
-__all__ = ["rounded_rows"]
-
 _MOST = 0.75
 """A divisor is tried where at least this share of the numbers of GPUs from it on, two at least, are multiples of it."""
 

@@ -14,8 +14,6 @@ from throughputs import Configurations
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ColumnSolution", "Stage"]
-
 Array = NDArray[np.float64]
 
 

@@ -23,8 +23,6 @@ from formulations.core.solution import Attempt, InfeasibleError
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import InputError
 
-__all__ = ["solve_columns"]
-
 Array = NDArray[np.float64]
 Generator = Callable[[Array], Rows | None]
 

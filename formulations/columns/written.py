@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from formulations.columns.objectives import Objective, Terms
 from formulations.columns.program import ColumnProgram
 
-__all__ = ["Written", "write_out"]
-
 Array = NDArray[np.float64]
 
 

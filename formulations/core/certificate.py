@@ -16,8 +16,6 @@ from throughputs.numerics import dot
 if TYPE_CHECKING:
     from formulations.core.objective import Objective, Threshold
 
-__all__ = ["Certificate", "certify", "certify_level", "certify_sum", "relative_gap"]
-
 Array = NDArray[np.float64]
 
 

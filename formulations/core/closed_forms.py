@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["isolated_shares", "isolated_throughput", "proportional_shares", "proportional_throughput"]
-
 Array = NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from formulations.core.polytope import Polytope
 
-__all__ = ["repair_duals"]
-
 Array = NDArray[np.float64]
 
 _SPARE = 1e-6

@@ -11,8 +11,6 @@ import numpy as np
 
 from formulations.core.solution import Attempt, InfeasibleError, NotAcceptedError, SolverError
 
-__all__ = ["Judged", "Turn", "solve_in_turn"]
-
 T = TypeVar("T")
 
 

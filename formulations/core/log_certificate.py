@@ -26,8 +26,6 @@ from throughputs.numerics import dot, log
 if TYPE_CHECKING:
     from formulations.core.objectives import NashWelfare
 
-__all__ = ["certify_log"]
-
 Array = NDArray[np.float64]
 
 _NEGLIGIBLE_WORTH = 1e-9

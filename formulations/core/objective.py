@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from formulations.levels.water_filling import WaterFilling
     from formulations.solving.choice import Among, Choice
 
-__all__ = ["Method", "Objective", "Proven", "Threshold", "objective_over"]
-
 Array = NDArray[np.float64]
 
 _NEAR_HARDEST_ALONE = 1e-6

@@ -19,17 +19,7 @@ from throughputs.numerics import dot, exp, log
 if TYPE_CHECKING:
     from formulations.solving.choice import Among, Choice
 
-__all__ = [
-    "FinishTimeFairness",
-    "Makespan",
-    "MaxMin",
-    "MaxSum",
-    "Method",
-    "NashWelfare",
-    "Objective",
-    "Threshold",
-    "relative_gap",
-]
+__all__ = ["Method", "Objective", "Threshold", "relative_gap"]
 
 Array = NDArray[np.float64]
 

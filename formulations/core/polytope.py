@@ -13,8 +13,6 @@ from formulations.arguments import figures, instance
 from formulations.core.closed_forms import proportional_throughput
 from throughputs import PlainColumns, ThroughputMatrix
 
-__all__ = ["ROUNDED_UP", "Polytope", "parts"]
-
 Array = NDArray[np.float64]
 
 _CHUNK = 16384

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classes", "classes_of", "spread_weights", "types_in_order"]
-
 Array = NDArray[np.float64]
 
 _GRID = 2.0**36

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from formulations.core.warm_start import WarmStart
 
-__all__ = ["Answer", "Attempt", "InfeasibleError", "NotAcceptedError", "Solution", "SolverError"]
-
 Array = NDArray[np.float64]
 S = TypeVar("S", bound="Solution")
 

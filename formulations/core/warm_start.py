@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from throughputs import InputError
 
-__all__ = ["Start", "WarmStart"]
-
 Array = NDArray[np.float64]
 
 

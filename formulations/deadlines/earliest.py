@@ -8,8 +8,6 @@ from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 
-__all__ = ["earliest_share"]
-
 
 def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> JobPlan:
     """The plan of a job that has its largest level, or the largest within what is free, until it is through."""

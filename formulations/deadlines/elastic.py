@@ -21,8 +21,6 @@ from formulations.deadlines.marginal import Marginal
 from formulations.deadlines.profile import FreeProfile, JobPlan
 from formulations.deadlines.published import Published
 
-__all__ = ["Scaled", "Score", "use_left_over"]
-
 Score = Literal["saving", "published"]
 
 

@@ -18,8 +18,6 @@ from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 from throughputs.numerics import slot_begin, slot_end
 
-__all__ = ["Filling"]
-
 _TIE = 1e-9
 """Relative distance within which a closed form may fall on another side of a limit than the sum over intervals."""
 

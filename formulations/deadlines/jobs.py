@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import inf
 
-__all__ = ["DeadlineJob", "ScalingCurve"]
-
 
 class ScalingCurve:
     """Throughput of a job by number of GPUs, on up to `capacity` GPUs.

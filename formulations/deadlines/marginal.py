@@ -10,8 +10,6 @@ from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import Change, FreeProfile, JobPlan
 
-__all__ = ["Candidate", "Marginal"]
-
 
 class Candidate:
     """A job that may be scaled: its next level, and the plan with it.

@@ -14,8 +14,6 @@ from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 
-__all__ = ["DeadlineOrder", "Planner"]
-
 Planner: TypeAlias = Callable[[FreeProfile, DeadlineJob], JobPlan]
 
 

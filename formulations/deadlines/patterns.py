@@ -33,8 +33,6 @@ from formulations.reference.cbc import run_cbc
 from formulations.reference.stopping import TIME_LIMIT_SECONDS, StopRule
 from throughputs.numerics import dot
 
-__all__ = ["PatternPlans", "plans_by_patterns"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
 
-__all__ = ["Change", "FreeProfile", "JobPlan"]
-
 
 class JobPlan:
     """When one job has how many GPUs.

@@ -38,8 +38,6 @@ from formulations.deadlines.profile import JobPlan
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 
-__all__ = ["DeadlineProgram", "DeadlineSolution", "MostDeadlines", "all_can_be_met", "most_value", "solve_deadlines"]
-
 Array = NDArray[np.float64]
 
 _MET = 1e-7

@@ -14,8 +14,6 @@ from operator import attrgetter
 from formulations.deadlines.marginal import Candidate, Marginal
 from formulations.deadlines.profile import Change, FreeProfile, JobPlan
 
-__all__ = ["Published"]
-
 
 class _Listed:
     """A job in the published list.

@@ -24,8 +24,6 @@ from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 
-__all__ = ["cheapest_share", "plans_by_repair"]
-
 _SPARE = 1e-6
 """Part of its work that a job is planned to do beyond it, for the rounding of many short steps."""
 

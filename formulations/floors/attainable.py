@@ -26,8 +26,6 @@ from formulations.solving.solver import solve
 from throughputs import Configurations
 from throughputs.numerics import dot
 
-__all__ = ["KeptFloors", "keep_most_floors", "keep_most_packed_floors"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

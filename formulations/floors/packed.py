@@ -25,8 +25,6 @@ from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot
 
-__all__ = ["maximise_packed_ratio", "maximise_packed_worth"]
-
 Array = NDArray[np.float64]
 
 

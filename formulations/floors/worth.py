@@ -29,8 +29,6 @@ from formulations.solving.uniqueness import is_unique
 from throughputs import Configurations, InputError, PlainColumns
 from throughputs.numerics import dot
 
-__all__ = ["SAME_RATIO", "checked_floors", "maximise_ratio", "maximise_worth", "with_ratio"]
-
 Array = NDArray[np.float64]
 
 SAME_RATIO = 1e-12

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from formulations.goodput.pollux_nodes import NodeProgram
 from throughputs import InputError
 
-__all__ = ["NodeTable"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

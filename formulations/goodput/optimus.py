@@ -14,8 +14,6 @@ from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_col
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 
-__all__ = ["least_remaining_time", "marginal_gains"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

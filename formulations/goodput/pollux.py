@@ -13,8 +13,6 @@ from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 from throughputs.numerics.elementary import exp, log
 
-__all__ = ["LARGEST_POWER", "PowerMean", "Selection", "fittest_selection"]
-
 Array = NDArray[np.float64]
 
 LARGEST_POWER = 10

@@ -13,8 +13,6 @@ from formulations.core.solution import SolverError
 from formulations.goodput.pollux import PowerMean
 from throughputs import Configurations, InputError
 
-__all__ = ["NodeProgram", "NodeSelection", "solve_on_nodes"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _SOURCE = "program on nodes"

@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.numerics.elementary import exp, log
 
-__all__ = ["power"]
-
 Array = NDArray[np.float64]
 
 

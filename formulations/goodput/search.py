@@ -13,8 +13,6 @@ from formulations.goodput.node_table import NodeTable
 from formulations.goodput.pollux_nodes import NodeProgram
 from throughputs import InputError
 
-__all__ = ["GeneticSearch", "Searched", "search_on_nodes"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Whole = NDArray[np.int64]

@@ -12,8 +12,6 @@ from formulations.goodput.powers import power
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 
-__all__ = ["SiaProgram", "relative_goodput"]
-
 Array = NDArray[np.float64]
 _SOURCE = "Sia's program"
 

@@ -19,8 +19,6 @@ from formulations.interior_point.method import InteriorPoint, StructuredProgram
 from formulations.interior_point.sparse_form import WrittenOut
 from formulations.interior_point.structured import solve_with_engine
 
-__all__ = ["clarabel_engine", "compiled_engine", "solve", "solve_as_stated"]
-
 Array = NDArray[np.float64]
 
 _MOST_CLASSES = 96

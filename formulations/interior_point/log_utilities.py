@@ -18,8 +18,6 @@ from formulations.prices.log_responses import Market
 from formulations.prices.log_search import solve_by_prices
 from throughputs.numerics import dot
 
-__all__ = ["solve", "solve_log"]
-
 Array = NDArray[np.float64]
 
 _PRECISION = 1e-11

@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from formulations.interior_point.newton_system import Direction, NewtonSystem, Residuals
 from throughputs.numerics import dot, einsum, matmul
 
-__all__ = ["Engine", "InteriorPoint", "StructuredProgram", "solve_structured"]
-
 Array = NDArray[np.float64]
 
 _MOST_ITERATIONS = 250

@@ -15,8 +15,6 @@ from formulations.interior_point.type_pairs import pairs_of
 from throughputs.numerics import einsum, matmul
 from throughputs.numerics.systems import Factors
 
-__all__ = ["Direction", "NewtonSystem", "Residuals"]
-
 Array = NDArray[np.float64]
 
 # The ufunc itself: at tens of classes the method's wrapper costs as much as the sum.

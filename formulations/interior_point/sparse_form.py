@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from formulations.interior_point.method import StructuredProgram
 from throughputs.numerics import dot, matmul
 
-__all__ = ["WrittenOut"]
-
 Array = NDArray[np.float64]
 
 

@@ -19,8 +19,6 @@ from formulations.interior_point.method import Engine, InteriorPoint, Structured
 from formulations.prices.mixes import level_at_prices
 from throughputs.numerics import dot
 
-__all__ = ["solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]
-
 Array = NDArray[np.float64]
 
 _PRECISION = 1e-11

@@ -9,8 +9,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Pairs", "pairs_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Pairs:

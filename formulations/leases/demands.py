@@ -18,8 +18,6 @@ from formulations.leases.program import Integers, LeaseProgram
 from formulations.leases.statement import keep_bonus
 from formulations.reference.mixed_integer import Array, MixedProgram, RowBuilder
 
-__all__ = ["Demands", "demands", "first_slot"]
-
 
 @dataclass(frozen=True, eq=False)
 class Demands:

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from formulations.leases.program import Array, Integers, LeaseProgram
 
-__all__ = ["greedy_choice", "latest_slots", "packs", "slot_by_slot"]
-
 
 def latest_slots(free: Integers, gpus: int, needed: int, deadline: int) -> Integers | None:
     """The `needed` latest of the first `deadline` slots with `gpus` GPUs free, ascending; None: too few have them."""

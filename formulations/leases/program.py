@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from throughputs import InputError
 
-__all__ = ["SIGNS", "LeaseProgram"]
-
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
 

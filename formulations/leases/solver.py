@@ -17,8 +17,6 @@ from formulations.reference.mixed_integer import LinearAnswer, MixedProgram, sol
 from formulations.reference.stopping import StopRule
 from throughputs import InputError
 
-__all__ = ["METHODS", "TIE_BREAKS", "LeaseSolution", "solve_leases"]
-
 METHODS: Final = ("highs", "cbc", "greedy")
 TIE_BREAKS: Final = ("urgent", "solver")
 

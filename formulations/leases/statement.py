@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from formulations.leases.program import Array, Integers, LeaseProgram
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder
 
-__all__ = ["Statement", "keep_bonus", "state"]
-
 
 @dataclass(frozen=True, eq=False)
 class Statement:

@@ -27,8 +27,6 @@ from formulations.arguments import figures
 from throughputs import InputError
 from throughputs.numerics import dot
 
-__all__ = ["Filling", "Hierarchy"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 

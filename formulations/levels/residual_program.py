@@ -20,8 +20,6 @@ from formulations.core.warm_start import Start
 from formulations.solving.uniqueness import Freedom, free_columns, rank_of
 from throughputs.numerics import matmul
 
-__all__ = ["ResidualProgram"]
-
 Array = NDArray[np.float64]
 
 _FULL = 2e-8

@@ -30,8 +30,6 @@ from throughputs.numerics import dot
 if TYPE_CHECKING:
     from formulations.solving.choice import Among, Choice
 
-__all__ = ["PROVEN_ALONE", "Level", "WaterFilling", "WaterLevel", "fill"]
-
 T = TypeVar("T")
 
 PROVEN_ALONE = 1e-10

@@ -12,8 +12,6 @@ from formulations.packed.program import PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction
 from throughputs.numerics import matmul
 
-__all__ = ["Dual", "dual_bound", "prices_of_nobody", "repaired", "with_absent_types"]
-
 Array = NDArray[np.float64]
 
 _NEGLIGIBLE_WORTH = 1e-9

@@ -27,8 +27,6 @@ from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
-__all__ = ["PackedChoice", "choose"]
-
 Array = NDArray[np.float64]
 
 _RELAXATIONS = (1e-10, 1e-9)

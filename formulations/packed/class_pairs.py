@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from formulations.core.highs_model import TIGHT, with_model
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
-__all__ = ["ClassPairs"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 

@@ -14,8 +14,6 @@ from formulations.packed.sparse_form import Explicit
 from throughputs import InputError
 from throughputs.errors import one_of
 
-__all__ = ["ENGINES", "Engines", "Solve"]
-
 T = TypeVar("T")
 
 Solve = Callable[[Goal], PackedPoint]

@@ -17,8 +17,6 @@ from formulations.packed.polytope import Pairs
 from formulations.packed.program import PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction
 
-__all__ = ["expand", "of_jobs"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 

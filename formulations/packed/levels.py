@@ -14,8 +14,6 @@ from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
-__all__ = ["ACCEPTED_SHORTFALL", "Proof", "solve_for", "solve_for_sum"]
-
 Array = NDArray[np.float64]
 
 ACCEPTED_SHORTFALL = 1e-7

@@ -11,8 +11,6 @@ from formulations.arguments import figures, instance
 from throughputs.numerics import matmul
 from throughputs.packed import PackedColumns
 
-__all__ = ["PackedPolytope", "Pairs"]
-
 Array = NDArray[np.float64]
 
 

@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 
 from throughputs.numerics import matmul
 
-__all__ = ["Goal", "PackedPoint", "PackedProgram", "useful_pairs"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

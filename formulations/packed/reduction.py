@@ -12,8 +12,6 @@ from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import PackedProgram, useful_pairs
 from throughputs.packed import PackedColumns
 
-__all__ = ["Reduction", "reduce"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 

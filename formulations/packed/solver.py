@@ -24,8 +24,6 @@ from formulations.packed.levels import Proof, solve_for
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.reduction import Reduction, reduce
 
-__all__ = ["PackedSolution", "no_jobs", "packed_solution", "solve_packed"]
-
 Array = NDArray[np.float64]
 
 

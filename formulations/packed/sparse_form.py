@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from formulations.core.highs_model import TIGHT, run_to_optimum, with_model
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
-__all__ = ["Explicit", "Statement"]
-
 Array = NDArray[np.float64]
 
 

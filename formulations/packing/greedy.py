@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike
 
 from formulations.packing.jobs import Flags, PackingJobs, PackingLimits, Whole, admissible_pairs, checked_retained
 
-__all__ = ["Greedy", "HostChoice", "first_hosts"]
-
 HostChoice = Literal["first", "fastest"]
 """Of the hosts that a job may join: the first to have started, or that with which the two keep most together."""
 

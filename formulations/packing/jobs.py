@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs import InputError
 
-__all__ = ["PackingJobs", "PackingLimits", "admissible_pairs", "checked_retained"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -26,8 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.packing.jobs import Array, PackingJobs, PackingLimits, Whole, admissible_pairs, checked_retained
 from throughputs import InputError
 
-__all__ = ["PairSolution", "best_pairs", "pair_savings", "value_of_pairs"]
-
 
 @dataclass(frozen=True, eq=False)
 class PairSolution:

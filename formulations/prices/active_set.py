@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from formulations.prices.best_responses import Box, Jobs, Totals, choose, settle
 from formulations.prices.goals import Goal, Place
 
-__all__ = ["ActiveSet", "Settled"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from formulations.prices.log_responses import in_chunks
 from formulations.prices.mixes import Mixes, mixes_of
 
-__all__ = ["Box", "Jobs", "Market", "Totals", "choose", "keep", "respond_all", "settle"]
-
 Array = NDArray[np.float64]
 States = NDArray[np.unsignedinteger]
 Result = TypeVar("Result")

@@ -14,8 +14,6 @@ from formulations.prices.goals import Goal, Place
 from formulations.prices.vertex import Tied, solve_vertex
 from throughputs.numerics import dot, matmul
 
-__all__ = ["Crossover"]
-
 Array = NDArray[np.float64]
 
 _PRECISION = 1e-13

@@ -15,8 +15,6 @@ from formulations.core.warm_start import Start
 from formulations.interior_point.structured import solve_threshold, solve_with_floors
 from formulations.prices.best_responses import Market
 
-__all__ = ["SMALLEST_PRICE", "Goal", "LevelGoal", "Place", "WorthGoal"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 

@@ -25,8 +25,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Market", "Nearness", "Responder", "Response", "States", "content_hash", "in_chunks", "states_at"]
-
 Array = NDArray[np.float64]
 Result = TypeVar("Result")
 

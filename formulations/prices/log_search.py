@@ -37,8 +37,6 @@ from formulations.prices.log_responses import (
 from formulations.prices.newton import Curvature, newton_step
 from throughputs.numerics import dot
 
-__all__ = ["solve_by_prices"]
-
 Array = NDArray[np.float64]
 
 _SAMPLE_SIZE = 4096

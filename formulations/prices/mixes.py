@@ -24,8 +24,6 @@ from formulations.core.objectives import Threshold
 from formulations.prices.log_responses import in_chunks
 from throughputs.numerics import dot
 
-__all__ = ["Mixes", "level_at_prices", "mixes_of"]
-
 Array = NDArray[np.float64]
 
 _CHUNK = 8192

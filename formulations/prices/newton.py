@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from throughputs.numerics import dot, matmul
 from throughputs.numerics.systems import eigh, least_squares
 
-__all__ = ["Curvature", "newton_step", "shortened"]
-
 Array = NDArray[np.float64]
 
 _LEAST_EIGENVALUE = 1e-6

@@ -34,8 +34,6 @@ from formulations.prices.crossover import Crossover
 from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
 from formulations.prices.newton import Curvature, newton_step, shortened
 
-__all__ = ["solve", "solve_for_worth"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 

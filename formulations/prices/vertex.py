@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import least_squares
 
-__all__ = ["Tied", "solve_vertex"]
-
 Array = NDArray[np.float64]
 
 _NEGLIGIBLE_SHARE = 1e-8

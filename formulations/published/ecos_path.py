@@ -39,8 +39,6 @@ from formulations.core.solution import Answer, NotAcceptedError
 from formulations.published.ecos_system import EmbeddedProgram, Layout, PathLayout, PathSystem, Scaling, System
 from throughputs.numerics import dot, matmul
 
-__all__ = ["EcosPath", "feasible_point", "solve"]
-
 Array = NDArray[np.float64]
 
 _LEAST_CENTRING = 1e-4

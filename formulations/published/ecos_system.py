@@ -30,19 +30,6 @@ from formulations.interior_point.type_pairs import pairs_of
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import solve
 
-__all__ = [
-    "EQUILIBRATIONS",
-    "NO_ENTRY",
-    "REGULARISATION",
-    "EmbeddedProgram",
-    "Layout",
-    "PathLayout",
-    "PathSystem",
-    "Scaling",
-    "System",
-    "divisors",
-]
-
 Array = NDArray[np.float64]
 
 REGULARISATION = 7e-8

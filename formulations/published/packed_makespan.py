@@ -29,8 +29,6 @@ from formulations.published.ecos_system import EQUILIBRATIONS, REGULARISATION, P
 from formulations.solving.choice import bisected_makespan
 from throughputs.numerics.systems import cholesky, solve_cholesky
 
-__all__ = ["published_makespan"]
-
 Array = NDArray[np.float64]
 
 

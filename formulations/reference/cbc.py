@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from formulations.reference.stopping import StopRule
 from throughputs.numerics import dot
 
-__all__ = ["CbcAnswer", "run_cbc"]
-
 Array = NDArray[np.float64]
 
 _BY_DEFAULT = StopRule()

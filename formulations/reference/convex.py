@@ -13,8 +13,6 @@ from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 
-__all__ = ["answer_of", "feasible_point", "solve_clarabel", "solve_ecos", "solve_scs", "state"]
-
 Array = NDArray[np.float64]
 
 # Tighter than the solvers' defaults, which leave up to 3e-4 on finish-time fairness.

@@ -24,8 +24,6 @@ from formulations.reference.convex import answer_of
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = ["ConeProgram", "inverse_cones", "solve"]
-
 Array = NDArray[np.float64]
 
 _WITH_A_POINT = (0, 10, -1)

@@ -21,8 +21,6 @@ from formulations.interior_point.structured import solve_with_engine
 from formulations.reference.cbc import run_cbc
 from formulations.reference.stopping import StopRule
 
-__all__ = ["solve_cbc", "solve_highs"]
-
 Array = NDArray[np.float64]
 
 _SMALLEST_COEFFICIENT = 1e-12

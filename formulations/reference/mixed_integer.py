@@ -14,8 +14,6 @@ from formulations.reference.cbc import run_cbc
 from formulations.reference.stopping import StopRule
 from throughputs.numerics import dot
 
-__all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "at_vertex", "solve_linear", "solve_mixed"]
-
 Array = NDArray[np.float64]
 
 _LARGEST_COST = 1e6

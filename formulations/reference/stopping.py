@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TIME_LIMIT_SECONDS", "StopRule"]
-
 TIME_LIMIT_SECONDS = 60.0
 """Limit where nothing else is said."""
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from throughputs.numerics import matmul
 
-__all__ = ["backfill", "fill_with_gain"]
-
 Booleans = NDArray[np.bool_]
 
 

@@ -9,8 +9,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DivisibleKnapsack", "divides"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from throughputs import InputError
 from throughputs.numerics import exp, log
 
-__all__ = ["DEFAULT_BASES", "FAIRNESS_ROWS", "PlanningProgram"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from formulations.shockwave.knapsack import DivisibleKnapsack
 
-__all__ = ["GAP_FLOOR", "RoundsAnswer", "relative_gap_of", "solve_rounds"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

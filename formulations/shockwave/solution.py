@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from formulations.core.solution import Attempt
 
-__all__ = ["PlanSolution"]
-
 Array = NDArray[np.float64]
 
 

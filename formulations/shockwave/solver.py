@@ -25,8 +25,6 @@ from formulations.shockwave.solution import PlanSolution
 from formulations.shockwave.statement import rounds_of, significant, state
 from throughputs import InputError
 
-__all__ = ["FORMS", "ORDERINGS", "SOLVERS", "solve_plan"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

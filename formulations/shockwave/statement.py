@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder, at_vertex
 from formulations.shockwave.program import PlanningProgram
 
-__all__ = ["rounds_of", "significant", "state"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

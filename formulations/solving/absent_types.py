@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from formulations.core.polytope import parts
 
-__all__ = ["prices_of_none", "with_absent_types"]
-
 Array = NDArray[np.float64]
 
 

@@ -16,8 +16,6 @@ from formulations.core.solution import Answer
 from throughputs import InputError
 from throughputs.errors import one_of
 
-__all__ = ["AUTO", "BACKENDS", "Backend", "available", "get_backend"]
-
 Run = Callable[..., Answer]
 """Called with a polytope and an objective, and with a `warm_start.Start` where the backend takes one."""
 

@@ -53,8 +53,6 @@ from throughputs import InputError
 from throughputs.errors import one_of
 from throughputs.numerics import dot
 
-__all__ = ["CHOICES", "Among", "Choice", "bisected_makespan", "check_choice", "published_makespan"]
-
 Array = NDArray[np.float64]
 
 CHOICES = ("balanced", "published")

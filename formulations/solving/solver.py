@@ -23,8 +23,6 @@ from formulations.solving.absent_types import prices_of_none, with_absent_types
 from formulations.solving.backends import AUTO, Backend, get_backend
 from formulations.solving.choice import Among, Choice, check_choice
 
-__all__ = ["TOLERANCE", "solve"]
-
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-7

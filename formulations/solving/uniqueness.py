@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from formulations.core.polytope import Polytope
 from throughputs.numerics.systems import null_space, singular_values
 
-__all__ = ["Freedom", "free_columns", "is_unique", "rank_of"]
-
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from formulations.stated.cones import Cones
 from throughputs.numerics import dot
 
-__all__ = ["ConicForm", "lower_bound"]
-
 Array = NDArray[np.float64]
 
 _STEPS = 5

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from throughputs.numerics import exp, log
 
-__all__ = ["Cones"]
-
 Array = NDArray[np.float64]
 
 _UP = 1.0 + 4.0 * float(np.finfo(np.float64).eps)

@@ -23,8 +23,6 @@ from throughputs import InputError
 from throughputs.errors import did_you_mean
 from throughputs.numerics import dot
 
-__all__ = ["SOLVERS", "Statement", "solve_stated"]
-
 Array = NDArray[np.float64]
 
 Statement = Callable[[Any, Any], tuple[Any, Sequence[Any]]]

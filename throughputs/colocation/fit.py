@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy.optimize import OptimizeResult
 
-__all__ = ["colocation_errors", "fit_interference", "fit_memory_shares", "fit_slowdowns"]
-
 _LOSS_SCALE = 0.05  # residuals of the retained fraction above this count linearly: outliers are many on v100
 _LEAST_SHARE = 0.02  # of memory, for any job: one whose share is 1 then fits with nobody
 

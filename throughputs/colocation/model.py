@@ -33,15 +33,6 @@ if TYPE_CHECKING:
 
     from throughputs.tables.table import ThroughputTable
 
-__all__ = [
-    "ColocationModel",
-    "InterferenceModel",
-    "RetainedFractions",
-    "default_colocation",
-    "extended_pairs",
-    "retained_fractions",
-]
-
 
 class ColocationModel(Protocol):
     """Anything that says what jobs keep of their throughput when they share GPUs."""

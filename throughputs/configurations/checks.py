@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
 
-__all__ = ["Arrays", "canonical_order", "check_columns", "check_labels"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import csr_array
 
-__all__ = ["Configurations"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

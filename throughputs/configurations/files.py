@@ -9,8 +9,6 @@ from throughputs.configurations.configurations import Configurations
 from throughputs.errors import InputError
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, write_frame
 
-__all__ = ["read_configurations", "write_configurations"]
-
 
 def read_configurations(path: str | os.PathLike[str]) -> Configurations:
     """Configurations from a CSV (``.csv``, ``.csv.gz``) or Parquet file, one row per column.

@@ -15,8 +15,6 @@ from throughputs.frames import FrameReader
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["columns_of_frame", "frame_of_columns"]
-
 _REQUIRED = ("job", "pool", "gpus", "rate")
 _OPTIONAL = ("batch_size", "partner", "partner_rate")
 

@@ -29,8 +29,6 @@ from throughputs.estimator.completion import LowRankCompletion
 from throughputs.estimator.estimator import Basis, Distance, Estimate, ThroughputEstimator, sample_profile
 from throughputs.packed import PackedColumns
 
-__all__ = ["BelievedColocation", "Estimation"]
-
 # Of the seeds of a run: the stream of the estimator.
 _STREAM = 4
 

@@ -11,8 +11,6 @@ from throughputs.errors import InputError
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import leading_directions, solve_definite
 
-__all__ = ["LowRankCompletion"]
-
 _SOURCE = "low-rank completion"
 
 

@@ -29,8 +29,6 @@ from throughputs.estimator.completion import LowRankCompletion
 from throughputs.numerics import dot, matmul
 from throughputs.tables.table import ThroughputTable
 
-__all__ = ["Basis", "Distance", "Estimate", "ThroughputEstimator", "sample_profile"]
-
 Distance = Literal["cosine", "euclidean"]
 """How far a job's fingerprint is from that of a reference model."""
 Basis = Literal["completed", "measured"]

@@ -15,8 +15,6 @@ from throughputs.estimator.estimator import Basis, Distance, Estimate, Throughpu
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["estimation_errors"]
-
 
 def estimation_errors(
     truth: ArrayLike,

@@ -31,8 +31,6 @@ from throughputs.goodput.efficiency import GradientStatistics, gain
 from throughputs.goodput.model import ThroughputModels, overlapped
 from throughputs.numerics import exp, log
 
-__all__ = ["GRIDS", "BatchSizeLimits", "BestBatchSizes", "GoodputModels", "best_batch_sizes"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from throughputs.goodput.log_errors import Cells, Loss
 
-__all__ = ["descended"]
-
 Array = NDArray[np.float64]
 
 _START = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])

@@ -21,8 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
 
-__all__ = ["GradientStatistics", "gain"]
-
 Array = NDArray[np.float64]
 
 

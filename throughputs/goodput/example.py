@@ -7,8 +7,6 @@ import numpy as np
 from throughputs.goodput.profiles import default_profiles
 from throughputs.goodput.samples import SAMPLE_COLUMNS
 
-__all__ = ["example_samples"]
-
 _ACCELERATOR, _GPUS_ON_A_NODE = "t4", 4
 _GPUS = (1, 2, 4, 8, 16)
 _BATCH_SIZES = 4

@@ -15,8 +15,6 @@ from throughputs.goodput.log_errors import Cells, Loss, minimised, starting_poin
 from throughputs.goodput.model import ThroughputModels
 from throughputs.goodput.samples import Samples
 
-__all__ = ["FITS", "Fit", "fit_model", "fit_models", "loss_of"]
-
 _REMEMBERED = 1 << 14
 """Fits that are kept: a simulation asks for the same again, for jobs of one kind that ran on the same GPUs."""
 

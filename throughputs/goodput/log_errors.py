@@ -26,8 +26,6 @@ from throughputs.goodput.samples import Samples
 from throughputs.numerics import einsum, exp, log
 from throughputs.numerics.systems import solve_definite
 
-__all__ = ["LEAST", "Cells", "Loss", "Point", "minimised", "starting_points"]
-
 Array = NDArray[np.float64]
 
 LEAST = 1e-8

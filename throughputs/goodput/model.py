@@ -28,8 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.errors import InputError
 from throughputs.numerics import exp, log
 
-__all__ = ["LARGEST_GAMMA", "NO_TIME", "PARAMETERS", "ThroughputModels", "overlapped", "synchronised_gpus"]
-
 Array = NDArray[np.float64]
 
 PARAMETERS = ("alpha_grad", "beta_grad", "alpha_node", "beta_node", "alpha_local", "beta_local", "gamma")

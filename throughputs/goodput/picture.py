@@ -12,8 +12,6 @@ from throughputs.errors import InputError
 from throughputs.goodput.fit import Fit
 from throughputs.goodput.samples import Samples
 
-__all__ = ["PICTURE_KINDS", "draw_fitted_steps"]
-
 PICTURE_KINDS = ("svg", "png", "pdf")
 
 _DATE = {"svg": "Date", "pdf": "CreationDate"}

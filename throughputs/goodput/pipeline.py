@@ -24,8 +24,6 @@ from throughputs.errors import InputError
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import ThroughputModels
 
-__all__ = ["PASSES", "PipelineModels"]
-
 Array = NDArray[np.float64]
 
 PASSES = 3.0

@@ -43,8 +43,6 @@ from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
 
-__all__ = ["Profile", "Profiles", "default_profiles", "found_model", "read_profiles"]
-
 Model = TypeVar("Model")
 
 _SIZES = ("initial_batch_size", "largest_batch_size", "least_local_batch_size")

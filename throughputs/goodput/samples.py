@@ -18,8 +18,6 @@ from throughputs.frames import FrameReader
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SAMPLE_COLUMNS", "Samples", "read_samples"]
-
 SAMPLE_COLUMNS = ("nodes", "gpus", "batch_size", "step_time", "sync_time")
 """Columns of a table of samples; the batch size is that of one GPU and one micro-batch."""
 

@@ -30,8 +30,6 @@ from throughputs.files import read_frame
 from throughputs.frames import FrameReader
 from throughputs.goodput.samples import Samples
 
-__all__ = ["StepTimes", "Validation", "read_step_times", "read_validation"]
-
 Array = NDArray[np.float64]
 
 _PLACEMENTS = ("placement", "local_bsz", "step_time", "sync_time")

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["exp", "log", "log2", "power_of_ten"]
-
 Array = NDArray[np.float64]
 
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")

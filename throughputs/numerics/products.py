@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["dot", "einsum", "matmul", "quotient"]
-
 einsum: Callable[..., Any] = getattr(np.einsum, "__wrapped__", np.einsum)
 """`numpy.einsum` itself, without the search for operands that are no arrays of NumPy, which outlasts short sums."""
 

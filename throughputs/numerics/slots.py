@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import ceil, inf
 
-__all__ = ["slot_begin", "slot_end"]
-
 _COUNTABLE = 2.0**53
 """Slots from which on a time is at the border of one, as far as floats tell."""
 

@@ -15,19 +15,6 @@ from numpy.typing import NDArray
 
 from throughputs.numerics.products import dot, matmul
 
-__all__ = [
-    "Factors",
-    "cholesky",
-    "eigh",
-    "leading_directions",
-    "least_squares",
-    "null_space",
-    "singular_values",
-    "solve",
-    "solve_cholesky",
-    "solve_definite",
-]
-
 Array = NDArray[np.float64]
 
 _SINGULAR = 1e-10

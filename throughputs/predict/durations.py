@@ -16,17 +16,6 @@ from throughputs.predict.quality import compared
 from throughputs.predict.submissions import Submissions, encoded, log_seconds
 from throughputs.trace import Trace
 
-__all__ = [
-    "FEWEST_JOBS",
-    "REFIT_SECONDS",
-    "SOURCES",
-    "DurationPredictions",
-    "Learned",
-    "Period",
-    "given_durations",
-    "predict_durations",
-]
-
 _Floats = NDArray[np.float64]
 
 REFIT_SECONDS = 7 * 86400.0

@@ -15,8 +15,6 @@ from throughputs.limits import LATEST_TIME
 from throughputs.numerics import exp
 from throughputs.trace import Trace
 
-__all__ = ["noisy", "read_predictions", "with_predictions"]
-
 _Floats = NDArray[np.float64]
 
 _COLUMNS = ("predicted_seconds", "seconds")

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from throughputs.errors import InputError, one_of
 
-__all__ = ["MODELS", "Fitted", "check_model", "fit_classes", "fit_values"]
-
 _Floats = NDArray[np.float64]
 
 MODELS = ("fast", "interpretable")

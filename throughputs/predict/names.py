@@ -7,8 +7,6 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["name_group", "name_groups"]
-
 _WORDS = 4
 """Words of a name that count; what comes behind them tells runs apart more often than kinds of work."""
 

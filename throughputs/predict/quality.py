@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from throughputs.numerics import dot
 
-__all__ = ["absolute_error", "compared", "rank_correlation", "symmetric_error"]
-
 _Floats = NDArray[np.float64]
 
 

@@ -16,8 +16,6 @@ from throughputs.numerics import exp, log
 from throughputs.predict.models import check_model, fit_values
 from throughputs.trace import Trace
 
-__all__ = ["arrivals_by_bin", "forecast"]
-
 _Floats = NDArray[np.float64]
 
 _DAY = 86400.0

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from throughputs.numerics import exp
 from throughputs.predict.durations import Learned
 
-__all__ = ["Shape", "shape_functions"]
-
 _Floats = NDArray[np.float64]
 
 _ROWS = 200

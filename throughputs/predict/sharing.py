@@ -14,8 +14,6 @@ from throughputs.errors import InputError
 from throughputs.predict.models import check_model, fit_classes
 from throughputs.predict.submissions import Columns, encoded
 
-__all__ = ["SHARING_CLASSES", "predict_sharing", "sharing_class"]
-
 _Floats = NDArray[np.float64]
 
 SHARING_CLASSES = ("tiny", "medium", "jumbo")

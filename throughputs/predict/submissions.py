@@ -20,8 +20,6 @@ from throughputs.trace import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Columns", "Encoded", "Submissions", "encoded", "log_seconds"]
-
 _Floats = NDArray[np.float64]
 
 _DAY = 86400.0

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from throughputs.tables.table import Key
 
-__all__ = ["Figures", "TableBuilder"]
-
 Figures: TypeAlias = "tuple[list[Key], list[str], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]"
 """Keys, accelerator types, isolated throughputs, pairs and their throughputs, shaped as in `ThroughputTable`."""
 

@@ -13,8 +13,6 @@ from importlib.resources import files
 
 from throughputs.tables.table import ThroughputTable
 
-__all__ = ["default_table"]
-
 
 @cache
 def default_table() -> ThroughputTable:

@@ -23,8 +23,6 @@ from throughputs.tables.builder import TableBuilder
 from throughputs.tables.folder import read_folder
 from throughputs.tables.table import Key, ThroughputTable
 
-__all__ = ["read_table", "write_table"]
-
 _KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
 _PATH_SEPARATOR = " / "
 

@@ -20,8 +20,6 @@ from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.table import ThroughputTable
 
-__all__ = ["accelerator_of_folder", "read_folder"]
-
 _BATCH_SIZE = "global_batch_size"
 _PREFIX = "throughputs_"
 _NOT_PROFILED = ("", "nan")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from throughputs.tables.table import Key, ThroughputTable
 
-__all__ = ["figures_of_frame", "frame_of_table"]
-
 ISOLATED_COLUMNS = ("job_type", "scale_factor", "accelerator", "throughput")
 COLOCATED_COLUMNS = ("other_job_type", "other_scale_factor", "other_throughput")
 

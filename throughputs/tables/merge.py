@@ -7,8 +7,6 @@ import numpy as np
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.table import ThroughputTable
 
-__all__ = ["merged_tables"]
-
 
 def merged_tables(table: ThroughputTable, other: ThroughputTable) -> ThroughputTable:
     """All figures of two tables; where both have one, that of `other`.

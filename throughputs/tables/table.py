@@ -25,8 +25,6 @@ from throughputs.tables.frames import figures_of_frame, frame_of_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["UNCONSOLIDATED", "Key", "ThroughputTable"]
-
 Key = tuple[str, int]
 """A job type and a scale factor (GPUs in the gang)."""
 

@@ -26,8 +26,6 @@ from throughputs.tables.default import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 
-__all__ = ["DEADLINE_FACTORS", "DEADLINE_SCALE_FACTORS", "deadline_trace", "with_deadlines"]
-
 DEADLINE_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.83, 2: 0.03, 4: 0.03, 8: 0.10, 16: 0.01})
 """Share of jobs by GPUs asked for, Gu et al., ASPLOS 2023. Sizes that a table does not have count for the largest."""
 

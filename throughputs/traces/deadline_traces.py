@@ -30,8 +30,6 @@ from throughputs.traces.named_rows import in_order_of_arrival, job_types, row_er
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["chronus", "elasticflow"]
-
 _ARTIFACT = {"submit_time": "submit_time", "iteration": "iteration", "ddl": "ddl"}
 _PUBLIC = {"submit_time": "submission_time", "iteration": "num_iteration", "ddl": "deadline"}
 _ELASTICFLOW = ("model_name", "batch_size", "num_gpu", "duration")

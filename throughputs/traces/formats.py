@@ -41,8 +41,6 @@ from throughputs.traces.logs.swf import SWF, swf_text
 from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
 from throughputs.traces.virtual_clusters.predictions import with_predictions
 
-__all__ = ["READ_FORMATS", "TRACE_FORMATS", "named_format", "read_job_log", "read_trace", "write_trace"]
-
 _Values = NDArray[Any]
 
 

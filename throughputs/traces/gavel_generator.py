@@ -23,8 +23,6 @@ from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
 
-__all__ = ["gavel_trace"]
-
 # Offsets of the published simulator from its seed, one for each random stream.
 _JOB_STREAM, _ARRIVAL_STREAM, _SLO_STREAM = 2, 3, 6
 

@@ -25,15 +25,6 @@ from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces.job_types import JOB_TYPES
 
-__all__ = [
-    "PUBLISHED_PRIORITIES",
-    "PUBLISHED_SCALE_FACTORS",
-    "Durations",
-    "FixedDuration",
-    "LogUniformDurations",
-    "TraceGenerator",
-]
-
 PUBLISHED_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05})
 """Share of jobs by GPUs per gang in the multi-GPU workload of Narayanan et al., OSDI 2020."""
 

@@ -33,8 +33,6 @@ from throughputs.traces.named_rows import in_order_of_arrival, job_types, row_er
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["merged_models", "pollux", "pollux_frame"]
-
 _REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
 _ACCELERATOR, _GPUS_ON_A_NODE = "t4", 4
 _SAMPLES = ("max_sample", "samples")

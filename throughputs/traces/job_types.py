@@ -13,8 +13,6 @@ from typing import Any
 
 from throughputs.errors import InputError, did_you_mean
 
-__all__ = ["JOB_TYPES", "JobType", "job_type", "launch_columns"]
-
 
 @dataclass(frozen=True)
 class JobType:

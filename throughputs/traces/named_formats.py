@@ -13,8 +13,6 @@ from throughputs.traces.virtual_clusters.lucid import lucid
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NAMED_FORMATS", "NamedFormat", "format_of_columns"]
-
 NamedFormat = Callable[["pd.DataFrame", str, int, float | None], Trace]
 """Makes a trace of a table, its source, the line of its first row, and the seconds in one unit of its times."""
 

@@ -11,8 +11,6 @@ from throughputs.errors import InputError
 from throughputs.frames import FrameReader
 from throughputs.trace import Trace
 
-__all__ = ["in_order_of_arrival", "job_types", "row_error", "seconds"]
-
 
 def seconds(times: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
     """Times in units of so many seconds; inf, which no trace takes, where they are beyond all numbers."""

@@ -27,8 +27,6 @@ from throughputs.tables.table import ThroughputTable
 from throughputs.trace import MODES, Trace
 from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
 
-__all__ = ["SHOCKWAVE_MODES", "SHOCKWAVE_SCALE_FACTORS", "shockwave_trace"]
-
 SHOCKWAVE_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.6, 2: 0.3, 4: 0.09, 8: 0.01})
 """Share of jobs by GPUs per gang in the workloads of Zheng et al., NSDI 2023, for types that train distributed."""
 

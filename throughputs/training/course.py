@@ -26,8 +26,6 @@ from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, STEADY_EPOCHS
 from throughputs.training.rules import AdaptationRules, default_rules, stated_batch_size
 
-__all__ = ["Course", "CourseChange"]
-
 # A whole number of epochs, reached through products of fractions, counts as reached.
 _EPOCH_TOLERANCE = 1e-9
 

@@ -24,18 +24,6 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.training.profiles import Profiles
 
-__all__ = [
-    "CALIBRATION_BAND",
-    "Forecast",
-    "ForecastMode",
-    "Regimes",
-    "calibration_factor",
-    "dirichlet_remaining_seconds",
-    "forecast_jobs",
-    "mean_epoch_seconds",
-    "true_remaining_seconds",
-]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

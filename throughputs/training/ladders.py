@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
-__all__ = ["Ladders"]
-
 _NEVER = np.iinfo(np.int64).max
 _NO_WINDOW = (0, 0, 0, 0)
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from throughputs.tables.table import ThroughputTable
     from throughputs.trace import Trace
 
-__all__ = ["profile_trace"]
-
 _PREFERRED = "v100"
 
 

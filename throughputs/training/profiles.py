@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
 
-__all__ = ["MOST_STEADY_EPOCHS", "STEADY_EPOCHS", "Profiles"]
-
 STEADY_EPOCHS = 100
 """Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
 

@@ -26,8 +26,6 @@ from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.files import parse_toml, read_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
-__all__ = ["AdaptationRules", "CriticalWindow", "ModelRules", "View", "default_rules", "read_rules"]
-
 View = Literal["profile", "course"]
 """Which critical windows: those that profiles are drawn with, or those that the true course of a job follows."""
 

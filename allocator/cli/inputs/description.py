@@ -12,8 +12,6 @@ from allocator.report.figures import MISSING
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["print_description"]
-
 _VALUES = 30
 """Values of a column of a trace that are counted one by one."""
 

@@ -19,8 +19,6 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, get_type_hints
 
-__all__ = ["option_groups"]
-
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the fields of each dataclass among its parameters in the place of that parameter."""

@@ -10,8 +10,6 @@ import typer
 from allocator.plugins import absolute_reference
 from allocator.registry import IMPORT_VARIABLE, import_policies
 
-__all__ = ["import_option"]
-
 
 def import_option() -> Any:
     """The option. What it names is imported at once, and by the processes that the command starts."""

@@ -20,8 +20,6 @@ from throughputs import InputError
 from throughputs.goodput.samples import SAMPLE_COLUMNS
 from throughputs.traces.logs.example import EXAMPLE_COLUMNS
 
-__all__ = ["RUN", "SPREAD", "SWEPT", "WRITTEN", "File", "Folder", "guard", "may_name_input", "option_of"]
-
 _LOOKED_AT = 1 << 16
 _READ = re.compile(r"FILE|FOLDER|DIR|INSTANCE|RUN|FROM")
 _TABS = (6, 9, 11)

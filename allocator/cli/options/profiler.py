@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
     from throughputs import Trace
 
-__all__ = ["Profiled", "ProfilerOption", "profile_first", "told"]
-
 ProfilerOption = Annotated[
     str | None,
     typer.Option(

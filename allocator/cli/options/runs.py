@@ -64,8 +64,6 @@ if TYPE_CHECKING:
     from allocator.variants import Variant
     from throughputs import ThroughputTable, Trace
 
-__all__ = ["RunOptions", "Runs"]
-
 SLO_STREAM = 6
 POLICY_PREFIX = "policy."
 

@@ -23,18 +23,6 @@ from allocator.variants import read_variants
 from throughputs import InputError
 from throughputs.files import parse_json
 
-__all__ = [
-    "DefinitionOptions",
-    "DrawnOptions",
-    "OutOption",
-    "RunningOptions",
-    "numbers",
-    "prices_of_text",
-    "stopped",
-    "values_of_text",
-    "window",
-]
-
 MOST_SEEDS = 1_000_000
 DEFAULT_POLICIES = "max_min_fairness_perf,max_min_fairness,fifo_perf"
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from throughputs import Trace
 
-__all__ = ["unused_columns"]
-
 
 def unused_columns(trace: Trace, cluster: Cluster, entities_by: str | None, *, by_name: bool) -> list[str]:
     """A line on the columns that are ignored, and one on GPU types and partitions that are no type of the cluster where

@@ -19,20 +19,6 @@ from throughputs.tables.folder import accelerator_of_folder
 from throughputs.trace import allowed_types
 from throughputs.traces.formats import named_format, read_job_log
 
-__all__ = [
-    "make_accelerator",
-    "make_cluster",
-    "make_policy",
-    "make_prices",
-    "make_table",
-    "make_window",
-    "named_value",
-    "named_values",
-    "only_table",
-    "told_of_throughputs",
-    "without_setting",
-]
-
 MOST_DIGITS = 16
 MOST_NAMED = 3
 

@@ -19,8 +19,6 @@ from throughputs import InputError, ThroughputTable, Trace, read_table
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.merge import merged_tables
 
-__all__ = ["Presence", "present_jobs", "repair_of"]
-
 
 @dataclass(frozen=True)
 class Presence:

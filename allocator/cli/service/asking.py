@@ -12,8 +12,6 @@ from typing import Any
 from allocator.cli.service.tables import span
 from allocator.runtime.door.client import AbsentError, Client, granted, whole_status
 
-__all__ = ["asked_or_read"]
-
 
 def asked_or_read(state: Path, what: str, **fields: Any) -> dict[str, Any]:
     """The answer of a service to a question that changes nothing; where none runs, from its journal, and said so.

@@ -9,8 +9,6 @@ from typing import Any
 
 from allocator.cli.service.tables import span
 
-__all__ = ["details", "event_line"]
-
 _WIDTH = 100
 """Characters of a line; what is longer is in the details."""
 

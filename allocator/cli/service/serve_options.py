@@ -18,8 +18,6 @@ from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
 from throughputs import InputError
 
-__all__ = ["ServeOptions", "Told", "WebOptions"]
-
 
 @dataclass(frozen=True)
 class ServeOptions:

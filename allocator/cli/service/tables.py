@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = ["jobs_table", "service_lines", "span"]
-
 _COLOURS = {"running": "green", "queued": "yellow", "failed": "red", "rejected": "red", "completed": "dim"}
 
 _WIDE = 100

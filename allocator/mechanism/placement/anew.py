@@ -20,8 +20,6 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition
 from throughputs import InputError
 
-__all__ = ["PlacementAnew"]
-
 _Ids = NDArray[np.int64]
 _Gpus = tuple[int, ...]
 

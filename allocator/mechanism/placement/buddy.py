@@ -16,8 +16,6 @@ from heapq import heapify, heappop, heappush
 
 from allocator.mechanism.placement.gangs import Gang, Gpus, lowest, positions
 
-__all__ = ["Buddy"]
-
 
 class Buddy:
     """Gangs keep their GPUs as long as there is room for new ones beside them; larger gangs are placed first.

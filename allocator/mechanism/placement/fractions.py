@@ -25,8 +25,6 @@ from allocator.protocol.policy import Policy
 from allocator.protocol.transition import Transition
 from throughputs import InputError
 
-__all__ = ["FractionPlacement"]
-
 _Ids = NDArray[np.int64]
 
 # Where a job with a fraction is: its pool, the number of its GPU among those shared there, and its thousandths.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Consolidated", "FirstFit", "Gang", "Gpus", "PoolRule", "lowest", "mask_of", "positions"]
-
 Gpus = tuple[int, ...]
 
 # What needs GPUs: its row in the assignment, its job (of two that share: the lower id), its number of GPUs, and whether

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
 
-__all__ = ["LocalSearch"]
-
 
 class LocalSearch(Consolidated):
     """Gangs keep their GPUs; new ones are placed as by `Consolidated`, larger first or smaller first.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
 
-__all__ = ["MostFree"]
-
 
 class MostFree(Consolidated):
     """Gangs keep their GPUs; new ones go to the server with most free GPUs, in the order of their rows.

@@ -29,8 +29,6 @@ from allocator.protocol.transition import Transition
 from allocator.room import CountedGpus, FreeGpus
 from throughputs import InputError
 
-__all__ = ["Placement", "PlacementRule"]
-
 PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search", "most_free", "best_fit", "first_fit"]
 
 # Rules under which a job whose number of GPUs changes keeps none of those that it has.

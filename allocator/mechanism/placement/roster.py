@@ -12,8 +12,6 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition
 from throughputs import InputError
 
-__all__ = ["NOT_RUNNING", "Change", "Roster", "runs_as"]
-
 _Ids = NDArray[np.int64]
 
 _NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 
-__all__ = ["RoundPlacement"]
-
 _Gpus = tuple[int, ...]
 _Key = int | tuple[int, int]
 _NOWHERE: _Gpus = ()

@@ -9,8 +9,6 @@ from typing import Literal
 
 from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
 
-__all__ = ["FreeServers", "WholeServers"]
-
 Fit = Literal["best_fit", "first_fit"]
 
 

@@ -20,8 +20,6 @@ from formulations.stated import SOLVERS, solve_stated
 from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.tie_order import tie_order
 
-__all__ = ["ConvexPolicy"]
-
 _Statement = Callable[[Any, Any, ClusterState, NDArray[np.intp]], tuple[Any, Sequence[Any]]]
 """Objective and constraints from cvxpy, the shares, the state of the jobs that can run, and their positions."""
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from allocator.fractions import FreeFractions, SharedGpus
 from allocator.room import CountedGpus
 
-__all__ = ["fill_with_fractions"]
-
 _Ids = NDArray[np.int64]
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from allocator.protocol import ClusterState
 from throughputs import InputError
 
-__all__ = ["the_one_type"]
-
 
 def the_one_type(state: ClusterState, policy: str, why: str = "the plan does not tell types apart") -> int:
     """Position of the one type that has GPUs; 0 where none has.

@@ -14,8 +14,6 @@ from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigg
 from allocator.protocol.policy import Hindrance
 from throughputs import InputError
 
-__all__ = ["OrderPolicy", "fill_in_order", "fill_state"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

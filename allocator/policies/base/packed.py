@@ -20,8 +20,6 @@ from throughputs import PackedColumns, ThroughputMatrix
 if TYPE_CHECKING:
     from formulations import Objective, PackedSolution
 
-__all__ = ["PackedPolicy", "PairingPolicy", "ServedPart", "served_part"]
-
 
 @dataclass(frozen=True)
 class PairingPolicy(SharePolicy):

@@ -20,18 +20,6 @@ from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
 if TYPE_CHECKING:
     from formulations import Objective, PackedSolution, Solution
 
-__all__ = [
-    "Array",
-    "BlindPolicy",
-    "ClosedFormPolicy",
-    "Named",
-    "ProgramPolicy",
-    "certified",
-    "fitting_gpus",
-    "named_accelerator",
-    "priced_rates",
-]
-
 Array = NDArray[np.float64]
 
 

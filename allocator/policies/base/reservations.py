@@ -12,8 +12,6 @@ import numpy as np
 from allocator.fractions import WHOLE
 from allocator.protocol import ClusterState
 
-__all__ = ["Reservations"]
-
 
 class Reservations:
     """The room that is left at one instant, and for each pool the gang that waits for it first.

@@ -18,8 +18,6 @@ from allocator.protocol.assignment import among_ids
 from allocator.protocol.policy import Hindrance
 from throughputs import InputError
 
-__all__ = ["BACKFILLS", "LineMemory", "LinePolicy"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

@@ -18,8 +18,6 @@ from allocator.policies.chronus.memory import (
 from allocator.policies.chronus.rules import LeaseRules, rounded_gpus
 from formulations.leases import packs
 
-__all__ = ["Newcomer", "admit", "option_slots", "unplanned_rows"]
-
 _FAR = 20_000
 """Leases that a job may be put off beyond those that it needs: a deadline further away than that is as good as one."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["LeaseClock"]
-
 # Sums of times that are whole in exact arithmetic are off by less than this, in units.
 _ROUNDING = 1e-6
 

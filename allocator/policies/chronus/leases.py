@@ -12,8 +12,6 @@ from allocator.policies.chronus.memory import ACCEPTED, UNACCEPTED, Array, Chron
 from allocator.policies.chronus.rules import LeaseRules, rounded_gpus
 from formulations.leases import LeaseProgram, LeaseSolution, solve_leases
 
-__all__ = ["LeaseRecord", "begin_lease", "count_needed"]
-
 _WIDEST = 1000
 """Jobs of so many GPUs keep the plan that they have where options are too many, as published."""
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ACCEPTED", "BEST_EFFORT", "LOWEST", "UNACCEPTED", "ChronusMemory"]
-
 LOWEST: Final = -1
 """Class of a job whose deadline can no longer be met."""
 

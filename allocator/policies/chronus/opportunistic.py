@@ -15,8 +15,6 @@ from allocator.policies.chronus.memory import (
 )
 from allocator.policies.chronus.rules import LeaseRules
 
-__all__ = ["fill", "look_at_running", "serve_waiting"]
-
 
 def look_at_running(memory: ChronusMemory, rules: LeaseRules, now: int) -> None:
     """Enter what running jobs did up to `now` (units). Who has run for its estimate loses its promise."""

@@ -24,8 +24,6 @@ from formulations.leases import SIGNS, TIE_BREAKS
 from throughputs import InputError, ThroughputMatrix
 from throughputs.tie_order import tie_order
 
-__all__ = ["Chronus"]
-
 _SOLVERS: Final = ("highs", "cbc", "none")
 _OBJECTIVES: Final = ("adaptive", *SIGNS)
 _ADMISSION: Final = ("options", "published")

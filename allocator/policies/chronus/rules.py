@@ -10,8 +10,6 @@ from allocator.policies.chronus.clock import LeaseClock
 from allocator.policies.chronus.memory import Array, Integers
 from throughputs.numerics import log2
 
-__all__ = ["LeaseRules", "rounded_gpus"]
-
 
 @dataclass(frozen=True)
 class LeaseRules:

@@ -17,8 +17,6 @@ from throughputs import InputError
 from throughputs.configurations import Configurations
 from throughputs.tie_order import tie_order
 
-__all__ = ["DeadlinePolicy", "Levels", "PlannedJob"]
-
 Levels = Literal["useful", "all"]
 
 _CLOSE = 1e-11

@@ -8,8 +8,6 @@ from typing import Any
 
 from allocator.protocol import ClusterState
 
-__all__ = ["DecisionCosts"]
-
 _REMEMBERED = 1000
 """Starts, and changes of the number of GPUs, that are remembered: one that took long is forgotten in the end."""
 

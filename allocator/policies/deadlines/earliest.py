@@ -16,8 +16,6 @@ from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
 from formulations.deadlines import DeadlineOrder, FreeProfile, earliest_share
 
-__all__ = ["EarliestDeadlineFirst", "EarliestDeadlineFirstAdmission"]
-
 
 @register(
     "edf",

@@ -12,8 +12,6 @@ from allocator.policies.deadlines.promises import NO_REPAIR, Promises, Repair
 from allocator.protocol import ClusterState, Plan
 from formulations.deadlines import Score, use_left_over
 
-__all__ = ["ElasticPolicy"]
-
 
 @dataclass(frozen=True)
 class ElasticPolicy(DeadlinePolicy):

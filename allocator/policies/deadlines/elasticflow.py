@@ -16,8 +16,6 @@ from allocator.registry import register
 from formulations.deadlines import use_left_over
 from throughputs import InputError
 
-__all__ = ["ElasticFlow", "ElasticFlowNoAdmission"]
-
 Admission = Literal["each", "batch", "repair"]
 
 _MOST_LOST_SECONDS = 30.0

@@ -8,8 +8,6 @@ from typing import Any
 from allocator.policies.deadlines.costs import DecisionCosts
 from formulations.deadlines import JobPlan, ScalingCurve
 
-__all__ = ["DeadlineMemory"]
-
 
 class DeadlineMemory:
     """What is remembered of the active jobs, by label.

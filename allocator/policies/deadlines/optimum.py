@@ -24,8 +24,6 @@ from formulations.deadlines.patterns import plans_by_patterns
 from formulations.deadlines.program import DeadlineProgram, MostDeadlines, most_value
 from throughputs import InputError
 
-__all__ = ["ElasticFlowProgram"]
-
 
 @register(
     "elasticflow_mip",

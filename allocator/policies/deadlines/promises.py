@@ -9,8 +9,6 @@ from typing import NamedTuple
 from allocator.policies.deadlines.base import PlannedJob
 from formulations.deadlines import DeadlineOrder, Filling, FreeProfile, JobPlan, plans_by_repair
 
-__all__ = ["NO_REPAIR", "Promises", "Repair"]
-
 
 class Repair(NamedTuple):
     """When admission tries harder, and how hard.

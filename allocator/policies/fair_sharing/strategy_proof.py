@@ -21,8 +21,6 @@ from formulations.interior_point.log_utilities import solve_log
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 from throughputs.numerics import exp, log
 
-__all__ = ["Discounts", "StrategyProof", "StrategyProofPerf"]
-
 _PAPER = "Cole, Gkatzelis, Goel, EC 2013 (partial allocation); Narayanan et al., OSDI 2020, public artifact"
 _BUDGETS = ("equal", "priority")
 

@@ -31,8 +31,6 @@ from formulations.solving.choice import check_choice
 if TYPE_CHECKING:
     from formulations import Makespan, Objective
 
-__all__ = ["FinishTimeFairnessPacked", "MaxMinFairnessPacked", "MinTotalDurationPacked"]
-
 _PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
 
 

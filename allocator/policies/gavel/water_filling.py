@@ -18,8 +18,6 @@ from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations import WaterFilling, proportional_throughput
 
-__all__ = ["MaxMinFairnessWaterFilling", "MaxMinFairnessWaterFillingPacked", "MaxMinFairnessWaterFillingPerf"]
-
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3 and app. A.1"
 
 

@@ -22,8 +22,6 @@ from formulations.goodput import (
 from throughputs import Configurations
 from throughputs.tie_order import tie_order
 
-__all__ = ["NodeMemory", "NodeSearch"]
-
 _PROVEN = 1e-6
 """Relative gap up to which an answer is called optimal."""
 

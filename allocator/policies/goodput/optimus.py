@@ -15,8 +15,6 @@ from formulations.goodput import least_remaining_time, marginal_gains
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 
-__all__ = ["Optimus"]
-
 _SEARCHES = ("program", "marginal_gains")
 
 

@@ -16,8 +16,6 @@ from allocator.registry import register
 from formulations.goodput import GeneticSearch, PowerMean, fittest_selection
 from throughputs import Configurations, InputError
 
-__all__ = ["Pollux", "PolluxFixed"]
-
 _SEARCHES = ("program", "nodes", "genetic")
 
 

@@ -15,8 +15,6 @@ from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan,
 from allocator.protocol.plan import PlanStep
 from throughputs import Configurations, InputError
 
-__all__ = ["Proven", "Restarts", "Selected", "SelectionPolicy", "columns_of", "held_columns"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

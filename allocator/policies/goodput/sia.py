@@ -16,8 +16,6 @@ from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
 from throughputs.errors import one_of
 
-__all__ = ["Sia"]
-
 
 @register(
     "sia",

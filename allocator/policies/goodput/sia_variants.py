@@ -16,8 +16,6 @@ from allocator.protocol import ClusterState
 from allocator.registry import register
 from throughputs import Configurations, InputError
 
-__all__ = ["SiaFixed", "SiaUnaware"]
-
 _VIRTUAL_NODE = 4
 """GPUs of a node of the published form that does not tell types apart."""
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from throughputs import InputError
 
-__all__ = ["ArrivalForecast"]
-
 # Intervals that are looked ahead.
 _AHEAD = 5
 

@@ -15,8 +15,6 @@ from allocator.protocol import ClusterState
 from allocator.protocol.assignment import among_ids
 from formulations.packing import PackingJobs
 
-__all__ = ["Known", "Line", "LucidMemory", "Together"]
-
 _Ids = NDArray[np.int64]
 
 

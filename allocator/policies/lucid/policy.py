@@ -22,8 +22,6 @@ from formulations.packing import PackingJobs, PackingLimits, best_pairs, first_h
 from formulations.packing.greedy import HostChoice
 from throughputs import InputError
 
-__all__ = ["Lucid", "LucidProgram"]
-
 _Ids = NDArray[np.int64]
 
 # Relative to the clock.

@@ -19,8 +19,6 @@ from allocator.policies.lucid.forecast import ArrivalForecast
 from allocator.policies.lucid.servers import Servers, Span
 from throughputs import InputError
 
-__all__ = ["ProfilerSettings", "ProfilingRun", "profile_apart"]
-
 
 @dataclass(frozen=True)
 class ProfilerSettings:

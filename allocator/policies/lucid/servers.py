@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Servers", "Span"]
-
 Span = tuple[tuple[int, int], ...]
 """GPUs of one gang: pairs of server and number."""
 

@@ -15,8 +15,6 @@ from allocator.registry import register
 from throughputs import InputError
 from throughputs.numerics import quotient
 
-__all__ = ["FirstComeFirstServed", "QuasiShortestServiceFirst", "ShortestJobFirst"]
-
 
 @register(
     "fcfs",

@@ -13,8 +13,6 @@ from allocator.protocol import ClusterState
 from allocator.registry import register
 from throughputs.numerics import quotient
 
-__all__ = ["ShortestRemainingTimeFirst"]
-
 
 @register(
     "srtf",

@@ -22,8 +22,6 @@ from allocator.protocol import ClusterState
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
-__all__ = ["Limits", "Usage"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

@@ -15,8 +15,6 @@ from allocator.protocol.entities import arrival_ranks
 from allocator.protocol.policy import Hindrance
 from allocator.registry import register
 
-__all__ = ["Quotas"]
-
 _Ids = NDArray[np.int64]
 
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from allocator.policies.base.programs import Array
 from throughputs.training import Regimes
 
-__all__ = ["FairFinishes", "ShockwaveMemory"]
-
 
 @dataclass(eq=False)
 class FairFinishes:

@@ -24,8 +24,6 @@ from throughputs.training.forecast import CALIBRATION_BAND
 if TYPE_CHECKING:
     from formulations.shockwave import PlanSolution
 
-__all__ = ["Shockwave"]
-
 _CLOCKS = ("rounds", "seconds")
 _SOLVERS = ("auto", "highs", "cbc")
 _RHO_FROM = ("admission", "start")

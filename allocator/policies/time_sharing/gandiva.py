@@ -16,8 +16,6 @@ from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanS
 from allocator.registry import register
 from throughputs import InputError
 
-__all__ = ["GandivaTimeSlicing"]
-
 # Relative to the clock.
 _ROUNDING = 1e-12
 

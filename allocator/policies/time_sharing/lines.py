@@ -13,8 +13,6 @@ from allocator.protocol import ClusterState
 from throughputs import InputError
 from throughputs.tie_order import tie_order
 
-__all__ = ["carried_over", "in_order_of_arrival", "only_pool", "positions_of"]
-
 _Ids = NDArray[np.int64]
 
 

@@ -6,8 +6,6 @@ from collections.abc import Hashable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["NodeSet", "NodeSets"]
-
 
 @dataclass(eq=False)
 class NodeSet:

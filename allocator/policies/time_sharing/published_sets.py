@@ -7,8 +7,6 @@ from operator import attrgetter
 
 from allocator.policies.time_sharing.node_sets import NodeSet, NodeSets
 
-__all__ = ["PublishedNodeSets"]
-
 _load = attrgetter("placed")
 
 

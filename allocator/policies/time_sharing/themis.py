@@ -21,8 +21,6 @@ from formulations import FinishTimeFairness, Polytope, solve
 from formulations.solving.backends import BACKENDS
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
-__all__ = ["Themis", "ThemisMemory"]
-
 _Ids = NDArray[np.int64]
 
 _PUBLISHED_SOLVER = "ecos_direct"

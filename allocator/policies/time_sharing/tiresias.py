@@ -19,8 +19,6 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from allocator.registry import register
 from throughputs import InputError
 
-__all__ = ["Tiresias", "TiresiasMemory"]
-
 _Ids = NDArray[np.int64]
 
 # Relative: a limit that a job is planned to reach counts as reached, whatever rounding leaves of it.

@@ -32,8 +32,6 @@ from throughputs.goodput.trainings import Training
 from throughputs.goodput.trainings.jobs import step_time_with
 from throughputs.goodput.trainings.training import packed_shape
 
-__all__ = ["GoodputLedger"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

@@ -10,8 +10,6 @@ from throughputs import Trace
 from throughputs.deadlines import DeadlineOptions
 from throughputs.numerics import quotient
 
-__all__ = ["deadlines_of", "options_of", "predictions_of"]
-
 # The published deadlines are multiples of a job's duration on this type (Gavel, OSDI'20, public artifact).
 REFERENCE_ACCELERATOR = "v100"
 

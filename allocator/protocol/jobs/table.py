@@ -32,8 +32,6 @@ from throughputs.deadlines import DeadlineOptions
 if TYPE_CHECKING:
     from throughputs.estimator.believed import BelievedColocation
 
-__all__ = ["JobTable"]
-
 _Ids = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 

@@ -21,8 +21,6 @@ from throughputs.configurations import Configurations
 if TYPE_CHECKING:
     from allocator.protocol.jobs.table import JobTable
 
-__all__ = ["SOURCES", "Behind"]
-
 _Ids = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 

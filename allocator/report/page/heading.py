@@ -16,8 +16,6 @@ from throughputs.shown import escape
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
-__all__ = ["heading", "legend"]
-
 
 def heading(results: Sequence[SimulationResult], policies: Policies, title: str, description: str) -> str:
     """Title, description and what was run."""

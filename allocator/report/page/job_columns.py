@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["outcome_columns", "trace_columns"]
-
 
 _TO_THE_MINUTE = len("2025-03-03T08:00")
 

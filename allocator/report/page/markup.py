@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from throughputs.shown import escape
 
-__all__ = ["choice", "head", "section"]
-
 
 def head(title: str, style: str, content_policy: str) -> str:
     """A page up to its body, for light and dark paper and for narrow screens."""

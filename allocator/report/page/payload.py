@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.results.result import SimulationResult
 
-__all__ = ["build_payload", "script_elements", "to_script_json"]
-
 # Sizes that keep a page of ten policies below about 5 MB; a bar takes about 8 characters, a share about 3.
 TOTAL_BARS = 360_000
 BARS_PER_RUN = 120_000

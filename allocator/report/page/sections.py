@@ -22,18 +22,6 @@ from allocator.report.presentation import Presentation
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
-__all__ = [
-    "allocation_section",
-    "bars_section",
-    "distribution_sections",
-    "efficiency_section",
-    "fragmentation_section",
-    "jobs_section",
-    "queue_section",
-    "timeline_section",
-    "utilization_section",
-]
-
 
 def bars_section(summaries: Sequence[Mapping[str, Any]]) -> str:
     """The figures that the preset shows as bars, a panel each; nothing where it shows none."""

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Policies", "half_width"]
-
 _CONFIDENCE = 0.95
 # What tells the rows of the tables within a summary apart.
 _ROW_KEYS = ("accelerator", "gpus", "user", "partition", "entity", "priority_weight")

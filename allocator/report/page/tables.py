@@ -27,8 +27,6 @@ from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation, exceeded_shares, free_restarts
 from throughputs.shown import escape
 
-__all__ = ["breakdown_sections", "comparison_section"]
-
 
 def comparison_section(policies: Policies) -> str:
     """The figures of all policies; a click on a heading sorts."""

@@ -12,8 +12,6 @@ from throughputs.numerics import exp, log
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PERCENTILES", "UNFAIR_RHO", "VERY_UNFAIR_RHO", "completion_figures", "percentiles_by_group"]
-
 _Floats = NDArray[np.float64]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for

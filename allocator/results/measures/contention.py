@@ -20,8 +20,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
-__all__ = ["RunAlone", "average_concurrency", "contention", "isolated_run_jct", "isolated_run_rho", "unfair_share"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from allocator.results.record import RunRecord
 
-__all__ = ["GANG", "Fragmentation", "fragmentation_table", "measure_fragmentation"]
-
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 

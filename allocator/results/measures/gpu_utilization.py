@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from allocator.results.record import RunRecord
 
-__all__ = ["MeasuredUtilization", "gpu_utilization"]
-
 _Floats = NDArray[np.float64]
 
 

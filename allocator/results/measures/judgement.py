@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["JUDGEMENTS", "RecordedJobs", "deadline_judgement", "judged"]
-
 JUDGEMENTS = ("met", "late", "missed", "open", "declined", "best_effort", "not_submitted")
 """Completed in time; completed late; not completed, and the deadline has passed at the end of the record; has not
 passed yet; turned away; no deadline; with a deadline in the trace, and not in the run."""

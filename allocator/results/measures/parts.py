@@ -16,16 +16,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "SIZE_CLASSES",
-    "partitions_table",
-    "priorities_table",
-    "restart_gpu_hours",
-    "rows_of",
-    "sizes_table",
-    "users_table",
-]
-
 _Floats = NDArray[np.float64]
 
 SIZE_CLASSES = (1, 2, 5, 9, 17)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from allocator.results.record import RunRecord
 
-__all__ = ["accelerators_table"]
-
 _Floats = NDArray[np.float64]
 
 

@@ -30,8 +30,6 @@ from throughputs import InputError, read_trace
 from throughputs.files import read_frame, read_text
 from throughputs.traces import named_format
 
-__all__ = ["read_recorded_jobs"]
-
 _OWN_COLUMNS = ("job_id", "arrival_time", "completion_time", "status")
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from allocator.results.record import RunRecord
 
-__all__ = ["unserved_reasons"]
-
 _MOST_PLACES = 5
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
 
-__all__ = ["fallbacks_told"]
-
 
 def fallbacks_told(label: str, decisions: Sequence[Allocation], calls: int) -> str:
     """How many decisions of a run were left to another solver or rule, and why; empty where none was.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from allocator.results.result import SimulationResult
 
-__all__ = ["PLOTS", "plot"]
-
 _HOUR = 3600.0
 
 # Relative to the clock: sums of times that begin and end together may differ by so much.

@@ -8,8 +8,6 @@ from typing import Any
 
 from throughputs.shown import html_table
 
-__all__ = ["Summary"]
-
 _HOUR = 3600.0
 _MISSING = "-"
 

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-__all__ = ["Adapter", "AdapterError", "CommandError", "NoAnswerError", "Node", "Seen", "StartOrder"]
-
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses of a command that could not be run, as shells have them."""
 

@@ -30,8 +30,6 @@ from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
 from throughputs import InputError
 
-__all__ = ["Deciding", "Outlook"]
-
 _MARGIN = 2.0
 """Times the slowest of so many last decisions that the next one is given."""
 

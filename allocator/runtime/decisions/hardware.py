@@ -10,8 +10,6 @@ from math import gcd
 from allocator.cluster import Cluster
 from allocator.runtime.adapters.base import Node
 
-__all__ = ["Hardware"]
-
 
 class Hardware:
     """The nodes that can be used, and the number of each of their GPUs.

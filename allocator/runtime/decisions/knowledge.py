@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from throughputs import ThroughputTable
 from throughputs.configurations import Configurations
 
-__all__ = ["Knowledge", "Ways", "moving_average"]
-
 Ways = dict[tuple[str, int], float]
 """Steps/s by (accelerator type, GPUs)."""
 

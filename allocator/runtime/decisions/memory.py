@@ -12,8 +12,6 @@ from allocator.checkpoint.state_file import StateFile
 from allocator.runtime.decisions.world import World
 from throughputs import InputError
 
-__all__ = ["Memory"]
-
 _QUICK = 0.05
 _SHARE_OF_SAVING = 20.0
 """The memory is written after each decision where that takes less than so many seconds; otherwise not before so many

@@ -11,8 +11,6 @@ from allocator.runtime.records.book import Job
 from throughputs import InputError
 from throughputs.errors import nearest_names
 
-__all__ = ["Prospects"]
-
 
 @dataclass(frozen=True)
 class Prospects:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from allocator.runtime.records.book import QUEUED, STOPPING, Job
 
-__all__ = ["Places", "Target", "free_for", "gpus_of", "held", "orders"]
-
 Places = Mapping[str, tuple[int, ...]]
 """GPUs: by node their positions."""
 

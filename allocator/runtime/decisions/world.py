@@ -27,8 +27,6 @@ from allocator.runtime.decisions.knowledge import Knowledge, Ways
 from allocator.runtime.records.book import ACTIVE, Job
 from throughputs import ThroughputTable, Trace
 
-__all__ = ["News", "Placed", "Verdict", "World"]
-
 _Ids = NDArray[np.int64]
 
 _NOTICED_CHANGE = 0.01

@@ -14,18 +14,6 @@ from typing import Any
 from allocator.runtime.records.ownership import check_own_peer, own_folder
 from throughputs import InputError
 
-__all__ = [
-    "MOST_AT_ONCE",
-    "AbsentError",
-    "Client",
-    "NoServiceError",
-    "RefusedError",
-    "ServiceError",
-    "granted",
-    "in_parts",
-    "whole_status",
-]
-
 MOST_AT_ONCE = 1000
 """Jobs that a request names, and that an answer tells of: nobody else is held up for long."""
 

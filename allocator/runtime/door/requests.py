@@ -21,8 +21,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["Requests"]
-
 _LONGEST_TEXT = 1 << 16
 _MOST_ARGUMENTS = 4096
 _MOST_GPUS = 1 << 20

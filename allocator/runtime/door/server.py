@@ -19,8 +19,6 @@ from allocator.runtime.door.requests import Requests
 from allocator.runtime.records.ownership import check_own_peer
 from throughputs import InputError
 
-__all__ = ["SOCKET", "Server"]
-
 SOCKET = "socket"
 
 _LONGEST_LINE = 32 << 20

@@ -21,8 +21,6 @@ from allocator.runtime.records.journal import ReadOnlyJournal
 from allocator.runtime.service import Service
 from throughputs import read_table
 
-__all__ = ["StoppedService"]
-
 
 class StoppedService:
     """Answers for a service that does not run, from its journal and from what its trainers have last reported.

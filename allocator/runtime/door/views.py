@@ -11,8 +11,6 @@ from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Job
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["job_view", "node_views", "seconds_left", "service_view", "status"]
-
 
 _MOST_NAMED = 100
 """Jobs that are named because they cannot run now."""

@@ -16,8 +16,6 @@ from pathlib import Path
 from allocator.runtime.records.ownership import check_parents
 from throughputs import InputError
 
-__all__ = ["Access", "read_token"]
-
 _SESSION_SECONDS = 12 * 3600
 """How long a browser stays logged in."""
 

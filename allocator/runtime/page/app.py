@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from allocator.runtime.service import Service
 
-__all__ = ["Desk", "make_app"]
-
 _COOKIE = "__Host-allocator"
 _PATIENCE = 15.0
 """Seconds that the body of a request may take."""

@@ -8,8 +8,6 @@ import re
 from dataclasses import dataclass
 from importlib.resources import files
 
-__all__ = ["Document", "document"]
-
 _POLICY = (
     "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'; connect-src 'self'; "
     "img-src data:; require-trusted-types-for 'script'; trusted-types 'none'"

@@ -33,8 +33,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["Door", "DoorSettings"]
-
 _MOST_CONNECTIONS = 128
 _LONGEST_HEAD = 16 << 10
 _TO_ASK, _TO_READ, _AT_ALL = 10.0, 20.0, 3600.0

@@ -21,8 +21,6 @@ from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, STOPPING, Job
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["expected_starts"]
-
 
 def expected_starts(service: Service, most: int) -> dict[str, float]:
     """Seconds until the first `most` jobs of the queue are likely to start, by UUID; those without a guess are not in.

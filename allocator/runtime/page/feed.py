@@ -12,8 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-__all__ = ["Feed"]
-
 _SECONDS = 1.0
 _MOST_SHARE = 0.05
 """Of the time of the service that pictures may take."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from allocator.runtime.records.journal import Event
     from allocator.runtime.service import Service
 
-__all__ = ["DECISION_SECONDS", "History"]
-
 DECISION_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Upper ends of the classes in which decisions are counted by the time that they took."""
 

@@ -12,8 +12,6 @@ from allocator.runtime.page.history import DECISION_SECONDS, History
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["CONTENT_TYPE", "metrics"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _Sample = tuple[Mapping[str, str], float]

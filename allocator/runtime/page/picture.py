@@ -16,8 +16,6 @@ from allocator.runtime.records.book import FINAL, QUEUED, Job
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["picture"]
-
 _MOST_RUNNING, _MOST_QUEUED, _MOST_FINISHED, _MOST_SPEEDS, _MOST_NODES = 300, 200, 30, 60, 500
 _LONGEST_TEXT = 300
 

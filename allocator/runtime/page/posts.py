@@ -26,8 +26,6 @@ from throughputs import InputError
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["Posts"]
-
 _SPELLINGS = ("KUBEFLOW_TRAINER_SERVER", "KUBEFLOW_TRAINER_STATUS")
 _TOKEN_FILE = "status-token"
 _MOST_METRICS, _LONGEST_METRIC = 32, 64

@@ -13,8 +13,6 @@ from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
 from allocator.runtime.profiling.program import Program, Reading, StepCount
 
-__all__ = ["ProfilingError", "Window", "steps_per_second"]
-
 _LOOK_SECONDS = 0.02
 _LEAST_STEPS = 2.0
 _NOTICE_SECONDS, _GRACE_SECONDS = 5.0, 10.0

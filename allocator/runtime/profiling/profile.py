@@ -19,8 +19,6 @@ from throughputs.tables.builder import TableBuilder
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Figure", "measure", "spread_frame", "table_of"]
-
 
 @dataclass(frozen=True)
 class Figure:

@@ -13,8 +13,6 @@ from pathlib import Path
 from allocator.lease.files import REPORT_FILE, Report, read_file
 from allocator.runtime.adapters.local.output import LOG_FILES
 
-__all__ = ["Program", "Reading", "StepCount"]
-
 _SHOWN_LINES = 5
 
 

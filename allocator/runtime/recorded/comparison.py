@@ -14,8 +14,6 @@ from allocator.results.result import SimulationResult
 from allocator.runtime.recorded.run import RecordedRun
 from allocator.simulator.engine import simulate
 
-__all__ = ["FIGURES", "Caveat", "caveats", "compared", "preset_of", "simulated"]
-
 FIGURES = ("average_jct", "median_jct", "makespan", "utilization", "preemptions")
 """Of the summaries."""
 

@@ -12,8 +12,6 @@ from allocator.runtime.records.book import Book, Job
 from allocator.runtime.records.journal import Event
 from throughputs import InputError
 
-__all__ = ["Lease", "Leases"]
-
 
 @dataclass
 class Lease:

@@ -29,8 +29,6 @@ from throughputs.tables.builder import TableBuilder
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["THROUGHPUTS_FILE", "RecordedRun"]
-
 THROUGHPUTS_FILE = "throughputs.csv"
 """In a state folder: what its service believes of job types before they have run."""
 

@@ -33,8 +33,6 @@ from typing import Any
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.records.journal import Event
 
-__all__ = ["ACTIVE", "FINAL", "HOLDS_GPUS", "Book", "Job"]
-
 QUEUED, STARTING, RUNNING, STOPPING = "queued", "starting", "running", "stopping"
 COMPLETED, FAILED, CANCELLED, REJECTED = "completed", "failed", "cancelled", "rejected"
 LOST = "lost"

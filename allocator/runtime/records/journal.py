@@ -20,8 +20,6 @@ from typing import Any
 from allocator.runtime.records.ownership import check_own, own_folder
 from throughputs import InputError
 
-__all__ = ["Event", "Journal", "JournalError", "ReadOnlyJournal"]
-
 _FORMAT = 1
 _FILE = "journal.sqlite"
 

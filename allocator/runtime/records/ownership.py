@@ -13,8 +13,6 @@ from pathlib import Path
 
 from throughputs import InputError
 
-__all__ = ["check_own", "check_own_peer", "check_parents", "own_folder"]
-
 _OF_THE_STATE = (
     "lock",
     "socket",

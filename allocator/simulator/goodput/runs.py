@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from allocator.simulator.world import World
     from throughputs.goodput.trainings.training import Shape, Training
 
-__all__ = ["GoodputRuns"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

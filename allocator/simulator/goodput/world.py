@@ -23,8 +23,6 @@ from throughputs.goodput.trainings.jobs import TrainingJobs, training_jobs
 if TYPE_CHECKING:
     from allocator.presets import Preset
 
-__all__ = ["goodput_world"]
-
 
 def goodput_world(
     trace: Trace, trainings: Trainings, cluster: Cluster, policy: Policy, preset: Preset, entities: Entities | None

@@ -13,8 +13,6 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 
-__all__ = ["Stretch", "StretchRule"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

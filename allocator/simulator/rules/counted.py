@@ -15,8 +15,6 @@ from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Stretch, StretchRule
 
-__all__ = ["EndsCountedDown", "GuestsAndHosts"]
-
 _Ids = NDArray[np.int64]
 
 # What the rounding of a day's seconds may add up to.

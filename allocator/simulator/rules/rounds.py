@@ -19,8 +19,6 @@ from allocator.simulator.restarts import RestartCost
 if TYPE_CHECKING:
     from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["Round", "Rule", "StepCount", "rules_of"]
-
 # Relative to the steps of one round: fractional steps add up to the total only nearly, and a round must not be spent on
 # the residue.
 STEP_TOLERANCE = 1e-9

@@ -24,8 +24,6 @@ from throughputs.numerics import log2
 if TYPE_CHECKING:
     from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["stretch_rules"]
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 

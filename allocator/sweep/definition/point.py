@@ -19,8 +19,6 @@ from allocator.registry import get_policy, settings_of, source_of
 from throughputs.estimator.believed import Estimation
 from throughputs.goodput.trainings.finding import EMBEDDED
 
-__all__ = ["LOAD_COLUMNS", "LOAD_TEXTS", "Kind", "Point", "Workload"]
-
 Kind = Literal["continuous", "static", "trace", "decision"]
 
 FORMAT = 1

@@ -10,8 +10,6 @@ from throughputs import InputError
 from throughputs.errors import did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
-__all__ = ["MOST_VALUES", "Definition", "is_number", "merged", "setting_value"]
-
 T = TypeVar("T")
 
 MOST_VALUES = 1_000_000

@@ -23,8 +23,6 @@ from throughputs.errors import did_you_mean, one_of
 from throughputs.goodput.trainings.finding import EMBEDDED
 from throughputs.trace import CATEGORIES, OWNERS
 
-__all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "setting_of_text", "settings_under"]
-
 Settings = Mapping[str, Any]
 
 _KINDS: Mapping[str, Any] = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}

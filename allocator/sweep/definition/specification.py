@@ -25,8 +25,6 @@ from throughputs import InputError
 from throughputs.files import read_toml
 from throughputs.limits import MOST_JOBS
 
-__all__ = ["Sweep"]
-
 KINDS: tuple[Kind, ...] = ("continuous", "static", "trace", "decision")
 
 LOAD_KEYS: Mapping[Kind, str] = {"continuous": "rates", "static": "jobs", "trace": "loads", "decision": "jobs"}

@@ -12,8 +12,6 @@ from typing import Protocol
 from allocator.sweep.definition.point import Point
 from allocator.sweep.execute import Outcome
 
-__all__ = ["Advanced", "Ended", "Engine", "Event", "Lost", "Task"]
-
 
 @dataclass(frozen=True)
 class Task:

@@ -18,8 +18,6 @@ from typing import Any
 from allocator.sweep.engines.engine import Advanced, Ended, Event, Lost, Task
 from allocator.sweep.execute import Materials, run_point
 
-__all__ = ["LocalEngine"]
-
 # One thread for each process: the processes are what runs side by side.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

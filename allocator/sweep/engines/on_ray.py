@@ -19,8 +19,6 @@ from allocator.sweep.execute import Materials, Outcome, run_point
 from throughputs import InputError
 from throughputs.files import write_text
 
-__all__ = ["RayEngine"]
-
 # A run depends on its point alone, so Ray may make it again when a node leaves.
 RETRIES = 3
 

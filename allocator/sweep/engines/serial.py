@@ -5,8 +5,6 @@ from __future__ import annotations
 from allocator.sweep.engines.engine import Ended, Event, Task
 from allocator.sweep.execute import Materials, run_point
 
-__all__ = ["SerialEngine"]
-
 
 class SerialEngine:
     """Makes each run when it is waited for; how far it is shows in its log alone.

@@ -15,8 +15,6 @@ from benchmarks.solvers.registry import Array, DeclinedError, Outcome, Problem, 
 from formulations import FinishTimeFairness, MaxMin, MaxSum, Objective
 from throughputs import PlainColumns
 
-__all__ = ["Stopwatch", "run_cvxpy"]
-
 
 class Stopwatch:
     """Wall seconds by phase."""

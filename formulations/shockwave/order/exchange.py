@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from formulations.shockwave.order.moves import Moves, Workload, moves_of
 
-__all__ = ["improve"]
-
 Array = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 

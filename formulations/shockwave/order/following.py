@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from throughputs.numerics import matmul
 
-__all__ = ["follow"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

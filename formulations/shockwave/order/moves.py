@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from throughputs.numerics import matmul
 
-__all__ = ["Moves", "Workload", "moves_of"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

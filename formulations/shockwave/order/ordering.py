@@ -17,8 +17,6 @@ from formulations.shockwave.order.repair import place_missing
 from formulations.shockwave.rounds import relative_gap_of
 from throughputs.numerics import matmul
 
-__all__ = ["Ordering", "Placement", "order_rounds"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

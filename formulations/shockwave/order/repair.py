@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from formulations.shockwave.order.moves import Moves, Workload, moves_of
 
-__all__ = ["place_missing"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

@@ -10,8 +10,6 @@ from throughputs.goodput.trainings.measured import read_trainings
 from throughputs.goodput.trainings.profiled import trainings_of
 from throughputs.goodput.trainings.training import Trainings
 
-__all__ = ["EMBEDDED", "find_trainings"]
-
 EMBEDDED = "goodput"
 """The name of the embedded profiles."""
 

@@ -29,8 +29,6 @@ from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import log
 from throughputs.trace import Trace
 
-__all__ = ["SHARES_OF_MODELS", "training_trace"]
-
 SHARES_OF_MODELS: Mapping[str, float] = MappingProxyType(
     {"cifar10": 0.39, "ncf": 0.39, "deepspeech2": 0.09, "bert": 0.07, "yolov3": 0.04, "imagenet": 0.02}
 )

@@ -15,8 +15,6 @@ from throughputs.goodput.trainings.submitted import SubmittedTraining
 from throughputs.goodput.trainings.training import Shape, Training, Trainings, packed_shape
 from throughputs.trace import Trace
 
-__all__ = ["TrainingJobs", "training_jobs"]
-
 Array = NDArray[np.float64]
 
 _NAME = re.compile(r"(.+?) \(batch size (\d+)\)")

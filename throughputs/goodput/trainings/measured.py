@@ -26,8 +26,6 @@ from throughputs.goodput.pipeline import PASSES
 from throughputs.goodput.tables import StepTimes, Validation, read_step_times, read_validation
 from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings, packed_shape
 
-__all__ = ["MeasuredTraining", "read_trainings"]
-
 _MOST_NODES = 16
 """Placements on more nodes count as on so many, where they have to be interpolated: more were not measured."""
 

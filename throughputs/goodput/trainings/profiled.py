@@ -10,8 +10,6 @@ from throughputs.goodput.pipeline import PASSES
 from throughputs.goodput.profiles import Profile, Profiles
 from throughputs.goodput.trainings.training import Shape, Training, Trainings
 
-__all__ = ["ProfiledTraining", "trainings_of"]
-
 
 class ProfiledTraining(Training):
     """A model trains as its profile says; the parts of the profile are its epochs."""

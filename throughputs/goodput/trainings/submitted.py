@@ -6,8 +6,6 @@ import numpy as np
 
 from throughputs.goodput.trainings.training import Shape, Training
 
-__all__ = ["SubmittedTraining"]
-
 
 class SubmittedTraining(Training):
     """A model trains with one batch size, in steps of which its progress is counted.

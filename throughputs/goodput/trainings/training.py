@@ -14,8 +14,6 @@ from throughputs.errors import InputError, did_you_mean
 from throughputs.goodput.efficiency import gain
 from throughputs.goodput.profiles import found_model
 
-__all__ = ["Shape", "Training", "Trainings", "packed_shape"]
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

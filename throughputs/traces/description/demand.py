@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from throughputs.trace import Trace, partition_names
 
-__all__ = ["demand_over_time", "gpu_hours_of", "impossible_jobs", "pools_of", "sizes_of", "types_of"]
-
 _Floats = NDArray[np.float64]
 
 _INTERVALS = 60

@@ -20,8 +20,6 @@ from throughputs.traces.description.demand import (
     types_of,
 )
 
-__all__ = ["describe_trace", "durations_alone"]
-
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 

@@ -19,8 +19,6 @@ from throughputs.traces.logs.columns import SECONDS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Clock", "durations", "gpu_counts", "gpu_types", "is_blank", "numbers"]
-
 _Text = NDArray[np.object_]
 _Floats = NDArray[np.float64]
 

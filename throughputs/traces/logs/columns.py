@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from throughputs.errors import InputError, did_you_mean
 
-__all__ = ["FIELDS", "SECONDS", "UNITS", "Column", "columns_of", "unit_of"]
-
 FIELDS: dict[str, tuple[str, ...]] = {
     "submit": (
         "submit", "submit_time", "submission_time", "submission", "submitted", "submitted_at", "submit_date",

@@ -7,8 +7,6 @@ import numpy as np
 from throughputs.limits import check_number_of_jobs
 from throughputs.traces.generator import LogUniformDurations
 
-__all__ = ["EXAMPLE_COLUMNS", "example_log"]
-
 EXAMPLE_COLUMNS = ("job", "owner", "start", "hours", "num_gpus", "model", "queue")
 """Header of the log; ``start`` is when a job was submitted, as people name columns."""
 

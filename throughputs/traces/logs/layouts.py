@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from throughputs.traces.logs.cells import numbers
 
-__all__ = ["LAYOUTS", "PACIFIC", "Cells", "Layout", "layout_of", "layout_of_header"]
-
 Cells = dict[str, NDArray[np.object_]]
 """(N,) text of each column, by name."""
 

@@ -23,8 +23,6 @@ from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import read_log
 from throughputs.traces.logs.rows import SLURM_PRIORITY, Rows
 
-__all__ = ["ImportedLog", "check_table_name", "import_log"]
-
 
 @dataclass(frozen=True)
 class ImportedLog:

@@ -31,8 +31,6 @@ from throughputs.traces.logs.layouts import Cells
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_job_table", "is_task_table", "pai_cells"]
-
 _TASK = (
     "job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu",
     "gpu_type",

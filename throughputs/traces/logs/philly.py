@@ -19,8 +19,6 @@ from throughputs.errors import InputError
 from throughputs.traces.logs.cells import Clock
 from throughputs.traces.logs.layouts import PACIFIC, Cells
 
-__all__ = ["philly_cells"]
-
 _OF_JOB = ("submitted_time", "vc", "user", "status", "jobid")
 
 

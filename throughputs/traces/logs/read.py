@@ -24,8 +24,6 @@ from throughputs.traces.logs.pai import is_job_table, is_task_table, pai_cells
 from throughputs.traces.logs.philly import philly_cells
 from throughputs.traces.logs.swf import is_swf, swf_cells
 
-__all__ = ["SEPARATORS", "Log", "log_kind", "read_log"]
-
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 """Separators by name."""
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from throughputs.traces.logs.cells import is_blank
 from throughputs.traces.logs.read import Log
 
-__all__ = ["Repeats"]
-
 _Flags = NDArray[np.bool_]
 
 

@@ -19,8 +19,6 @@ from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import Log
 from throughputs.traces.logs.repeats import Repeats
 
-__all__ = ["SLURM_PRIORITY", "UNNAMED", "Rows"]
-
 UNNAMED = "job"
 """Job type of a job of which the log does not say the model."""
 

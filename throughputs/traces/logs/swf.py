@@ -25,8 +25,6 @@ from throughputs.trace import Trace
 from throughputs.traces.logs.cells import numbers
 from throughputs.traces.logs.layouts import Cells
 
-__all__ = ["SWF", "is_swf", "swf_cells", "swf_text"]
-
 SWF = "swf"
 """Name of the format, and the extension of its files."""
 

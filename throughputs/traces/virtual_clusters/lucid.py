@@ -27,8 +27,6 @@ from throughputs.traces.named_rows import in_order_of_arrival, row_error, second
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["lucid"]
-
 _REQUIRED = ("vc", "gpu_num", "submit_time", "duration", "dataset", "model", "batchsize", "amp")
 _MEASURED = ("speed", "gpu_util", "gmem_util", "gmem")
 _PERCENT = 100.0

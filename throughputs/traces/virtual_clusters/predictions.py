@@ -18,8 +18,6 @@ from throughputs.frames import FrameReader
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["with_predictions"]
-
 _NOT_POSITIVE = 1000.0
 """Seconds that stand for a prediction that is not above 0, which regressions on seconds make (Lucid's loader)."""
 

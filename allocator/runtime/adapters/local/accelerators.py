@@ -11,8 +11,6 @@ from typing import Any
 from allocator.runtime.adapters.base import AdapterError
 from throughputs import InputError
 
-__all__ = ["Accelerators", "accelerator_type", "find_accelerators", "virtual_accelerators"]
-
 Accelerators = Mapping[str, tuple[int, ...]]
 """By type the indices of its accelerators on this machine, as CUDA_VISIBLE_DEVICES has them in the order of the bus."""
 

@@ -48,8 +48,6 @@ from allocator.runtime.adapters.local.processes import (
 )
 from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order
 
-__all__ = ["SHIM_SCRIPT", "LocalAdapter", "shim_code"]
-
 _ANSWER_SECONDS = 30.0
 """A shim answers within a second on an idle machine; one that has not by then never will."""
 

@@ -15,8 +15,6 @@ import time
 
 from allocator.runtime.adapters.local.processes import boot_identity, start_time_of
 
-__all__ = ["EXIT_FILE", "LOCK_FILE", "RUN_FILE", "number_in", "reserve_exit", "take_lock", "write_exit", "write_run"]
-
 LOCK_FILE, RUN_FILE, EXIT_FILE = "run.lock", "run.json", "exit.json"
 
 _RESERVED_BYTES, _MOST_BYTES = 4096, 65536

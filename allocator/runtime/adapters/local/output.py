@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["LOG_FILES", "Log", "RankOutput"]
-
 LOG_FILES = ("log", "log.1")
 
 

@@ -17,22 +17,6 @@ else:
     # Without the enumerations on top of it, which take longer to load than all else.
     import _signal as signal
 
-__all__ = [
-    "EPOCHS",
-    "MARKED",
-    "attempt",
-    "boot_identity",
-    "carriers",
-    "children",
-    "descendants",
-    "end_processes",
-    "is_alive",
-    "left_of",
-    "mark_me",
-    "signal_all",
-    "start_time_of",
-]
-
 
 MARKED, EPOCHS = 1 << 62, 1 << 20
 """Marks are numbers from the one on; the last digits of each, to the base of the other, are an epoch."""

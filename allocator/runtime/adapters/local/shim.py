@@ -45,8 +45,6 @@ else:
     # As in `processes`.
     import _signal as signal
 
-__all__ = ["MOST_ORDERS", "STARTED", "STARTED_BEFORE", "Order", "main"]
-
 STARTED, STARTED_BEFORE = "started", "started before"
 """Answers to an order; any other is the reason why it was refused."""
 

@@ -32,8 +32,6 @@ from allocator.runtime.adapters.slurm.orders import (
 )
 from allocator.runtime.adapters.slurm.records import Server, SlurmJob
 
-__all__ = ["SlurmAdapter"]
-
 LOOK_SECONDS = 0.1
 """Between two looks at a job that is about to end."""
 

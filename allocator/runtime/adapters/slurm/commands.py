@@ -15,8 +15,6 @@ from allocator.runtime.adapters.slurm.records import Server, SlurmJob, read_jobs
 
 Answer = TypeVar("Answer")
 
-__all__ = ["Slurm", "SlurmSettings"]
-
 # Others, as SBATCH_PARTITION or SQUEUE_STATES, would act as options that nobody has given.
 PASSED_ON = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SLURM_CONF", "SLURM_JWT", "TZ", "USER")
 
@@ -71,6 +69,7 @@ class SharedLook(Generic[Answer]):
         self._next: asyncio.Task[Answer] | None = None
 
     async def __call__(self) -> Answer:
+        """The answer that the present call waits for, or a new one."""
         if self._next is None:
             self._next = asyncio.create_task(self._begin())
         return await asyncio.shield(self._next)

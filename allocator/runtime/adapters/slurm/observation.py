@@ -9,8 +9,6 @@ from allocator.runtime.adapters.base import Seen
 from allocator.runtime.adapters.slurm.orders import Start, begun_epoch, ended, kill_ordered
 from allocator.runtime.adapters.slurm.records import SlurmJob
 
-__all__ = ["row_of", "see"]
-
 
 def row_of(start: Start, rows: Sequence[SlurmJob]) -> SlurmJob | None:
     """The Slurm job that a start was ordered with; others of the same job are of another epoch or another size.

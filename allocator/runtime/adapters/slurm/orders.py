@@ -11,19 +11,6 @@ from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_object
 from allocator.runtime.adapters.base import AdapterError, StartOrder
 from allocator.runtime.adapters.slurm import runner
 
-__all__ = [
-    "Ended",
-    "Mark",
-    "Start",
-    "begun_epoch",
-    "ended",
-    "job_name",
-    "mark_of",
-    "read_start",
-    "write_runner",
-    "write_start",
-]
-
 PREFIX = "allocator"
 
 _LONGEST_ORDER = 64 << 20

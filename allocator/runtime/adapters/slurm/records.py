@@ -10,8 +10,6 @@ from typing import Any
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.adapters.slurm.orders import Mark
 
-__all__ = ["Server", "SlurmJob", "read_jobs", "read_servers"]
-
 _FINISHED = {
     "BOOT_FAIL",
     "CANCELLED",
