@@ -18,15 +18,41 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from itertools import repeat
 from numbers import Integral, Real
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.limits import LARGEST_WHOLE_NUMBER
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a setting may have; stands behind its type in `Annotated`.
+
+    Attributes
+    ----------
+    least, most : both included, unless `above` leaves the least out.
+    """
+
+    least: float = 0.0
+    most: float = math.inf
+    above: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return (self.least < value if self.above else self.least <= value) and value <= self.most
+
+    def __str__(self) -> str:
+        low = f"above {self.least:g}" if self.above else f"at least {self.least:g}"
+        return f"{low}, at most {self.most:g}" if self.most < math.inf else low
+
+
+NotNegative = Annotated[float, Range()]
+NotNegativeWhole = Annotated[int, Range()]
+AtLeastOne = Annotated[int, Range(1)]
 
 _NONE_WORDS = frozenset({"none", "null"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
@@ -95,6 +121,29 @@ def kinds_of(owner: type) -> Mapping[str, Any]:
     except (NameError, TypeError, AttributeError):  # a plugin may name types that exist for type checkers only
         hints = {}
     return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
+
+
+def check_fields(value: Any, source: object) -> None:
+    """Raise InputError unless every field of a dataclass is of its declared type and in the range behind that."""
+    owner: type = type(value)
+    for name, (kind, ranges) in _declared(owner).items():
+        given = convert(getattr(value, name), kind, source=source, field=name)
+        if isinstance(given, int | float) and any(given not in allowed for allowed in ranges):
+            raise InputError(source, field=name, found=given, expected=" or ".join(map(str, ranges)))
+
+
+@cache
+def _declared(owner: type) -> Mapping[str, tuple[Any, tuple[Range, ...]]]:
+    """The type of each field, and the ranges that its numbers have to be in."""
+    hints = typing.get_type_hints(owner, include_extras=True)
+    return {name: (kind, tuple(_ranges(hints[name]))) for name, kind in kinds_of(owner).items()}
+
+
+def _ranges(kind: Any) -> Iterator[Range]:
+    yield from (extra for extra in getattr(kind, "__metadata__", ()) if isinstance(extra, Range))
+    if get_origin(kind) in _UNIONS:
+        for inner in get_args(kind):
+            yield from _ranges(inner)
 
 
 def _told(read: Callable[[Any, Any], Any], given: Any, kind: Any, source: object, field: str) -> Any:

@@ -6,21 +6,27 @@ looked for as Python looks for them, and in the working folder.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import traceback
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isabstract
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from allocator.conversion import convert, kinds_of
 from allocator.protocol import Policy
+from allocator.simulator.rules.base import Rule
 from throughputs import InputError
-from throughputs.errors import did_you_mean
+from throughputs.errors import did_you_mean, one_of
 
 SOURCE = "--import"
+WORLD = "--world"
 
 
 def policies_of(reference: str) -> tuple[ModuleType, list[type[Policy]]]:
@@ -52,6 +58,43 @@ def policies_of(reference: str) -> tuple[ModuleType, list[type[Policy]]]:
     return module, [found]
 
 
+def rule_of_text(text: str) -> Rule:
+    """The rule of a world that ``./my_rules.py:Cap(watts=9000)`` or ``my_rules:Cap`` names, with its fields.
+
+    Raises
+    ------
+    InputError
+        No such module or class, or a field that it does not have, or of another type.
+    """
+    reference, bracket, arguments = text.partition("(")
+    place, class_name = _parts(reference, WORLD)
+    module = _module_of_file(Path(place), WORLD) if place.endswith(".py") else _module_by_name(place, WORLD)
+    rules: dict[str, Any] = {
+        name: kind for name, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, Rule)
+    }
+    kind = rules.get(class_name)
+    if kind is None:
+        names = [name for name, found in rules.items() if found.__module__ == module.__name__]
+        raise InputError(WORLD, found=text, expected=f"a rule of {place}: {one_of(class_name, names)}")
+    try:
+        call = ast.parse(f"_({arguments}" if bracket else "_()", mode="eval").body
+        assert isinstance(call, ast.Call)
+        given = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        whole = not call.args and "None" not in given
+    except (SyntaxError, ValueError, AssertionError):
+        whole = False
+    if not whole:
+        raise InputError(WORLD, found=text, expected="FILE.py:RULE(NAME=VALUE, ...), values as Python writes them")
+    kinds = kinds_of(kind)
+    if unknown := next((name for name in given if name not in kinds), None):
+        raise InputError(WORLD, field=unknown, found=text, expected=one_of(unknown, kinds))
+    missing = [f.name for f in fields(kind) if f.name not in given and f.default is f.default_factory is MISSING]
+    if missing:
+        raise InputError(WORLD, field=missing[0], found=text, expected=f"a value of {missing[0]}")
+    made: Rule = kind(**{name: convert(value, kinds[name], source=WORLD, field=name) for name, value in given.items()})
+    return made
+
+
 def absolute_reference(reference: str) -> str:
     """The same from any working folder."""
     place, class_name = _parts(reference)
@@ -66,7 +109,7 @@ def name_of(policy: type[Policy]) -> str:
     return own or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", policy.__name__).lower()
 
 
-def _parts(reference: str) -> tuple[str, str]:
+def _parts(reference: str, source: str = SOURCE) -> tuple[str, str]:
     """Module or file, and class."""
     place, colon, class_name = reference.rpartition(":")
     if not colon:
@@ -74,7 +117,7 @@ def _parts(reference: str) -> tuple[str, str]:
     dotted = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
     if not dotted or (colon and not class_name.isidentifier()):
         expected = "MODULE, MODULE:CLASS, ./FILE.py or ./FILE.py:CLASS"
-        raise InputError(SOURCE, found=reference, expected=expected)
+        raise InputError(source, found=reference, expected=expected)
     return place, class_name
 
 
@@ -87,7 +130,7 @@ def _own_policies(module: ModuleType) -> Iterator[type[Policy]]:
             yield found
 
 
-def _module_by_name(name: str) -> ModuleType:
+def _module_by_name(name: str, source: str = SOURCE) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -96,25 +139,25 @@ def _module_by_name(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             expected = f"a module that Python finds, or that is in {here}; a file is named with its .py"
-            raise InputError(SOURCE, found=name, expected=expected) from None
-        raise _failed(name, error) from error
+            raise InputError(source, found=name, expected=expected) from None
+        raise _failed(name, error, source) from error
     except Exception as error:
-        raise _failed(name, error) from error
+        raise _failed(name, error, source) from error
 
 
-def _module_of_file(path: Path) -> ModuleType:
+def _module_of_file(path: Path, source: str = SOURCE) -> ModuleType:
     path = path.absolute()
     if not path.is_file():
-        raise InputError(SOURCE, field=str(path), expected="a file that exists")
+        raise InputError(source, field=str(path), expected="a file that exists")
     name, known = path.stem, sys.modules.get(path.stem)
     if known is not None:
         if getattr(known, "__file__", None) == str(path):
             return known
         expected = f"a file with another name: {name} is a module that is in use"
-        raise InputError(SOURCE, found=str(path), expected=expected)
+        raise InputError(source, found=str(path), expected=expected)
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise InputError(SOURCE, found=str(path), expected="a file of Python")
+        raise InputError(source, found=str(path), expected="a file of Python")
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     module = sys.modules[name] = module_from_spec(spec)
@@ -122,11 +165,11 @@ def _module_of_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise _failed(str(path), error) from error
+        raise _failed(str(path), error, source) from error
     return module
 
 
-def _failed(place: str, error: Exception) -> InputError:
+def _failed(place: str, error: Exception, source: str) -> InputError:
     """What went wrong in someone's module, and where."""
     if isinstance(error, InputError):
         return error
@@ -136,4 +179,4 @@ def _failed(place: str, error: Exception) -> InputError:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.filename}, line {last.lineno}"
     expected = f"a module that can be imported: {type(error).__name__}: {error} ({where})"
-    return InputError(SOURCE, found=place, expected=expected)
+    return InputError(source, found=place, expected=expected)

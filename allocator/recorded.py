@@ -26,6 +26,8 @@ from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import COMPLETED, OPEN, RECORDED
 from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
+from allocator.simulator.rules.base import rule_of
+from allocator.simulator.rules.general import GangRates
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
 from throughputs.trace import allowed_types
@@ -142,7 +144,7 @@ def recorded_schedule(
     cluster, chosen = Cluster.of(cluster), find_preset(preset)
     known = load_throughputs() if throughputs is None else throughputs
     owners = None if entities is None else Entities.parse(entities)
-    by_duration = chosen.simulator.gang_rates == "duration"
+    by_duration = rule_of(chosen.world, GangRates).gang_rates == "duration"
     jobs = JobTable.from_trace(trace, known, cluster, entities=owners, by_duration=by_duration)
     done = ~np.isnan(trace.recorded_end_seconds) & jobs.runnable
     if not done.any():

@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 # Each may import itself and those before it; what uses the library may import all of them.
 PACKAGES = ("throughputs", "formulations", "allocator")
@@ -74,13 +77,12 @@ class House:
         names = self.modules(*PACKAGES)
         within = set(names)
         graph = {name: {target for target, _ in self.imports[name]} & within for name in names}
-        reached = {name: _reached_from(name, graph) for name in names}
-        seen: set[str] = set()
-        for name in names:
-            circle = {other for other in reached[name] if name in reached[other]}
-            if len(circle) > 1 and name not in seen:
-                seen |= circle
-                yield f"circle: {', '.join(sorted(circle))}"
+        place = {name: k for k, name in enumerate(names)}
+        edges = [(place[name], place[target]) for name in names for target in graph[name]]
+        links = coo_array((np.ones(len(edges)), tuple(np.array(edges).T)), (len(names), len(names)))
+        circle = connected_components(links, connection="strong")[1]
+        for number in np.flatnonzero(np.bincount(circle) > 1).tolist():
+            yield f"circle: {', '.join(sorted(np.array(names)[circle == number]))}"
 
     def crowded_folders(self) -> Iterator[str]:
         paths = [path for top in (*PACKAGES, "benchmarks") for path in self.files[top].values()]
@@ -102,16 +104,6 @@ class House:
 
 def _is_of(module: str, packages: tuple[str, ...]) -> bool:
     return module.partition(".")[0] in packages
-
-
-def _reached_from(start: str, graph: dict[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    front = [start]
-    while front:
-        new = graph[front.pop()] - seen
-        seen |= new
-        front += new
-    return seen
 
 
 def _imports(node: ast.AST, known: set[str], inside: bool = False) -> Iterator[tuple[str, bool]]:

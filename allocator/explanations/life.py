@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from allocator.explanations.columns import Rows
 from allocator.explanations.replay import settings_of
 from allocator.explanations.run import FinishedRun
-from allocator.simulator.restarts import RestartCost
+from allocator.simulator.rules.base import rule_of
+from allocator.simulator.rules.starts import StartsTakeTime
 
 _Floats = NDArray[np.float64]
 
@@ -95,10 +96,9 @@ def starting_seconds(run: FinishedRun, rows: Rows, job: int) -> _Floats:
     if not len(rows) or run.ideal:
         return nothing
     preset = settings_of(run)
-    settings = preset.simulator
-    if run.in_rounds and not settings.restart_delays:
+    cost = rule_of(preset.world, StartsTakeTime)
+    if run.in_rounds and not cost.restart_delays:
         return nothing
-    cost = settings.restart_cost
     lost = np.where(_starts(run, rows, cost), cost.seconds_of(rows.gpus, np.full(len(rows), run.jobs.kind[job])), 0.0)
     if run.in_rounds:
         # a start that takes longer than a round is broken off with it, and made anew in the next one where it goes on
@@ -108,7 +108,7 @@ def starting_seconds(run: FinishedRun, rows: Rows, job: int) -> _Floats:
     return lost if abs(gpu_seconds - written) <= _TOLERANCE * max(written, 1.0) else nothing
 
 
-def _starts(run: FinishedRun, rows: Rows, cost: RestartCost) -> NDArray[np.bool_]:
+def _starts(run: FinishedRun, rows: Rows, cost: StartsTakeTime) -> NDArray[np.bool_]:
     """(L,) which rows of the job, in order of time, begin with a start."""
     follows = np.zeros(len(rows), dtype=np.bool_)
     if run.in_rounds:
@@ -120,4 +120,4 @@ def _starts(run: FinishedRun, rows: Rows, cost: RestartCost) -> NDArray[np.bool_
     same[1:] = (
         (rows.pool[1:] == rows.pool[:-1]) & (rows.gpus[1:] == rows.gpus[:-1]) & (rows.places[1:] == rows.places[:-1])
     )
-    return ~follows | ~same if cost.moves else ~follows
+    return ~follows | ~same if cost.restart_when_moved else ~follows

@@ -23,6 +23,8 @@ from allocator.mechanism.rounds import RoundMechanism
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Hindrance, Need, PlanPolicy, SharePolicy
+from allocator.simulator.rules.base import rule_of
+from allocator.simulator.rules.starts import StartsTakeTime
 from throughputs import InputError
 
 _Ints = NDArray[np.int64]
@@ -271,7 +273,7 @@ class EventReplay:
 
     def __init__(self, run: FinishedRun) -> None:
         self._run, self._table = run, job_table(run)
-        cost = settings_of(run).simulator.restart_cost
+        cost = rule_of(settings_of(run).world, StartsTakeTime)
         self._lost = cost.seconds_of(run.rows.gpus, run.jobs.kind[run.rows.job])
 
     @staticmethod

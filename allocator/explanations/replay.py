@@ -19,12 +19,11 @@ from allocator.explanations.run import FinishedRun
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets.preset import Preset
+from allocator.presets.preset import Preset, kinds_of_changes
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, SharePolicy
-from allocator.simulator.settings import SimulatorSettings
 from throughputs import Trace
 
 _Floats = NDArray[np.float64]
@@ -118,7 +117,7 @@ def settings_of(run: FinishedRun) -> Preset:
     InputError
         A setting that is out of range.
     """
-    names = [field.name for kind in (MechanismSettings, SimulatorSettings) for field in fields(kind)]
+    names = kinds_of_changes()
     return Preset().replace(**{name: run.settings[name] for name in names if name in run.settings})
 
 

@@ -90,17 +90,15 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
     if not plan.steps:
         raise InputError(source, field="steps", found="none", expected="a plan of at least 1 step")
     rejected = _each_once(_positions(plan.rejected, state, source, "rejected"))
-    hold = _each_once(_positions(plan.hold, state, source, "hold"))
     steps = [
         _checked_step(
             step, state, rejected, f"{source}, step {number} of the plan", needs, number == len(plan.steps) - 1
         )
         for number, step in enumerate(plan.steps)
     ]
-    as_it_was = rejected is plan.rejected and hold is plan.hold
-    if as_it_was and all(one is other for one, other in zip(steps, plan.steps, strict=True)):
+    if rejected is plan.rejected and all(one is other for one, other in zip(steps, plan.steps, strict=True)):
         return plan
-    return Plan(tuple(steps), rejected, hold, plan.allocation)
+    return Plan(tuple(steps), rejected, plan.allocation)
 
 
 def _checked_step(
@@ -108,16 +106,14 @@ def _checked_step(
 ) -> PlanStep:
     rows = step.assignment
     _check_seconds(step.seconds, where, last=last)
-    if rows is state.running and not len(rejected) and step.head_start is None and not rows.shares_gpus:
+    if rows is state.running and not len(rejected) and not rows.shares_gpus:
         # Everybody goes on as they are.
         return step
-    if step.head_start is not None:
-        _check_head_start(step, step.head_start, where)
     if state.gpu_thousandths is not None:
         _positions(rows.jobs, state, where, "jobs")
         rows = rows.with_fractions(state.gpu_thousandths.take(rows.jobs))
         rows.check(state.capacity, where)
-        step = PlanStep(rows, step.seconds, step.head_start)
+        step = PlanStep(rows, step.seconds)
     elif not _plainly_fits(rows, state):
         _positions(rows.jobs, state, where, "jobs")
         rows.check(state.capacity, where)
@@ -125,7 +121,7 @@ def _checked_step(
         found = np.intersect1d(rows.jobs, rejected).tolist()
         raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
     _check_known(rows, state, where, needs)
-    return PlanStep(rows.in_pairs(), step.seconds, step.head_start) if rows.shares_gpus else step
+    return PlanStep(rows.in_pairs(), step.seconds) if rows.shares_gpus else step
 
 
 def _plainly_fits(rows: Assignment, state: ClusterState) -> bool:
@@ -147,14 +143,6 @@ def _check_seconds(seconds: float, where: str, *, last: bool) -> None:
     if not (known and (seconds > 0 or (seconds == 0 and not last))):
         expected = "a time above 0, inf for no end; 0 before another step"
         raise InputError(where, field="seconds", found=seconds, expected=expected)
-
-
-def _check_head_start(step: PlanStep, ahead: NDArray[np.float64], where: str) -> None:
-    if ahead.shape != step.assignment.jobs.shape or not (np.isfinite(ahead) & (ahead >= 0)).all():
-        expected = f"({len(step.assignment)},) times of at least 0"
-        raise InputError(where, field="head_start", found=ahead.tolist(), expected=expected)
-    if step.assignment.shares_gpus:
-        raise InputError(where, field="head_start", found="jobs that share GPUs", expected="jobs alone")
 
 
 def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:

@@ -295,19 +295,17 @@ class DecisionCore:
         seconds = min(step.seconds, self._asked_at + self._period - clock)
         last = self._last
         gpus: tuple[tuple[int, ...], ...] = ()
-        change, assignment, head_start = None, step.assignment, step.head_start
+        change, assignment = None, step.assignment
         if last is not None and last[0] is step:
             same = last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected)
             # the first decision of a step tells of its starts, which are not to be paid for again
             if same and last[1].before is last[1].assignment:
                 return last[1]
-            gpus, assignment, head_start = last[1].gpus, last[1].assignment, last[1].head_start
+            gpus, assignment = last[1].gpus, last[1].assignment
         elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew | FractionPlacement):
             # A round is written down with all its GPUs; of a step that may be short only what changes.
-            change = self._placement.place_changes(assignment, step.hold)
+            change = self._placement.place_changes(assignment)
             assignment = change.next
-            if head_start is not None and len(assignment) < len(head_start):
-                head_start = head_start[among_ids(step.assignment.jobs, np.sort(assignment.jobs))]
         elif self._placement is not None:
             gpus = self._placement.place(assignment)
         decision = Decision(
@@ -320,13 +318,17 @@ class DecisionCore:
             rejected=rejected,
             before=self._running,
             change=change,
-            head_start=head_start,
             gpus_before=self._held,
         )
         if assignment is not self._running:
             self._left = []
         self._last, self._running, self._held = (step, decision), assignment, gpus
         return decision
+
+    @property
+    def memory(self) -> Any:
+        """What the planner remembers; None under a policy that remembers nothing."""
+        return self._executor.memory
 
     def gpus_of(self, job: int) -> tuple[int, ...]:
         """Ids of the GPUs of a job that runs; empty when placement is off."""

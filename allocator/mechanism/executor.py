@@ -22,8 +22,6 @@ from allocator.protocol.policy import Need, Policy, SharePolicy
 from allocator.protocol.state import ClusterState
 from formulations import Pairs
 
-_NOBODY = np.empty(0, dtype=np.int64)
-
 PolicyT = TypeVar("PolicyT", bound=Policy)
 
 # A share this close to 1 is a whole one: under a policy without preemption its job stays where it is.
@@ -38,16 +36,12 @@ class Step:
     ----------
     assignment : K rows, ids of jobs. A step that repeats the one before comes with the same object.
     seconds, interruptible, shares : as in `allocator.protocol.Decision`.
-    hold : ids of jobs that must keep their GPUs.
-    head_start : as in `allocator.protocol.PlanStep`.
     """
 
     assignment: Assignment
     seconds: float = np.inf
     interruptible: bool = False
     shares: NDArray[np.float64] | None = None
-    hold: NDArray[np.int64] = field(default_factory=lambda: _NOBODY)
-    head_start: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +61,14 @@ class Answer:
 
 
 class Executor(ABC, Generic[PolicyT]):
-    """Asks the policy, and carries its answer out step by step."""
+    """Asks the policy, and carries its answer out step by step.
+
+    Attributes
+    ----------
+    memory : what a planner remembers; None: nothing.
+    """
+
+    memory: Any = None
 
     @abstractmethod
     def arrived(self, jobs: NDArray[np.int64]) -> None:

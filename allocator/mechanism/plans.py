@@ -15,7 +15,7 @@ from allocator.mechanism.executor import Answer, Executor, Step, consolidated_in
 from allocator.mechanism.placement.anew import PlacementAnew
 from allocator.mechanism.placement.placement import Placement, PlacementRule
 from allocator.mechanism.placement.rounds import RoundPlacement
-from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import PlanStep
 from allocator.protocol.policy import Need, PlanPolicy
@@ -44,7 +44,7 @@ class PlanBook(Executor[PlanPolicy]):
         self._in_rounds = policy.in_rounds
         self._replan_steps = policy.replan_steps
         self._round_seconds = round_seconds
-        self._memory = policy.new_memory()
+        self.memory = policy.new_memory()
         # Who has left since the plan was made.
         self._gone = _NOBODY
         self._packs = Need.COLOCATION in policy.needs
@@ -74,7 +74,7 @@ class PlanBook(Executor[PlanPolicy]):
     def ask(self, policy: PlanPolicy, state: ClusterState, active: _Ids) -> Answer:
         """A new plan, in place of the rest of the old one."""
         started = perf_counter()
-        plan = policy.plan(state, self._memory)
+        plan = policy.plan(state, self.memory)
         seconds = perf_counter() - started
         plan = checked_plan(plan, state, policy.name, policy.needs)
         if plan.allocation is None:
@@ -82,8 +82,6 @@ class PlanBook(Executor[PlanPolicy]):
         else:
             state.settle()
         self._begin([self._step(step, active) for step in plan.steps])
-        if len(plan.hold):
-            self._steps[0] = replace(self._steps[0], hold=active[plan.hold])
         if self._packs:
             first = plan.steps[0].assignment
             pair = first.take(first.firsts & (first.partner >= 0))
@@ -95,7 +93,7 @@ class PlanBook(Executor[PlanPolicy]):
     def _step(self, step: PlanStep, active: _Ids) -> Step:
         """A step of a plan, whose positions are those of `active` (ids)."""
         seconds = self._round_seconds if self._in_rounds else step.seconds
-        return Step(step.assignment.named(active), seconds, not self._in_rounds, head_start=step.head_start)
+        return Step(step.assignment.named(active), seconds, not self._in_rounds)
 
     def placement(
         self, cluster: Cluster, rule: PlacementRule | Literal["anew"]
@@ -121,23 +119,16 @@ class PlanBook(Executor[PlanPolicy]):
         else:
             whole = self._steps[self._next - 1]
             step = replace(whole, seconds=self._ends_at - clock)
-        if not len(self._gone):
-            return step
-        ahead = step.head_start
-        if ahead is not None:
-            ahead = ahead[~among_ids(step.assignment.jobs, np.sort(self._gone))]
-        return replace(step, assignment=step.assignment.without(self._gone), head_start=ahead)
+        return replace(step, assignment=step.assignment.without(self._gone)) if len(self._gone) else step
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         rows = [(s.assignment.jobs, s.assignment.pool, s.assignment.gpus, s.assignment.partner) for s in self._steps]
         return {
-            "memory": None if self._memory is None else self._memory.state(),
+            "memory": None if self.memory is None else self.memory.state(),
             "gone": self._gone,
             "rows": rows,
-            "hold": self._steps[0].hold if self._steps else None,
             "seconds": [s.seconds for s in self._steps],
-            "head_start": [s.head_start for s in self._steps],
             "next": self._next,
             "ends_at": self._ends_at,
             "since_periodic": self._since_periodic,
@@ -145,13 +136,11 @@ class PlanBook(Executor[PlanPolicy]):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        if self._memory is not None:
-            self._memory.restore(state["memory"])
+        if self.memory is not None:
+            self.memory.restore(state["memory"])
         self._gone = state["gone"]
         self._steps = [
-            Step(self._table.with_fractions(Assignment(*rows)), seconds, not self._in_rounds, head_start=ahead)
-            for rows, seconds, ahead in zip(state["rows"], state["seconds"], state["head_start"], strict=True)
+            Step(self._table.with_fractions(Assignment(*rows)), seconds, not self._in_rounds)
+            for rows, seconds in zip(state["rows"], state["seconds"], strict=True)
         ]
-        if self._steps:
-            self._steps[0] = replace(self._steps[0], hold=state["hold"])
         self._next, self._since_periodic, self._ends_at = state["next"], state["since_periodic"], state["ends_at"]

@@ -7,33 +7,17 @@ The defaults are what a user of today wants. The values that reproduce Gavel's s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from allocator.conversion import NotNegative, Range, check_fields
 from throughputs import InputError
 
 # Beyond these a run would not end, or lose its last digit.
-_SHORTEST_ROUND = 1e-3
-_MOST_CREDIT = 1e9
-_MOST_DIGITS = 17
+_Interval = Annotated[float, Range(1e-3)]
+_Credit = Annotated[float, Range(0.0, 1e9, above=True)]
+_Digits = Annotated[int, Range(1, 17)]
 
-_CHOICES = {
-    "time_counted": ("since_decision", "since_arrival"),
-    "priority": ("deficit", "time_fraction"),
-    "queue": ("per_type", "global"),
-    "idle_fill": (None, "off", "queue_order", "best_type"),
-    "placement": (
-        "off",
-        "in_order",
-        "consolidated",
-        "buddy",
-        "anew",
-        "local_search",
-        "most_free",
-        "best_fit",
-        "first_fit",
-    ),
-    "pair_rows": ("shared", "all"),
-}
+_SOURCE = "mechanism settings"
 
 
 @dataclass(frozen=True)
@@ -98,80 +82,49 @@ class MechanismSettings:
         A setting outside its range.
     """
 
-    round_seconds: float = 360.0
-    recompute_interval_seconds: float = 0.0
+    round_seconds: _Interval = 360.0
+    recompute_interval_seconds: NotNegative = 0.0
     free_decision_at_start: bool = False
     decide_early_when_idle: bool = True
-    decide_every_seconds: float | None = None
+    decide_every_seconds: _Interval | None = None
     decide_at_rate_changes: bool = True
-    initial_credit_rounds: float = 0.5
-    max_overdraft_rounds: float | None = 3.0
+    initial_credit_rounds: _Credit = 0.5
+    max_overdraft_rounds: NotNegative | None = 3.0
     late_jobs_add_type_time: bool = True
     time_counted: Literal["since_decision", "since_arrival"] = "since_decision"
-    share_decimals: int | None = None
+    share_decimals: _Digits | None = None
     priority: Literal["time_fraction", "deficit"] = "deficit"
     queue: Literal["per_type", "global"] = "global"
     accelerator_order: tuple[str, ...] | None = None
     shuffle_accelerators: bool = True
     shuffle_seed_offset: int = 5
     tie_breaks: tuple[Literal["deficit", "share"], ...] = ("deficit", "share")
-    hysteresis_rounds: float = 0.0
+    hysteresis_rounds: NotNegative = 0.0
     idle_fill: Literal["off", "queue_order", "best_type"] | None = None
     undecided_jobs_block_gpus: bool = False
     placement: Literal[
         "off", "in_order", "consolidated", "buddy", "anew", "local_search", "most_free", "best_fit", "first_fit"
     ] = "consolidated"
     pair_rows: Literal["shared", "all"] = "shared"
-    priority_digits: int | None = None
+    priority_digits: _Digits | None = None
 
     def __post_init__(self) -> None:
-        for name, low, strict in (
-            ("round_seconds", 0.0, True),
-            ("recompute_interval_seconds", 0.0, False),
-            ("initial_credit_rounds", 0.0, True),
-            ("hysteresis_rounds", 0.0, False),
+        check_fields(self, _SOURCE)
+        for name, wrong, expected in (
+            ("hysteresis_rounds", self.hysteresis_rounds and self.priority != "deficit", 'priority "deficit", or 0'),
+            (
+                "time_counted",
+                self.time_counted == "since_arrival" and self.priority != "time_fraction",
+                'since_decision, or priority "time_fraction"',
+            ),
+            (
+                "idle_fill",
+                self.time_counted == "since_arrival" and self.idle_fill == "off",
+                "queue_order or best_type where time_counted is since_arrival: what jobs are owed is not kept",
+            ),
         ):
-            value = getattr(self, name)
-            if not (low < value if strict else low <= value) or value == float("inf"):
-                raise InputError(
-                    "mechanism settings", field=name, found=value, expected="above 0" if strict else "at least 0"
-                )
-        if self.round_seconds < _SHORTEST_ROUND:
-            expected = f"at least {_SHORTEST_ROUND:g} s"
-            raise InputError("mechanism settings", field="round_seconds", found=self.round_seconds, expected=expected)
-        if self.initial_credit_rounds > _MOST_CREDIT:
-            found, expected = self.initial_credit_rounds, f"at most {_MOST_CREDIT:g}"
-            raise InputError("mechanism settings", field="initial_credit_rounds", found=found, expected=expected)
-        if self.hysteresis_rounds and self.priority != "deficit":
-            found, expected = self.hysteresis_rounds, 'priority "deficit", or 0'
-            raise InputError("mechanism settings", field="hysteresis_rounds", found=found, expected=expected)
-        every = self.decide_every_seconds
-        if every is not None and not _SHORTEST_ROUND <= every < float("inf"):
-            expected = f"at least {_SHORTEST_ROUND:g} s"
-            raise InputError("mechanism settings", field="decide_every_seconds", found=every, expected=expected)
-        if self.time_counted == "since_arrival" and self.priority != "time_fraction":
-            expected = 'since_decision, or priority "time_fraction"'
-            raise InputError("mechanism settings", field="time_counted", found=self.time_counted, expected=expected)
-        if self.time_counted == "since_arrival" and self.idle_fill == "off":
-            expected = "queue_order or best_type where time_counted is since_arrival: what jobs are owed is not kept"
-            raise InputError("mechanism settings", field="idle_fill", found=self.idle_fill, expected=expected)
-        if self.share_decimals is not None and not 1 <= self.share_decimals <= _MOST_DIGITS:
-            digits, expected = self.share_decimals, f"1 to {_MOST_DIGITS}"
-            raise InputError("mechanism settings", field="share_decimals", found=digits, expected=expected)
-        if self.max_overdraft_rounds is not None and not self.max_overdraft_rounds >= 0:
-            found = self.max_overdraft_rounds
-            raise InputError("mechanism settings", field="max_overdraft_rounds", found=found, expected="at least 0")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InputError(
-                    "mechanism settings", field=name, found=getattr(self, name), expected=" or ".join(map(str, choices))
-                )
-        for tie in self.tie_breaks:
-            if tie not in ("deficit", "share"):
-                raise InputError("mechanism settings", field="tie_breaks", found=tie, expected="deficit or share")
-        if self.priority_digits is not None and not 1 <= self.priority_digits <= _MOST_DIGITS:
-            found, expected = self.priority_digits, f"1 to {_MOST_DIGITS}"
-            raise InputError("mechanism settings", field="priority_digits", found=found, expected=expected)
+            if wrong:
+                raise InputError(_SOURCE, field=name, found=getattr(self, name), expected=expected)
 
     def visit_order(self, accelerators: tuple[str, ...]) -> list[int]:
         """Positions of the types in the order in which they choose."""

@@ -6,7 +6,9 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
-from allocator.simulator.settings import SimulatorSettings
+from allocator.published.chronus import WaitingCounts
+from allocator.simulator.rules.general import Limits
+from allocator.simulator.rules.starts import StartsTakeTime
 
 _START_COST = 0.5
 """Units of time for which a job on one GPU does nothing when it starts: 0.1 to write a checkpoint, 0.4 to read one. On
@@ -26,10 +28,12 @@ _PUBLISHED: Mapping[str, Any] = {
 CHRONUS = Preset(
     name="chronus",
     mechanism=MechanismSettings(placement="local_search"),
-    simulator=SimulatorSettings(
-        restart_penalty_seconds=_START_COST * 60.0,
-        restart_penalty_per_doubling_seconds=_START_COST * 60.0,
-        max_rounds_without_progress=100_000,
+    world=(
+        StartsTakeTime(
+            restart_penalty_seconds=_START_COST * 60.0, restart_penalty_per_doubling_seconds=_START_COST * 60.0
+        ),
+        Limits(max_rounds_without_progress=100_000),
+        WaitingCounts(),
     ),
     policy_settings={
         "chronus": {

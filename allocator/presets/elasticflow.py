@@ -5,7 +5,9 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
-from allocator.simulator.settings import SimulatorSettings
+from allocator.simulator.rules.general import BatchSizes
+from allocator.simulator.rules.slots import Slots
+from allocator.simulator.rules.stretches import DecisionsCostTime, Ends
 
 # What a decision costs jobs that have GPUs, in the loops of the policies that are charged.
 _CHARGED: Mapping[str, Any] = {"overhead": "running", "overhead_reuses_groups": True}
@@ -52,12 +54,11 @@ _BASELINES: Mapping[str, Mapping[str, Any]] = {
 ELASTICFLOW = Preset(
     "elasticflow",
     MechanismSettings(placement="anew"),
-    SimulatorSettings(
-        slot_seconds=60.0,
-        ends="second",
-        overhead_doubling_seconds=2.0,
-        overhead_restart_decisions="slot",
-        batch_size_adaptation="off",
+    (
+        Slots(slot_seconds=60.0),
+        Ends(ends="second"),
+        DecisionsCostTime(overhead_doubling_seconds=2.0, overhead_restart_decisions="slot"),
+        BatchSizes("off"),
     ),
     world_settings={
         "elasticflow": {**_CHARGED, "ends": "slot", "late_jobs_wait": True, "deadlines_judged_by": "training"},

@@ -2,7 +2,8 @@
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Preset
-from allocator.simulator.settings import SimulatorSettings
+from allocator.simulator.rules.general import BatchSizes
+from allocator.simulator.rules.rounds import IdleTime, RoundLength
 
 GAVEL = Preset(
     "gavel",
@@ -26,13 +27,10 @@ GAVEL = Preset(
         pair_rows="all",
         priority_digits=None,
     ),
-    SimulatorSettings(
-        round_end="slowest",
-        whole_steps=True,
-        idle_gap_counts_as_service=True,
-        pairs_end_together=True,
-        max_zero_step_rounds=5,
-        batch_size_adaptation="off",
+    (
+        RoundLength(round_end="slowest", whole_steps=True, pairs_end_together=True),
+        IdleTime(idle_gap_counts_as_service=True, max_zero_step_rounds=5),
+        BatchSizes("off"),
     ),
     choice="published",
 )

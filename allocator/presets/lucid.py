@@ -5,7 +5,7 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
-from allocator.simulator.settings import SimulatorSettings
+from allocator.simulator.rules.general import BatchSizes, GangRates
 
 # A loop that counts seconds down and looks for zero first sees the end of a job a second late.
 _COUNTED_DOWN: Mapping[str, Any] = {
@@ -16,7 +16,7 @@ _COUNTED_DOWN: Mapping[str, Any] = {
 LUCID = Preset(
     "lucid",
     MechanismSettings(placement="best_fit"),
-    SimulatorSettings(batch_size_adaptation="off", gang_rates="duration"),
+    (GangRates("duration"), BatchSizes("off")),
     world_settings={
         "srtf": _COUNTED_DOWN,
         # Once a minute of the clock of the trace.

@@ -6,17 +6,13 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
-from allocator.simulator.settings import SimulatorSettings
+from allocator.simulator.goodput.rule import Goodput
+from allocator.simulator.rules.slots import Slots
+from allocator.simulator.rules.starts import StartsTakeTime
 
-ONE_MINUTE = SimulatorSettings(
-    slot_seconds=60.0,
-    slot_grid=True,
-    slot_origin_seconds=0.0,
-    epoch_ends="second",
-    restart_penalty_seconds=30.0,
-    restart_when_moved=True,
-    goodput_most_gpus=64,
-)
+STARTS = StartsTakeTime(restart_penalty_seconds=30.0, restart_when_moved=True)
+EVERY_MINUTE = Slots(slot_seconds=60.0, slot_grid=True, slot_origin_seconds=0.0)
+GOODPUT = Goodput(epoch_ends="second", goodput_most_gpus=64)
 """The loop of this simulator, from which that of Sia was made: decisions every minute, starts of 30 s."""
 
 # Optimus knows the true step times, and counts iterations of whole epochs with the batch size asked for.
@@ -29,13 +25,16 @@ _ORACLE: Mapping[str, Any] = {
 POLLUX = Preset(
     "pollux",
     MechanismSettings(placement="most_free", decide_every_seconds=60.0),
-    replace(
-        ONE_MINUTE,
-        starts_count_as_service=True,
-        goodput_columns="all",
-        goodput_projection=False,
-        goodput_fit="pollux",
-        goodput_most_gpus_of_model=(("ncf", 1),),
+    (
+        replace(STARTS, starts_count_as_service=True),
+        EVERY_MINUTE,
+        replace(
+            GOODPUT,
+            goodput_columns="all",
+            goodput_projection=False,
+            goodput_fit="pollux",
+            goodput_most_gpus_of_model=(("ncf", 1),),
+        ),
     ),
     world_settings={
         "optimus": _ORACLE,

@@ -10,7 +10,21 @@ from typing import Any, Literal, get_args
 from allocator.cluster import Cluster
 from allocator.conversion import convert, kinds_of
 from allocator.mechanism.settings import MechanismSettings
-from allocator.simulator.settings import SimulatorSettings
+from allocator.simulator.goodput.rule import Goodput
+from allocator.simulator.rules.base import Rule, Rules, rule_of, with_changes
+from allocator.simulator.rules.counted import SharedGpus
+from allocator.simulator.rules.general import (
+    BatchSizes,
+    DeadlineMeasure,
+    GangRates,
+    IdealShares,
+    Limits,
+    SpreadGangs,
+)
+from allocator.simulator.rules.rounds import IdleTime, RoundLength
+from allocator.simulator.rules.slots import Slots
+from allocator.simulator.rules.starts import StartsTakeTime
+from allocator.simulator.rules.stretches import DecisionsCostTime, Ends, StoppingCostsWork
 from throughputs import InputError
 from throughputs.errors import nearest_names
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS
@@ -18,6 +32,26 @@ from throughputs.traces.deadline_generator import DEADLINE_FACTORS
 FairnessYardstick = Literal["isolated", "static", "themis"]
 """What rho divides a completion time by: "isolated": `fairness.isolated_jct`; "static", "themis": the time that the job
 needs alone times `fairness.static_contention` or `fairness.round_contention`."""
+
+
+RULES: tuple[Any, ...] = (
+    RoundLength,
+    StartsTakeTime,
+    IdleTime,
+    Slots,
+    SharedGpus,
+    Ends,
+    StoppingCostsWork,
+    DecisionsCostTime,
+    Limits,
+    IdealShares,
+    SpreadGangs,
+    GangRates,
+    DeadlineMeasure,
+    BatchSizes,
+    Goodput,
+)
+"""The rules whose fields are settings by name, in the order in which a world asks them."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +100,8 @@ class Preset:
 
     Attributes
     ----------
-    name, mechanism, simulator : the settings and their name.
+    name, mechanism : the settings of the mechanism, and the name.
+    world : the rules of the simulated world, in the order in which they are asked.
     choice : which of the optima of a program is taken.
     fairness : the rho by which runs are compared; all that are known stay in the results.
     policy_names : names that policies have in the published system, where they differ from ours.
@@ -85,7 +120,7 @@ class Preset:
 
     name: str = "default"
     mechanism: MechanismSettings = field(default_factory=MechanismSettings)
-    simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
+    world: Rules = ()
     choice: str = "balanced"
     fairness: FairnessYardstick = "isolated"
     policy_names: Mapping[str, str] = field(default_factory=dict)
@@ -99,9 +134,11 @@ class Preset:
         known = get_args(FairnessYardstick)
         if self.fairness not in known:
             raise InputError("preset", field="fairness", found=self.fairness, expected=f"one of {', '.join(known)}")
+        for rule in self.world:
+            rule.check(self.world)
 
     def replace(self, **changes: Any) -> Preset:
-        """The same with some settings changed, each named as in `MechanismSettings` or `SimulatorSettings`.
+        """The same with some settings changed, each named as a field of `MechanismSettings` or of a rule.
 
         They hold under every policy and on every cluster, whatever `world_settings` say. Another restart penalty
         is that of every gang, unless figures by GPUs or by job type are given with it.
@@ -111,22 +148,25 @@ class Preset:
         InputError
             No such setting, or a value of the wrong type.
         """
-        mechanism, simulator = kinds_of(MechanismSettings), kinds_of(SimulatorSettings)
-        kinds = kinds_of_changes()
+        mechanism, kinds = kinds_of(MechanismSettings), kinds_of_changes()
         for name, value in changes.items():
             if name not in kinds:
                 raise unknown_setting(name, "settings")
             changes[name] = convert(value, kinds[name], source="settings", field=name)
-        penalty = self.simulator.restart_penalty_seconds
+        penalty = rule_of(self.world, StartsTakeTime).restart_penalty_seconds
         if changes.get("restart_penalty_seconds", penalty) != penalty:
             changes = {"restart_penalty_by_gpus": (), "restart_penalty_by_job_type": ()} | changes
         return dataclasses.replace(
             self,
             mechanism=dataclasses.replace(self.mechanism, **{k: v for k, v in changes.items() if k in mechanism}),
-            simulator=dataclasses.replace(self.simulator, **{k: v for k, v in changes.items() if k in simulator}),
+            world=with_changes(self.world, changes, RULES),
             world_settings=_without(self.world_settings, changes),
             world_settings_by_gpus=_without(self.world_settings_by_gpus, changes),
         )
+
+    def with_rules(self, *rules: Rule) -> Preset:
+        """The same in a world that has these rules too, asked after all others."""
+        return dataclasses.replace(self, world=(*self.world, *rules))
 
     def in_run(self, policy: str, cluster: Cluster) -> Preset:
         """The preset as it is in a run of that policy on `cluster`."""
@@ -141,7 +181,11 @@ class Preset:
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""
-        settings = dataclasses.asdict(self.mechanism) | dataclasses.asdict(self.simulator)
+        settings = dataclasses.asdict(self.mechanism)
+        for kind in RULES:
+            settings |= dataclasses.asdict(rule_of(self.world, kind))
+        if own := [repr(rule) for rule in self.world if not type(rule).__module__.startswith("allocator.")]:
+            settings["world"] = own
         return {"preset": self.name, "choice": self.choice, "fairness": self.fairness} | {
             k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()
         }
@@ -149,7 +193,10 @@ class Preset:
 
 def kinds_of_changes() -> dict[str, Any]:
     """Settings that `Preset.replace` changes, each with its type."""
-    return {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
+    kinds = dict(kinds_of(MechanismSettings))
+    for kind in RULES:
+        kinds |= kinds_of(kind)
+    return kinds
 
 
 def unknown_setting(name: str, source: str) -> InputError:

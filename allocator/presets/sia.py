@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets.pollux import ONE_MINUTE, POLLUX
+from allocator.presets.pollux import EVERY_MINUTE, GOODPUT, POLLUX, STARTS
 from allocator.presets.preset import Preset
 
 # Policies in rounds have six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
@@ -27,25 +27,31 @@ _ROUNDS: Mapping[str, Any] = {
 SIA = Preset(
     "sia",
     MechanismSettings(placement="anew", decide_every_seconds=60.0),
-    replace(
-        ONE_MINUTE,
-        restart_penalty_by_job_type=(
-            ("bert", 120.0),
-            ("cifar10", 50.0),
-            ("deepspeech2", 25.0),
-            ("imagenet", 250.0),
-            ("ncf", 15.0),
-            ("yolov3", 80.0),
+    (
+        replace(
+            STARTS,
+            restart_penalty_by_job_type=(
+                ("bert", 120.0),
+                ("cifar10", 50.0),
+                ("deepspeech2", 25.0),
+                ("imagenet", 250.0),
+                ("ncf", 15.0),
+                ("yolov3", 80.0),
+            ),
+            restart_keeps_shape=True,
         ),
-        restart_keeps_shape=True,
-        goodput_fit="sia",
-        goodput_slowdown=(
-            ("bert", 1.2),
-            ("cifar10", 1.8),
-            ("deepspeech2", 1.2),
-            ("imagenet", 1.2),
-            ("ncf", 1.5),
-            ("yolov3", 1.2),
+        EVERY_MINUTE,
+        replace(
+            GOODPUT,
+            goodput_fit="sia",
+            goodput_slowdown=(
+                ("bert", 1.2),
+                ("cifar10", 1.8),
+                ("deepspeech2", 1.2),
+                ("imagenet", 1.2),
+                ("ncf", 1.5),
+                ("yolov3", 1.2),
+            ),
         ),
     ),
     world_settings={

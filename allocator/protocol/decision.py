@@ -28,7 +28,6 @@ class Decision:
     rejected : ids of the jobs that the policy did not admit; they are gone.
     before, gpus_before : who ran as what before, and on which GPUs; empty where they are not known.
     change : what changes where placement has found it, who has other GPUs of the same pool included; else None.
-    head_start : (K,) seconds for which rows that start count as running already; None: none does.
     """
 
     assignment: Assignment
@@ -40,7 +39,6 @@ class Decision:
     rejected: NDArray[np.int64]
     before: Assignment
     change: Transition | None = None
-    head_start: NDArray[np.float64] | None = None
     gpus_before: tuple[tuple[int, ...], ...] = ()
 
     @property

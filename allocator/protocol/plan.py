@@ -1,4 +1,4 @@
-"""Plans: who runs as what in the coming steps, whom to reject, whom to hold."""
+"""Plans: who runs as what in the coming steps, and whom to reject."""
 
 from __future__ import annotations
 
@@ -41,8 +41,6 @@ class PlanStep:
     seconds : length of the step; inf: until something happens that the policy wants to be asked about. Under a policy
         that plans in rounds every step is one round, whatever it says here. A step of 0 seconds before another one
         stops whom it does not name, who may start anew in the next.
-    head_start : (K,) seconds for which a row that starts counts as running already; None: none does. No real world
-        gives that: some published simulators count time in the queue.
 
     >>> first = PlanStep(Assignment.of([0], pool=[0], gpus=[4]), seconds=600.0)
     >>> len(first.assignment), first.seconds
@@ -51,7 +49,6 @@ class PlanStep:
 
     assignment: Assignment
     seconds: float = np.inf
-    head_start: NDArray[np.float64] | None = None
 
 
 _NOBODY: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -71,8 +68,6 @@ class Plan:
     ----------
     steps : the steps, the coming one first; at least one. After the last one the policy is asked again.
     rejected : (R,) positions of jobs that are not admitted: they leave.
-    hold : (H,) positions of running jobs that must keep their GPUs in the first step; the others may be moved when the
-        placement has to make room.
     allocation : shares of time with objective, bound and gap, for a planner that has them; None: not kept.
 
     >>> plan = Plan.until_next_event(Assignment.of([0, 1], pool=[0, 1], gpus=[1, 2]), rejected=np.array([2]))
@@ -82,7 +77,6 @@ class Plan:
 
     steps: tuple[PlanStep, ...]
     rejected: NDArray[np.int64] = field(default_factory=_nobody)
-    hold: NDArray[np.int64] = field(default_factory=_nobody)
     allocation: Allocation | None = None
 
     @classmethod

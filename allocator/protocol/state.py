@@ -73,7 +73,6 @@ _COLUMNS = {
     "run_seconds": _Column(0.0),
     "gpu_seconds": _Column(0.0),
     "lost_seconds": _Column(0.0),
-    "unsaved_steps": _Column(0.0),
     "starting_seconds": _Column(0.0),
     "predicted_seconds": _Column(0.0),
 }
@@ -122,8 +121,6 @@ class ClusterState:
         `Need.SERVICE`).
     lost_seconds : (N,) seconds that the last decision cost the job before it trained, where a simulator charges
         decisions (`overhead` in its settings); zeros otherwise. Who expects a job to end at an instant is that late.
-    unsaved_steps : (N,) steps since the last checkpoint of a real job that runs, which it would lose if it had no time
-        to save them; zeros in the simulator, where who is preempted keeps its progress.
     starting_seconds : (N,) seconds until a job that runs begins to train, where starts take time.
     gpu_thousandths : (N,) what each job asks for of each of its GPUs; None where all jobs have their GPUs whole, as
         they do under policies that are not `Policy.gpu_fractions`.
@@ -179,7 +176,6 @@ class ClusterState:
     run_seconds: NDArray[np.float64]
     gpu_seconds: NDArray[np.float64]
     lost_seconds: NDArray[np.float64]
-    unsaved_steps: NDArray[np.float64]
     starting_seconds: NDArray[np.float64]
     predicted_seconds: NDArray[np.float64]
     ids: NDArray[np.int64]

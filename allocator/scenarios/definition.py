@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from allocator.cluster import MOST_TYPES_NAMED, Cluster
-from allocator.simulator.settings import constant_restart_penalty
+from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.sweep import Point, Sweep
 from allocator.variants import Variant
 from throughputs import InputError

@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from allocator.results.views.summary import Summary
     from allocator.simulator.arrivals import preload
     from allocator.simulator.engine import SimulationStalledError, simulate
-    from allocator.simulator.settings import SimulatorSettings
+    from allocator.simulator.rules.base import Round, Rule, Running, Stretch
 
 __all__ = [
     "PUBLISHED_SLOS",
     "Observer",
     "Preset",
     "Recorder",
+    "Round",
+    "Rule",
+    "Running",
     "SimulationResult",
     "SimulationStalledError",
-    "SimulatorSettings",
+    "Stretch",
     "StretchOutcome",
     "Summary",
     "assign_slos",
@@ -44,9 +47,12 @@ _HOME = {
     "Observer": "allocator.results.observers",
     "Preset": "allocator.presets",
     "Recorder": "allocator.results.observers",
+    "Round": "allocator.simulator.rules.base",
+    "Rule": "allocator.simulator.rules.base",
+    "Running": "allocator.simulator.rules.base",
+    "Stretch": "allocator.simulator.rules.base",
     "SimulationResult": "allocator.results.result",
     "SimulationStalledError": "allocator.simulator.engine",
-    "SimulatorSettings": "allocator.simulator.settings",
     "StretchOutcome": "allocator.results.observers",
     "Summary": "allocator.results.views.summary",
     "assign_slos": "allocator.results.deadlines",

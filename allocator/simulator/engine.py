@@ -32,6 +32,9 @@ from allocator.results.record import Promises, RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.goodput.world import goodput_world
+from allocator.simulator.rules.base import rule_of
+from allocator.simulator.rules.general import BatchSizes, GangRates, IdealShares, SpreadGangs
+from allocator.simulator.rules.rounds import IdleTime
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
@@ -109,7 +112,7 @@ def simulate(
     -------
     SimulationResult
         Tables of jobs, rounds and decisions. Jobs that no type can run are left uncompleted (status "unserved").
-        The run's own status is "completed", or "saturated" when one of the limits of `SimulatorSettings` cut it short.
+        The run's own status is "completed", or "saturated" when one of its `Limits` cut it short.
 
     Raises
     ------
@@ -193,7 +196,7 @@ class Simulation:
         owners = None if entities is None else Entities.parse(entities)
         adaptation = _adaptation(trace, known, policy, chosen)
         # The world itself follows how jobs train where batch sizes change, or jobs are cut off by their profiles.
-        follows_training = adaptation != "off" or chosen.simulator.overtime_factor is not None
+        follows_training = adaptation != "off" or rule_of(chosen.world, IdleTime).overtime_factor is not None
         needs = policy.needs | Need.TRAINING if follows_training else policy.needs
 
         def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
@@ -206,9 +209,9 @@ class Simulation:
                 needs=needs,
                 entities=whose,
                 published_profiles=adaptation == "published",
-                by_duration=chosen.simulator.gang_rates == "duration",
+                by_duration=rule_of(chosen.world, GangRates).gang_rates == "duration",
             )
-            return table, Truth.from_trace(some, known, cluster, table, chosen.simulator, adaptation)
+            return table, Truth.from_trace(some, known, cluster, table, chosen.world, adaptation)
 
         jobs, self._truth = build(trace, owners)
         if estimation is not None and jobs.colocation is not None:
@@ -222,7 +225,7 @@ class Simulation:
         if estimation is not None:
             self.settings["estimation"] = estimation.as_dict()
         self._trace, self._cluster, self._policy, self._throughputs = trace, cluster, policy, known
-        self._window, self._prices, self._fluid = window, priced, chosen.simulator.ideal
+        self._window, self._prices, self._fluid = window, priced, rule_of(chosen.world, IdealShares).ideal
         self.recorder = Recorder()
         self.world = World(
             jobs,
@@ -333,15 +336,15 @@ def _adaptation(trace: Trace, throughputs: Any, policy: Policy, settings: Preset
     InputError
         Jobs would change their batch size in a run that cannot have that.
     """
-    chosen = settings.simulator.batch_size_adaptation
+    chosen = rule_of(settings.world, BatchSizes).batch_size_adaptation
     # An array of rates says what is so, once and for all.
     if chosen == "off" or not (trace.mode != "static").any() or not isinstance(throughputs, ThroughputTable):
         return "off"
     hindrance = (
         "a run without rounds (ideal)"
-        if settings.simulator.ideal
+        if rule_of(settings.world, IdealShares).ideal
         else "unconsolidated_throughputs"
-        if settings.simulator.unconsolidated_throughputs
+        if rule_of(settings.world, SpreadGangs).unconsolidated_throughputs
         else f"policy {policy.name}, under which jobs share GPUs"
         if Need.COLOCATION in policy.needs
         else f"policy {policy.name}, which decides at events"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
@@ -21,9 +20,8 @@ from allocator.results.observers import StretchOutcome
 from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.leases import Leases
 from allocator.simulator.pace import Pace, SteadyPace, seconds_between
-from allocator.simulator.rules.base import Stretch
-from allocator.simulator.rules.stretches import stretch_rules
-from throughputs.numerics import quotient, slot_end
+from allocator.simulator.rules.base import Stretch, hooks
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -39,46 +37,29 @@ _Flags = NDArray[np.bool_]
 _NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
 
-def _earlier(one: _Floats | float, other: float) -> _Floats | float:
-    return min(one, other) if isinstance(one, float) else np.minimum(one, other)
-
-
 class EventExecution:
     """Lets time pass until the next event.
 
     Parameters
     ----------
     world : the world; its clock and its jobs are moved on.
-    cluster : its servers are read.
     """
 
-    def __init__(self, world: World, cluster: Cluster) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
         self.leases = Leases(world.core)
         self._table, self._truth = world.jobs, world.truth
-        settings = world.settings
-        self._cost = settings.restart_cost
-        self._starts_cost = bool(self._cost)
-        self._starts_anew: _Flags | None = None
-        self._slot, self._grid = settings.slot_seconds, settings.slot_grid
-        self._spares_last = settings.slot_spares_last_arrival
-        world.core.slot_seconds = settings.slot_seconds
-        world.core.restart_seconds = self._cost.dearest(int(cluster.capacity.max(initial=1)))
-        self._spares_end = settings.slot_spares_last_end
-        self._rules = stretch_rules(settings)
-        self._stop_rules = [rule for rule in self._rules if rule.notes_stops]
+        rules = world.running
+        self._seen_at = hooks(rules, "seen_at")
+        self._seen_at_once = hooks(rules, "seen_at_once")
+        self._stop, self._begin, self._shape = (hooks(rules, hook) for hook in ("stop", "begin", "shape"))
+        self._ends_said = any(
+            rule.says_ends and hooks([rule], hook) for rule in rules for hook in ("stop", "begin", "shape")
+        )
         self._pace: Pace = SteadyPace(world) if world.jobs.goodput is None else GoodputRuns(world)
-        self._origin, self._keeps_shape = settings.slot_origin_seconds, settings.restart_keeps_shape
         self._same_shape: _Flags = np.zeros(0, dtype=np.bool_)
-        self._starts_are_service = settings.starts_count_as_service
-        world.jobs.register("ready_time", 0.0)
-        if self._starts_cost:
-            world.jobs.register("lost_seconds", 0.0)
-            world.jobs.register("restart_gpu_seconds", 0.0)
-        if self._rules:
+        if self._ends_said:
             world.jobs.register("judged_time", np.nan)
-        for rule in self._rules:
-            rule.bind(world.jobs, world.core)
 
     def _horizon(self, decision: Decision) -> float:
         """When the core is to be asked again at the latest, seconds."""
@@ -86,22 +67,10 @@ class EventExecution:
         return min(world.clock + decision.seconds, world.arrivals.next_time, world.core.next_price_change)
 
     def seen_at(self, time: float) -> float:
-        """When the world sees what happens at `time` (seconds): at once, or at the end of the slot."""
-        world = self.world
-        if not self._slot or (self._spares_last and world.arrivals.only_last_left and time == world.arrivals.next_time):
-            return time
-        if self._grid:
-            first = float(self._table.arrival_time[0]) if self._origin is None else self._origin
-            return slot_end(first, self._slot, time)
-        return max(time, world.core.asked_at + self._slot)
-
-    def _is_last_end(self, first: float, finish: _Floats, jobs: _Ids) -> bool:
-        """Whether at `first` (seconds) all `jobs` that run end, and nobody else has ever run or is to arrive."""
-        world, table = self.world, self._table
-        if first == np.inf or world.arrivals.next_time < np.inf or (finish > first).any():
-            return False
-        waiting = world.core.active[~among_ids(world.core.active, np.sort(jobs))]
-        return not (table.steps_done[table.rows(waiting)] > 0).any()
+        """When the world sees what happens at `time` (seconds): at once, if no rule puts it off."""
+        for seen_at in self._seen_at:
+            time = seen_at(time)
+        return time
 
     def wait(self, decision: Decision) -> None:
         """Nobody runs until the next event."""
@@ -121,60 +90,35 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self._follow(decision, at)
-        stretch = Stretch(world.clock, decision, at, self._begin(decision, at), self._pace.rates(rows, at))
-        for rule in self._rules:
-            rule.begin(stretch)
+        clock, rates = world.clock, self._pace.rates(rows, at)
+        stretch = Stretch(clock, decision, at, clock, rates, same_shape=self._same_shape)
+        for begin in self._begin:
+            begin(stretch)
         self._pass_time(stretch, stretch.rates, rows.jobs, stretch.rates)
 
     def _follow(self, decision: Decision, at: _Ids) -> None:
         """Note who starts and who stops by a decision; `at` is where the jobs of its rows are."""
         self.leases.follow(decision, self.world.clock, self._table)
         self._same_shape = self._pace.follow(decision.assignment, at)
-        if not self._stop_rules or not len(decision.transition.stop):
+        if not self._stop or not len(decision.transition.stop):
             return
         stopped = decision.before.take(among_ids(decision.before.jobs, decision.transition.stop))
         stopped = stopped.take(among_ids(stopped.jobs, self.world.core.active))
         if len(stopped):
             at, rates = self._table.rows(stopped.jobs), self._truth.rates_of(stopped, self._table.colocation_group)
-            for rule in self._stop_rules:
-                rule.stop(stopped, at, rates)
-
-    def _begin(self, decision: Decision, at: _Ids) -> _Floats | float:
-        """When the rows begin to train, seconds; (K,) where starts cost time. `at` is where their jobs are.
-
-        One with a head start began in the past.
-        """
-        clock, ahead = self.world.clock, decision.head_start
-        if not self._starts_cost and ahead is None:
-            return clock
-        ready: _Floats = self._table.columns["ready_time"]
-        if self._starts_cost:
-            lost = self._cost.of_rows(decision, self._table)
-            if self._keeps_shape:
-                lost = np.where(self._same_shape, 0.0, lost)
-            if decision.recomputed:
-                self._table.columns["lost_seconds"][at] = lost
-            self._starts_anew = lost > 0
-            if self._starts_anew.any():
-                self._table.columns["restart_gpu_seconds"][at] += self._cost.gpu_seconds(decision, lost)
-                ready[at] = np.where(self._starts_anew, clock + lost, ready[at])
-        begin: _Floats = np.maximum(ready[at], clock)
-        if ahead is not None:
-            starts = among_ids(decision.jobs, decision.transition.start)
-            begin = np.where(starts, begin - ahead, begin)
-            ready[at] = np.where(starts, begin, ready[at])
-        return begin
+            for stop in self._stop:
+                stop(stopped, at, rates)
 
     def _through_at(self, stretch: Stretch, finish: _Floats) -> _Floats:
         """When the rows are through, which do their last steps at `finish`; (n,) seconds."""
         stretch.finish = stretch.judged = finish
-        for rule in self._rules:
-            rule.shape(stretch)
+        for shape in self._shape:
+            shape(stretch)
         return stretch.finish
 
     def _end(self, first: float, finish: _Floats, jobs: _Ids, horizon: float) -> float:
         """When the world looks next: the first of `jobs`, which are through at `finish` (n,), is, or the `horizon`."""
-        if self._spares_end and first <= horizon and self._is_last_end(first, finish, jobs):
+        if first <= horizon and any(at_once(first, finish, jobs) for at_once in self._seen_at_once):
             return first
         return self.seen_at(min(first, horizon))
 
@@ -191,11 +135,11 @@ class EventExecution:
         if trouble:
             world.core.tell(Trigger.TROUBLE)
 
-    def _goes_on_starting(self, begin: _Floats | float, running: _Flags) -> bool:
+    def _goes_on_starting(self, stretch: Stretch, running: _Flags) -> bool:
         """Whether a row that will run has begun to start before, and does not train yet."""
-        if self._starts_anew is None or isinstance(begin, float):
+        if stretch.starts is None or isinstance(stretch.begin, float):
             return False
-        return bool((running & (begin > self.world.clock) & ~self._starts_anew).any())
+        return bool((running & (stretch.begin > stretch.clock) & ~stretch.starts).any())
 
     def _pass_time(self, stretch: Stretch, rates: _Floats, jobs: _Ids, speed: _Floats) -> None:
         """Let time pass until the first event.
@@ -232,8 +176,8 @@ class EventExecution:
         if steps[steps.argmax()] > 0:
             world.note_progress()
         else:
-            self._note_standstill(end, trouble=not n_running, starting=self._goes_on_starting(begin, running))
-        if not self._rules:
+            self._note_standstill(end, trouble=not n_running, starting=self._goes_on_starting(stretch, running))
+        if not self._ends_said:
             through = (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
             steps[through] = left[through]
         elif stretch.trained is not None:
@@ -246,14 +190,14 @@ class EventExecution:
             world.core.record(decision, np.full(len(jobs), end - clock))
         elif decision.shares is None and world.core.keeps_service:
             until = np.minimum(finish, end) if first <= end else end
-            served = _earlier(begin, clock) if self._starts_are_service else begin
+            served = begin if stretch.served is None else stretch.served
             world.core.record_service(decision.assignment, at, seconds_between(served, until))
         if decision.shares is not None:
             self._tell_shares(decision, decision.shares, rates, jobs, steps, speed, end)
         active = len(world.core.active)
         if len(through):
             self.leases.end(jobs[through], end, table)
-            if self._rules:
+            if self._ends_said:
                 table.columns["judged_time"][at[through]] = stretch.judged[through]
             world.complete(jobs[through], np.minimum(finish[through], end), None)
         if decision.shares is None:
@@ -319,13 +263,10 @@ class EventExecution:
         """What a checkpoint keeps."""
         return {
             "leases": self.leases.state(),
-            "rules": [rule.state() for rule in self._rules],
             "pace": self._pace.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.leases.restore(state["leases"])
-        for rule, kept in zip(self._rules, state["rules"], strict=True):
-            rule.restore(kept)
         self._pace.restore(state["pace"])

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from allocator.protocol.assignment import Assignment
 from allocator.simulator.rounds import servers_of, spread_gangs
-from allocator.simulator.rules.base import Stretch
+from allocator.simulator.rules.base import Stretch, rule_of
+from allocator.simulator.rules.general import SpreadGangs
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -63,7 +64,9 @@ class SteadyPace:
 
     def __init__(self, world: World) -> None:
         self._core, self._table, self._truth = world.core, world.jobs, world.truth
-        self._server = servers_of(world.core.cluster) if world.settings.unconsolidated_throughputs else []
+        self._server = (
+            servers_of(world.core.cluster) if rule_of(world.rules, SpreadGangs).unconsolidated_throughputs else []
+        )
 
     def follow(self, rows: Assignment, at: _Ids) -> _Flags:  # noqa: ARG002
         """To start anew costs what it costs, whatever the GPUs."""

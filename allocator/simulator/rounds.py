@@ -18,7 +18,8 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.repetition import LEAST_ROUNDS, advance, equal_increments, rounds_ahead
-from allocator.simulator.rules.rounds import Round, Rule, StepCount, rules_of
+from allocator.simulator.rules.base import Round, StepCount, hooks, rule_of
+from allocator.simulator.rules.general import BatchSizes, SpreadGangs
 from allocator.simulator.training import TrainingRounds
 from throughputs import InputError
 
@@ -70,27 +71,24 @@ class RoundExecution:
     """
 
     def __init__(self, world: World, preset: Preset) -> None:
-        settings = preset.simulator
         self.world = world
         self.seconds = preset.mechanism.round_seconds
         self.last_end = 0.0
         self._table, self._truth = world.jobs, world.truth
-        self._steps = StepCount(settings.whole_steps)
-        self._rules = rules = rules_of(settings)
-        for rule in rules:
-            rule.bind(world.jobs)
-        # Only the hooks that a rule has are called, round for round.
-        self._shape = [rule.shape for rule in rules if type(rule).shape is not Rule.shape]
-        self._settle = [rule.settle for rule in rules if type(rule).settle is not Rule.settle]
-        self._after = [rule.after for rule in rules if type(rule).after is not Rule.after]
-        self._ends_unnoticed = settings.finished_jobs_linger_rounds > 0
+        rules = world.running
+        self._steps = StepCount(any(rule.whole_steps for rule in rules))
+        self._in_round, self._settle, self._after, self._rounds_left = (
+            hooks(rules, hook) for hook in ("in_round", "settle", "after", "rounds_left")
+        )
+        self._full_length = not any(rule.ends_round for rule in rules)
+        self._lets_idle = any(rule.lets_idle for rule in rules)
         world.jobs.register("steps_trained", 0.0)
         self._server: list[int] = []
-        if settings.unconsolidated_throughputs:
+        if rule_of(world.rules, SpreadGangs).unconsolidated_throughputs:
             if preset.mechanism.placement == "off":
                 raise InputError("settings", field="placement", found="off", expected="on, to know which gangs spread")
             self._server = servers_of(world.core.cluster)
-        self._exact_adaptation = settings.batch_size_adaptation == "exact"
+        self._exact_adaptation = rule_of(world.rules, BatchSizes).batch_size_adaptation == "exact"
         self._training = None if world.jobs.training is None else TrainingRounds(world.jobs, world.truth)
         self._packs = world.jobs.colocation is not None
         self._rows: _Rows | None = None
@@ -114,7 +112,7 @@ class RoundExecution:
         # that is divided by does not matter.
         rates = np.where(rates > 0, rates, 1.0)
         pairs = np.flatnonzero(rows.partner >= 0)[::2] if self._packs else None
-        moving = not self._ends_unnoticed and bool(full.min() > 0)
+        moving = not self._lets_idle and bool(full.min() > 0)
         self._rows = _Rows(rows.jobs, rates, full, pairs, moving)
         return self._rows
 
@@ -136,7 +134,7 @@ class RoundExecution:
         world, at = self.world, self._table.rows(rows.jobs)
         wake_up = min(world.arrivals.next_time, world.core.next_price_change, world.max_clock)
         left = (self._table.total_steps[at] - self._table.steps_done[at]) / rows.full
-        bounds = [rule.rounds_left(rows.jobs, self.seconds) for rule in self._rules]
+        bounds: list[float] = [left_of(rows.jobs, self.seconds) for left_of in self._rounds_left]
         return min((wake_up - world.clock) / self.seconds, float(left.min()), *bounds) - 2
 
     def _take_many(self, decision: Decision, rows: _Rows) -> None:
@@ -202,6 +200,7 @@ class RoundExecution:
             clock,
             self.seconds,
             decision,
+            self._steps,
             jobs,
             rows.pairs,
             left,
@@ -211,8 +210,11 @@ class RoundExecution:
             self.last_end,
             clock,
         )
-        for shape in self._shape:
-            shape(r)
+        if self._full_length:
+            r.end = clock + self.seconds
+            np.minimum(r.finish, r.end, out=r.finish)
+        for in_round in self._in_round:
+            in_round(r)
         active = len(core.active)
         core.record(decision, r.finish - r.counted_from)
         if rows.pairs is not None and table.believed is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,13 @@ from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.elastic import Throughputs, checked_rates
 from allocator.protocol.jobs import JobTable
+from allocator.simulator.rules.base import Rules, rule_of
+from allocator.simulator.rules.general import SpreadGangs
+from allocator.simulator.rules.rounds import IdleTime
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.goodput.trainings import Training
 from throughputs.training import Course
-
-if TYPE_CHECKING:
-    from allocator.simulator.settings import SimulatorSettings
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
@@ -69,7 +69,7 @@ class Truth:
         throughputs: Throughputs,
         cluster: Cluster,
         jobs: JobTable,
-        settings: SimulatorSettings,
+        rules: Rules,
         adaptation: str,
     ) -> Truth:
         """The truth behind the table of the same jobs, where what is known of them is true as far as it goes.
@@ -77,7 +77,7 @@ class Truth:
         `adaptation` is the setting batch_size_adaptation as far as jobs of the run change their batch size at all.
         """
         spread = course = None
-        if settings.unconsolidated_throughputs:
+        if rule_of(rules, SpreadGangs).unconsolidated_throughputs:
             if not isinstance(throughputs, ThroughputTable):
                 expected = "a table with figures for gangs spread over servers"
                 raise InputError("throughputs", found="an array", expected=expected)
@@ -95,7 +95,7 @@ class Truth:
                 throughputs,
                 cluster.accelerators,
                 published=adaptation == "published",
-                past_the_end=settings.finished_jobs_linger_rounds > 0,
+                past_the_end=rule_of(rules, IdleTime).finished_jobs_linger_rounds > 0,
             )
         return cls(jobs.rates, jobs.scale_factor, spread, jobs.colocation, course, jobs.configurations)
 

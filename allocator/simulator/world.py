@@ -28,6 +28,8 @@ from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECT
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
 from allocator.simulator.rounds import RoundExecution
+from allocator.simulator.rules.base import rule_of
+from allocator.simulator.rules.general import IdealShares, Limits
 from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
@@ -77,8 +79,9 @@ class World:
     ) -> None:
         self.jobs = jobs
         self.truth = truth
-        self.settings = settings = preset.simulator
-        self.core = DecisionCore(policy, cluster, jobs, preset.mechanism, seed, prices, ideal=settings.ideal)
+        self.rules = preset.world
+        ideal = rule_of(self.rules, IdealShares).ideal
+        self.core = DecisionCore(policy, cluster, jobs, preset.mechanism, seed, prices, ideal=ideal)
         self.more_jobs = more_jobs
         self.progress = progress
         self.observers = observers
@@ -96,11 +99,14 @@ class World:
             first, end = window
             self._window_left = end - first
             self._count_unserved(0)
-        limit, clock = settings.max_waiting_jobs, settings.max_clock_seconds
-        self._max_waiting = np.inf if limit is None else limit
+        limits = rule_of(self.rules, Limits)
+        waiting, clock = limits.max_waiting_jobs, limits.max_clock_seconds
+        self._max_waiting = np.inf if waiting is None else waiting
         self.max_clock = np.inf if clock is None else clock
+        self._max_stalled_rounds = limits.max_rounds_without_progress
+        self.running = [running for rule in self.rules for running in rule.start(self)]
         self._rounds = RoundExecution(self, preset)
-        self._events = EventExecution(self, cluster)
+        self._events = EventExecution(self)
 
     def run(self, until_round: float = np.inf) -> bool:
         """Run to the end, or until so many rounds are over; returns whether the end was reached."""
@@ -265,7 +271,7 @@ class World:
             As in too many rounds before.
         """
         self._stalled_rounds += 1
-        if self._stalled_rounds >= self.settings.max_rounds_without_progress:
+        if self._stalled_rounds >= self._max_stalled_rounds:
             waiting = self.core.active.tolist()
             shown = ", ".join(map(str, waiting[:5])) + (", ..." if len(waiting) > 5 else "")
             raise SimulationStalledError(
@@ -290,6 +296,7 @@ class World:
             "jobs": self.jobs.state(),
             "truth": self.truth.state(),
             "core": self.core.state(),
+            "rules": [running.state() for running in self.running],
             "events": self._events.state(),
         }
 
@@ -302,6 +309,8 @@ class World:
         self.jobs.restore(state["jobs"])
         self.truth.restore(state["truth"])
         self.core.restore(state["core"], allocation)
+        for running, kept in zip(self.running, state["rules"], strict=True):
+            running.restore(kept)
         self._events.restore(state["events"])
 
 

@@ -21,6 +21,8 @@ from allocator.registry import get_policy, policies_of_others
 from allocator.results.cost import Prices, average_prices, price_table
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
+from allocator.simulator.rules.base import rule_of
+from allocator.simulator.rules.general import GangRates
 from allocator.sweep.decide import decide
 from allocator.sweep.definition.point import FORMAT, Point
 from allocator.sweep.jobs import trace_of
@@ -101,7 +103,7 @@ class Materials:
                     raise InputError("clusters", found=accelerator, expected=expected)
         elif isinstance(table, Trainings):
             training_jobs(self.traces[workload.trace].head(self.n_jobs(point)), table)
-        elif point.chosen.simulator.gang_rates != "duration":
+        elif rule_of(point.chosen.world, GangRates).gang_rates != "duration":
             gang_rates(self.traces[workload.trace].head(self.n_jobs(point)), table, cluster)
         if workload.trace is not None and workload.entities_by is not None:
             self.traces[workload.trace].owned_by(workload.entities_by)
@@ -137,7 +139,7 @@ def _once(points: Iterable[Point]) -> list[Point]:
             read.speeds,
             str(read.prices),
             point.cluster,
-            point.chosen.simulator.gang_rates,
+            rule_of(point.chosen.world, GangRates).gang_rates,
         )
         found.setdefault(key, point)
     return list(found.values())

@@ -52,6 +52,7 @@ def test_presets_of_deadlines_draw_deadlines(name: str, factors: tuple[float, fl
     assert "on v100:32" in done.out
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["pollux", "sia"])
 def test_presets_of_goodput_draw_trainings(name: str) -> None:
     """On nodes of four, so that nothing is said of nodes; the throughputs are the embedded profiles."""

@@ -27,6 +27,7 @@ def compared(tmp_path_factory):
     return out, shown, {row["policy"]: row for row in json.loads((out / "comparison.json").read_text())}
 
 
+@pytest.mark.exhaustive
 def test_jobs_names_and_settings_are_those_of_the_paper(compared):
     out, shown, rows = compared
     expected = shockwave_trace(JOBS, 40.0, seed=25)

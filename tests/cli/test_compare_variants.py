@@ -66,6 +66,7 @@ def failing(monkeypatch, folder):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_what_fails_is_named_and_the_others_are_compared(failing):
     stale = failing / "idle" / "summary.json"
     stale.parent.mkdir()
@@ -88,6 +89,7 @@ def test_what_fails_is_named_and_the_others_are_compared(failing):
     assert (alone.code, alone.out, "policy idle" in alone.err) == (1, "", True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("folder")
 def test_several_runs_of_each_policy():
     done, rows = compared("--policies fifo,srtf --runs 2 --seed 3")

@@ -39,6 +39,7 @@ def why(tmp_path_factory: pytest.TempPathFactory) -> Guide:
     return carried_out("explain", tmp_path_factory.mktemp("explain"))
 
 
+@pytest.mark.exhaustive
 def test_the_guide_to_explanations(why: Guide, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, answers = why
     monkeypatch.chdir(folder)
@@ -57,6 +58,7 @@ def test_the_guide_to_explanations(why: Guide, monkeypatch: pytest.MonkeyPatch) 
     assert (there["start"], there["end"]) == (wait["start"], wait["end"])
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_explained_is_told(why: Guide, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(why[0])
 

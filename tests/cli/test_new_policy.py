@@ -41,6 +41,7 @@ def test_it_is_short_and_in_good_style_and_its_own_test_passes(package: Path) ->
     run(package, "ruff check --isolated --line-length 120 --select E,F,W,I,B,UP .")
 
 
+@pytest.mark.exhaustive
 def test_it_runs_by_import(package: Path) -> None:
     named = "--import ./fair_parts.py --policies fair_parts --set policy.largest_part=0.3"
     run(package, f"allocator compare --jobs 2 --cluster v100:4,k80:4 --out out {named}")

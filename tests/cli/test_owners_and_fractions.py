@@ -28,6 +28,7 @@ def owned(folder: Path) -> str:
     return "--cluster v100:2,p100:2,k80:2 --out out --trace owned.csv --entities entities.toml"
 
 
+@pytest.mark.exhaustive
 def test_what_each_entity_got_is_told(owned: str) -> None:
     done = ran(f"simulate --policy {FILLING}_perf {owned}")
     first = [line.split()[0] for line in done.out.splitlines() if line.split()]
@@ -78,6 +79,7 @@ HALVES = Trace(
 )  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_fractions_of_gpus_count_as_such(folder: Path) -> None:
     """The last of four waits for the first three, each of which starts for 30 s."""
     write_trace(HALVES, folder / "jobs.csv")

@@ -66,6 +66,7 @@ def test_where_no_duration_is_known_nothing_is_predicted() -> None:
     assert ran("predict --trace u.csv --out o.csv").out.startswith("o.csv: 0 jobs")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("jobs")
 def test_further_columns_go_by_id_and_the_origin_moves_hours() -> None:
     trace = pd.read_csv("jobs.csv")

@@ -71,6 +71,7 @@ def shell(script: str, **how: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False, **how)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("ends", "status"),
     [

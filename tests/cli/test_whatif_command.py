@@ -20,6 +20,7 @@ def _jobs(folder: Path) -> None:
     write_trace(log(), folder / "jobs.csv")
 
 
+@pytest.mark.exhaustive
 def test_what_is_there_is_not_run_again():
     asked = f"{WHATIF} -c a100:8 -c a100:16 --prices a100:2"
     done = ran(asked)

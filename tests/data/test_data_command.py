@@ -60,6 +60,7 @@ def test_two_processes_fetch_at_once(server, tmp_path):
     assert path_of(f"gavel-throughputs/{name}", cache=tmp_path).read_bytes() == CONTENT
 
 
+@pytest.mark.exhaustive
 def test_a_killed_process_leaves_no_lock(server, tmp_path):
     server.behaviour.files = {"/gavel-throughputs/simulation_throughputs.json": CONTENT}
     server.behaviour.pause = threading.Event()

@@ -73,6 +73,7 @@ POLICIES = [
 SLOW = ("min_total_duration_perf", "nash_welfare")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "policy",
     [pytest.param(one, id=one.name, marks=[pytest.mark.exhaustive] * (one.name in SLOW)) for one in POLICIES],

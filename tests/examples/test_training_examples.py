@@ -78,6 +78,7 @@ def run_through(job, command):
     return process.communicate()[0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["lease", "signal"])
 def test_numpy(job, tmp_path, how):
     command = [EXAMPLES / "numpy_trainer.py", "--steps", 200]

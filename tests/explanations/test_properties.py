@@ -50,7 +50,7 @@ def runs(draw: Any) -> Any:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(runs())
 def test_lives_have_no_gaps_and_agree_with_the_table_of_jobs(result: Any) -> None:
     run, table = FinishedRun.of(result), result.jobs
@@ -69,7 +69,7 @@ def test_lives_have_no_gaps_and_agree_with_the_table_of_jobs(result: Any) -> Non
         assert took == pytest.approx(cost) if run.in_rounds else took <= cost * (1 + 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(runs())
 def test_waits_are_divided_among_reasons_and_gpus_among_jobs(result: Any) -> None:
     run = FinishedRun.of(result)
@@ -93,7 +93,7 @@ def test_waits_are_divided_among_reasons_and_gpus_among_jobs(result: Any) -> Non
                 assert len(ids) == len(set(ids)) == run.cluster.total_gpus - sum(there)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(runs())
 def test_decisions_come_out_the_same_and_changes_let_the_job_run(result: Any) -> None:
     run = FinishedRun.of(result)
@@ -165,6 +165,7 @@ def test_what_the_policy_knew_is_what_it_had_been_told(name: str, monkeypatch: p
     assert compared >= 5
 
 
+@pytest.mark.exhaustive
 def test_a_folder_says_what_the_result_says(tmp_path: Any) -> None:
     trace = trace_of([400, 900, 300, 700, 200], [1, 2, 1, 2, 1], [0, 0, 130, 220, 450])
     for name in ("finish_time_fairness_perf", "srtf", "quotas"):

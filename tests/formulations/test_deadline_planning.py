@@ -172,6 +172,7 @@ def test_jobs_that_come_in_parts_leave_the_plans_that_planning_all_of_them_does(
     assert listed(in_parts.left_over) == listed(together.left_over)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("filling", [Filling(), Filling(60.0, True), Filling(60.0, True, 30.0)], ids=repr)
 @pytest.mark.parametrize("seed", range(1))
 def test_plans_that_a_newcomer_leaves_alone_are_those_of_planning_anew(filling, seed) -> None:

@@ -99,6 +99,7 @@ def fractional(seed: int) -> SiaProgram:
     return SiaProgram(ways, relative_goodput(ways), np.array([71, 53]))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("more", [1, 256])
 def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
     """However few variables are open at first, what is found is proven, or more of them are opened."""
@@ -191,6 +192,7 @@ def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> No
         SiaProgram(**({"ways": ways, "goodput": ways.rate, "capacity": np.array([2])} | changes))
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, st.sampled_from([-2.0, -1.0, -0.7, 0.0, 0.5, 1.0]))
 def test_no_choice_has_a_larger_mean(seed: int, exponent: float) -> None:

@@ -36,6 +36,7 @@ def as_program(recorded: dict[str, Any]) -> LeaseProgram:
     return LeaseProgram(gpus[first], needed[first], job, deadline, value.astype(float), capacity, recorded["objective"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", ["highs", "cbc"])
 @pytest.mark.parametrize("recorded", recorded_programs(), ids=lambda each: each["name"])
 def test_optima_of_the_dumped_programs(recorded: dict[str, Any], method: str) -> None:

@@ -196,7 +196,7 @@ def cases() -> list[Case]:
         runs = dict.fromkeys(
             (*run, seed) for *run, seeds in _of_policy(policy) for seed in seeds[: 1 if policy in DEAR else 2]
         )
-        first = [run for run in runs if run[2] == "0"][:2]
+        first = [run for run in runs if run[2] == "0"][: policy not in DEAR]
         first += [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
         found += [_case(policy, *run, everyday=run in first) for run in runs]
         found += [

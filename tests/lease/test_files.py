@@ -43,6 +43,7 @@ def test_what_was_written_is_read(kind, data, tmp_path_factory):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [Grant, Report])
 @given(data=st.data())
 def test_half_a_file_bytes_of_any_kind_and_values_of_other_types_are_no_error(kind, data):

@@ -67,9 +67,6 @@ def test_who_shares_moves_where_others_find_room_by_that_alone():
     placed.place(rows((0, 600), (1, 300), (2, 600)))
     assert placed.gpus_of(0) == placed.gpus_of(1) != placed.gpus_of(2)
     after = rows((1, 300), (2, 600), (3, 1000))
-    held = placed.place_changes(after, np.array([1, 2]))
-    assert held.next.jobs.tolist() == [1, 2]
-    assert not len(held.move)
     change = placed.place_changes(after)
     assert change.next.jobs.tolist() == [1, 2, 3]
     assert change.start.tolist() == [3]

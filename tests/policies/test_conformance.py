@@ -17,6 +17,7 @@ from allocator.testing import PolicyCheckError, check_policy
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "own_policies"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", ["EqualSteps", "EnvyFree", "GangQuota", "LeastGpuTime", "BestSpeedup"], ids=lambda name: name
 )

@@ -47,6 +47,7 @@ def test_a_decision_is_learned_from_once_and_takes_half_of_the_time_at_most():
         assert (len(costs.start_seconds), costs.restart_seconds, costs.lost_share) == (1, 8.0, 0.5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("dear", "cheap"), [("started", "resized"), ("resized", "started")])
 def test_what_is_cheap_and_frequent_does_not_hide_what_is_dear(dear, cheap):
     """The dearest counts until a thousand of its kind were cheaper, whatever the other kind costs."""
@@ -92,6 +93,7 @@ def test_what_is_planned_for_the_end_of_a_job_waits_for_it(published, patience):
     assert policy.next_change(filling, [ends]) == np.inf
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("admission", ["each", "repair"])
 @pytest.mark.parametrize("resizes_cost", [False, True])
 def test_promises_are_kept_where_starts_cost_at_once(admission, resizes_cost):

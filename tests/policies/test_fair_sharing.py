@@ -38,6 +38,7 @@ def draw(
     return state_with(rates, gpus, sizes, rng.choice([1.0, 3.0], n) if weights else None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("budgets", ["equal", "priority"])
 def test_discounts_are_those_of_the_definition(seed: int, budgets: str) -> None:
@@ -61,6 +62,7 @@ def test_discounts_are_those_of_the_definition(seed: int, budgets: str) -> None:
         assert (get_policy(name).discounts(state).factors >= np.exp(-1.0) - 1e-6).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "gains"), [(AWARE, False), ("nash_welfare", True)])
 def test_misreports_gain_nothing_but_without_discounts(name: str, gains: bool) -> None:
     best = -np.inf

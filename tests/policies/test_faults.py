@@ -167,6 +167,7 @@ def test_errors_of_ours_keep_their_stack(mine):
     assert files_of(caught.value) == before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["below", "unmade"])
 def test_on_the_command_line(mine, tmp_path, name):
     trace = tmp_path / "t.csv"

@@ -94,6 +94,7 @@ def starts_used(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return used
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [

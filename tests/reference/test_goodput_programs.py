@@ -61,6 +61,7 @@ def nodes(reference_data: Any) -> list[tuple[dict[str, Any], Any]]:
     return [(case, node_program(case)) for case in pollux_cases.read(reference_data(pollux_cases.RECORDED))]
 
 
+@pytest.mark.exhaustive
 def test_the_choices_of_recorded_rounds_cost_what_they_did(rounds: Any) -> None:
     """And one at which the original does not end, its costs rounded to 0.01: 256 jobs on 1,024 GPUs."""
     cases = [(case, case["original_objective"]) for case in rounds("cases")]

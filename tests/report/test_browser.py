@@ -123,6 +123,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.exhaustive
 def test_an_address_shows_what_it_says_and_searches_find_jobs(results: list[SimulationResult], drive: Drive) -> None:
     jobs = results[0].jobs.assign(partition=(["red", "blue", "red-hot"] * 5)[:14])
     told = drive(
@@ -155,6 +156,7 @@ def test_an_address_shows_what_it_says_and_searches_find_jobs(results: list[Simu
         assert (found, count) == (expected, f"{len(expected)} of 14 jobs")
 
 
+@pytest.mark.exhaustive
 def test_tables_come_as_csv_and_figures_as_svg(results: list[SimulationResult], drive: Drive) -> None:
     sections = ("comparison", "jobs", "jct", "queue", "timeline")
     script = f"for (const id of {json.dumps(sections)}) document.querySelector(`#${{id}} .tools button`).click();"
@@ -193,6 +195,7 @@ def drawn_jobs(svg: str) -> dict[int, list[tuple[float, float, float, float]]]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_jobs_that_share_a_gpu_are_stacked_by_their_fractions(drive: Drive) -> None:
     """A half and a quarter stand on each other; as the half leaves the quarter comes down and 0.7 stands on it."""
     seconds = [3600.0, 7200.0, 9000.0, 3600.0]
@@ -214,6 +217,7 @@ def test_jobs_that_share_a_gpu_are_stacked_by_their_fractions(drive: Drive) -> N
     assert lowered + quarter[1][3] == pytest.approx(top + tall, abs=0.11)
 
 
+@pytest.mark.exhaustive
 def test_runs_with_different_seeds_are_one_policy(drive: Drive) -> None:
     runs = [each for seed in range(3) for each in make_results("fifo", "isolated", n_jobs=8, seed=seed, hours=4)]
     told = drive(
@@ -233,6 +237,7 @@ def test_runs_with_different_seeds_are_one_policy(drive: Drive) -> None:
     assert float(shown) == pytest.approx(half, abs=0.06)
 
 
+@pytest.mark.exhaustive
 def test_of_large_runs_only_what_is_in_view_is_drawn(drive: Drive) -> None:
     """Types of many GPUs are bands until they are opened, by their name or a click; of many jobs few rows are there."""
     made = make_result(n_jobs=2000, hours=0.3, cluster="v100:600,p100:320")

@@ -72,7 +72,7 @@ def gang_fits(servers: list[tuple[int, int]], size: int, gang: int) -> bool:
     return gang == 0 or (gang < size and any(each >= gang for each in free))
 
 
-@pytest.mark.parametrize("gang", [1, 4, 6, 8, 12])
+@pytest.mark.parametrize("gang", [6, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (1, 4, 8, 12))])
 def test_fragmentation_is_what_the_rounds_say(result: SimulationResult, gang: int) -> None:
     table = fragmentation_table(result.record, gang)
     rng = np.random.default_rng(gang)

@@ -74,6 +74,7 @@ def in_process(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive)])
 def test_signals_end_a_service_that_serves_and_leave_its_jobs(tmp_path, number):
     service, client = serve(tmp_path), Client(tmp_path)

@@ -118,7 +118,7 @@ async def test_whoever_moves_has_the_time_of_its_round(tmp_path, told):
     assert all(seconds == pytest.approx(10.0, abs=1.1) for one in rounds for seconds in one.values())
 
 
-async def test_a_world_is_told_of_speeds_of_what_starts_cost_and_of_what_is_not_saved(tmp_path, told):
+async def test_a_world_is_told_of_speeds_of_what_starts_cost(tmp_path, told):
     jobs = [job(400.0) for _ in range(3)]
     await started(tmp_path, two_types(1, 1), *jobs, policy="max_min_fairness_perf", until=95.0)
     assert any(news.measured for news, _ in told[5:])
@@ -132,8 +132,6 @@ async def test_a_world_is_told_of_speeds_of_what_starts_cost_and_of_what_is_not_
     seen = [verdict.start_seconds for _, verdict in told]
     assert (seen[0], seen[-1]) == (0.0, cost)
     assert seen == sorted(seen)
-    unsaved = [steps for news, _ in told for steps in news.unsaved_steps.values()]
-    assert min(unsaved) >= 0 < max(unsaved)
 
 
 async def test_rounds_are_decided_as_late_as_slow_decisions_have_time(tmp_path):
@@ -161,7 +159,7 @@ class Hearing(SharesPolicy):
     """Keeps the states that it is asked in."""
 
     def allocate(self, state):
-        self.seen = (state.rates.tolist(), state.unsaved_steps.tolist())
+        self.seen = state.rates.tolist()
         return super().allocate(state)
 
 
@@ -170,11 +168,11 @@ async def test_a_job_with_another_batch_size_is_another_row_of_the_table(tmp_pat
     world = World(Cluster({"v100": 2}), policy, MechanismSettings(), TABLE)
     first, second = (Job(k, name, ("x",), gpus=1, total_steps=1e4, job_type=SMALL) for k, name in enumerate("ab"))
     world.decide(News(0.0, [first, second]))
-    assert policy.seen == ([[8.0], [8.0]], [0.0, 0.0])
+    assert policy.seen == [[8.0], [8.0]]
     # the second comes back with another batch size, as another job
     again = replace(second, job_type=LARGE)
-    world.decide(News(1e5, [again], ["b"], unsaved_steps={"a": 40.0}))
-    assert policy.seen == ([[8.0], [3.0]], [40.0, 0.0])
+    world.decide(News(1e5, [again], ["b"]))
+    assert policy.seen == [[8.0], [3.0]]
     # and a wish names that row
     service = await service_on(tmp_path, one_type(1))
     service.deciding._world.knowledge = Knowledge(["v100"], TABLE)

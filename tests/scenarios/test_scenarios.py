@@ -16,7 +16,7 @@ from allocator.presets import preset
 from allocator.recorded import recorded_schedule
 from allocator.scenarios import Scenarios
 from allocator.scenarios.page import render_page
-from allocator.simulator.settings import constant_restart_penalty
+from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import read_variants
 from throughputs import InputError, Trace, TraceGenerator, default_table, read_trace, write_trace
 
@@ -84,6 +84,7 @@ def test_a_record_that_does_not_fit_is_told():
     assert whatif(log(), ["a100:4"], next_gpus=0).side_by_side[-1].label != "recorded"
 
 
+@pytest.mark.exhaustive
 def test_every_row_is_the_simulation_of_its_circumstances(answer):
     labels = [row.label for row in answer.rows]
     assert len(labels) == len(set(labels)) == 16
@@ -126,6 +127,7 @@ def test_the_next_gpus_are_the_difference_to_the_larger_cluster(answer):
     assert len(answer.next_gpus) == 16
 
 
+@pytest.mark.exhaustive
 def test_types_that_differ_need_a_table_and_have_a_worth_each():
     (none_yet,) = whatif(log(8), "a100:2,h100:0", next_gpus=4).rows
     more = none_yet.next_gpus[1]
@@ -206,6 +208,7 @@ def test_what_is_asked_for_is_in_every_point(scenarios):
     }
 
 
+@pytest.mark.exhaustive
 def test_deadlines_are_drawn_by_the_seed_and_users_are_entities():
     drawn = [whatif(log(8), "a100:8", slos=True, seed=seed, next_gpus=0).rows[0] for seed in (1, 1, 2)]
     first, again, other = (row.jobs["deadline"].to_numpy(dtype=float) for row in drawn)
@@ -260,6 +263,7 @@ def test_a_run_that_fails_is_a_row_with_its_reason(monkeypatch):
     assert "failed" in render_page(answer)
 
 
+@pytest.mark.exhaustive
 def test_files_and_what_is_not_run_again(tmp_path):
     trace, out = tmp_path / "jobs.csv", tmp_path / "out"
     write_trace(log(), trace)

@@ -19,6 +19,7 @@ def grown():
     return whatif(log(8), ["a100:4", "a100:6"], policies, loads=[1, 2], prices={"a100": 2.0}, next_gpus=1)
 
 
+@pytest.mark.exhaustive
 def test_figures_stand_against_each_number_that_varies(grown):
     along = dimensions(grown.rows)
     assert [dimension.title for dimension in along] == ["GPUs", "load"]

@@ -14,8 +14,9 @@ import pytest
 from allocator import cli
 from allocator.conversion import convert, convert_text, expectation
 from allocator.presets import preset, preset_names
-from allocator.presets.preset import kinds_of_changes
+from allocator.presets.preset import RULES, kinds_of_changes
 from allocator.registry import get_policy, kinds_of_settings, list_policies
+from allocator.simulator.rules.base import rule_of
 from allocator.sweep import Sweep
 from throughputs import InputError
 
@@ -86,16 +87,15 @@ def command_line(*arguments, capsys, monkeypatch):
 @pytest.mark.parametrize("name", preset_names())
 def test_values_of_presets_come_back(name):
     chosen = preset(name)
+    owners = [chosen.mechanism, *(rule_of(chosen.world, kind) for kind in RULES)]
     for setting, kind in KINDS.items():
-        value = getattr(chosen.mechanism, setting, None) if hasattr(chosen.mechanism, setting) else getattr(
-            chosen.simulator, setting
-        )  # fmt: skip
+        value = next(getattr(owner, setting) for owner in owners if hasattr(owner, setting))
         texts = (convert_text(text, kind, source="-", field=setting) for text in (as_text(value), json.dumps(value)))
         for again in (convert(value, kind, source="-", field=setting), *texts):
             assert again == value
             assert type(again) is type(value) or isinstance(value, int | float)
         same = chosen.replace(**{setting: again})
-        assert (same.mechanism, same.simulator) == (chosen.mechanism, chosen.simulator)
+        assert same.as_dict() == chosen.as_dict()
 
 
 def test_values_of_policies_come_back():

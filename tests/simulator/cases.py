@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from allocator.presets import Preset, preset
 from allocator.presets.default import DEFAULT
 from allocator.presets.preset import kinds_of_changes
 from allocator.protocol import Policy, Trigger
+from allocator.published.chronus import WaitingCounts
 from allocator.registry import get_policy
 from allocator.simulator import SimulationResult, simulate
 from tests.simulator.event_policies import EVENT_POLICIES
@@ -99,6 +101,7 @@ def run(jobs: str, cluster: str = "", policy: str = "shares", settings: str = ""
     trace, rates = trace_of(jobs)
     made, made_policy = cluster_of(cluster or "v100:1"), policy_of(policy or "shares")
     chosen, options = world_of(settings)
+    chosen = replace(chosen, world=(*chosen.world, WaitingCounts()))
     known = np.ones((len(trace), len(made.accelerators))) if rates is None else rates
     return simulate(trace, made, made_policy, known, preset=chosen, **options), made_policy
 

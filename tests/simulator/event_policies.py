@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from allocator.policies.chronus.memory import ChronusMemory
 from allocator.protocol import Assignment, Need, Plan, PlanPolicy, PlanStep, Trigger
 
 
@@ -88,13 +89,15 @@ def pairing():
 
 
 def ahead(seconds):
-    """All jobs run from the first decision on; they count as running for so many seconds."""
+    """All jobs run from the first decision on; the first nine are remembered as running for so many seconds."""
 
-    def decide(state):
-        rows = first_fit(state, in_turn(state))
-        return Plan((PlanStep(rows, head_start=np.full(len(rows), seconds)),))
+    class Ahead(Planning):
+        def new_memory(self):
+            memory = ChronusMemory(0)
+            memory.head_starts = [(job, seconds) for job in range(9)]
+            return memory
 
-    return Planning(decide)
+    return Ahead(lambda state: Plan.until_next_event(first_fit(state, in_turn(state))))
 
 
 def interrupted(seconds):

@@ -62,6 +62,7 @@ def drawn(*more):
     return done.output + str(done.exception or "")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("workload")
 def test_jobs_are_drawn_for_the_cluster_that_they_are_to_run_on():
     asked = {}

@@ -40,9 +40,9 @@ def run(decide, steps, cluster=ONE, rates=None, chosen=DEFAULT, arrivals=None, s
     return simulate(make_trace(steps, sizes, arrivals), cluster, policy, known, preset=chosen, **(options or {}))
 
 
-def steps_of(*seconds, head_start=None):
+def steps_of(*seconds):
     """Steps of so many seconds in which the first job runs."""
-    return lambda state: Plan(tuple(PlanStep(first_fit(state, [0]), s, head_start=head_start) for s in seconds))
+    return lambda state: Plan(tuple(PlanStep(first_fit(state, [0]), s) for s in seconds))
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,6 @@ def steps_of(*seconds, head_start=None):
         (steps_of(0.0), "seconds"),
         (steps_of(0.0, 0.0), "seconds"),
         (steps_of(-1.0, 5.0), "seconds"),
-        (steps_of(5.0, head_start=np.array([1.0, 2.0])), "head_start"),
-        (steps_of(5.0, head_start=np.array([-1.0])), "head_start"),
-        (steps_of(5.0, head_start=np.array([np.inf])), "head_start"),
         (lambda _: Plan.until_next_event(NOBODY, np.array([0.5])), "whole positions"),
         (lambda _: Plan.until_next_event(NOBODY, np.array([7])), "whole positions below 2"),
         (lambda _: Plan.until_next_event(Assignment.of([0], [0], [1]), np.array([0])), "does not reject"),
@@ -172,20 +169,6 @@ def test_what_a_decision_cost_stays_until_the_next_one():
     chosen = DEFAULT.replace(restart_penalty_seconds=30.0)
     run(looking, [200, 10, 10], Cluster({"v100": 2}), None, chosen, [0, 0, 60], triggers=Trigger.ARRIVAL)
     assert lost == [(0.0, [0.0, 0.0]), (60.0, [30.0, 0.0])]
-
-
-@pytest.mark.parametrize(("hold", "kept"), [([0], "0"), ([], "2")])
-def test_jobs_on_hold_keep_their_gpus(hold, kept):
-    """Under placement in order a wider gang takes the first GPUs, unless who has them must not move."""
-
-    def widen(state):
-        if state.n_jobs == 1:
-            return alone(state)
-        return Plan((PlanStep(Assignment.of([0, 1], [0, 0], [1, 2])),), hold=np.array(hold, dtype=np.int64))
-
-    chosen = DEFAULT.replace(placement="in_order")
-    rounds = run(widen, [100.0, 100.0], FOUR, None, chosen, [0.0, 10.0], [1, 2]).rounds
-    assert rounds[rounds["job_id"] == 0]["gpus"].iloc[-1] == kept
 
 
 @pytest.mark.parametrize(("moved", "end"), [(False, 2.0 + 8.0 + 92.0 / 1.5), (True, 2.0 + 8.0 + 2.0 + 92.0 / 1.5)])

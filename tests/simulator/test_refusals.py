@@ -109,8 +109,8 @@ def test_settings_of_the_world_go_with_policy_and_cluster():
         world_settings_by_gpus={1: {"slot_seconds": 1.0}, 8: {"slot_seconds": 2.0}},
     )
     small, large = Cluster({"a100": 4}), Cluster({"a100": 9})
-    assert chosen.in_run("other", small).simulator.slot_seconds == 1.0
-    assert chosen.in_run("edf", large).simulator.slot_seconds == 2.0
-    assert chosen.in_run("edf", large).simulator.ends == "second"
-    mine = chosen.replace(slot_seconds=5.0, ends="exact").in_run("edf", large)
-    assert (mine.simulator.slot_seconds, mine.simulator.ends) == (5.0, "exact")
+    assert chosen.in_run("other", small).as_dict()["slot_seconds"] == 1.0
+    other = chosen.in_run("edf", large).as_dict()
+    assert (other["slot_seconds"], other["ends"]) == (2.0, "second")
+    mine = chosen.replace(slot_seconds=5.0, ends="exact").in_run("edf", large).as_dict()
+    assert (mine["slot_seconds"], mine["ends"]) == (5.0, "exact")

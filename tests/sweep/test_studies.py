@@ -21,6 +21,7 @@ def study(name: str, small: bool = False) -> Sweep:
     return Sweep.from_toml(STUDIES[name], small=small)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STUDIES)
 def test_both_variants_compare_all_on_the_same_three_draws_or_more(name):
     full, small = (study(name, small=small) for small in (False, True))
@@ -59,6 +60,7 @@ def test_the_heaviest_policy_of_the_small_variant_completes(name):
     assert record["figures"].get("completed_jobs", point.load) > 0
 
 
+@pytest.mark.exhaustive
 def test_the_points_of_the_published_curves(reference_data):
     published = pd.read_csv(reference_data("gavel/published_mean_jct_by_rate.csv"))
     for name, trace, policy in (
@@ -77,6 +79,7 @@ def test_the_points_of_the_published_curves(reference_data):
             assert {name for name, _ in study(name).policies} == set(group["policy"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "seed", "file", "table"),
     [

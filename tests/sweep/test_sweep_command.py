@@ -45,6 +45,7 @@ def test_a_static_sweep_and_its_table():
     assert "2 runs failed" in failed.err
 
 
+@pytest.mark.exhaustive
 def test_a_file_and_its_small_variant():
     Path("mine.toml").write_text(
         'kind = "static"\npolicies = ["fifo_perf"]\njobs = [900]\nseeds = [0]\nclusters = ["v100:2"]\n'
@@ -55,6 +56,7 @@ def test_a_file_and_its_small_variant():
     assert table["point"].tolist() == [Sweep.from_toml("mine.toml", small=True).points()[0].key]
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_of_a_trace():
     write_trace(TraceGenerator(n_jobs=4, mean_interarrival=600, seed=1).generate(), "jobs.csv")
     asked = "sweep trace --trace jobs.csv --load 1,2 --cluster v100:2,k80:2 -p fifo_perf --out out -j 1"

@@ -107,7 +107,7 @@ def test_cases_are_taken_one_at_a_time():
     ]
     sweep = Sweep.from_dict(continuous(policies=["max_min_fairness"], cases=cases, rates=[1.0], seeds=[0]))
     ideal, longer, published = sweep.points()
-    assert (ideal.case, ideal.chosen.simulator.ideal) == ("ideal", True)
+    assert (ideal.case, ideal.chosen.as_dict()["ideal"]) == ("ideal", True)
     assert (longer.case, longer.chosen.mechanism.round_seconds) == ("", 720)
     assert (published.preset, published.policy_settings) == ("gavel", {"solver": "highs"})
 
@@ -127,12 +127,12 @@ def test_settings_are_for_the_policies_that_have_them():
 
 def test_usual_limits_of_a_continuous_run():
     (point,) = Sweep.from_dict(continuous(policies=["fifo"], rates=[0.5], seeds=[0])).points()
-    assert point.chosen.simulator.max_waiting_jobs == 10 * 6
-    assert point.chosen.simulator.max_clock_seconds == 3600 * (4 * 20 / 0.5 + 5000)
-    assert Sweep.from_dict(static()).points()[0].chosen.simulator.max_waiting_jobs is None
+    assert point.chosen.as_dict()["max_waiting_jobs"] == 10 * 6
+    assert point.chosen.as_dict()["max_clock_seconds"] == 3600 * (4 * 20 / 0.5 + 5000)
+    assert Sweep.from_dict(static()).points()[0].chosen.as_dict()["max_waiting_jobs"] is None
     unlimited = Sweep.from_dict(continuous(settings={"max_waiting_jobs": "none", "max_overdraft_rounds": "none"}))
     chosen = unlimited.points()[0].chosen
-    assert (chosen.simulator.max_waiting_jobs, chosen.mechanism.max_overdraft_rounds) == (None, None)
+    assert (chosen.as_dict()["max_waiting_jobs"], chosen.mechanism.max_overdraft_rounds) == (None, None)
 
 
 def test_a_cluster_grows_with_the_jobs():

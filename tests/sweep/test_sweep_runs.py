@@ -43,6 +43,7 @@ from throughputs import InputError, default_table, read_trace, write_trace
 # One run is the simulation that it describes
 
 
+@pytest.mark.exhaustive
 def test_a_run_with_entities():
     own = static(policies=["max_min_fairness_water_filling_perf"], workload={"entities": ENTITIES})
     point = Sweep.from_dict(own).points()[-1]
@@ -254,6 +255,7 @@ def decided(tmp_path_factory):
     return folder, sweep, run(sweep, folder, jobs=1)
 
 
+@pytest.mark.exhaustive
 def test_jobs_go_to_entities_in_turn(decided):
     folder, sweep, table = decided
     pd.testing.assert_frame_equal(run(sweep, folder, jobs=1), table)
@@ -274,6 +276,7 @@ def test_columns_are_documented(finished, decided):
         assert {name for name in columns - documented if f"`{name}_entity_NAME`" not in text} == set()
 
 
+@pytest.mark.exhaustive
 def test_a_decision_that_takes_too_long_ends_its_series(tmp_path):
     own = decision(jobs=[8, 16, 32], max_decision_seconds=1e-9, repetitions=3)
     table = run(Sweep.from_dict(own), tmp_path, jobs=1)
@@ -324,6 +327,7 @@ def test_the_first_saturated_place_is_the_smallest(places):
 # Processes that die
 
 
+@pytest.mark.exhaustive
 def test_a_killed_process_loses_its_run_only(tmp_path):
     points = Sweep.from_dict(continuous(policies=["max_min_fairness"], rates=[0.5], window=[3000, 4000])).points()
     quick = Sweep.from_dict(static(seeds=[0])).points()[0]
@@ -352,6 +356,7 @@ def test_a_killed_process_loses_its_run_only(tmp_path):
         engine.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive), signal.SIGINT])
 def test_a_killed_sweep_is_continued(tmp_path, how):
     asked = "sweep static --jobs 5,10,100 --seeds 0:2 -j 2 --policies max_min_fairness_perf --preset gavel"

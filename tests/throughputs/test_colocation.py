@@ -150,6 +150,7 @@ def test_default_model_is_as_near_to_the_public_table_as_documented(public_data)
         assert f"| {name} | {' | '.join(shown)} | {wrong} |" in page
 
 
+@pytest.mark.exhaustive
 def test_fit_finds_a_model_again():
     rng = np.random.default_rng(5)
     model = random_model(rng, 8, 2, 1)

@@ -95,6 +95,7 @@ def test_jobs_without_any_profile_or_that_share_with_nobody(basis):
     assert (estimator.retained()[1] == 0).all()
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=10)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_the_order_of_jobs_does_not_matter(seed, random_start):

@@ -91,7 +91,7 @@ def of_trainings(n, **settings):
         lambda n: gavel_trace(n, 600.0, seed=3),
         lambda n: shockwave_trace(n, 30.0, seed=3),
         lambda n: deadlines(n, best_effort=0.3),
-        of_trainings,
+        pytest.param(of_trainings, marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_longer_trace_begins_with_the_shorter(draw):
@@ -184,6 +184,7 @@ def test_deadlines_drawn_anew():
     assert drawn.deadline_options.tolist() == [(), ()]
 
 
+@pytest.mark.exhaustive
 def test_distributions_of_trainings():
     trace = of_trainings(500)
     models = np.array([name.partition(" (")[0] for name in trace.job_type.tolist()])

@@ -87,7 +87,7 @@ def traces(draw, format):
 def test_what_a_format_holds_comes_back_exactly(tmp_path, name, format):
     path, held = tmp_path / name, sorted(HELD[format])
 
-    @settings(max_examples=10)
+    @settings(max_examples=6)
     @given(traces(format))
     def check(trace):
         write_trace(trace, path, format)

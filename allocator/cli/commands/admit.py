@@ -33,6 +33,8 @@ from allocator.cli.service.options import state_folder
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.presets.default import DEFAULT
+from allocator.simulator.rules.base import rule_of
+from allocator.simulator.rules.starts import StartsTakeTime
 from throughputs import InputError, Trace
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
@@ -125,7 +127,7 @@ def admit_command(
         if trace is not None:
             own = throughputs is not None
             warn(told_of_throughputs(trace, jobs, table, gpus, given=own, elastic=True))
-        starts = DEFAULT.simulator.restart_cost.dearest(gpus.total_gpus)
+        starts = rule_of(DEFAULT.world, StartsTakeTime).dearest(gpus.total_gpus)
         there = Presence(jobs, gpus, table, now, "", restart_seconds=starts)
     else:
         for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):

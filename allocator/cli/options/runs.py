@@ -40,6 +40,7 @@ from allocator.cli.options.values import (
     without_setting,
 )
 from allocator.conversion import convert_text
+from allocator.plugins import rule_of_text
 from allocator.presets import preset
 from allocator.presets.preset import kinds_of_changes, unknown_setting
 from allocator.protocol.entities import Entities
@@ -49,7 +50,7 @@ from allocator.registry import get_policy, kinds_of_settings, settings_of
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
-from allocator.simulator.settings import constant_restart_penalty
+from allocator.simulator.rules.starts import constant_restart_penalty
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 from throughputs.estimator.believed import Estimation
@@ -97,6 +98,14 @@ RestartPenaltyOption = Annotated[
         help="What it costs a gang to start, whatever its size; 0: nothing; the preset's if omitted.",
         metavar="SECONDS",
         min=0,
+    ),
+]
+WorldOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--world",
+        help="A rule of your own for the simulated world, with its fields; may be given several times.",
+        metavar="FILE.py:RULE(NAME=VALUE)",
     ),
 ]
 UnconsolidatedOption = Annotated[
@@ -198,6 +207,7 @@ class RunOptions:
     solver: SolverOption = None
     choice: ChoiceOption = None
     settings: SettingOption = None
+    world: WorldOption = None
 
     def runs(self, policies: Sequence[Variant], option: str = "--policy") -> Runs:
         """What these policies, which `option` names, run with."""
@@ -389,9 +399,10 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     }
     kinds = kinds_of_changes()
     chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
+    own_rules = map(rule_of_text, options.world or ())
     return chosen.replace(
         **{name: convert_text(text, kinds[name], source="--set", field=name) for name, text in changed.items()}
-    )
+    ).with_rules(*own_rules)
 
 
 def _policies(

@@ -48,15 +48,15 @@ class PlacementAnew:
         self._pool_of_gpu = [k for k, count in enumerate(cluster.capacity.tolist()) for _ in range(count)]
         self.migrated: _Ids = _NOBODY
 
-    def place(self, assignment: Assignment, hold: _Ids | None = None) -> tuple[_Gpus, ...]:
-        """GPU ids, ascending, for every row of `assignment`; nobody can `hold` what it has.
+    def place(self, assignment: Assignment) -> tuple[_Gpus, ...]:
+        """GPU ids, ascending, for every row of `assignment`.
 
         Raises InputError where jobs share GPUs, or need more of a pool than it has.
         """
-        self.place_changes(assignment, hold)
+        self.place_changes(assignment)
         return tuple(self._held.values())
 
-    def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:  # noqa: ARG002
+    def place_changes(self, assignment: Assignment) -> Transition:
         """The same, but answers what changes."""
         if assignment.shares_gpus:
             raise InputError("placement", field="rule", found="jobs that share GPUs", expected="another rule than anew")

@@ -38,7 +38,6 @@ class Buddy:
         self._per_server = per_server
         self._stride = 1 << (per_server - 1).bit_length()
         self._free = 0
-        self.fixed: frozenset[int] = frozenset()
         self._held: dict[int, int] = {}
         self._by_size: dict[int, int] = {}
         self._free = self._mask(tuple(range(first, first + capacity)))
@@ -112,8 +111,6 @@ class Buddy:
         for other, mask in self._by_size.items():
             if other < size:
                 movable |= mask
-        for job in self.fixed.intersection(self._held):
-            movable &= ~self._held[job]
         taken = 0
         levels = list(_binary(size))
         while levels:

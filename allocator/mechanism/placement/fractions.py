@@ -89,22 +89,19 @@ class FractionPlacement:
         """The id under which a GPU that is shared is placed; ids of jobs are doubled there."""
         return 2 * (number * self._pools + pool) + 1
 
-    def place(self, assignment: Assignment, hold: _Ids | None = None) -> tuple[Gpus, ...]:
+    def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`.
 
         Raises InputError where a row finds no room.
         """
-        placed = self.place_changes(assignment, hold).next
+        placed = self.place_changes(assignment).next
         if len(placed) < len(assignment):
             out = assignment.jobs[~among_ids(assignment.jobs, np.sort(placed.jobs))].tolist()
             raise InputError("placement", field="assignment", found=f"no room for jobs {out}", expected="room for all")
         return tuple(map(self.gpus_of, placed.jobs.tolist()))
 
-    def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
-        """What changes; `Transition.next` is the assignment without those who find no room.
-
-        Jobs in `hold` (ids) keep their GPUs where they go on as they were.
-        """
+    def place_changes(self, assignment: Assignment) -> Transition:
+        """What changes; `Transition.next` is the assignment without those who find no room."""
         if assignment.shares_gpus:
             raise InputError("placement", field="assignment", found="pairs of jobs", expected="jobs without partners")
         assignment = _with_fractions(assignment)
@@ -116,7 +113,7 @@ class FractionPlacement:
         where: dict[int, Gpus] = {}
         tried, new, waits = self._try(assignment.take(change.rows), leaving)
         if waits:
-            rows, staying = self._sharing_beside(assignment, change.rows, waits, hold)
+            rows, staying = self._sharing_beside(assignment, change.rows, waits)
             anew = self._try(assignment.take(rows), leaving + staying)
             if len(anew[2]) < len(waits):
                 where = {job: self.gpus_of(job) for job in staying}
@@ -130,7 +127,7 @@ class FractionPlacement:
             self._note(job, part)
         for shared, free in zip(self._shared, tried, strict=True):
             shared.become(free.shared)
-        return self._settle(assignment, hold, where)
+        return self._settle(assignment, where)
 
     def _try(self, rows: Assignment, leaving: Sequence[int]) -> tuple[list[FreeFractions], dict[int, _Part], list[int]]:
         """What is free once those who leave have, and these rows are there; and what `_fit` tells of them."""
@@ -140,9 +137,7 @@ class FractionPlacement:
             tried[held.pool].give_back_held(held)
         return tried, *self._fit(rows, tried)
 
-    def _sharing_beside(
-        self, assignment: Assignment, changed: _Ids, waits: Sequence[int], hold: _Ids | None
-    ) -> tuple[_Ids, list[int]]:
+    def _sharing_beside(self, assignment: Assignment, changed: _Ids, waits: Sequence[int]) -> tuple[_Ids, list[int]]:
         """The rows that change, with those of jobs who share GPUs of the pools where some find no room; and these jobs.
 
         A policy that preempts chooses as if GPUs were empty. Packed in the order of its rows, all whom it chose have
@@ -151,8 +146,6 @@ class FractionPlacement:
         pools = np.unique(assignment.pool[among_ids(assignment.jobs, np.sort(np.array(waits, dtype=np.int64)))])
         moves = np.isin(assignment.pool, pools) & np.isin(assignment.jobs, list(self._part))
         moves[changed] = False
-        if hold is not None and len(hold):
-            moves &= ~np.isin(assignment.jobs, hold)
         rows = np.union1d(changed, moves.nonzero()[0])
         return rows, assignment.jobs[moves].tolist()
 
@@ -174,14 +167,13 @@ class FractionPlacement:
                 new[job] = pool, number, thousandths
         return new, waits
 
-    def _settle(self, assignment: Assignment, hold: _Ids | None, where: Mapping[int, Gpus]) -> Transition:
+    def _settle(self, assignment: Assignment, where: Mapping[int, Gpus]) -> Transition:
         """Place gangs and stand-ins for an assignment of which all have room; answers what changes.
 
         Jobs that go on and were packed anew (`where` they had their GPUs) have not moved if they have the same again.
         """
         gangs = self._gangs_of(assignment)
-        kept = None if hold is None or not len(hold) else np.unique(self._gang.take(hold))
-        moved = self._gangs.place_changes(gangs, kept)
+        moved = self._gangs.place_changes(gangs)
         if len(moved.next) < len(gangs):
             # A rule under which gangs wait lets those go on who are resized, whatever that leaves for others.
             out = gangs.jobs[~among_ids(gangs.jobs, np.sort(moved.next.jobs))].tolist()

@@ -17,12 +17,7 @@ Gang = tuple[int, int, int, bool]
 
 
 class PoolRule(Protocol):
-    """Which GPUs of one pool are held by whom, and which ones a new gang gets. Two jobs that share are one gang.
-
-    Gangs of jobs in `fixed` are not made to move.
-    """
-
-    fixed: frozenset[int]
+    """Which GPUs of one pool are held by whom, and which ones a new gang gets. Two jobs that share are one gang."""
 
     def release(self, jobs: list[int]) -> None:
         """The gangs of `jobs` give back all of their GPUs."""
@@ -77,7 +72,6 @@ class FirstFit:
         self._first = first
         self._row_of = row_of
         self._all = (1 << capacity) - 1
-        self.fixed: frozenset[int] = frozenset()
         self._held: dict[int, Gpus] = {}
         self._by_size: dict[int, int] = {}
         self._owner = [-1] * capacity
@@ -125,9 +119,6 @@ class FirstFit:
                 kept |= mask
             else:
                 smaller |= mask
-        for job in self.fixed:
-            mask = mask_of(self._held.get(job, ()), self._first)
-            kept, smaller = kept | mask, smaller & ~mask
         available = rest = self._all ^ kept
         first, held, new = self._first, self._held, []
         for _, job, _, grows in gangs:
@@ -164,7 +155,6 @@ class Consolidated:
     def __init__(self, first: int, capacity: int, per_server: int) -> None:
         self._first = first
         self._per_server = per_server
-        self.fixed: frozenset[int] = frozenset()
         self._held: dict[int, Gpus] = {}
         # The free GPUs of each server, as bits within the server, and by number of free GPUs the servers that have it.
         self._free = [0] * -(-capacity // per_server)

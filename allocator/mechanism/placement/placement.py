@@ -37,7 +37,6 @@ _ANEW: Final = ("in_order", "most_free")
 _Ids = NDArray[np.int64]
 
 _NONE: Final[_Ids] = np.empty(0, dtype=np.int64)
-_FREE: Final[frozenset[int]] = frozenset()
 _ALONE: Final = -1
 
 # Of a gang that needs GPUs: its row in the assignment, its (first) job, its GPUs, and its second job or -1.
@@ -99,7 +98,6 @@ class Placement:
     def _clear(self) -> None:
         self._roster = Roster()
         self._pools = _pool_rules(self._cluster, self.rule, self._roster.row_of)
-        self._fixed = _FREE
         self._lets_wait = any(isinstance(rule, WholeServers) for rule in self._pools)
         self._left: list[int] = self._cluster.capacity.tolist()
         self._gpus: dict[int, Gpus] = {}
@@ -107,19 +105,17 @@ class Placement:
         # The second job of each gang that two share, by the first.
         self._second: dict[int, int] = {}
 
-    def place(self, assignment: Assignment, hold: _Ids | None = None) -> tuple[Gpus, ...]:
+    def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`; two jobs that share have the same tuple.
-
-        Jobs in `hold` (ids) keep their GPUs where they go on as they were: nobody else may make them move.
 
         Raises InputError where it needs more GPUs than a pool has; nothing has changed then.
         """
-        self.place_changes(assignment, hold)
+        self.place_changes(assignment)
         if self._tuples is None:
             self._tuples = tuple(map(self._gpus.__getitem__, assignment.jobs.tolist()))
         return self._tuples
 
-    def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
+    def place_changes(self, assignment: Assignment) -> Transition:
         """The same, but answers only what changes: `Transition.rows` have other GPUs than before or had none.
 
         Under a rule that lets gangs wait, `Transition.next` is the assignment without those who do.
@@ -133,7 +129,6 @@ class Placement:
                 change = self._roster.change_to(assignment)
         if change is None:
             return Transition.nothing(assignment)
-        self._fix(_FREE if hold is None or not len(hold) else frozenset(hold.tolist()))
         left = self._left.copy()
         ended: dict[int, list[_Ended]] = {}
         changed = assignment.jobs.take(change.rows)
@@ -150,13 +145,6 @@ class Placement:
         row_of = dict(zip(changed.tolist(), change.rows.tolist(), strict=True))
         rows = sorted([row_of[job] if job in row_of else self._roster.row_of(job) for job in other])
         return change.transition(np.array(rows, dtype=np.int64) if rows else _NONE)
-
-    def _fix(self, jobs: frozenset[int]) -> None:
-        """These jobs, and no others, are not to be made to move."""
-        if jobs != self._fixed:
-            self._fixed = jobs
-            for pool in self._pools:
-                pool.fixed = jobs
 
     def gpus_of(self, job: int) -> Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""

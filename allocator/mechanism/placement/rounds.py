@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from itertools import chain, groupby, islice, pairwise
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 
@@ -45,8 +42,8 @@ class RoundPlacement:
         # By pool: the GPUs of each row, in the order of the rows.
         self._held: list[dict[_Key, _Gpus]] = [{} for _ in self._ids]
 
-    def place(self, assignment: Assignment, hold: NDArray[np.int64] | None = None) -> tuple[_Gpus, ...]:  # noqa: ARG002
-        """GPU ids for every row; two jobs that share have the same tuple. Share policies `hold` nobody."""
+    def place(self, assignment: Assignment) -> tuple[_Gpus, ...]:
+        """GPU ids for every row; two jobs that share have the same tuple."""
         pool = assignment.pool
         cuts = [0, *((pool[1:] != pool[:-1]).nonzero()[0] + 1).tolist(), len(pool)]
         jobs, sizes = assignment.jobs.tolist(), assignment.gpus.tolist()

@@ -180,9 +180,8 @@ class Chronus(PlanPolicy):
         if missed_slot:
             tick = last
         if tick is None or not (missed_slot or self._concerns(memory, rules, tick)):
-            return self._plan(
-                state, kind, [_Shift(memory.running, self._seconds(memory, rules, now), {})], memory, place
-            )
+            memory.head_starts = []
+            return self._plan(state, kind, [_Shift(memory.running, self._seconds(memory, rules, now))], memory, place)
         ran = set(memory.running)
         waited_since = memory.seen.copy()
         memory.looked_at = tick
@@ -213,8 +212,9 @@ class Chronus(PlanPolicy):
             holders = set(leased)
             if any(row in ran and row not in holders for row in memory.running):
                 # who had no lease stops, and what starts again pays for it
-                shifts.append(_Shift(leased, 0.0, ahead))
-        shifts.append(_Shift(memory.running, self._seconds(memory, rules, now), ahead))
+                shifts.append(_Shift(leased, 0.0))
+        shifts.append(_Shift(memory.running, self._seconds(memory, rules, now)))
+        memory.head_starts = [(memory.labels[row], units * self.time_unit_seconds) for row, units in ahead.items()]
         return self._plan(state, kind, shifts, memory, place, record)
 
     def _rules(self, capacity: int) -> LeaseRules:
@@ -328,10 +328,7 @@ class Chronus(PlanPolicy):
         for shift in shifts:
             jobs = place[shift.rows]
             rows = Assignment.of(jobs, np.full(len(jobs), kind), state.scale_factors[jobs])
-            ahead = None
-            if shift.ahead:
-                ahead = np.array([shift.ahead.get(row, 0.0) for row in shift.rows]) * self.time_unit_seconds
-            steps.append(PlanStep(rows, shift.seconds, ahead))
+            steps.append(PlanStep(rows, shift.seconds))
         if record is None or record.status == "empty":
             return Plan(tuple(steps))
         without = [label for label, of in zip(memory.labels, memory.kind.tolist(), strict=True) if of in _UNPROMISED]
@@ -366,11 +363,10 @@ class Chronus(PlanPolicy):
 
 @dataclass(frozen=True)
 class _Shift:
-    """Rows of the memory that run for so long; `ahead`: units by which some count as having started before."""
+    """Rows of the memory that run for so long."""
 
     rows: list[int]
     seconds: float
-    ahead: dict[int, float]
 
 
 def _earliest(state: ClusterState, clock: LeaseClock) -> float:

@@ -100,7 +100,6 @@ SOURCES: dict[str, Callable[[Behind, ClusterState], Any]] = {
     "run_seconds": lambda behind, _: behind.registered("service_seconds"),
     "gpu_seconds": lambda behind, _: behind.registered("service_gpu_seconds"),
     "lost_seconds": lambda behind, _: behind.registered("lost_seconds"),
-    "unsaved_steps": lambda behind, _: behind.registered("unsaved_steps"),
     "starting_seconds": lambda behind, _: np.maximum(behind.registered("ready_time") - behind.clock, 0.0),
     "current_accelerator": lambda behind, _: behind.column("current_accelerator"),
     "slo_seconds": lambda behind, _: _until(behind.column("deadline"), behind.clock),

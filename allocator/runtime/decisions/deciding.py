@@ -373,10 +373,9 @@ class Deciding:
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
         kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         lost = {} if plan is None else {u: _cost(job, plan.verdict.clock) for u, job in book.holding.items()}
-        unsaved = {u: max(job.steps - job.saved_steps, 0.0) for u, job in book.holding.items() if job.reports}
         arrived = [replace(job) for job in self._arrived.values()]
         left, failed = tuple(self._left), self._failed
-        news = News(clock, arrived, left, kept | dict(steps), self._measured, seconds, lost, unsaved, failed)
+        news = News(clock, arrived, left, kept | dict(steps), self._measured, seconds, lost, failed)
         running = self._running(book.holding.values(), self._hardware) if self._changed_hardware else None
         self._changed_hardware, self._asked_about = False, self._hardware
         self._clear_news()

@@ -64,7 +64,6 @@ class News:
     seconds : that the rows of the last decision ran, or will have run when the next begins, by UUID; None where that
         was told before.
     lost_seconds : what the last start cost, by UUID.
-    unsaved_steps : since the last checkpoint, by UUID of those that hold GPUs.
     trouble : whether a job failed.
     """
 
@@ -75,7 +74,6 @@ class News:
     measured: Mapping[str, Ways] = field(default_factory=dict)
     seconds: Mapping[str, float] | None = None
     lost_seconds: Mapping[str, float] = field(default_factory=dict)
-    unsaved_steps: Mapping[str, float] = field(default_factory=dict)
     trouble: bool = False
 
 
@@ -107,9 +105,6 @@ class Verdict:
     prices: Mapping[str, float] = field(default_factory=dict)
     start_seconds: float = 0.0
 
-
-_TOLD = ("lost_seconds", "unsaved_steps")
-"""News that are columns of the job table."""
 
 _LAST_START = "last_start_seconds"
 """Column of the job table: what the last start of each job cost that cost anything."""
@@ -143,7 +138,7 @@ class World:
         self.ids: dict[str, int] = {}
         self._table = self._table_of([])
         self._table.least_steps_remaining = 1.0
-        for name in (*_TOLD, _LAST_START):
+        for name in ("lost_seconds", _LAST_START):
             self._table.register(name, 0.0)
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
@@ -279,11 +274,9 @@ class World:
         for uuid, steps in news.steps.items():
             if uuid in self.ids:
                 self._advance(uuid, steps)
-        self._table.columns["unsaved_steps"][:] = 0.0
-        for name in _TOLD:
-            for uuid, value in getattr(news, name).items():
-                if uuid in self.ids:
-                    self._table.columns[name][self._row(uuid)] = value
+        for uuid, seconds in news.lost_seconds.items():
+            if uuid in self.ids:
+                self._table.columns["lost_seconds"][self._row(uuid)] = seconds
         lost, last = self._table.columns["lost_seconds"], self._table.columns[_LAST_START]
         last[lost > 0] = lost[lost > 0]
         self._record(news)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.simulator.goodput.rule import Goodput
 from allocator.simulator.rounds import servers_of
-from allocator.simulator.rules.base import Stretch
+from allocator.simulator.rules.base import Stretch, rule_of
 
 if TYPE_CHECKING:
     from allocator.protocol.assignment import Assignment
@@ -43,9 +44,9 @@ class GoodputRuns:
         assert world.jobs.goodput is not None
         self._core, self._truth, self._ledger = world.core, world.truth, world.jobs.goodput
         self._server = servers_of(world.core.cluster)
-        self._slowdown_of = dict(world.settings.goodput_slowdown)
+        self._slowdown_of = dict(rule_of(world.rules, Goodput).goodput_slowdown)
         # Epochs end in whole seconds, by rounding, and time passes through their ends; otherwise these are events.
-        self._whole_seconds = world.settings.epoch_ends == "second"
+        self._whole_seconds = rule_of(world.rules, Goodput).epoch_ends == "second"
         self.rate = self._samples_left = self._slowdown = np.zeros(0)
         self._batch, self._step_seconds, self._atomic, self._steps = (np.zeros(0) for _ in range(4))
         self._place: dict[int, tuple[int, Shape]] = {}

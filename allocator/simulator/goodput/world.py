@@ -13,6 +13,9 @@ from allocator.protocol.entities import Entities
 from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
+from allocator.simulator.goodput.rule import Goodput
+from allocator.simulator.rules.base import rule_of
+from allocator.simulator.rules.general import IdealShares
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
 from throughputs.errors import one_of
@@ -38,19 +41,20 @@ def goodput_world(
         A model or an accelerator type without figures, a batch size beyond limits, or a run without placement.
     """
     trainings.check_types(cluster.accelerators)
-    _check_models(trainings, preset)
-    settings, in_rounds = preset.simulator, policy.answers != "plan" or policy.in_rounds
+    settings, ideal = rule_of(preset.world, Goodput), rule_of(preset.world, IdealShares).ideal
+    in_rounds = policy.answers != "plan" or policy.in_rounds
+    _check_models(trainings, settings)
     jobs, types = training_jobs(trace, trainings), (cluster.accelerators, cluster.gpus_per_server)
     slowdown = dict(settings.goodput_slowdown)
     by_model = np.array([slowdown.get(one.name, 1.0) for one in jobs.trainings])[:, None]
     whole, of_samples = jobs.as_asked_for(), settings.goodput_work == "samples"
-    if in_rounds and (settings.goodput_in_rounds == "mean" or settings.ideal):
+    if in_rounds and (settings.goodput_in_rounds == "mean" or ideal):
         if of_samples:
             whole = dataclasses.replace(whole, total_steps=np.minimum(whole.total_steps, trace.total_steps))
         rates = jobs.gang_rates(*types, asked_for=True) / by_model
         table = JobTable.from_trace(whole, rates, cluster, needs=policy.needs, entities=entities)
         return table, Truth(table.rates, table.scale_factor)
-    if settings.ideal:
+    if ideal:
         expected = f"false under policy {policy.name}: steps depend on nodes, which nobody has without placement"
         raise InputError("settings", field="ideal", found=True, expected=expected)
     if preset.mechanism.placement == "off":
@@ -60,7 +64,7 @@ def goodput_world(
     # who may run with fewer GPUs than asked for has at most all
     asked = np.where(gangs, trace.scale_factor, np.minimum(trace.scale_factor, cluster.capacity.max(initial=1)))
     jobs = dataclasses.replace(jobs, trace=dataclasses.replace(jobs.trace, scale_factor=asked))
-    rules, kinds = settings.goodput_rules, jobs.trainings
+    rules, kinds = settings.known, jobs.trainings
     if in_rounds:
         # policies reckon with steps as they were measured, on packed nodes
         rates, kinds = jobs.gang_rates(*types, asked_for=True, always_two=True), jobs.submitted()
@@ -78,17 +82,17 @@ def goodput_world(
     return table, truth
 
 
-def _check_models(trainings: Trainings, preset: Preset) -> None:
+def _check_models(trainings: Trainings, settings: Goodput) -> None:
     """Raise InputError where a setting is about a model that neither these jobs nor the embedded profiles have.
 
     Presets name all models of their system, of which a run may lack some.
     """
     known = {*trainings.models, *default_profiles().models}
     for name in ("goodput_slowdown", "goodput_most_gpus_of_model", "goodput_batch_size_of_model"):
-        for model, _ in getattr(preset.simulator, name):
+        for model, _ in getattr(settings, name):
             if model not in known:
                 raise InputError("settings", field=name, found=model, expected=one_of(model, trainings.models))
-    for model, size in preset.simulator.goodput_batch_size_of_model:
+    for model, size in settings.goodput_batch_size_of_model:
         one = trainings.models.get(model)
         if one is not None and not one.initial_batch_size <= size <= one.largest_batch_size:
             where, expected = f"goodput_batch_size_of_model of {model}", f"{one.initial_batch_size} to"

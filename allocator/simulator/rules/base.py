@@ -1,22 +1,94 @@
-"""A stretch as it takes shape, and what a rule may do to it."""
+"""What a rule of a simulated world is, and what it may do to a round or a stretch.
+
+A world is a tuple of rules. Each is a frozen value; what it keeps during a run is an object that `Rule.start` makes for
+that run. Both executions (whole rounds, stretches from event to event) go through these objects in the order of the
+world and know none of them by name: a hook that a rule does not have is not called.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.mechanism.core import DecisionCore
+from allocator.conversion import check_fields
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
-from allocator.protocol.jobs import JobTable
+
+if TYPE_CHECKING:
+    from allocator.simulator.world import World
+
+# Relative to the steps of one round: fractional steps add up to the total only nearly, and a round must not be spent on
+# the residue.
+STEP_TOLERANCE = 1e-9
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
+_Flags = NDArray[np.bool_]
 
 _NONE: _Floats = np.empty(0)
+_NOBODY: _Flags = np.empty(0, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class StepCount:
+    """How many steps a job does in a round: as many as fit, or whole ones only.
+
+    A job slower than one whole step per round never progresses.
+    """
+
+    whole: bool
+
+    def of(self, steps: _Floats) -> _Floats:
+        """What counts of so many steps."""
+        return np.floor(steps) if self.whole else steps
+
+    @property
+    def nearly(self) -> float:
+        """A job is through when it has done so many times what it had left."""
+        return 1.0 if self.whole else 1.0 + STEP_TOLERANCE
+
+
+@dataclass(slots=True, eq=False)
+class Round:
+    """One round as it takes shape; arrays are over its K rows.
+
+    Attributes
+    ----------
+    index, clock, seconds : its number, its start and its full length.
+    decision : who runs.
+    count : how steps count.
+    jobs, pairs : ids; positions of the first of each two rows that share GPUs, None under policies that do not pack.
+    left : steps left before the round.
+    steps, finish : steps done, and when they were done, seconds.
+    end, previous_end : of the round, and of the one before it.
+    counted_from : since when the time counts as received.
+    done : who is through.
+    idle : who did no step; empty where everybody did.
+    cut_off : who is taken off before the last step; part of `done`.
+    gave_up : who is given up.
+    """
+
+    index: int
+    clock: float
+    seconds: float
+    decision: Decision
+    count: StepCount
+    jobs: _Ids
+    pairs: _Ids | None
+    left: _Floats
+    steps: _Floats
+    finish: _Floats
+    end: float
+    previous_end: float
+    counted_from: float
+    done: _Flags = field(default_factory=lambda: _NOBODY)
+    idle: _Flags = field(default_factory=lambda: _NOBODY)
+    cut_off: _Flags | None = None
+    gave_up: _Flags | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -30,10 +102,13 @@ class Stretch:
     at : where the jobs are in the job table.
     begin : when each row begins to train, seconds; later than `clock` where a start takes time.
     rates : steps/s of each row.
+    same_shape : who goes on with as many GPUs on each node as before; empty where nobody asks.
     finish : when each row is through if nothing happens before; inf: never.
     until : when rows cease to train, be they through or not, seconds.
     trained : when rows have done their last step, where they are through only later, seconds.
     judged : what the deadlines of those who are through are compared with, seconds.
+    served : since when the time counts as received, seconds; None: since `begin`.
+    starts : which rows start anew; None where starts take no time.
     """
 
     clock: float
@@ -41,37 +116,112 @@ class Stretch:
     at: _Ids
     begin: _Floats | float
     rates: _Floats
+    same_shape: _Flags = field(default_factory=lambda: _NOBODY)
     finish: _Floats = field(default_factory=lambda: _NONE)
     judged: _Floats = field(default_factory=lambda: _NONE)
     until: _Floats | float = np.inf
     trained: _Floats | None = None
+    served: _Floats | float | None = None
+    starts: _Flags | None = None
 
 
-class StretchRule:
-    """Does nothing.
+class Running:
+    """A rule in a run: does nothing, at any of its hooks.
 
     Attributes
     ----------
-    notes_stops : whether the rule wants to be told of jobs that are stopped before they are through.
+    keeps : names of the attributes that a checkpoint keeps.
+    says_ends : whether a stretch ends for its jobs when the rule says, to the digit, and not when next to nothing is
+        left.
+    whole_steps : whether jobs do whole steps in a round.
+    ends_round : whether the rule says when a round is over; otherwise it has its full length.
+    lets_idle : whether a job may do no step in a round although it has a rate and GPUs.
     """
 
-    notes_stops: ClassVar[bool] = False
+    keeps: ClassVar[tuple[str, ...]] = ()
+    says_ends: ClassVar[bool] = True
+    whole_steps: bool = False
+    ends_round: ClassVar[bool] = False
+    lets_idle: ClassVar[bool] = False
 
-    def bind(self, jobs: JobTable, core: DecisionCore) -> None:
-        """Register what the rule keeps for each job."""
+    def seen_at(self, time: float) -> float:
+        """When the world sees what happens between decisions at `time` (seconds)."""
+        return time
+
+    def seen_at_once(self, first: float, finish: _Floats, jobs: _Ids) -> bool:  # noqa: ARG002
+        """Whether the world sees at once that some of the `jobs`, which are through at `finish`, are at `first`."""
+        return False
 
     def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
         """The (K,) rows ran at these `rates` (K,), steps/s, and are stopped; their jobs are `at` (K,) in the table."""
 
     def begin(self, s: Stretch) -> None:
-        """Change when rows begin to train, or how fast; `finish` is not known yet."""
+        """Change when rows of a stretch begin to train, or how fast; `finish` is not known yet."""
 
     def shape(self, s: Stretch) -> None:
-        """Change when rows are through."""
+        """Change when rows of a stretch are through."""
 
-    def state(self) -> Any:
+    def in_round(self, r: Round) -> None:
+        """Change what the rows of a round did, and when they were done."""
+
+    def settle(self, r: Round) -> None:
+        """Change who is through with a round."""
+
+    def after(self, r: Round) -> None:
+        """Look back when a round is over."""
+
+    def rounds_left(self, jobs: _Ids, seconds: float) -> float:  # noqa: ARG002
+        """So many rounds of full length of these jobs the rule will let pass without doing anything."""
+        return np.inf
+
+    def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return None
+        return {name: getattr(self, name) for name in self.keeps}
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def hooks(rules: Iterable[Running], name: str) -> list[Callable[..., Any]]:
+    """The hook of that name of the rules that have it."""
+    return [getattr(rule, name) for rule in rules if getattr(type(rule), name) is not getattr(Running, name)]
+
+
+class Rule:
+    """How something goes in a world; subclasses are frozen dataclasses, whose fields are its settings by name."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "simulator settings")
+
+    def check(self, world: Rules) -> None:
+        """Raise InputError where the rule does not go together with the others."""
+
+    def start(self, world: World) -> Iterable[Running]:  # noqa: ARG002
+        """What the rule does in a run, as objects that keep what it remembers; those without hooks have none."""
+        return ()
+
+
+RuleT = TypeVar("RuleT", bound=Rule)
+
+Rules = tuple[Rule, ...]
+"""A world: what goes otherwise in it than in one where everything happens at once and costs nothing."""
+
+
+def rule_of(world: Rules, kind: type[RuleT]) -> RuleT:
+    """The rule of that kind in a world; one with its usual fields where there is none."""
+    return next((rule for rule in world if isinstance(rule, kind)), kind())
+
+
+def with_changes(world: Rules, changes: Mapping[str, Any], kinds: Sequence[type[Any]]) -> Rules:
+    """The world with other values of some fields, each of which one of the `kinds` has; rules in their order."""
+    found: list[Rule] = []
+    for kind in kinds:
+        own = {f.name: changes[f.name] for f in fields(kind) if f.name in changes}
+        present = any(isinstance(rule, kind) for rule in world)
+        if own or present:
+            rule = rule_of(world, kind)
+            found.append(replace(rule, **own) if own else rule)
+    others = tuple(rule for rule in world if not isinstance(rule, tuple(kinds)))
+    return (*found, *others)

@@ -5,15 +5,19 @@ Source: Lucid (Hu et al., ASPLOS 2023, public artifact).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.mechanism.core import DecisionCore
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.rules.base import Stretch, StretchRule
+from allocator.simulator.rules.base import Rule, Running, Stretch
+
+if TYPE_CHECKING:
+    from allocator.simulator.world import World
 
 _Ids = NDArray[np.int64]
 
@@ -21,21 +25,32 @@ _Ids = NDArray[np.int64]
 _COUNTING_TOLERANCE = 1e-4
 
 
-class GuestsAndHosts(StretchRule):
+@dataclass(frozen=True)
+class SharedGpus(Rule):
     """Of two jobs on the same GPUs the one that joined, the guest, is told apart from the one that was there, the host.
 
-    Parameters
+    Attributes
     ----------
-    stay_slow : a guest whose host is through goes on at the rate that it had beside it.
-    of_one_type : what guest and host keep of their throughput where both are of one job type, by job type.
+    guests_stay_slow : a job that joined another one on its GPUs keeps the rate that it had there when the other one is
+        through and it has the GPUs to itself. Between events only.
+    pairs_of_one_type : (job type, fraction, fraction): what a job keeps of its throughput that joined one of its own
+        type, and what that one keeps, where a table has two figures. Between events only.
     """
 
-    def __init__(self, stay_slow: bool, of_one_type: Mapping[str, tuple[float, float]]) -> None:
-        self._stay_slow, self._of_one_type = stay_slow, of_one_type
+    guests_stay_slow: bool = False
+    pairs_of_one_type: tuple[tuple[str, float, float], ...] = ()
 
-    def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
-        """The host of a guest, and the rate beside it, are columns of the table."""
-        self._jobs = jobs
+    def start(self, world: World) -> Iterable[Running]:
+        """Who is whose guest."""
+        return (_SharedGpus(self, world.jobs),)
+
+
+class _SharedGpus(Running):
+    """The host of a guest, and the rate beside it, are columns of the table."""
+
+    def __init__(self, rule: SharedGpus, jobs: JobTable) -> None:
+        self._stay_slow, self._jobs = rule.guests_stay_slow, jobs
+        self._of_one_type = {name: (guest, host) for name, guest, host in rule.pairs_of_one_type}
         jobs.register("guest_rate", np.nan)
         jobs.register("guest_of", -1)
 
@@ -67,7 +82,7 @@ class GuestsAndHosts(StretchRule):
         s.rates = rates
 
 
-class EndsCountedDown(StretchRule):
+class EndsCountedDown(Running):
     """Each second takes a job's rate off what it has left; it is through at the first one at which nothing is.
 
     That is a sum of rounded terms: where the seconds are nearly a whole number it may be one more than their ceiling.
@@ -78,12 +93,9 @@ class EndsCountedDown(StretchRule):
         next.
     """
 
-    def __init__(self, guests_recover: bool) -> None:
-        self._guests_recover = guests_recover
-
-    def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
-        """The steps that were left when the rate last changed, that rate, the time, and the end are columns."""
-        self._jobs = jobs
+    def __init__(self, jobs: JobTable, *, guests_recover: bool) -> None:
+        # the steps that were left when the rate last changed, that rate, the time, and the end are columns
+        self._guests_recover, self._jobs = guests_recover, jobs
         for name, fill in (("counted_rate", np.nan), ("counted_left", 0.0), ("counted_since", 0.0)):
             jobs.register(name, fill)
         jobs.register("counted_end", np.inf)

@@ -1,28 +1,31 @@
-"""What published simulators do between events that others do not: small rules, which a preset lists by its settings.
+"""What published simulators do between events that others do not.
 
-A stretch goes from one event to the next. A rule may say what a decision costs those who run on, when a job that has
-done its last step counts as through, and how long the world waits before it looks. The loop knows none of them by name.
-Sources of those here: ElasticFlow (Gu et al., ASPLOS 2023, public artifact) and Lucid (Hu et al., ASPLOS 2023, public
-artifact).
+A stretch goes from one event to the next. These rules say what a decision costs those who run on, and when a job that
+has done its last step is through. Sources: ElasticFlow (Gu et al., ASPLOS 2023, public artifact) and Lucid (Hu et al.,
+ASPLOS 2023, public artifact).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.mechanism.core import DecisionCore
+from allocator.conversion import AtLeastOne, NotNegative
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.rules.base import Stretch, StretchRule
-from allocator.simulator.rules.counted import EndsCountedDown, GuestsAndHosts
+from allocator.simulator.rules.base import Rule, Rules, Running, Stretch, rule_of
+from allocator.simulator.rules.counted import EndsCountedDown, SharedGpus
+from allocator.simulator.rules.slots import Slots
+from allocator.simulator.rules.starts import check_by_gpus
+from throughputs import InputError
 from throughputs.numerics import log2
 
 if TYPE_CHECKING:
-    from allocator.simulator.settings import SimulatorSettings
+    from allocator.simulator.world import World
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
@@ -32,72 +35,210 @@ _SECONDS_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class OverheadCost:
-    """Seconds that a job of n GPUs loses: ``base + doubling (1 + log2 n)``.
+class Ends(Rule):
+    """When a job that has done its last step is through.
 
     Attributes
     ----------
-    base, doubling : seconds.
-    restart : seconds that a restart of everything costs in addition.
+    ends : "exact": then; "second": at the next whole second; "counted": at the second at which nothing is left if each
+        takes the rate off in floating point; "slot": at the end of that slot of its present stretch (with slot_seconds
+        above 0).
+    late_jobs_wait : with ends "slot", a job whose deadline passes in a stretch stands still from its deadline to the
+        end of the slot in which that lies, and is through so much later, as the published loop looks at late jobs at
+        ends of slots only. A decision before it is through takes that back: up to then it has trained without a wait.
+    end_delay_seconds : a job keeps its GPUs for so long after its last step, and is through only then: simulators that
+        go second by second may look for those who have ended before they count the second.
+    deadlines_judged_by : what a deadline is compared with: "end": the end of the job, as in its completion time;
+        "training": the second of its last step, without the overhead of its last stretch and the rest of the slot.
     """
 
-    base: float
-    doubling: float
-    restart: float
+    ends: Literal["exact", "second", "counted", "slot"] = "exact"
+    late_jobs_wait: bool = False
+    end_delay_seconds: NotNegative = 0.0
+    deadlines_judged_by: Literal["end", "training"] = "end"
 
-    def of(self, gpus: _Ids, restart: bool) -> _Floats:
-        """(K,) seconds for jobs of so many `gpus`."""
-        anew = self.doubling * (1.0 + log2(gpus))
-        return np.asarray(self.base + (anew + self.restart if restart else anew))
+    def check(self, world: Rules) -> None:
+        """Slots are needed where ends go by them."""
+        if self.ends == "slot":
+            _check_slot(world)
+
+    def start(self, world: World) -> Iterator[Running]:
+        """Rounded to seconds or slots first, then late."""
+        if self.ends == "counted":
+            shared = rule_of(world.rules, SharedGpus)
+            if shared not in world.rules:
+                yield from shared.start(world)  # who is whose guest
+            yield EndsCountedDown(world.jobs, guests_recover=not shared.guests_stay_slow)
+        elif self.ends == "second":
+            yield _EndsInWholeSeconds()
+        elif self.ends == "slot":
+            yield _EndsWithSlots(self, rule_of(world.rules, Slots).slot_seconds, world.jobs)
+        if self.end_delay_seconds:
+            yield _EndsLate(self.end_delay_seconds)
+        if self.deadlines_judged_by == "training":
+            yield _JudgedByTraining()
 
 
-class DecisionsCostTime(StretchRule):
+def _check_slot(world: Rules) -> None:
+    slot = rule_of(world, Slots).slot_seconds
+    if not slot >= 1:
+        expected = "at least 1 where ends or overhead_restart_decisions go by the slot"
+        raise InputError("simulator settings", field="slot_seconds", found=slot, expected=expected)
+
+
+class _JudgedByTraining(Running):
+    """A deadline is compared with the second of the last step, as if nothing had been lost in the last stretch."""
+
+    def shape(self, s: Stretch) -> None:
+        """Without overhead."""
+        s.judged = s.judged - (s.begin - s.clock)
+
+
+class _EndsLate(Running):
+    """A job is through some time after its last step, and has its GPUs until then."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def shape(self, s: Stretch) -> None:
+        """Later."""
+        s.finish = s.finish + self._seconds
+        s.judged = s.judged + self._seconds
+
+
+class _EndsInWholeSeconds(Running):
+    """A job is through at the next whole second of its training."""
+
+    def shape(self, s: Stretch) -> None:
+        """Round the seconds of training up."""
+        seconds = np.ceil(s.finish - s.begin - _SECONDS_TOLERANCE)
+        s.finish = s.begin + seconds
+        s.judged = s.finish
+
+
+class _EndsWithSlots(Running):
+    """A job is through when the slot of the stretch in which it does its last step is over.
+
+    What was lost before it began is not made up for in the rest of the slot: a job that is interrupted there has so
+    much left.
+    """
+
+    def __init__(self, rule: Ends, slot: float, jobs: JobTable) -> None:
+        self._rule, self._slot, self._jobs = rule, slot, jobs
+
+    def shape(self, s: Stretch) -> None:
+        """Round the seconds of training up to slots."""
+        seconds = np.ceil(s.finish - s.begin - _SECONDS_TOLERANCE)
+        if self._rule.late_jobs_wait:
+            s.trained = s.clock + seconds
+            left = self._jobs.deadline[s.at] - s.clock
+            late = (left > 0) & (left < seconds)
+            seconds[late] += np.ceil(left[late] / self._slot) * self._slot - left[late]
+        s.finish = s.begin + np.ceil(seconds / self._slot) * self._slot
+        s.judged = s.begin + seconds if self._rule.deadlines_judged_by == "training" else s.finish
+        s.until = s.clock + seconds
+
+
+@dataclass(frozen=True)
+class StoppingCostsWork(Rule):
+    """A job that is stopped loses steps, possibly more than it has done: it has so much more to do.
+
+    Attributes
+    ----------
+    preemption_penalty_by_gpus : pairs (GPUs, seconds), ascending: a job that has so many GPUs or more and is stopped
+        by a decision at an event has so much more to do, as time at the rate at which it ran; that counts into the time
+        that policies see it needs. Between events only.
+    """
+
+    preemption_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_by_gpus("preemption_penalty_by_gpus", self.preemption_penalty_by_gpus)
+
+    def start(self, world: World) -> Iterable[Running]:
+        """Nothing where stops are free."""
+        return (_StoppingCostsWork(self, world.jobs),) if self.preemption_penalty_by_gpus else ()
+
+
+class _StoppingCostsWork(Running):
+    def __init__(self, rule: StoppingCostsWork, jobs: JobTable) -> None:
+        by_gpus = rule.preemption_penalty_by_gpus
+        self._jobs = jobs
+        self._counts = np.array([gpus for gpus, _ in by_gpus], dtype=np.int64)
+        self._seconds = np.array([0.0, *(seconds for _, seconds in by_gpus)])
+
+    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
+        """Take steps back."""
+        self._jobs.steps_done[at] -= rates * self._seconds[self._counts.searchsorted(rows.gpus, side="right")]
+
+
+@dataclass(frozen=True)
+class DecisionsCostTime(Rule):
     """Jobs lose time at each decision, in the next stretch in which they run.
 
     Sets of GPUs on which a job has run before may be known (communication groups are kept), and everything may be
     started anew at every so many decisions, when known sets are forgotten.
 
-    Parameters
+    Attributes
     ----------
-    cost : what is lost.
-    who : "starts", "running" or "active", as in `SimulatorSettings.overhead`.
-    reuse : whether known sets of GPUs cost the base only.
-    restart_decisions : everything starts anew at every so many decisions; None: never.
-    while_arrivals : nothing is lost by decisions after the last arrival.
-    delays_end : whether what is lost in a stretch delays an end in it, or what a restart costs only.
+    overhead : which jobs lose time at each decision at an event: "off": nobody; "starts": those that start;
+        "running": everybody who has GPUs, whether or not anything changes; "active": those who wait as well, for whom
+        it counts when they run. A job of n GPUs loses `overhead_base_seconds` +
+        `overhead_doubling_seconds` (1 + log2 n) in the stretch that follows.
+    overhead_base_seconds, overhead_doubling_seconds : see `overhead`.
+    overhead_reuses_groups : a set of GPUs on which a job has run before costs the base only.
+    overhead_restart_decisions : everything is started anew at every so many decisions; "slot": as many as a slot has
+        seconds, which is what the published simulator compares with; None: never.
+    overhead_restart_seconds : what that costs everybody in addition, and known sets of GPUs are forgotten.
+    overhead_while_arrivals : time is lost only as long as more jobs are to arrive.
+    overhead_delays_end : whether time lost in a stretch delays an end in it: "always", or at "restarts" only.
     """
 
-    def __init__(
-        self,
-        cost: OverheadCost,
-        who: str,
-        *,
-        reuse: bool,
-        restart_decisions: int | None,
-        while_arrivals: bool,
-        delays_end: bool,
-    ) -> None:
-        self._cost, self._who = cost, who
-        self._reuse, self._every = reuse, restart_decisions
-        self._while_arrivals, self._delays_end = while_arrivals, delays_end
+    overhead: Literal["off", "starts", "running", "active"] = "off"
+    overhead_base_seconds: NotNegative = 0.0
+    overhead_doubling_seconds: NotNegative = 0.0
+    overhead_reuses_groups: bool = False
+    overhead_restart_decisions: AtLeastOne | Literal["slot"] | None = None
+    overhead_restart_seconds: NotNegative = 0.0
+    overhead_while_arrivals: bool = False
+    overhead_delays_end: Literal["always", "restarts"] = "always"
+
+    def check(self, world: Rules) -> None:
+        """Slots are needed where restarts go by them."""
+        if self.overhead_restart_decisions == "slot":
+            _check_slot(world)
+
+    def start(self, world: World) -> Iterable[Running]:
+        """Nothing where decisions are free."""
+        every = self.overhead_restart_decisions
+        decisions = int(rule_of(world.rules, Slots).slot_seconds) if every == "slot" else every
+        return (_DecisionsCostTime(self, decisions, world),) if self.overhead != "off" else ()
+
+    def seconds_of(self, gpus: _Ids, restart: bool) -> _Floats:
+        """(K,) seconds that jobs of so many `gpus` lose."""
+        anew = self.overhead_doubling_seconds * (1.0 + log2(gpus))
+        return np.asarray(self.overhead_base_seconds + (anew + self.overhead_restart_seconds if restart else anew))
+
+
+class _DecisionsCostTime(Running):
+    """The time that each job is still to lose, and what it lost by the last decision, are columns of the table."""
+
+    def __init__(self, rule: DecisionsCostTime, every: int | None, world: World) -> None:
+        self._rule, self._every, self._jobs, self._core = rule, every, world.jobs, world.core
         self._restarts = 0
         self._known: set[tuple[int, ...]] = set()
         self._restarting = False
-
-    def bind(self, jobs: JobTable, core: DecisionCore) -> None:
-        """The time that each job is still to lose, and what it lost by the last decision, are columns of the table."""
-        self._jobs, self._core = jobs, core
-        counts = np.arange(1, int(core.cluster.capacity.max(initial=1)) + 1)
-        self._costs = [self._cost.of(counts, restart) for restart in (False, True)]
-        jobs.register("overhead_seconds", 0.0)
-        jobs.register("lost_seconds", 0.0)
-        jobs.register("restart_gpu_seconds", 0.0)
+        counts = np.arange(1, int(world.core.cluster.capacity.max(initial=1)) + 1)
+        self._costs = [rule.seconds_of(counts, restart) for restart in (False, True)]
+        for name in ("overhead_seconds", "lost_seconds", "restart_gpu_seconds"):
+            world.jobs.register(name, 0.0)
 
     def begin(self, s: Stretch) -> None:
         """Charge at decisions, and let those who run lose what they are charged with."""
         overhead = self._jobs.columns["overhead_seconds"]
         self._restarting = False
-        if s.decision.recomputed and (self._core.more_arrivals or not self._while_arrivals):
+        if s.decision.recomputed and (self._core.more_arrivals or not self._rule.overhead_while_arrivals):
             self._charge(s, overhead)
         lost = overhead.take(s.at)
         if s.decision.recomputed:
@@ -114,164 +255,32 @@ class DecisionsCostTime(StretchRule):
             # One that passed while nobody ran is not felt, but by what is known.
             self._known = self._known if self._restarting else set()
         rows, at, cost = s.decision.assignment, s.at, self._costs[self._restarting]
-        if self._who == "active":
+        if self._rule.overhead == "active":
             everybody = self._jobs.rows(self._core.active)
             overhead[everybody] = cost.take(self._jobs.scale_factor.take(everybody) - 1)
         lost = cost.take(rows.gpus - 1)
-        if self._reuse:
+        if self._rule.overhead_reuses_groups:
             groups = list(map(self._core.gpus_of, rows.jobs.tolist()))
-            lost[[group in self._known for group in groups]] = self._cost.base
+            lost[[group in self._known for group in groups]] = self._rule.overhead_base_seconds
             if self._restarting:
                 self._known = set()
             else:
                 self._known.update(groups)
-        if self._who == "starts" and not self._restarting:
+        if self._rule.overhead == "starts" and not self._restarting:
             started = among_ids(rows.jobs, s.decision.transition.start)
             at, lost = at[started], lost[started]
         overhead[at] = lost
 
     def shape(self, s: Stretch) -> None:
         """Ends that are not delayed."""
-        if not self._delays_end and not self._restarting:
+        if self._rule.overhead_delays_end == "restarts" and not self._restarting:
             s.finish = s.finish - (s.begin - s.clock)
             s.judged = s.judged - (s.begin - s.clock)
 
-    def state(self) -> Any:
+    def state(self) -> dict[str, Any]:
         """Restarts so far, and the known sets of GPUs."""
         return {"restarts": self._restarts, "known": sorted(self._known)}
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
         self._restarts, self._known = state["restarts"], {tuple(group) for group in state["known"]}
-
-
-class PreemptionsCostWork(StretchRule):
-    """A job that is stopped loses steps, possibly more than it has done: it has so much more to do.
-
-    Parameters
-    ----------
-    by_gpus : pairs (GPUs, seconds), ascending: what a job of so many GPUs or more loses, as time at the rate at which
-        it ran.
-    """
-
-    notes_stops = True
-
-    def __init__(self, by_gpus: tuple[tuple[int, float], ...]) -> None:
-        self._counts = np.array([gpus for gpus, _ in by_gpus], dtype=np.int64)
-        self._seconds = np.array([0.0, *(seconds for _, seconds in by_gpus)])
-
-    def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
-        """Steps done are in the table."""
-        self._jobs = jobs
-
-    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
-        """Take steps back."""
-        self._jobs.steps_done[at] -= rates * self._seconds[self._counts.searchsorted(rows.gpus, side="right")]
-
-
-class EndsLate(StretchRule):
-    """A job is through some time after its last step, and has its GPUs until then."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def shape(self, s: Stretch) -> None:
-        """Later."""
-        s.finish = s.finish + self._seconds
-        s.judged = s.judged + self._seconds
-
-
-class EndsInWholeSeconds(StretchRule):
-    """A job is through at the next whole second of its training."""
-
-    def shape(self, s: Stretch) -> None:
-        """Round the seconds of training up."""
-        seconds = np.ceil(s.finish - s.begin - _SECONDS_TOLERANCE)
-        s.finish = s.begin + seconds
-        s.judged = s.finish
-
-
-class EndsWithSlots(StretchRule):
-    """A job is through when the slot of the stretch in which it does its last step is over.
-
-    What was lost before it began is not made up for in the rest of the slot: a job that is interrupted there has so
-    much left.
-
-    Parameters
-    ----------
-    slot : seconds.
-    waits_at_deadline : whether a job that is not through by its deadline waits for the end of that slot, unless it is
-        interrupted.
-    """
-
-    def __init__(self, slot: float, *, waits_at_deadline: bool) -> None:
-        self._slot, self._waits = slot, waits_at_deadline
-
-    def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
-        """Deadlines are read from the table."""
-        self._jobs = jobs
-
-    def shape(self, s: Stretch) -> None:
-        """Round the seconds of training up to slots."""
-        seconds = np.ceil(s.finish - s.begin - _SECONDS_TOLERANCE)
-        if self._waits:
-            s.trained = s.clock + seconds
-            left = self._jobs.deadline[s.at] - s.clock
-            late = (left > 0) & (left < seconds)
-            seconds[late] += np.ceil(left[late] / self._slot) * self._slot - left[late]
-        s.judged = s.begin + seconds
-        s.finish = s.begin + np.ceil(seconds / self._slot) * self._slot
-        s.until = s.clock + seconds
-
-
-class JudgedByTraining(StretchRule):
-    """A deadline is compared with the second of the last step, as if nothing had been lost in the last stretch."""
-
-    def shape(self, s: Stretch) -> None:
-        """Without overhead."""
-        s.judged = s.judged - (s.begin - s.clock)
-
-
-class JudgedByEnd(StretchRule):
-    """A deadline is compared with the end."""
-
-    def shape(self, s: Stretch) -> None:
-        """As the completion time."""
-        s.judged = s.finish
-
-
-def stretch_rules(settings: SimulatorSettings) -> list[StretchRule]:
-    """The rules that the settings of a preset name, in the order in which a stretch goes through them."""
-    rules: list[StretchRule] = []
-    if settings.guests_stay_slow or settings.pairs_of_one_type or settings.ends == "counted":
-        of_one_type = {name: (guest, host) for name, guest, host in settings.pairs_of_one_type}
-        rules.append(GuestsAndHosts(settings.guests_stay_slow, of_one_type))
-    if settings.ends == "counted":
-        rules.append(EndsCountedDown(guests_recover=not settings.guests_stay_slow))
-    elif settings.ends != "exact":
-        slots = EndsWithSlots(settings.slot_seconds, waits_at_deadline=settings.late_jobs_wait)
-        rules.append(EndsInWholeSeconds() if settings.ends == "second" else slots)
-    if settings.end_delay_seconds:
-        rules.append(EndsLate(settings.end_delay_seconds))
-    if settings.preemption_penalty_by_gpus:
-        rules.append(PreemptionsCostWork(settings.preemption_penalty_by_gpus))
-    if settings.overhead != "off":
-        every = settings.overhead_restart_decisions
-        cost = OverheadCost(
-            settings.overhead_base_seconds, settings.overhead_doubling_seconds, settings.overhead_restart_seconds
-        )
-        rules.append(
-            DecisionsCostTime(
-                cost,
-                settings.overhead,
-                reuse=settings.overhead_reuses_groups,
-                restart_decisions=int(settings.slot_seconds) if every == "slot" else every,
-                while_arrivals=settings.overhead_while_arrivals,
-                delays_end=settings.overhead_delays_end == "always",
-            )
-        )
-    if settings.deadlines_judged_by == "training":
-        rules.append(JudgedByTraining())
-    elif settings.ends == "slot":
-        rules.append(JudgedByEnd())
-    return rules

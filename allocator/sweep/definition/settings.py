@@ -1,6 +1,6 @@
 """Settings as the definition of a sweep names them: one flat mapping from names to values.
 
-Names are "preset", those of `MechanismSettings` and `SimulatorSettings`, "policy.<name>" and "workload.<name>".
+Names are "preset", fields of `MechanismSettings` and of rules, "policy.<name>" and "workload.<name>".
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from allocator.conversion import convert, convert_text, kinds_of
-from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
+from allocator.presets.preset import kinds_of_changes
 from allocator.protocol.entities import Entities
 from allocator.registry import kinds_of_settings
-from allocator.simulator.settings import SimulatorSettings
 from allocator.sweep.definition.point import Workload
 from allocator.sweep.definition.reading import Definition, is_number, setting_value
 from throughputs.errors import did_you_mean, one_of
@@ -25,7 +24,7 @@ from throughputs.trace import CATEGORIES, OWNERS
 
 Settings = Mapping[str, Any]
 
-_KINDS: Mapping[str, Any] = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
+_KINDS: Mapping[str, Any] = kinds_of_changes()
 
 SETTINGS = tuple(_KINDS)
 """Names of all settings of mechanism and simulator."""

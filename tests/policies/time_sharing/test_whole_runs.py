@@ -35,6 +35,7 @@ def sixteen_jobs():
     return trace, Cluster({"a100": 8}, {"a100": 4}), rng.uniform(0.5, 2.0, (n, 1))
 
 
+@pytest.mark.exhaustive
 @examples(max_examples=10)
 @given(world=traces(), published=st.booleans())
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -49,6 +50,7 @@ def test_every_job_completes_within_the_cluster_and_twice_alike(name, world, pub
     assert again.policy_calls == result.policy_calls
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_resumed_run_is_the_run(name, published, tmp_path):

@@ -47,6 +47,7 @@ def predicted(model="fast"):
     return predict_durations(workload(), model)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", EACH_MODEL)
 def test_users_are_told_apart(model):
     trace, made = workload(), predicted(model)
