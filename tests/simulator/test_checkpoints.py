@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -146,9 +147,10 @@ def spread(policy):
     return {"trace": trace, "cluster": cluster, "policy": policy, "throughputs": table, "preset": chosen}
 
 
-def goodput(policy, name="default", **changes):
+def goodput(policy, name="default", samples=16.0, **changes):
     models = trainings(net=profile(noise=(50.0, 800.0, 3000.0), sync=0.05, steps=3000.0))
-    run = {"trace": trainees(*np.arange(4) * 20.0, gpus=2), "cluster": Cluster({"gpu": 8}, {"gpu": 4})}
+    trace = replace(trainees(*np.arange(4) * 20.0, gpus=2), total_steps=np.full(4, samples / 16.0))
+    run = {"trace": trace, "cluster": Cluster({"gpu": 8}, {"gpu": 4})}
     return usual(policy, name, of_run=run | {"throughputs": models}, **({"round_seconds": 60.0} | changes))
 
 
@@ -215,7 +217,7 @@ RUNS = {row.id: partial(of_row, *row.values) for row in rows(USUAL)} | {
     "goodput, sia": lambda: goodput("sia"),
     "goodput, sia, published": lambda: goodput("sia", "sia"),
     "goodput, pollux": lambda: goodput("pollux"),
-    "goodput, samples": lambda: goodput("sia", goodput_work="samples"),
+    "goodput, samples": lambda: goodput("sia", goodput_work="samples", samples=20_000.0),
     "goodput, in rounds": lambda: goodput("max_sum_throughput_perf", goodput_in_rounds="trained", round_seconds=30.0),
     "fractions": lambda: fractions("fcfs"),
     "entities": entities,
