@@ -92,6 +92,8 @@ def inputs(folder: Path) -> None:
     """The files that commands read."""
     shutil.copytree(HERE / "inputs", folder, dirs_exist_ok=True)
     shutil.copytree(OWN_POLICIES, folder, dirs_exist_ok=True)
+    # a copied folder is as open as its original, which the umask of a checkout decides
+    folder.chmod(0o700)
 
 
 def run(command: str) -> tuple[int, str, str]:

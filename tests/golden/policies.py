@@ -28,6 +28,9 @@ AT_EVENTS = ON_ONE_TYPE - {"shockwave"} | GOODPUT | LINES | {"quotas", "lucid", 
 DEAR = {"max_min_fairness_strategy_proof", "max_min_fairness_strategy_proof_perf", "shockwave", "allox"}
 """These run with one seed alone."""
 
+ENTITLED = {"quotas", "max_min_fairness_water_filling_perf", "max_sum_throughput_normalized_by_cost_perf"}
+"""Of these the runs with entities or prices are of every day, too."""
+
 PUBLISHED = ("gavel", "shockwave", "elasticflow", "chronus", "lucid", "pollux", "sia")
 
 OF_WORLD: dict[str, tuple[str, list[str], list[str]]] = {
@@ -196,8 +199,9 @@ def cases() -> list[Case]:
         runs = dict.fromkeys(
             (*run, seed) for *run, seeds in _of_policy(policy) for seed in seeds[: 1 if policy in DEAR else 2]
         )
-        first = [run for run in runs if run[2] == "0"][:2]
-        first += [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
+        first = [next(iter(runs))]
+        if policy in ENTITLED:
+            first += [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
         found += [_case(policy, *run, everyday=run in first) for run in runs]
         found += [
             _case(variant, "default", world, "0") for variant, world in VARIANTS if variant.partition(":")[0] == policy

@@ -15,7 +15,7 @@ from allocator.policies.deadlines.promises import Promises, Repair
 from allocator.protocol import Assignment, Plan
 from allocator.simulator import SimulationResult, preset, simulate
 from formulations.deadlines import Filling, JobPlan, ScalingCurve
-from throughputs import InputError, Trace
+from throughputs import Trace
 from throughputs.configurations import Configurations
 
 NAMES = ("elasticflow", "elasticflow_no_admission", "elasticflow_mip", "edf", "edf_admission")
@@ -255,26 +255,6 @@ def test_best_effort_is_in_nobodys_way_and_served_once_where_late_jobs_block() -
         gpus, plan, _ = asked("edf_admission", state, unpromised={0}, margin_seconds=0.0, late_block=True)
         assert (gpus, len(plan.steps[0].assignment.jobs)) == (expected, len(expected))
         assert not len(plan.rejected)
-
-
-@pytest.mark.parametrize(
-    ("name", "field", "options"),
-    [
-        ("elasticflow", "slot_seconds", {"slot_seconds": -1.0}),
-        ("elasticflow", "margin_seconds", {"margin_seconds": -1.0}),
-        ("elasticflow", "restart_seconds", {"restart_seconds": np.inf}),
-        ("elasticflow", "most_gpus of 'job'", {"most_gpus": {"job": 0}}),
-        ("elasticflow", "admission", {"admission": "some"}),
-        ("elasticflow", "repair_quantile", {"repair_quantile": 1.5}),
-        ("elasticflow", "admission", {"admission": "repair", "keep_promises": False}),
-        ("elasticflow", "repair_rounds", {"repair_rounds": 0}),
-        ("elasticflow_mip", "gpu_time_gap", {"gpu_time_gap": -1.0}),
-        ("elasticflow_mip", "time_limit_seconds", {"time_limit_seconds": 0.0}),
-    ],
-)
-def test_bad_settings_say_so(name, field, options) -> None:
-    with pytest.raises(InputError, match=field):
-        get_policy(name, **options)
 
 
 LINEAR = ScalingCurve([1, 2], [1.0, 2.0], capacity=2)

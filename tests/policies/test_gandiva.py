@@ -132,17 +132,6 @@ def packed_state(columns: PackedColumns, cluster: str, **known: Any) -> ClusterS
     return ClusterState(Cluster.parse(cluster), matrix, colocation=columns, **known)
 
 
-@pytest.mark.parametrize("name", ["gandiva", "fifo_packed"])
-def test_policies_return_what_the_rules_say(name: str) -> None:
-    for seed in range(3):
-        state = packed_state(draw(seed), "v100:3,p100:2,k80:3")
-        allocation = get_policy(name).allocate(state)
-        polytope = PackedPolytope(state.packed, state.capacity)
-        assert polytope.violation(allocation.shares, allocation.pairs) <= 1e-12
-        expected = polytope.throughput(allocation.shares, allocation.pairs)
-        np.testing.assert_allclose(allocation.effective_throughput, expected, rtol=1e-12)
-
-
 def test_gandiva_keeps_the_pairs_of_the_last_decision_and_draws_others_at_other_times() -> None:
     def pairs(**known: Any) -> frozenset[tuple[int, int]]:
         found = get_policy("gandiva").allocate(packed_state(colocated(0.8), "v100:1,p100:0,k80:0", **known)).pairs
@@ -150,14 +139,3 @@ def test_gandiva_keeps_the_pairs_of_the_last_decision_and_draws_others_at_other_
 
     assert pairs(current_partner=np.array([3, 2, 1, 0]), clock=10.0) == {(0, 3), (1, 2)}
     assert len({pairs(clock=float(clock)) for clock in range(8)}) > 1
-
-
-def test_what_is_refused() -> None:
-    for capacity in ([1, 2], [1, -2, 0]):
-        with pytest.raises(InputError, match="GPUs of 3 types"):
-            fifo_packed(draw(0), capacity)
-        with pytest.raises(InputError, match="GPUs of 3 types"):
-            drawn(draw(0), 0, capacity=capacity)
-    for name, field, value in (("gandiva", "seed", -1), ("fifo_packed", "least_gain", -0.5)):
-        with pytest.raises(InputError, match=field):
-            get_policy(name, **{field: value})

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy
-from allocator.policies.goodput.selection import Restarts, Selected, SelectionPolicy, held_columns
+from allocator.policies.goodput.selection import Restarts, Selected, SelectionPolicy
 from allocator.protocol import Assignment, ClusterState
-from allocator.testing import check_policy
 from throughputs import Configurations, InputError, ThroughputMatrix
 
 POLICIES = ("sia", "sia_fixed", "sia_unaware", "pollux", "pollux_fixed", "optimus")
@@ -193,18 +192,6 @@ def test_who_is_through_gets_nothing(name: str) -> None:
     assert chosen(name, state_of("a1=1", "a1=1", steps_remaining=[0.0, 9.0])) == "- a1"
 
 
-def test_columns_that_run_are_found() -> None:
-    """The second runs on a number of GPUs that nobody has figures for."""
-    for jobs, running, held in (
-        (("a1=1 b2=1", "a4=1", "b1=1"), "b2 a2 b1", [1, -1, 3]),
-        (("a1=1 b2=1", "a4=1", "b1=1"), "", [-1, -1, -1]),
-        (("a1=1 b1=1",), "a1", [0]),
-        (("a1=1 b1=1",), "b1", [1]),
-    ):
-        state = state_of(*jobs, cluster="a:9,b:9", running=running)
-        assert held_columns(state.configurations, state.running).tolist() == held
-
-
 def test_pollux_shares_by_the_harmonic_mean() -> None:
     """One job gains from all GPUs, the other hardly: each has one of two, since nobody is to be left without."""
     jobs = "a1=1 a2=2", "a1=1 a2=1.1"
@@ -251,52 +238,9 @@ def test_optimus_gives_gpus_to_whom_they_save_most() -> None:
         assert chosen("optimus", state, search="marginal_gains") == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "setting", "value", "others"),
-    [
-        ("sia", "power", 0.0, {}),
-        ("sia", "power", 1e300, {}),
-        ("pollux", "power", -200.0, {}),
-        ("sia", "penalty", 0.0, {}),
-        ("sia", "restart_seconds", -1.0, {}),
-        ("sia", "tie_seed", 3, {}),
-        ("sia", "tie_seed", -1, {}),
-        ("sia", "tie_types", ("a",), {}),
-        ("sia", "tie_types", ("a",), {"rounded": True, "tie_seed": 1}),
-        ("sia", "tie_types", ("a", "a"), {"rounded": True}),
-        ("pollux", "power", np.inf, {}),
-        ("pollux", "restart_seconds", np.inf, {}),
-        ("pollux", "search", "greedy", {}),
-        ("pollux", "second", "gpus", {}),
-        ("pollux", "seed", -1, {}),
-        ("pollux", "seconds", 0.0, {}),
-        ("pollux", "restart_keeps", 1.5, {}),
-        ("pollux", "types", "all", {}),
-        ("pollux", "types", "alike", {"search": "genetic"}),
-        ("sia_fixed", "change_penalty", -1.0, {}),
-        ("optimus", "search", "greedy", {}),
-    ],
-)
-def test_settings_are_checked(name: str, setting: str, value: Any, others: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=setting):
-        get_policy(name, **{setting: value}, **others)
-
-
 def test_marginal_gains_do_not_tell_types_apart() -> None:
     with pytest.raises(InputError, match="marginal gains"):
         chosen("optimus", state_of("a1=1 b1=2", cluster="a:1,b:1"), search="marginal_gains")
-
-
-SEARCHES: list[dict[str, Any]] = [
-    {"search": "genetic", "generations": 20, "power": 1.0, "restart_keeps": 0.9, "second": "nodes"},
-    {"search": "nodes", "generations": 5},
-]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("settings", SEARCHES)
-def test_searches_on_nodes_conform(settings: dict[str, Any]) -> None:
-    check_policy(get_policy("pollux", **settings))
 
 
 def on_nodes(seed: int = 0, running: Assignment | None = None, per_node: int = 4) -> ClusterState:

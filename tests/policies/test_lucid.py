@@ -10,8 +10,7 @@ import pytest
 from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.policies.lucid.forecast import ArrivalForecast
 from allocator.presets import preset
-from allocator.protocol import ClusterState
-from throughputs import InputError, RetainedFractions, ThroughputTable, Trace
+from throughputs import RetainedFractions, ThroughputTable, Trace
 
 KINDS = ("light", "middle", "heavy")
 SCORES = {"light": 0, "middle": 1, "heavy": 2}
@@ -183,24 +182,3 @@ def test_scores_follow_from_what_jobs_keep_where_none_are_given() -> None:
         "light 1 100 0; heavy 1 100 0; light 1 100 0", "v100:1", scores={}, score_budget=1, score_thresholds=(0.85, 0.7)
     )
     assert sorted(starts(found)) == [0.0, 0.0, 100.0]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("score_budget", -1), ("review_seconds", 0.0), ("tick_seconds", -1.0), ("loans", ((5.0, -1), (5.0, 1)))],
-)
-def test_settings_out_of_range_are_refused(field: str, value: Any) -> None:
-    with pytest.raises(InputError, match=field):
-        get_policy("lucid", **{field: value})
-
-
-def test_a_run_goes_on_from_its_memory() -> None:
-    policy = get_policy("lucid", scores=SCORES)
-    memory, again = policy.new_memory(), policy.new_memory()
-    matrix = {"v100": [1.0, 1.0, 1.0], "scale_factor": [1, 1, 1]}
-    state = ClusterState("v100:1", matrix, predicted_seconds=[100.0, 150.0, 150.0])
-    policy.plan(state, memory)
-    again.restore(memory.state())
-    assert again.state()["lines"] == memory.state()["lines"]
-    assert (again.jobs, again.kinds, again.last) == (memory.jobs, memory.kinds, memory.last)
-    assert np.array_equal(again.columns, memory.columns)

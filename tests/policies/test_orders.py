@@ -98,8 +98,6 @@ def test_blind_fifo_keeps_jobs_where_they_are_and_draws_for_each_its_own_type() 
     # whatever the others do
     alone = both.subset(np.array([1]))
     assert [placed(get_policy("fifo", seed=seed).allocate(alone))[0] for seed in range(40)] == [b for _, b in drawn]
-    with pytest.raises(InputError, match="seed"):
-        get_policy("fifo", seed=-1)
 
 
 def draw_times(seed: int, n: int, closed: float = 0.15) -> NDArray[np.float64]:
@@ -232,9 +230,3 @@ def test_a_job_waits_rather_than_run_where_it_cannot_and_ties_have_an_order_of_t
     order = np.random.default_rng(0).permutation(16)
     shares = get_policy("allox").allocate(state).shares
     np.testing.assert_array_equal(shares[order], get_policy("allox").allocate(state.subset(order)).shares)
-
-
-@pytest.mark.parametrize("settings", [{"alpha": 2.0}, {"gangs": "half"}, {"precision": -1.0}])
-def test_bad_settings_say_so(settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(settings))):
-        get_policy("allox", **settings)

@@ -15,7 +15,6 @@ from allocator.protocol import Plan
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.training import TrainingView
 from formulations.shockwave import PlanningProgram
-from throughputs import InputError
 from throughputs.training import Profiles, Regimes
 from throughputs.training.forecast import dirichlet_remaining_seconds
 
@@ -245,22 +244,6 @@ def test_of_nobody_who_can_run_nothing_is_remembered() -> None:
     plan = policy.plan(world.state([], clock=ROUND, round_=1), memory)
     assert (plan.allocation.status, memory.jobs) == ("empty", [])
     assert not any(len(step.assignment) for step in plan.steps)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("forecast", "prophet"),
-        ("calibration_band", -0.1),
-        ("momentum", 1.5),
-        ("clock", "sundial"),
-        ("rho_from", "birth"),
-    ]
-    + [(name, 0) for name in ("future_rounds", "relative_gap", "time_limit_seconds", "replan_rounds", "round_seconds")],
-)
-def test_bad_settings_say_so(field: str, value: Any) -> None:
-    with pytest.raises(InputError, match=f"shockwave.*{field}"):
-        get_policy("shockwave", **{field: value})
 
 
 @pytest.mark.parametrize("name", ["gandiva_fair", "isolated_plus"])
