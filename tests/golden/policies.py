@@ -95,7 +95,7 @@ VARIANTS = (
 
 
 def _of_policy(policy: str) -> Iterator[tuple[str, str, str]]:
-    """Preset, world and seeds of the runs of a policy: the first two are of every day, and those with what it reads."""
+    """Preset, world and seeds of the runs of a policy: the first is of every day."""
     usual = "deadlines" if policy in DEADLINES else "pairs" if policy.endswith("packed") else "gangs"
     yield "default", usual, "01"
     if policy in AT_EVENTS:

@@ -26,14 +26,12 @@ CHOICES = ["balanced", "published"]
 
 
 def every_day(depth: int) -> list[Any]:
-    """All names; those of policies beside another one in a room (depth 3) or module (4) are exhaustive."""
+    """All names; every day has the last of each room (depth 3) or module (4)."""
     rooms = [tuple(type(policy).__module__.split(".")[:depth]) for policy in POLICIES.values()]
-    first = [room not in rooms[:i] for i, room in enumerate(rooms)]
     marks = pytest.mark.exhaustive
-    return [name if new else pytest.param(name, marks=marks) for name, new in zip(NAMES, first, strict=True)]
+    return [pytest.param(name, marks=[marks] * (rooms[i] in rooms[i + 1 :])) for i, name in enumerate(NAMES)]
 
 
-GAVELS = ["max_min_fairness", "finish_time_fairness", "min_total_duration"]
 EQUAL_GPU_TIME = ("max_min_fairness", "finish_time_fairness", "nash_welfare", "oef", "gandiva")
 
 
@@ -70,24 +68,21 @@ def test_conforms_and_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", every_day(4))
-def test_answers_are_feasible_functions_of_the_state_and_proven(name: str) -> None:
+def test_answers_are_feasible_and_proven(name: str) -> None:
     settings: list[dict[str, str]] = [{"choice": choice} for choice in CHOICES] if name in PROGRAMS else [{}]
-    for seed in range(2):
-        state = state_of(16, cluster_for(name), seed)
-        for each in settings:
-            allocation = get_policy(name, **each).allocate(state)
-            shares, used = allocation.shares, state.scale_factors @ allocation.shares
-            assert shares.shape == (16, 3)
-            assert shares.min() >= 0
-            assert shares.sum(axis=1).max() <= 1 + 1e-9
-            assert getattr(POLICIES[name], "relative_shares", False) or (used <= state.capacity + 1e-9).all()
-            np.testing.assert_allclose(allocation.effective_throughput, (state.rates * shares).sum(1))
-            if allocation.prices is not None and allocation.status == "optimal":
-                assert 0 <= allocation.gap <= 1e-7
-                assert (allocation.prices >= 0).all()
-                assert allocation.objective_unit in allocation.price_series().name
-            assert name not in PROGRAMS or each["choice"] == "published" or allocation.status == "optimal"
-        np.testing.assert_array_equal(shares, get_policy(name, **each).allocate(state).shares)
+    state = state_of(16, cluster_for(name))
+    for each in settings:
+        allocation = get_policy(name, **each).allocate(state)
+        shares, used = allocation.shares, state.scale_factors @ allocation.shares
+        assert shares.min() >= 0
+        assert shares.sum(axis=1).max() <= 1 + 1e-9
+        assert getattr(POLICIES[name], "relative_shares", False) or (used <= state.capacity + 1e-9).all()
+        np.testing.assert_allclose(allocation.effective_throughput, (state.rates * shares).sum(1))
+        if allocation.prices is not None and allocation.status == "optimal":
+            assert 0 <= allocation.gap <= 1e-7
+            assert (allocation.prices >= 0).all()
+            assert allocation.objective_unit in allocation.price_series().name
+        assert name not in PROGRAMS or each["choice"] == "published" or allocation.status == "optimal"
 
 
 @pytest.mark.parametrize("name", every_day(4))
@@ -124,12 +119,10 @@ def test_identical_jobs_get_the_same_and_equal_gangs_the_same_gpu_time(name: str
     shares = POLICIES[name].allocate(like(state, throughputs=matrix, isolated_seconds=None, **columns)).shares
     whole = bool(np.isin(shares, (0.0, 1.0)).all())
     assert whole or (shares[:3] == shares[0]).all()
-    if not name.startswith(EQUAL_GPU_TIME) and name != "isolated":
+    if (not name.startswith(EQUAL_GPU_TIME) and name != "isolated") or name == "gandiva_fair":
         return
     for choice in CHOICES if name in PROGRAMS else [None]:
         policy = get_policy(name, **({"choice": choice} if choice else {}))
-        if name == "gandiva_fair":
-            continue
         shares = policy.allocate(alike([1, 2, 2])).shares.sum(axis=1)
         np.testing.assert_allclose(shares / shares[0], [1, 1 / 2, 1 / 2], rtol=1e-5)
         assert "strategy_proof" in name or shares[0] == pytest.approx(2 / 3, rel=1e-5)
@@ -147,7 +140,7 @@ def test_heavier_jobs_get_more(name: str) -> None:
         np.testing.assert_allclose(shares, [5 / 8, 1 / 8, 1 / 8, 1 / 8], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_edges_of_clusters_and_gangs(name: str) -> None:
     """No GPUs, types without any, no gang that fits, one job or none, with deadlines and without."""
     for gpus in ({"t0": 0, "t1": 0}, {"t0": 2, "t1": 0}, {"t0": 2}):
@@ -166,7 +159,7 @@ def test_edges_of_clusters_and_gangs(name: str) -> None:
                 assert not shares[~fits].any()
 
 
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_a_job_that_runs_nowhere_takes_nothing_from_others(name: str) -> None:
     """A job with no throughput at all, and one whose gang is larger than every type."""
     rates = [[3.0, 2.0, 1.0], [0.0, 0.0, 0.0], [30.0, 20.0, 10.0]]
@@ -197,7 +190,7 @@ def test_one_type_of_accelerator_is_asked_for(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.endswith("_perf") and "proof" not in name])
 def test_no_useful_gpu_idles(name: str) -> None:
     """Where a job has time to spare and gains on a type, that type has no GPU time to spare."""
-    for seed in range(5):
+    for seed in range(3):
         state = state_of(9, seed=seed)
         shares = POLICIES[name].allocate(state).shares
         idle = state.capacity - state.scale_factors @ shares
