@@ -47,7 +47,7 @@ def rows_of(rates: Any, sizes: Any, floors: Any, gpus: int = 3) -> tuple[Any, An
     return np.vstack([np.kron(np.eye(N), np.ones(M)), use, demand]), np.concatenate([np.ones(N), [gpus] * M, -floors])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_largest_worth_and_ratio_are_those_of_linear_programs(seed: int) -> None:
     """The ratio by Charnes and Cooper's transformation, written out densely."""
     rates, sizes, floors, polytope = draw(seed)
@@ -75,29 +75,7 @@ def test_largest_worth_and_ratio_are_those_of_linear_programs(seed: int) -> None
     assert found.status == "optimal"
 
 
-def test_without_floors_the_best_column_is_all_that_runs() -> None:
-    rates, sizes, _, polytope = draw(2)
-    cost = sizes[:, None] * np.ones(3)
-    found = maximise_ratio(polytope, np.ones(len(rates)), cost)
-    assert found.objective == pytest.approx((rates / cost).max(), rel=1e-12)
-    assert np.allclose((rates / cost)[found.shares > 0], (rates / cost).max())
-
-
-def test_prices_of_the_ratio_are_what_one_more_gpu_improves_it_by() -> None:
-    rates, sizes, floors, polytope = draw(7, gpus=2)
-    given = (
-        np.ones(len(rates)),
-        sizes[:, None] * np.array(list(PRICES.values())),
-        keep_most_floors(polytope, floors).floors,
-    )
-    base, step = maximise_ratio(polytope, *given), 1e-4
-    for j in range(3):
-        more = Polytope(polytope.columns, polytope.capacity + step * (np.arange(3) == j))
-        gained = (maximise_ratio(more, *given).objective - base.objective) / step
-        assert gained == pytest.approx(base.prices[j], rel=1e-3, abs=1e-4 * base.objective)
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_fewest_floors_are_given_up(seed: int) -> None:
     """Against every subset."""
     rates, _, _, polytope = draw(seed, n=6, gpus=2)
@@ -129,7 +107,7 @@ def per_dollar(allocation: Allocation, state: ClusterState) -> float:
     return float(allocation.effective_throughput.sum() * 3600 / (used @ state.gpu_prices))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", [PLAIN, PACKED])
 def test_deadlines_are_met_and_dropped_ones_are_named(name: str, seed: int) -> None:
     """Total cost is the cheaper way to meet them."""
@@ -151,7 +129,7 @@ def test_deadlines_are_met_and_dropped_ones_are_named(name: str, seed: int) -> N
 def test_sharing_meets_no_fewer_deadlines_and_is_worth_no_less(cost: str) -> None:
     """Without sharing it is the plain policy, and without deadlines the one without them."""
     more = 0
-    for seed in range(4):
+    for seed in range(2):
         state, alone, easy = small(PACKED, seed), small(PLAIN, seed), small(PACKED, seed, slo_hours=None)
         plain, packed, same, shared, least = (
             get_policy(name, cost=cost).allocate(each)

@@ -243,50 +243,6 @@ def test_marginal_gains_do_not_tell_types_apart() -> None:
         chosen("optimus", state_of("a1=1 b1=2", cluster="a:1,b:1"), search="marginal_gains")
 
 
-def on_nodes(seed: int = 0, running: Assignment | None = None, per_node: int = 4) -> ClusterState:
-    """Six jobs on 1 to 8 GPUs of two nodes of four."""
-    rng = np.random.default_rng(seed)
-    job, gpus = np.divmod(np.arange(48), 8)
-    rate = rng.uniform(1.0, 2.0, 6)[job] * (gpus + 1.0) ** rng.uniform(0.3, 0.95, 6)[job]
-    ways = Configurations(job, 0 * job, gpus + 1, rate, pools=["t4"])
-    matrix = ThroughputMatrix(rate[::8, None], ways.jobs, ["t4"], np.ones(6, dtype=np.int64))
-    return ClusterState(Cluster({"t4": 2 * per_node}, {"t4": per_node}), matrix, configurations=ways, running=running)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_nodes_cost_and_the_genetic_search_leaves_something(seed: int) -> None:
-    """Without nodes there is the most to gain; on them branch and bound is not below the search that it begins with."""
-    program, nodes, genetic = (
-        get_policy("pollux", search=search, generations=30).allocate(on_nodes(seed))
-        for search in ("program", "nodes", "genetic")
-    )
-    assert program.objective >= nodes.objective * (1 - 1e-9)
-    assert nodes.objective >= genetic.objective
-    assert genetic.bound == pytest.approx(program.bound)
-    assert program.status == nodes.status == "optimal"
-    assert 0 <= genetic.gap < 0.2
-
-
-def test_a_search_goes_on_from_its_last_population() -> None:
-    """Also when a job has left and another has come; of the jobs that stay, what they hold is among the answers."""
-    policy = get_policy("pollux", search="genetic", generations=3)
-    memory, running, objectives = policy.new_memory(), None, []
-    for _ in range(12):
-        plan = policy.plan(on_nodes(1, running), memory)
-        running = plan.steps[0].assignment
-        assert memory.gpus.sum() == running.busy_gpus
-        objectives.append(plan.allocation.objective)
-    # nobody loses by staying, so no later answer is worse
-    assert (np.diff(objectives) >= -1e-12).all()
-    assert objectives[-1] > objectives[0]
-    rest = np.array([0, 2, 3, 4, 5])
-    policy.plan(on_nodes(1).subset(rest), memory)
-    assert set(memory.jobs) == {0, 2, 3, 4, 5}
-    assert memory.population.max() <= 5
-    policy.plan(on_nodes(1, per_node=2).subset(rest), memory)
-    assert memory.population.shape[1:] == (2, 2)
-
-
 def test_a_fixed_part_is_what_a_restart_keeps() -> None:
     """AdaptDL's form: a tenth is lost, however young a job is; and so does one that waits, whose start is a restart."""
     state = state_of("a1=1 a2=1.05", cluster="a:2", running="a1", elapsed_seconds=[1.0])

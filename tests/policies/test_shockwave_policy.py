@@ -83,44 +83,6 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[PlanningProgram]:
     return stated
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"forecast": "causal"}, {"forecast": "oracle"}, {"fairness_rows": "published"}, {"clock": "rounds"}],
-)
-@pytest.mark.parametrize("seed", range(2))
-def test_plans_are_feasible_and_proven(seed: int, settings: dict[str, str]) -> None:
-    world, policy = World(14, seed), shockwave(**settings)
-    state = world.state(done=world.halfway(), clock=2400.0, round_=20)
-    plan = policy.plan(state, policy.new_memory())
-    assert len(plan.steps) == policy.future_rounds
-    count = np.zeros(14)
-    for step in plan.steps:
-        chosen = step.assignment
-        chosen.check(state.capacity, "shockwave")
-        # no GPU idles that a waiting job could use
-        waiting = np.setdiff1d(np.arange(14), chosen.jobs)
-        assert not (world.widths[waiting] <= GPUS - world.widths[chosen.jobs].sum()).any()
-        np.testing.assert_array_equal(chosen.gpus, world.widths[chosen.jobs])
-        count[chosen.jobs] += 1
-    found = plan.allocation
-    np.testing.assert_allclose(found.shares[:, 0], count / policy.future_rounds)
-    assert (found.status, found.unserved) == ("optimal", ())
-    assert 0 <= found.gap <= policy.relative_gap
-    assert found.bound >= found.objective - 1e-9 * abs(found.objective)
-
-
-def test_order_of_jobs_does_not_matter() -> None:
-    """Also where jobs are alike in everything: the plan is the same, label by label."""
-    world = World(8, 2)
-    world.profiles = world.profiles.joined(world.profiles.take(np.zeros(4, int)))
-    world.widths = np.append(world.widths, [world.widths[0]] * 4)
-    state, policy = world.state(round_=0), shockwave()
-    shuffled = state.subset(np.random.default_rng(0).permutation(12))
-    assert shuffled.upcoming == state.upcoming
-    one, other = (rounds(policy.plan(each, policy.new_memory()), each) for each in (state, shuffled))
-    assert one == other
-
-
 def plain_target(series: list[tuple[int, float]], number: int, momentum: float = 0.9) -> float:
     """The fair finish time from its (round, estimate) series."""
     weights = [later - at for (at, _), (later, _) in zip(series, [*series[1:], (number, 0)], strict=True)]
@@ -235,15 +197,6 @@ def test_without_profiles_jobs_are_steady(programs: list[PlanningProgram]) -> No
     np.testing.assert_allclose(second.epochs_done / second.epochs, 0.5)
     np.testing.assert_allclose(second.remaining_seconds, [250.0, 125.0], rtol=0.03)
     np.testing.assert_allclose(first.target_seconds, 40.0 + 2 * np.array([500.0, 250.0]), rtol=0.03)
-
-
-def test_of_nobody_who_can_run_nothing_is_remembered() -> None:
-    world, policy = World(3, 1), shockwave()
-    memory = policy.new_memory()
-    policy.plan(world.state(round_=0), memory)
-    plan = policy.plan(world.state([], clock=ROUND, round_=1), memory)
-    assert (plan.allocation.status, memory.jobs) == ("empty", [])
-    assert not any(len(step.assignment) for step in plan.steps)
 
 
 @pytest.mark.parametrize("name", ["gandiva_fair", "isolated_plus"])
