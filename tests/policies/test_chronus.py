@@ -242,15 +242,3 @@ def test_a_solver_that_fails_is_told_of_and_marked(monkeypatch: pytest.MonkeyPat
         assert marks == {("greedy", fallbacks)}
         assert found.summary()["fallback_decisions"] == len(found.decisions) * len(fallbacks)
     assert result.jobs.completion_time.tolist() == greedy.jobs.completion_time.tolist()
-
-
-@pytest.mark.parametrize("slot", [420.0, 700.0])
-def test_slots_of_the_world_that_begin_between_ticks(slot: float) -> None:
-    """Arrivals between ticks, in a world that looks again a slot after each decision."""
-    rng, n = np.random.default_rng(0), 24
-    steps, arrivals = 10 ** rng.uniform(2, 3.5, n), np.sort(rng.uniform(0, 6000, n))
-    due = arrivals + steps * rng.uniform(1, 3, n)
-    trace = Trace(["job"] * n, [2] * n, steps, arrivals, duration=steps, deadline=due)
-    simulated(trace, get_policy("chronus"), slot_seconds=slot)
-    easy = Trace(["job"] * 2, [4, 8], [900.0] * 2, [98.0] * 2, deadline=[9000.0] * 2)
-    assert simulated(easy, get_policy("chronus"), slot_seconds=slot).jobs["met"].tolist() == [True, True]

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from allocator.policies.chronus.clock import LeaseClock
 from allocator.policies.chronus.leases import begin_lease, count_needed
@@ -49,14 +47,6 @@ def test_times_are_whole_units() -> None:
     assert [clock.last_tick(seconds) for seconds in (60.0, 119.0, math.nextafter(60.0, 0.0))] == [1, 1, 0]
 
 
-@given(st.floats(0.01, 100.0), st.integers(1, 10**6), st.floats(0.0, 1.0))
-@example(0.3, 356, 10.576 / (356 * 0.3))
-def test_the_clock_is_not_a_moment_before_a_tick_that_was_waited_for(unit, tick, part) -> None:
-    clock = LeaseClock(unit, tick=1, slot=6, lease=20)
-    now = part * (tick * unit)
-    assert now + clock.seconds_until(tick, now) >= tick * unit
-
-
 def test_leases_too_many_are_taken_off_the_early_end() -> None:
     memory = memory_of({"units": 60, "needed": 3, "ran": 25.0, "kind": ACCEPTED})
     memory.leases[0] = np.array([3, 5, 8])
@@ -90,14 +80,6 @@ def test_who_has_run_for_its_estimate_loses_its_promise_but_not_its_lease() -> N
     assert memory.ran.tolist() == [20.0, 20.0]
 
 
-def test_a_duration_becomes_known_while_the_job_runs() -> None:
-    """Believed to take 100 minutes, and 50 in fact: half way through what is believed, 75."""
-    rules = rules_of(1, noise=0.1, trusted_noise=0.5)
-    memory = memory_of({"units": 100.0, "known_duration": 50.0, "runs": True})
-    look_at_running(memory, rules, 50)
-    assert memory.estimate.tolist() == rules.estimates(np.array([75.0]), np.array([1])).tolist()
-
-
 def test_short_jobs_are_guaranteed_their_gpus_by_gpu_time() -> None:
     """Of four GPUs: one for 20 minutes, the whole lease; four for 5.5, which do not fit beside it; two for 12."""
     jobs = [{"gpus": gpus, "units": units, "kind": UNACCEPTED} for gpus, units in ((4, 5.5), (1, 20.0), (2, 12.0))]
@@ -123,13 +105,6 @@ def test_those_with_most_gpu_time_left_give_way_and_no_more_than_needed() -> Non
     serve_waiting(memory, rules_of(4, forced_guarantee=True), 0)
     assert memory.running == [0, 2]
     assert memory.waiting == [1]
-
-
-@pytest.mark.parametrize("kinds", [(UNACCEPTED, BEST_EFFORT), (BEST_EFFORT, UNACCEPTED)])
-def test_jobs_without_a_promise_and_best_effort_are_one_class(kinds) -> None:
-    memory = memory_of({"units": 300, "kind": kinds[0]}, {"units": 50, "kind": kinds[1]})
-    serve_waiting(memory, rules_of(1), 0)
-    assert memory.running == [1]
 
 
 def test_who_stops_has_no_lease_any_more() -> None:

@@ -57,12 +57,6 @@ def test_agrees_with_the_registered_policy(policy: ConvexPolicy, name: str) -> N
         np.testing.assert_allclose(mine.prices[:2], theirs.prices[:2], rtol=1e-3)
 
 
-def test_the_order_of_jobs_changes_no_digit() -> None:
-    state, policy = state_of(3), Total()
-    order = np.random.default_rng(1).permutation(state.n_jobs)
-    np.testing.assert_array_equal(policy.allocate(state).shares[order], policy.allocate(state.subset(order)).shares)
-
-
 def test_a_solver_by_name_answers() -> None:
     answer = allocator.solve(Total(solver="scs"), pd.DataFrame({"v100": [4.0, 1.0]}, index=["a", "b"]), "v100:1")
     assert (answer.status, answer.solver, answer.objective_unit) == ("optimal", "scs", "steps/s")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.deadlines.base import PlannedJob
-from allocator.policies.deadlines.promises import Promises, Repair
+from allocator.policies.deadlines.promises import Repair
 from allocator.protocol import Assignment, Plan
 from allocator.simulator import SimulationResult, preset, simulate
-from formulations.deadlines import Filling, JobPlan, ScalingCurve
+from formulations.deadlines import ScalingCurve
 from throughputs import Trace
 from throughputs.configurations import Configurations
 
@@ -187,20 +187,6 @@ def test_a_memory_comes_back(name) -> None:
     assert memory.state() == again.state()
 
 
-def test_repair_lets_in_more_jobs_at_once() -> None:
-    """Twenty jobs are offered one after the other at the same instant."""
-    met = dict.fromkeys(("each", "repair"), 0)
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        steps = 10 ** rng.uniform(2, 3.3, 20)
-        state = state_of(
-            " ".join(f"{1.9 * s}<{s * slack}" for s, slack in zip(steps, rng.uniform(0.7, 2.5, 20), strict=True))
-        )
-        for admission in met:
-            met[admission] -= len(asked("elasticflow", state, admission=admission)[1].rejected)
-    assert met["repair"] > met["each"]
-
-
 @pytest.mark.parametrize(
     ("said", "gpus", "promised"),
     [
@@ -222,12 +208,6 @@ def test_who_is_late_may_still_end_within_the_margin() -> None:
     for said, promised in (("95<100", {0}), ("101<100", set())):
         _, _, memory = asked("elasticflow", state_of(said, gpus=1), unpromised={0}, margin_seconds=10.0)
         assert (set(memory.promised), memory.unpromised) == (promised, {0} - promised)
-
-
-@pytest.mark.parametrize("name", ["elasticflow", "edf_admission", "edf"])
-def test_of_those_who_are_late_the_one_due_first_is_first(name) -> None:
-    state = state_of("50<-5 50<-10 50<inf", gpus=1, clock=100.0)
-    assert asked(name, state, unpromised={0, 1, 2})[0] == {1: 1}
 
 
 def test_earliest_deadline_first_gives_each_all_it_can_use() -> None:
@@ -286,16 +266,3 @@ def test_repair_is_for_jobs_that_need_little(rounds, jobs, quantile, most) -> No
             assert repair.is_for([planned(work, curve)], others) is (work <= most)
     assert not Repair(1, 9).is_for([planned(1.0), planned(60.0)], others)
     assert Repair(1, 1, 0.0).is_for([planned(1e6)], [])
-
-
-def test_plans_are_carried_on_if_there_are_gpus_for_them_and_only_then() -> None:
-    made = Promises(Filling(), 0.0, gpus=2)
-    jobs = [planned(100.0), planned(99.0)]
-    plans = [JobPlan([0.0], [1], 100.0, 100.0, True, 100.0), JobPlan([0.0], [1], 99.0, 99.0, True, 99.0)]
-    assert made.fix(jobs, plans)
-    assert (made.jobs, made.left_over.free[0]) == (jobs, 0)
-    assert not made.fix([*jobs, planned(2.0)], [*plans, JobPlan([98.0], [1], 100.0, 100.0, True, 100.0)])
-    # those of before stand
-    assert (made.jobs, made.plans) == (jobs, plans)
-    assert not made.admit([planned(2.0)])
-    assert made.admit([planned(1.0)])

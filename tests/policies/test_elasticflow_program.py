@@ -106,16 +106,3 @@ def test_the_bound_is_no_more_than_all_and_no_less_than_what_is_met(said, bound,
     answer = answer_of(wide_and_pairs(2))
     assert (answer.objective, answer.bound, answer.gap) == (1.0, bound, gap)
     assert answer.status == ("optimal" if gap == 0.0 else "feasible")
-
-
-@pytest.mark.parametrize(("more", "seconds"), [(0.0, 98.6), (1e9, 100.0)])
-def test_plans_that_take_no_less_gpu_time_are_not_taken_over(more, seconds, monkeypatch) -> None:
-    """600 steps until 101 s: eight GPUs until 100 s by least shares, and 0.6 % less GPU time by patterns."""
-
-    def patterns(*args: Any, **options: Any) -> Any:
-        found = plans_by_patterns(*args, **options)
-        return dataclasses.replace(found, gpu_seconds=found.gpu_seconds + more)
-
-    monkeypatch.setattr(f"{OPTIMUM}.plans_by_patterns", patterns)
-    _, plan, _ = asked(NAME, state_of("600<101 500<400"), margin_seconds=0.0)
-    assert plan.steps[0].seconds == pytest.approx(seconds, rel=1e-5)

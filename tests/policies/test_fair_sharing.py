@@ -94,7 +94,7 @@ def relative(state: ClusterState) -> Any:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("seed", [2, 5])
 def test_oef_is_the_program_with_every_row(seed: int, form: str) -> None:
     """In cvxpy; contended, so that everybody is entitled to less than its gang."""
     state = draw(seed, 14, gangs=seed % 2 == 1, weights=seed % 4 > 1, gaps=seed > 4)
@@ -113,7 +113,7 @@ def test_oef_is_the_program_with_every_row(seed: int, form: str) -> None:
     assert allocation.bound >= allocation.objective
     assert allocation.objective == pytest.approx(float(s @ (a * allocation.shares).sum(axis=1)))
     assert (allocation.prices >= 0).all()
-    if seed == 3:
+    if seed == 5:
         other = get_policy("oef", form=form, solver="cbc").allocate(state)
         assert other.solver == "cbc"
         assert other.objective == pytest.approx(allocation.objective, rel=1e-6)

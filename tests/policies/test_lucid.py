@@ -64,34 +64,6 @@ def test_as_published_a_guest_keeps_its_rate_when_its_host_is_through() -> None:
     assert ends(found) == pytest.approx([190.0, 101.0])
 
 
-def test_two_of_one_type_may_go_at_different_rates() -> None:
-    jobs = "light 1 900 0; light 1 40 100"
-    found = run(jobs, "v100:1", world={"pairs_of_one_type": (("light", 0.5, 0.75),)})
-    # The guest, at half its rate, is through after 80 s, in which the host does 60 of its 900 steps.
-    assert ends(found) == pytest.approx([920.0, 180.0])
-
-
-def test_seconds_that_are_counted_down_may_be_one_more() -> None:
-    jobs = "light 1 90000 0; middle 1 86400 0"
-    left, seconds = 86_400.0, 0
-    while left > 0:
-        left, seconds = left - 0.9, seconds + 1
-    assert seconds == 96_001
-    counted = run(jobs, "v100:1", world={"ends": "counted", "end_delay_seconds": 1.0})
-    assert min(ends(counted)) == seconds + 1
-    assert min(ends(run(jobs, "v100:1"))) == pytest.approx(96_000.0)
-
-
-def test_where_guests_recover_a_guest_that_would_end_with_its_host_ends_a_second_later() -> None:
-    # Both keep 0.9 of their steps: the host has 90 left when the guest joins it at 10 s, as many as the guest has.
-    jobs = "light 1 100 0; middle 1 90 10"
-    seconds = {"ends": "counted", "end_delay_seconds": 1.0}
-    assert ends(run(jobs, "v100:1", world=seconds)) == [111.0, 112.0]
-    assert ends(run(jobs, "v100:1", world={**seconds, "guests_stay_slow": True})) == [111.0, 111.0]
-    # Exact ends are not looked for second by second.
-    assert ends(run(jobs, "v100:1")) == pytest.approx([110.0, 110.0])
-
-
 @pytest.mark.parametrize(("budget", "joins"), [(0, False), (1, True), (2, True)])
 def test_the_budget_bounds_the_scores_of_two(budget: int, joins: bool) -> None:
     found = run("light 1 100 0; middle 1 100 0", "v100:1", score_budget=budget)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import warnings
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import allocator
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy, list_policies
 from allocator.instance import allocation_to_json
 from allocator.protocol import Policy, SharePolicy
@@ -198,17 +196,6 @@ def test_no_useful_gpu_idles(name: str) -> None:
         assert not (((1 - shares.sum(axis=1))[:, None] > 1e-4) & (idle > 1e-4) & (state.rates > 0) & fits).any()
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if hasattr(POLICIES[name], "solver")])
-def test_a_policy_that_asks_a_solver_for_whole_numbers_has_a_time_limit(name: str) -> None:
-    """Shares of time are linear programs, and have the limit of the stop rule; all others state theirs."""
-    policy = POLICIES[name]
-    limits = {field.name for field in dataclasses.fields(policy)} & {"time_limit_seconds", "search_seconds"}
-    assert limits or isinstance(policy, SharePolicy) or hasattr(policy, "choice")
-    for limit in limits:
-        with pytest.raises(InputError, match=limit):
-            get_policy(name, **{limit: 0.0})
-
-
 @pytest.mark.parametrize("name", every_day(4))
 def test_prices_of_types_without_gpus_are_known_or_said_not_to_be(name: str) -> None:
     """A gang of two has no use for the first GPU; a job that runs on nothing else would join the others."""
@@ -226,9 +213,3 @@ def test_prices_of_types_without_gpus_are_known_or_said_not_to_be(name: str) -> 
         assert (answers[0].prices >= 0).all()
     json.dumps(allocation_to_json(answers[1]), allow_nan=False)
     json.dumps(answers[1].audit(probed_jobs=0).to_json(), allow_nan=False)
-
-
-def test_what_the_first_gpu_would_bring() -> None:
-    speeds = {"a": [1.0, 1.0], "b": [10.0, 10.0]}
-    for name in ("max_sum_throughput_perf", "max_sum_throughput_normalized_by_cost_perf"):
-        assert allocator.solve(name, speeds, "a:1,b:0").price_series()["b"] == pytest.approx(10.0, rel=1e-9)

@@ -151,13 +151,8 @@ def instances(draw: st.DrawFn) -> tuple[ClusterState, dict[str, Any]]:
     """Two types, three entities and jobs without one, some of which run."""
     types = ["v100", "k80"]
     capacity = [draw(st.integers(0, 8)) for _ in types]
-    jobs = draw(
-        st.lists(
-            st.sampled_from(["1", "2!", "a1", "a1", "a2", "a4!", "b1", "b2", "b4!", "c1", "c2!", "c4"]),
-            min_size=1,
-            max_size=12,
-        )
-    )
+    kinds = ["1", "2!", "a1", "a1", "a2", "a4!", "b1", "b2", "b4!", "c1", "c2!", "c4"]
+    jobs = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=12))
     rates = [[draw(st.sampled_from([0.0, 1.0, 2.0])) for _ in types] for _ in jobs]
     entities = {"a": 1, "b": {"weight": 2}, "c": {"parent": "b", "weight": 1}}
     keys = [f"{name}.{kind}" for name in "abc" for kind in types]

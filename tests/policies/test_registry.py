@@ -208,6 +208,7 @@ def test_a_sweep_imports_in_its_workers(folder: Path) -> None:
     assert "most_steps" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_on_the_command_line_a_failing_plugin_is_one_line(tmp_path: Path) -> None:
     about = tmp_path / "theirs-1.0.dist-info"
     about.mkdir()

@@ -10,7 +10,6 @@ import pytest
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.checkpoint.state_file import StateFile
 from allocator.policies.shockwave import policy as planner
-from allocator.policies.shockwave.memory import FairFinishes
 from allocator.protocol import Plan
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.training import TrainingView
@@ -114,16 +113,6 @@ def test_targets_follow_the_changes_of_the_set_of_jobs(programs: list[PlanningPr
         np.testing.assert_allclose(programs[-1].target_seconds, expected, rtol=1e-12)
         assert programs[-1].now_seconds == number * ROUND
         np.testing.assert_allclose(programs[-1].share, share)
-
-
-def test_a_job_that_comes_back_is_a_new_one() -> None:
-    finishes = FairFinishes().take(np.array([-1, -1]), 0)
-    finishes.append(np.array([100.0, 200.0]), 0)
-    assert finishes.target(0, 0.9).tolist() == [100.0, 200.0]
-    finishes = finishes.take(np.array([1, -1]), 10)
-    finishes.append(np.array([400.0, 50.0]), 10)
-    for number, mean in ((10, 200), (30, (10 * 200 + 20 * 400) / 30)):
-        np.testing.assert_allclose(finishes.target(number, 0.9), [0.9 * mean + 0.1 * 400, 50.0])
 
 
 def test_memory_survives_a_checkpoint_and_holds_calibration(programs: list[PlanningProgram], tmp_path: Any) -> None:
