@@ -72,12 +72,12 @@ def gang_fits(servers: list[tuple[int, int]], size: int, gang: int) -> bool:
     return gang == 0 or (gang < size and any(each >= gang for each in free))
 
 
-@pytest.mark.parametrize("gang", [1, 4, 6, 8, 12])
+@pytest.mark.parametrize("gang", [1, 6, 12])
 def test_fragmentation_is_what_the_rounds_say(result: SimulationResult, gang: int) -> None:
     table = fragmentation_table(result.record, gang)
     rng = np.random.default_rng(gang)
     fitted = []
-    for clock in rng.uniform(0, result.makespan, 200).tolist():
+    for clock in rng.uniform(0, result.makespan, 60).tolist():
         for name, servers in free_gpus(result, clock).items():
             row = table[(table["accelerator"] == name) & (table["time"] <= clock)].iloc[-1]
             assert row["free_gpus"] == sum(free for free, _ in servers)
@@ -197,16 +197,7 @@ def test_concurrency_is_the_mean_number_of_jobs_that_a_job_saw(result: Simulatio
         assert found[job] == pytest.approx(np.maximum(overlap, 0).sum() / (done[job] - arrival[job]))
 
 
-def test_concurrency_by_hand() -> None:
-    """Alone for 10 s of 20, with one other for 10 s; that one comes and goes at once; the last has not left."""
-    table = pd.DataFrame({"arrival_time": [0.0, 10, 5, 30], "completion_time": [20.0, 20, 5, np.nan]})
-    made = SimulationResult(
-        "a", TWO_CLUSTERS, {}, table.assign(status=["completed"] * 3 + ["unfinished"]), table, table
-    )
-    assert average_concurrency(made)[:3].tolist() == [1.5, 2.0, 1.0]
-
-
-@pytest.mark.parametrize("name", ["sia_r10w1", "sia_homog_r10w1", "gavel_mst_r10w1", "sia_tiny"])
+@pytest.mark.parametrize("name", ["sia_r10w1", "sia_tiny"])
 def test_concurrency_and_contention_are_those_that_sia_counts(name: str, reference_data: Callable[[str], Path]) -> None:
     recorded = json.loads(reference_data(f"pollux_sia/runs/{name}.json").read_text())
     told, jobs = recorded["summary"], list(recorded["jobs"].values())
