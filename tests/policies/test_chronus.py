@@ -92,20 +92,6 @@ def test_what_is_tolerated_counts_from_submission() -> None:
     assert memory.kind.tolist() == [UNACCEPTED]
 
 
-@pytest.mark.parametrize("admission", ["options", "published"])
-@pytest.mark.parametrize("due", [1e9, 1e300])
-def test_deadlines_may_be_as_far_away_as_numbers_go(admission: str, due: float) -> None:
-    """Plans do not reach as far: a row for each lease up to then would fill any memory."""
-    far, farther, near = ((due, 10.0),), ((due, 10.0), (2 * due, 5.0)), soft(6, 7, 8, 9)
-    state = state_of([DURATION, DURATION, DURATION], [far, farther, near])
-    for solver in ("none", "highs"):
-        plan, memory = looked_at(state, admission=admission, solver=solver, tolerate_ratio=1.5)
-        assert memory.kind.tolist() == [ACCEPTED] * 3
-        assert memory.due[:2].max() < 1e6
-        assert memory.due[2] <= near[-1][0]
-        assert len(plan.steps[-1].assignment.jobs) == 3
-
-
 def test_a_rejected_job_is_in_the_way_of_others_only_as_published() -> None:
     """The first needs eight leases on all GPUs and has five; the second needs thirteen of fourteen on one."""
     state = state_of([120.0, 220.0], [((120.0, 10.0),), ((300.0, 10.0),)], gpus=[8, 1])

@@ -13,7 +13,7 @@ from allocator.policies.chronus.leases import begin_lease, count_needed
 from allocator.policies.chronus.memory import ACCEPTED, BEST_EFFORT, UNACCEPTED, ChronusMemory
 from allocator.policies.chronus.opportunistic import look_at_running, serve_waiting
 from allocator.policies.chronus.policy import Chronus
-from allocator.policies.chronus.rules import LeaseRules, rounded_gpus
+from allocator.policies.chronus.rules import LeaseRules
 
 FAR = 1000.0
 
@@ -115,11 +115,6 @@ def test_who_stops_has_no_lease_any_more() -> None:
     assert memory.seen.tolist() == [7.0, 0.0]
 
 
-def test_a_start_costs_half_a_unit_and_as_much_again_for_each_doubling() -> None:
-    assert rules_of(8).start_units(np.array([1, 2, 8])).tolist() == [0.5, 1.0, 2.0]
-    assert rules_of(8, start_cost=3.0).start_units(np.array([1, 4])).tolist() == [3.0, 9.0]
-
-
 @pytest.mark.parametrize(
     ("gpus", "settings", "units"),
     [
@@ -135,8 +130,3 @@ def test_a_start_costs_half_a_unit_and_as_much_again_for_each_doubling() -> None
 )
 def test_estimates_have_the_cost_of_one_start_in_each_lease_and_a_margin(gpus, settings, units) -> None:
     assert rules_of(8, **settings).estimates(np.array([85.0]), np.array([gpus])).tolist() == [units]
-
-
-def test_leases_for_so_many_units_on_powers_of_two_up_to_eight() -> None:
-    assert rules_of(8).leases_for(np.array([95.0, 100.0, 101.0, 0.0, -30.0])).tolist() == [5, 5, 6, 0, 0]
-    assert rounded_gpus(np.arange(1, 11)).tolist() == [1, 2, 4, 4, 8, 8, 8, 8, 9, 10]

@@ -9,7 +9,6 @@ from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.deadlines.costs import DecisionCosts
 from allocator.presets import preset
 from allocator.simulator import simulate
-from formulations.deadlines import Filling, JobPlan
 from throughputs import deadline_trace, default_table
 
 CLUSTER = Cluster({"v100": 16}, gpus_per_server={"v100": 8})
@@ -71,17 +70,6 @@ def test_what_was_learned_comes_back():
     for each in (costs, again):
         assert learned(each, [1.0, 6.0, 9.0], 90.0) == (9.0, 3 / 90)
     assert again.state() == costs.state()
-
-
-@pytest.mark.parametrize(("published", "patience"), [(False, 71.0), (True, np.inf)])
-def test_what_is_planned_for_the_end_of_a_job_waits_for_it(published, patience):
-    policy = get_policy("elasticflow", published_list=published)
-    ends = JobPlan([0.0], [4], 100.0, 95.0, met=True, charged_until=100.0)
-    follows, sooner = (JobPlan([0.0, at], [0, 4], 150.0, 150.0, met=True, charged_until=150.0) for at in (100.0, 60.0))
-    filling = Filling(slot_seconds=60.0, restart_seconds=10.0)
-    assert policy.next_change(filling, [ends, follows]) == 100.0 + patience
-    assert policy.next_change(filling, [ends, follows, sooner]) == 60.0
-    assert policy.next_change(filling, [ends]) == np.inf
 
 
 @pytest.mark.parametrize(("admission", "resizes_cost"), [("each", True), ("repair", False)])

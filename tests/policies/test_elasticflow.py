@@ -10,11 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
-from allocator.policies.deadlines.base import PlannedJob
-from allocator.policies.deadlines.promises import Repair
-from allocator.protocol import Assignment, Plan
+from allocator.protocol import Plan
 from allocator.simulator import SimulationResult, preset, simulate
-from formulations.deadlines import ScalingCurve
 from throughputs import Trace
 from throughputs.configurations import Configurations
 
@@ -74,12 +71,6 @@ def test_who_is_admitted_meets_the_deadline(workload, admission, slot_and_restar
     assert set(result.jobs["status"]) <= {"completed", "rejected"}
     assert (result.jobs["status"] == "completed").to_numpy()[np.isnan(workload["slack"])].all()
     assert late(result, workload) == 0
-
-
-@given(workloads())
-@settings(max_examples=5)
-def test_the_program_keeps_promises_too(workload) -> None:
-    assert late(run("elasticflow_mip", **workload), workload) == 0
 
 
 def test_one_impossible_job_rejects_its_batch_or_itself_alone() -> None:
@@ -174,19 +165,6 @@ def test_what_jobs_can_use(name) -> None:
     assert (gpus, plan.rejected.tolist()) == ({1: 2}, [0])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_memory_comes_back(name) -> None:
-    gpus, _, memory = asked(name, state_of("600<120 500<400 100<inf"), restart_seconds=10.0)
-    policy, again = get_policy(name, restart_seconds=10.0), get_policy(name).new_memory()
-    again.restore(memory.state())
-    running = Assignment.of(list(gpus), [0] * len(gpus), list(gpus.values()))
-    later = state_of("590<115 480<395 90<inf", clock=5.0, running=running)
-    steps = [policy.plan(later, kept).steps[0] for kept in (memory, again)]
-    one, other = ((s.seconds, s.assignment.jobs.tolist(), s.assignment.gpus.tolist()) for s in steps)
-    assert one == other
-    assert memory.state() == again.state()
-
-
 @pytest.mark.parametrize(
     ("said", "gpus", "promised"),
     [
@@ -235,34 +213,3 @@ def test_best_effort_is_in_nobodys_way_and_served_once_where_late_jobs_block() -
         gpus, plan, _ = asked("edf_admission", state, unpromised={0}, margin_seconds=0.0, late_block=True)
         assert (gpus, len(plan.steps[0].assignment.jobs)) == (expected, len(expected))
         assert not len(plan.rejected)
-
-
-LINEAR = ScalingCurve([1, 2], [1.0, 2.0], capacity=2)
-FLAT = ScalingCurve([1, 2], [1.0, 1.0], capacity=2)
-
-
-def planned(work: float, curve: ScalingCurve = LINEAR) -> PlannedJob:
-    return PlannedJob(curve, work, 100.0, 0, 0.0, f"job of {work}", 0)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "jobs", "quantile", "most"),
-    [
-        (0, 10, 1.0, 0.0),
-        (1, 4, 1.0, 0.0),
-        (1, 5, 1.0, 50.0),
-        (1, 9, 0.4, 20.0),
-        (1, 9, 0.0, 10.0),
-        (1, 9, None, np.inf),
-    ],
-)
-def test_repair_is_for_jobs_that_need_little(rounds, jobs, quantile, most) -> None:
-    """Of the least GPU time of the others, which are 10, 20, 40 and 50 GPU seconds."""
-    repair = Repair(rounds, jobs, quantile)
-    others = [planned(40.0), planned(10.0), planned(50.0, FLAT), planned(20.0)]
-    for work in (1.0, 10.0, 10.1, 20.0, 20.1, 50.0, 50.1):
-        # two GPUs are no faster, and one is enough
-        for curve in (LINEAR, FLAT):
-            assert repair.is_for([planned(work, curve)], others) is (work <= most)
-    assert not Repair(1, 9).is_for([planned(1.0), planned(60.0)], others)
-    assert Repair(1, 1, 0.0).is_for([planned(1e6)], [])

@@ -10,7 +10,7 @@ import pytest
 
 import allocator
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy, SharePolicy
-from allocator.protocol.faults import fault_of, told
+from allocator.protocol.faults import told
 from allocator.registry import get_policy, import_policies, policies_of_others
 from tests.cli.command import run
 from tests.policies.test_registry import fresh_registry  # noqa: F401
@@ -155,15 +155,6 @@ def test_an_answer_that_is_none_is_an_input_error(mine):
     del mine
     with pytest.raises(InputError, match="Allocation"):
         allocator.simulate(TRACE, "v100:1", get_policy("without_answer"), [[1.0]])
-
-
-def test_errors_of_ours_keep_their_stack(mine):
-    del mine
-    with pytest.raises(InputError) as caught:
-        allocator.solve("below", {"v100": [1.0]}, "k80:1")
-    before = files_of(caught.value)
-    assert fault_of(caught.value, *policies_of_others()) is None
-    assert files_of(caught.value) == before
 
 
 @pytest.mark.parametrize("name", ["below", "unmade"])

@@ -116,17 +116,6 @@ def test_fifo_stops_at_the_first_without_a_partner_and_pairs_must_pay() -> None:
     assert fifo_packed(columns, [1], least_gain=1.4).partners == (("a", "b"),)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_fifo_packed_keeps_within_the_cluster(seed: int) -> None:
-    columns, capacity = draw(seed), np.array([4, 2, 4])
-    packing = fifo_packed(columns, capacity)
-    assert PackedPolytope(columns, capacity).violation(packing.shares, packing.pairs) == 0.0
-    found = packing.pairs
-    for pair, one, other, j in zip(packing.partners, found.first, found.second, found.accelerator, strict=True):
-        assert pair == (columns.jobs[one], columns.jobs[other])
-        assert pair_gain(columns, [one], [other])[0, j] > 1.5
-
-
 def packed_state(columns: PackedColumns, cluster: str, **known: Any) -> ClusterState:
     matrix = ThroughputMatrix(columns.rates, columns.jobs, TYPES, columns.scale_factors)
     return ClusterState(Cluster.parse(cluster), matrix, colocation=columns, **known)

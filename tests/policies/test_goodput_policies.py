@@ -218,15 +218,6 @@ def test_sia_weighs_jobs_and_rounds_costs() -> None:
     assert objective("sia", state, rounded=True) == pytest.approx(2 * 0.58)
 
 
-def test_a_rounded_cost_is_3000_at_most() -> None:
-    """A job without any goodput left moves all the same where one that waits costs more than that."""
-    state = state_of("a1=1 b1=1", "a1=1", cluster="a:1,b:1", running="a1", elapsed_seconds=[100.0, 0.0])
-    memory = Restarts()
-    for rounded in (True, False):
-        memory.times = {0: 1000}
-        assert (chosen("sia", state, memory, rounded=rounded, penalty=5000.0) == "b1 a1") is rounded
-
-
 def test_optimus_gives_gpus_to_whom_they_save_most() -> None:
     """By single steps it passes over numbers of GPUs without figures, as tables with powers of two have them."""
     state = state_of("a1=1 a2=2", "a1=1 a2=2", cluster="a:3", steps_remaining=[100.0, 50.0])

@@ -55,15 +55,6 @@ def test_two_jobs_share_and_the_one_left_alone_recovers() -> None:
     assert ends(found) == pytest.approx([100.0, 190.0])
 
 
-def test_as_published_a_guest_keeps_its_rate_when_its_host_is_through() -> None:
-    jobs = "light 1 90 0; middle 1 180 0"
-    assert ends(run(jobs, "v100:1", world={"guests_stay_slow": True})) == pytest.approx([100.0, 200.0])
-    # It is the guest that stays slow, not the host.
-    turned = "light 1 180 0; middle 1 90 1"
-    found = run(turned, "v100:1", world={"guests_stay_slow": True})
-    assert ends(found) == pytest.approx([190.0, 101.0])
-
-
 @pytest.mark.parametrize(("budget", "joins"), [(0, False), (1, True), (2, True)])
 def test_the_budget_bounds_the_scores_of_two(budget: int, joins: bool) -> None:
     found = run("light 1 100 0; middle 1 100 0", "v100:1", score_budget=budget)

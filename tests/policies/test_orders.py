@@ -123,11 +123,6 @@ def test_assignment_is_that_of_every_gpu_and_position(seed: int) -> None:
         assert ((line.accelerator == j) & (line.position == k)).sum() <= gpus[j]
 
 
-def test_a_single_line_is_shortest_first() -> None:
-    line = assign_to_lines(np.array([[30.0], [10.0], [20.0]]), [1])
-    assert (line.position.tolist(), line.seconds) == ([1, 3, 2], 3 * 10 + 2 * 20 + 30)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_gangs_are_placed_exactly(seed: int) -> None:
     """The least total over every choice of type and position."""

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import Cluster, ClusterState, InputError, ThroughputMatrix, get_policy, simulate
+from allocator import Cluster, ClusterState, InputError, ThroughputMatrix, get_policy
 from allocator.policies.quotas.limits import Limits
 from allocator.protocol import Assignment
 from allocator.protocol.entities import Entities, Membership
-from throughputs import Trace
 
 
 def state_of(
@@ -194,15 +193,3 @@ def test_all_limits_hold_and_nobody_waits_who_has_a_right(instance: tuple[Cluste
         for job in set(range(state.n_jobs)) - set(pool_of):
             for pool in np.flatnonzero(state.runnable_rates[job] > 0):
                 assert used[entity[job], pool] + state.scale_factors[job] > limits.nominal[entity[job], pool]
-
-
-def test_a_simulation_reclaims_and_completes() -> None:
-    trace = Trace(
-        ["job"] * 6, [2] * 6, [1000.0] * 6, [0.0] * 4 + [100.0] * 2, entity=["a"] * 4 + ["b"] * 2, source="test"
-    )
-    result = simulate(trace, Cluster({"v100": 8}), get_policy("quotas"), np.ones((6, 1)), entities={"a": 1, "b": 1})
-    jobs = result.jobs
-    assert jobs["status"].eq("completed").all()
-    assert jobs["preemptions"].tolist() == [0, 0, 1, 1, 0, 0]
-    # each start takes 30 s
-    np.testing.assert_allclose(jobs["completion_time"], [1030, 1030, 1990, 1990, 1130, 1130], atol=1e-6)

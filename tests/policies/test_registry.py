@@ -223,17 +223,6 @@ def test_on_the_command_line_a_failing_plugin_is_one_line(tmp_path: Path) -> Non
     assert "theirs_absent" in told
 
 
-def test_every_command_that_takes_policies_has_the_option() -> None:
-    from allocator.cli.app import COMMANDS, TAKE_POLICIES, load
-
-    for name in COMMANDS:
-        command = load(name)
-        for taker in [command.commands[part] for part in TAKE_POLICIES.get(name, ())] or [command]:
-            options = {option for parameter in taker.params for option in parameter.opts}
-            assert ("--import" in options) == (name in TAKE_POLICIES), name
-            assert name == "admit" or not options & {"--policy", "--policies"} or "--import" in options, name
-
-
 OUT_OF_RANGE = """
 chronus lease_seconds=1230.0
 chronus objective="most"

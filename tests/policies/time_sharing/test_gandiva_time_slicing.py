@@ -171,8 +171,3 @@ def test_published_turns_are_planned_ahead_until_a_job_may_end() -> None:
         # nobody ends in a step that others follow
         assert number == 0 or left.min() > 60.0
         left[step.assignment.jobs] -= 60.0
-
-
-def test_published_decisions_wait_for_arrivals() -> None:
-    for more, expected in ((True, np.inf), (False, 1.0)):
-        assert gandiva(**PUBLISHED)([1], [2], more_arrivals=more)[1] == expected

@@ -37,12 +37,6 @@ def test_a_job_that_attained_its_limit_goes_behind_newer_ones() -> None:
     assert asked([1, 2], [2, 2], 100.0, [2], trained=[50, 50]) == ([1], 100.0)
 
 
-def test_who_runs_stays_ahead_in_its_queue() -> None:
-    asked = tiresias(4)
-    asked([1, 2, 3], [3, 2, 1], trained=[0, 0, 0])
-    assert asked.places == [1, 3, 2]
-
-
 def test_places_of_those_who_come_or_are_let_down_together() -> None:
     """Large gangs, then who arrived first; of those who arrive together labels decide."""
     asked = tiresias(4)
@@ -90,14 +84,6 @@ def test_a_gang_that_waits_is_promoted_after_a_multiple_of_its_seconds() -> None
     assert queues(asked)[1] == 0
 
 
-def test_without_promotion_nobody_is_asked_for_those_who_wait() -> None:
-    asked = tiresias(promote_after=None)
-    asked([1], [2], trained=[0])
-    assert asked([1, 2], [2, 2], 60.0, [1], trained=[60, 0])[1] == 50.0
-    assert asked([1, 2], [2, 2], 120.0, [2], trained=[60, 60])[1] == np.inf
-    assert queues(asked) == {1: 1, 2: 1}
-
-
 def test_waiting_counts_from_the_first_start_on() -> None:
     """The second job waits for 50 s before it starts, and for 30 s after it has stopped; a new one has not waited."""
     asked = tiresias()
@@ -113,18 +99,6 @@ def test_who_waits_in_the_first_queue_is_not_promoted_and_nobody_is_asked_for_it
     asked = tiresias(1, promote_after=2.0)
     asked([1, 2], [1, 1])
     assert asked([1, 2], [1, 1], 20.0, [1], trained=[10, 10])[1] == 90.0
-
-
-def test_those_promoted_together_keep_their_order() -> None:
-    asked = tiresias(1, queue_limits=(10.0,), promote_after=1.0)
-    asked([1, 2, 3], [1, 1, 1])
-    # the second job reached the limit first, then the first one; both have waited for as long as they trained
-    memory = asked.memory
-    memory.queue, memory.turn = np.array([1, 1, 0]), np.array([2, 1, 0])
-    memory.waited, memory.clock = np.array([20.0, 20.0, 0.0]), 50.0
-    asked([1, 2, 3], [1, 1, 1], 50.0, [3], trained=[20, 20, 5])
-    assert (queues(asked), asked.places) == ({1: 0, 2: 0, 3: 0}, [3, 2, 1])
-    assert (memory.waited.tolist(), memory.spent.tolist()) == ([0.0, 0.0, 0.0], [20.0, 20.0, 0.0])
 
 
 def test_published_limits_are_reckoned_from_seconds_and_passed_one_at_a_time() -> None:
