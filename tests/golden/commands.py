@@ -100,7 +100,8 @@ def run(command: str) -> tuple[int, str, str]:
     """Exit code and both streams of one command, in the working folder."""
     words = shlex.split(command)
     # what is imported stays in its process
-    return _in_a_process(words) if "--import" in words else _here(words)
+    imports = "--import" in words and Path(words[words.index("--import") + 1]).exists()
+    return _in_a_process(words) if imports else _here(words)
 
 
 def _in_a_process(words: list[str]) -> tuple[int, str, str]:

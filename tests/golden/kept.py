@@ -15,6 +15,7 @@ import json
 import lzma
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -166,9 +167,12 @@ def _short(value: Any) -> str:
     return repr(text) if not text else text if text == first else f"{first}..."
 
 
+_known = cache(read)
+
+
 def check(case: Case) -> None:
     """Fail with what differs, where something does."""
-    before = read(case.file).get(case.name)
+    before = _known(case.file).get(case.name)
     if before is None:
         raise AssertionError(f"no golden of {case.title}; `make golden` keeps one of: {case.line}")
     found = differences(before, case.take())

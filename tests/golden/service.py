@@ -163,10 +163,10 @@ def _of_cut(command: str, places: Sequence[int]) -> Taken:
 def cases() -> list[Case]:
     """The life, and its journal cut off: the status after every record, all else after some."""
     n = len(recorded())
-    some, fifth = [*range(7, n, 37), n], set(range(1, n, 5))
+    some, tenth = [*range(7, n, 37), n], set(range(1, n, 10))
     of_cuts: list[tuple[str, Iterable[int], bool]] = [
-        ("status --json --state state", fifth, True),
-        ("status --json --state state ", set(range(1, n + 1)) - fifth, False),
+        ("status --json --state state", tenth, True),
+        ("status --json --state state ", set(range(1, n + 1)) - tenth, False),
         ("status --state state", some, False),
         ("queue --json --state state", some, True),
         ("history --json --state state", [n], True),

@@ -145,13 +145,15 @@ POLYTOPE = "answers with shares of time in the polytope"
         (TooManyGpus, POLYTOPE, False, ["relative_shares = True"]),
         (FirstComeMost, "minds no order of jobs", True, ["seen with 3 jobs", "in_order_of_rows = True"]),
         (FasterGetMore, "minds no unit of one job's throughput", True, ["unit_free = False"]),
-        (AboveAThousand, "minds no common unit of throughput", False, []),
+        pytest.param(AboveAThousand, "minds no common unit of throughput", False, [], marks=pytest.mark.exhaustive),
         (Counts, "answers alike when asked twice", False, []),
         (Writes, "leaves the state as it is", True, ["state.priority_weights"]),
         (Boasts, "proves what it calls optimal", True, []),
-        (Fails, "copes with no jobs", False, ["ValueError: zero-size array", ", line "]),
+        pytest.param(
+            Fails, "copes with no jobs", False, ["ValueError: zero-size array", ", line "], marks=pytest.mark.exhaustive
+        ),
         (Starves, "runs a job that is alone", False, ["carries a small simulation to its end"]),
-        (Returns, POLYTOPE, False, ["returned ndarray", "the same as under"]),
+        pytest.param(Returns, POLYTOPE, False, ["returned ndarray", "the same as under"], marks=pytest.mark.exhaustive),
         (Forgets, "plans alike with a memory that was put away", False, []),
     ],
 )
@@ -175,8 +177,8 @@ class LargestLast(OrderPolicy):
     ("policy", "says"),
     [
         (LargestLast, {}),
-        (TooManyGpus, {"relative_shares": True}),
-        (FirstComeMost, {"in_order_of_rows": True}),
+        pytest.param(TooManyGpus, {"relative_shares": True}, marks=pytest.mark.exhaustive),
+        pytest.param(FirstComeMost, {"in_order_of_rows": True}, marks=pytest.mark.exhaustive),
         (FasterGetMore, {"unit_free": False}),
     ],
 )

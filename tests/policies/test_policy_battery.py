@@ -83,7 +83,7 @@ def test_answers_are_feasible_and_proven(name: str) -> None:
         assert name not in PROGRAMS or each["choice"] == "published" or allocation.status == "optimal"
 
 
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_the_order_of_jobs_and_types_and_the_unit_of_time_do_not_matter(name: str) -> None:
     """The same shares to the last digit for jobs in another order; shares of time for hours instead of minutes."""
     state, policy = state_of(12, cluster_for(name), 3), POLICIES[name]
@@ -196,7 +196,7 @@ def test_no_useful_gpu_idles(name: str) -> None:
         assert not (((1 - shares.sum(axis=1))[:, None] > 1e-4) & (idle > 1e-4) & (state.rates > 0) & fits).any()
 
 
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_prices_of_types_without_gpus_are_known_or_said_not_to_be(name: str) -> None:
     """A gang of two has no use for the first GPU; a job that runs on nothing else would join the others."""
     rates = np.array([[1.0, 10.0], [1.0, 40.0]])
