@@ -177,6 +177,8 @@ def test_what_a_job_was_promised_and_had():
     assert [(holder.job, holder.gpu_hours_before, holder.came_later) for holder in wait.holders] == [
         (1, pytest.approx(200 / 3600), False), (2, pytest.approx(100 / 3600), True),
     ]  # fmt: skip
+    # of its waits the longest is told
+    assert [(each.start, each.end) for each in explain(result, 0).waits] == [(100.0, 400.0)]
     # who arrives at that very instant is there
     first = explain(result, 1, at=0).waits[0].moment
     assert (first.active, first.waiting, first.promised) == (2, 1, 0.0)

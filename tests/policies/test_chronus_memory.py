@@ -91,14 +91,6 @@ def test_short_jobs_are_guaranteed_their_gpus_by_gpu_time() -> None:
     assert memory.running == [1, 2, 3]
 
 
-def test_gpus_that_are_guaranteed_are_not_given_twice() -> None:
-    held = {"runs": True, "kind": BEST_EFFORT}
-    memory = memory_of(held | {"forced": True}, held | {"leased": True}, {"units": 5.0, "kind": UNACCEPTED})
-    serve_waiting(memory, rules_of(2, forced_guarantee=True), 0)
-    assert memory.forced.tolist() == [True, False, False]
-    assert memory.running == [0, 1]
-
-
 def test_those_with_most_gpu_time_left_give_way_and_no_more_than_needed() -> None:
     best = {"gpus": 2, "runs": True, "kind": BEST_EFFORT}
     memory = memory_of(best | {"units": 10}, best | {"units": 100}, {"gpus": 2, "units": 10.0, "kind": UNACCEPTED})

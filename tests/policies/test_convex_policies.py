@@ -82,8 +82,4 @@ def test_a_status_of_ones_own_is_a_claim_everywhere(word: str) -> None:
     assert allocation_to_json(allocation)["status"] == claim
     kept = _decision_of(_decision((0, 0.0, allocation)), allocation.throughputs.accelerators)[2]
     assert kept.status == claim
-
-
-@pytest.mark.parametrize("word", ["closed form", "order", "plan", "empty"])
-def test_what_claims_nothing_stays(word: str) -> None:
-    assert ByHand(word).allocate(state_of()).status == word
+    assert ByHand("closed form").allocate(state_of()).status == "closed form"

@@ -55,12 +55,9 @@ def test_two_jobs_that_do_well_together_always_share() -> None:
     allocation = allocator.solve("max_min_fairness_packed", TWO_ALIKE, "v100:1")
     assert allocation.effective_throughput.tolist() == pytest.approx([0.8, 0.8])
     assert not allocation.shares.any()
-    frame = allocation.pairs_frame()
-    assert frame[["first", "second", "accelerator"]].to_numpy().tolist() == [[0, 1, "v100"]]
-    assert frame[["share", "first_rate", "second_rate"]].to_numpy().tolist() == [pytest.approx([1.0, 0.8, 0.8])]
-    empty = allocator.solve("max_min_fairness_perf", TWO_ALIKE, "v100:1").pairs_frame()
-    assert list(empty.columns) == list(frame.columns)
-    assert empty.empty
+    rates = allocation.pairs_frame()[["share", "first_rate", "second_rate"]].to_numpy()
+    np.testing.assert_allclose(rates, [[1.0, 0.8, 0.8]])
+    assert allocator.solve("max_min_fairness_perf", TWO_ALIKE, "v100:1").pairs_frame().empty
 
 
 @pytest.mark.parametrize("name", NAMES)

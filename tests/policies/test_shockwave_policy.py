@@ -143,20 +143,6 @@ def test_plans_do_not_depend_on_when_the_clock_began() -> None:
         assert np.array_equal(now.allocation.shares, later.allocation.shares) is alike
 
 
-def test_without_profiles_jobs_are_steady(programs: list[PlanningProgram]) -> None:
-    matrix, policy = ThroughputMatrix([[2.0], [4.0]], ["a", "b"], ["v100"]), shockwave()
-    memory, known = policy.new_memory(), {"elapsed_seconds": np.zeros(2), "upcoming": UpcomingRounds(1, ROUND)}
-    for steps in (1000.0, 500.0):
-        left = {"steps_remaining": np.full(2, steps), "clock": 40.0}
-        policy.plan(ClusterState(Cluster({"v100": 1}), matrix, **known, **left), memory)
-    first, second = programs
-    np.testing.assert_allclose(first.epochs * first.epoch_seconds, [500.0, 250.0])
-    np.testing.assert_array_equal(first.epochs_done, 0)
-    np.testing.assert_allclose(second.epochs_done / second.epochs, 0.5)
-    np.testing.assert_allclose(second.remaining_seconds, [250.0, 125.0], rtol=0.03)
-    np.testing.assert_allclose(first.target_seconds, 40.0 + 2 * np.array([500.0, 250.0]), rtol=0.03)
-
-
 @pytest.mark.parametrize("name", ["gandiva_fair", "isolated_plus"])
 def test_equal_shares_look_at_gangs_only_for_where_they_fit(name: str) -> None:
     matrix, policy = ThroughputMatrix(np.ones((5, 2)), range(5), ["v100", "k80"], [1, 2, 4, 8, 1]), get_policy(name)

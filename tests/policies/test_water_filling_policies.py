@@ -209,17 +209,15 @@ def test_an_instance_file_takes_entities(tmp_path):
     answer = get_policy(NAMES[1]).allocate(state_from_json(data))
     np.testing.assert_allclose(answer.shares[:, 0], [0.75, 0, 0.25], atol=1e-8)
     del data["jobs"][1]["arrival_rank"]
-    with pytest.raises(InputError, match=r"jobs\[1\].arrival_rank"):
-        state_from_json(data)
-    data["jobs"] = [{"throughputs": {"v100": 1.0}, "entity": "two"}]
-    with pytest.raises(InputError, match=r"jobs\[0\].entity.*'two'"):
-        state_from_json(data)
-    data["entities"] = [{"name": "one", "weight": -3}]
-    with pytest.raises(InputError, match=r"entities.\[0\].weight"):
-        state_from_json(data)
-    del data["entities"]
-    with pytest.raises(InputError, match="there are no entities"):
-        state_from_json(data)
+    other = [{"throughputs": {"v100": 1.0}, "entity": "two"}]
+    for wrong, told in (
+        ({}, r"jobs\[1\].arrival_rank"),
+        ({"jobs": other}, r"jobs\[0\].entity.*'two'"),
+        ({"jobs": other, "entities": [{"name": "one", "weight": -3}]}, r"entities.\[0\].weight"),
+        ({"jobs": other, "entities": []}, "entit"),
+    ):
+        with pytest.raises(InputError, match=told):
+            state_from_json(data | wrong)
 
 
 def test_ranks_do_not_depend_on_the_order_of_jobs():

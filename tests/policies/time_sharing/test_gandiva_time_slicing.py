@@ -156,18 +156,3 @@ def test_published_turns_come_with_the_clock_in_whole_seconds() -> None:
     asked = gandiva(**PUBLISHED)
     times = (60.0, 119.9, 120.7, 121.0, 180.0)
     assert [asked([1, 2], [4, 4], time)[0] for time in times] == [[1], [1], [2], [2], [1]]
-
-
-def test_published_turns_are_planned_ahead_until_a_job_may_end() -> None:
-    labels, gpus, left = [1, 2, 3], [4, 4, 2], np.array([300.0, 900.0, 900.0])
-    asked, slots = gandiva(**PUBLISHED), {"steps_remaining": left, "slot_seconds": 60.0}
-    plan = gandiva(**PUBLISHED).plan(labels, gpus, 60.0, more_arrivals=False, **slots)
-    assert {step.seconds for step in plan.steps} == {60.0}
-    assert len(plan.steps) > 3
-    for number, step in enumerate(plan.steps):
-        # as long as jobs are expected there is a decision at a time
-        single = asked.plan(labels, gpus, 60.0 * (number + 1), **slots)
-        assert single.steps[0].assignment.jobs.tolist() == step.assignment.jobs.tolist()
-        # nobody ends in a step that others follow
-        assert number == 0 or left.min() > 60.0
-        left[step.assignment.jobs] -= 60.0

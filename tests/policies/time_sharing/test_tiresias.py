@@ -101,20 +101,6 @@ def test_who_waits_in_the_first_queue_is_not_promoted_and_nobody_is_asked_for_it
     assert asked([1, 2], [1, 1], 20.0, [1], trained=[10, 10])[1] == 90.0
 
 
-def test_published_limits_are_reckoned_from_seconds_and_passed_one_at_a_time() -> None:
-    limits: dict[str, Any] = {"queue_limits": (100.0, 300.0), "promote_after": None}
-    asked = tiresias(4, **limits, published_limits=True)
-    assert asked([1], [4], trained=[0])[1] == 25.0
-    # 60 GPU seconds are left, which take 15 seconds; as published (100 - 10) / 4 rounded up
-    assert asked([1], [4], 10.0, [1], trained=[10])[1] == 23.0
-    for seconds, queue in ((90, 1), (91, 2)):
-        asked([1], [4], float(seconds), [1], trained=[seconds])
-        assert queues(asked) == {1: queue}
-    exact = tiresias(4, **limits)
-    exact([1], [4], 90.0, [1], trained=[90])
-    assert queues(exact) == {1: 2}
-
-
 def test_lines_by_turn_by_queue_and_by_arrival() -> None:
     """Jobs that come late run while a gang does not fit; as published with Pollux it comes first as soon as it does."""
     for line, expected in (("entered", [1]), ("turn", [2]), ("arrival", [1])):
