@@ -63,7 +63,7 @@ def late(result: SimulationResult, workload: dict[str, Any]) -> int:
 
 
 @given(workloads(), st.sampled_from(["each", "batch", "repair"]), st.sampled_from([(0, 0), (60, 0), (0, 5), (0, 40)]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_who_is_admitted_meets_the_deadline(workload, admission, slot_and_restart) -> None:
     slot, restart = map(float, slot_and_restart)
     known = {"restart_seconds": restart, "restart_penalty_seconds": restart} if restart else {}

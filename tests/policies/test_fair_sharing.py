@@ -37,8 +37,7 @@ def draw(
     return state_with(rates, gpus, sizes, rng.choice([1.0, 3.0], n) if weights else None)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("budgets", ["equal", "priority"])
+@pytest.mark.parametrize(("budgets", "seed"), [("equal", 0), ("priority", 1)])
 def test_discounts_are_those_of_the_definition(seed: int, budgets: str) -> None:
     """N + 1 programs through the general solver; at least one in e is left."""
     state = draw(seed)

@@ -41,7 +41,7 @@ def draw(seed):
 
 
 def test_is_what_trying_every_job_finds():
-    for seed in range(3):
+    for seed in range(2):
         state = draw(seed)
         units = proportional_throughput(state.rates, state.capacity) / state.scale_factors
         m, columns = state.membership, PlainColumns(state.throughputs).general

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from allocator import get_policy, simulate
@@ -112,6 +113,7 @@ def test_lines_by_turn_by_queue_and_by_arrival() -> None:
     assert asked([1, 2], [1, 1], 60.0, [2], elapsed_seconds=[9.0, 9.0])[0] == [2]
 
 
+@examples(max_examples=30)
 @given(
     st.lists(st.integers(1, 50), min_size=1, max_size=20), st.integers(1, 60), st.lists(st.integers(0, 60), min_size=1)
 )
