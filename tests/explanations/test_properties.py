@@ -108,7 +108,6 @@ def check_changes(run: FinishedRun, job: int, wait: Any) -> None:
     asker.look({job: (wait.start, wait.end)}, [moment.time])
     instant = asker.instant(moment.time)
     assert instant is not None
-    assert comes_out_the_same(run, instant)
     for change in moment.changes:
         if change.kind == "gpus":
             tried = {gpus: _larger(run, change.accelerator, gpus) for gpus in (change.gpus, *change.tried)}
@@ -116,6 +115,8 @@ def check_changes(run: FinishedRun, job: int, wait: Any) -> None:
             assert runs == [change.gpus]
         elif change.kind == "job":
             assert job in decided(run, instant, without=change.job).jobs
+    # however often it is asked
+    assert all(comes_out_the_same(run, instant) for _ in range(4))
 
 
 def _larger(run: FinishedRun, name: str, gpus: int) -> Cluster:

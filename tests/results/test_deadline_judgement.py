@@ -21,6 +21,7 @@ RECORD = {
         {"name": "bert-1", "submission_time": 10, "completion_time": 90.5, "ddl": 90},
         {"name": "ncf-2", "submission_time": 10, "completion_time": None, "ddl": 499},
         {"name": "ncf-3", "submission_time": 10, "completion_time": None, "ddl": 501},
+        {"name": "ncf-5", "submission_time": 10, "completion_time": None, "ddl": 500},
         {"name": "ncf-4", "submission_time": 20, "completion_time": 60, "ddl": None},
     ],
 }
@@ -34,10 +35,10 @@ def write(path: Path, *records: Any) -> Path:
 def test_the_last_record_of_a_log_counts(tmp_path: Path) -> None:
     early = {"timestamp": 60.0, "submitted_jobs": RECORD["submitted_jobs"][:1]}
     jobs = read_recorded_jobs(write(tmp_path / "run.log", early, RECORD))
-    assert judged(jobs).tolist() == ["met", "late", "missed", "open", "best_effort"]
+    assert judged(jobs).tolist() == ["met", "late", "missed", "open", "open", "best_effort"]
     figures = deadline_judgement(jobs)
-    assert (figures["deadline_jobs"], figures["accepted"], figures["declined"]) == (4, 4, 0)
-    assert figures["satisfactory_ratio"] == 1 / 4
+    assert (figures["deadline_jobs"], figures["accepted"], figures["declined"]) == (5, 5, 0)
+    assert figures["satisfactory_ratio"] == 1 / 5
     assert figures["satisfactory_ratio_of_finished"] == 1 / 3
 
 
