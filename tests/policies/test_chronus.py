@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -142,6 +143,13 @@ def test_noise_is_drawn_from_its_seed() -> None:
     assert durations[0] == durations[1] != durations[2]
     assert all(50 <= each < 200 for each in durations[0])
     assert looked_at(state)[1].duration.tolist() == [100.0] * 30
+    policy = Chronus(noise=1.0)
+    memory, again = policy.new_memory(), policy.new_memory()
+    policy.plan(state, memory)
+    again.restore(copy.deepcopy(memory.state()))
+    for each in (memory, again):
+        policy.plan(state_of([100.0] * 40, [()] * 40, clock=LEASE), each)
+    assert memory.duration.tolist() == again.duration.tolist()
 
 
 def test_between_ticks_everybody_goes_on_until_the_next_slot() -> None:

@@ -70,7 +70,7 @@ def test_who_has_run_for_its_estimate_loses_its_promise_but_not_its_lease() -> N
     job = {"units": 10, "kind": ACCEPTED, "planned": True, "runs": True}
     memory = memory_of(job | {"leased": True}, job)
     memory.leases = [np.array([3]), np.array([3])]
-    look_at_running(memory, rules_of(2), 15)
+    look_at_running(memory, rules_of(2), 10)
     assert memory.overrun.tolist() == [False, True]
     assert memory.planned.tolist() == [True, False]
     assert memory.kind.tolist() == [ACCEPTED, UNACCEPTED]
@@ -92,11 +92,12 @@ def test_short_jobs_are_guaranteed_their_gpus_by_gpu_time() -> None:
 
 
 def test_those_with_most_gpu_time_left_give_way_and_no_more_than_needed() -> None:
-    best = {"gpus": 2, "runs": True, "kind": BEST_EFFORT}
-    memory = memory_of(best | {"units": 10}, best | {"units": 100}, {"gpus": 2, "units": 10.0, "kind": UNACCEPTED})
-    serve_waiting(memory, rules_of(4, forced_guarantee=True), 0)
-    assert memory.running == [0, 2]
-    assert memory.waiting == [1]
+    best, new = {"runs": True, "kind": BEST_EFFORT}, {"units": 10.0, "kind": UNACCEPTED}
+    # 120 GPU minutes and 100
+    memory = memory_of(best | {"gpus": 2, "units": 60}, best | {"units": 100}, new)
+    serve_waiting(memory, rules_of(3, forced_guarantee=True), 0)
+    assert memory.running == [1, 2]
+    assert memory.waiting == [0]
 
 
 def test_who_stops_has_no_lease_any_more() -> None:

@@ -182,6 +182,12 @@ def test_promises_that_can_be_kept_are_where_gpus_are_lost(said, gpus, promised)
     assert (set(memory.promised), memory.unpromised) == (promised, {0, 1} - promised)
 
 
+def test_who_is_late_and_due_first_is_first_and_more_gpus_are_used_when_they_come() -> None:
+    state = state_of("50<-5 50<-10 50<inf", gpus=1, clock=100.0)
+    assert asked("edf_admission", state, unpromised={0, 1, 2})[0] == {1: 1}
+    assert asked("elasticflow", state_of("600<inf", gpus=4), state_of("600<inf"))[0] == {0: 8}
+
+
 def test_earliest_deadline_first_gives_each_all_it_can_use() -> None:
     """Eleven GPUs: eight for the job that is due first, two of the three that are left for the next, then one."""
     for name, options in (("edf", {}), ("edf_admission", {}), ("edf_admission", {"late_block": True})):

@@ -106,6 +106,11 @@ def test_fifo_packs_the_line_behind_the_cluster() -> None:
     np.testing.assert_array_equal(packing.pairs.share, [1.0, 1.0])
 
 
+def test_the_gain_of_a_pair_is_in_units_of_what_each_does_alone() -> None:
+    columns = columns_of([[2.0], [4.0]], [[[0.0], [1.0]], [[3.0], [0.0]]])
+    assert pair_gain(columns, [0], [1]).tolist() == [[1 / 2 + 3 / 4]]
+
+
 def test_fifo_stops_at_the_first_without_a_partner_and_pairs_must_pay() -> None:
     together = np.zeros((4, 4, 1))
     together[0, 3] = together[3, 0] = 2.0

@@ -9,6 +9,7 @@ import pytest
 
 from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.policies.lucid.forecast import ArrivalForecast
+from allocator.policies.lucid.profiling import ProfilerSettings, profile_apart
 from allocator.presets import preset
 from throughputs import RetainedFractions, ThroughputTable, Trace
 
@@ -99,6 +100,14 @@ def test_nobody_is_packed_in_quiet_hours_and_the_line_is_strict() -> None:
     rising = forecast_of(*[0.0] * 10, *[9.0] * 30)
     two = "light 1 9000 0; light 1 9000 10"
     assert starts(run(two, "v100:1", forecast=rising, quiet_jobs=5.0)) == [0.0, 4200.0]
+    # it is looked at now and then only
+    late = {"forecast": rising, "quiet_jobs": 5.0, "review_seconds": 3000.0}
+    assert starts(run("light 1 9000 0; light 1 9000 5000", "v100:1", **late)) == [0.0, 6000.0]
+
+
+def test_who_is_through_at_the_limit_has_ended_in_the_profiler() -> None:
+    found = profile_apart([0, 0], [1, 1], [200, 201], ProfilerSettings(limit_seconds=200))
+    assert (found.ended.tolist(), found.end.tolist()) == ([True, False], [200.0, 200.0])
 
 
 def test_new_jobs_are_profiled_first_for_a_while_at_most() -> None:

@@ -90,12 +90,21 @@ def test_blind_fifo_keeps_jobs_where_they_are_and_draws_for_each_its_own_type() 
         "p100",
         "v100",
     ]
+    # nobody passes the first that finds no room
+    assert placed(get_policy("fifo").allocate(line_of([USUAL] * 3, [1, 2, 1], (2, 0, 0)))) == ["v100", None, None]
     both = line_of([USUAL] * 2, [1, 1], (9, 9, 9))
     drawn = [placed(get_policy("fifo", seed=seed).allocate(both)) for seed in range(40)]
     assert {first for first, _ in drawn} == set(TYPES)
     # whatever the others do
     alone = both.subset(np.array([1]))
     assert [placed(get_policy("fifo", seed=seed).allocate(alone))[0] for seed in range(40)] == [b for _, b in drawn]
+
+
+def test_shortest_remaining_time_is_that_on_the_fastest_type() -> None:
+    """50 s and 80 s."""
+    matrix = ThroughputMatrix([[2.0, 0.1], [1.0, 1.0]], "ab", ["v100", "k80"])
+    state = ClusterState(Cluster.parse("v100:1,k80:0"), matrix, steps_remaining=np.array([100.0, 80.0]))
+    assert get_policy("srtf").allocate(state).shares[:, 0].tolist() == [1.0, 0.0]
 
 
 def draw_times(seed: int, n: int, closed: float = 0.15) -> NDArray[np.float64]:
@@ -169,6 +178,10 @@ def test_the_longest_waiting_gang_is_not_passed_for_ever() -> None:
     state = queue([1, 4, 1, 1, 1], "v100:4,p100:0,k80:0", **waits)
     assert get_policy("allox").allocate(state).shares[1:].sum() == 0
     assert get_policy("allox", reserve=False).allocate(state).shares[1:].sum() == 3
+    # of types that lack as much that on which the gang is fastest, the p100, is kept free
+    held = {"elapsed_seconds": [9.0, 9.0, 8.0, 1.0], "current_accelerator": [0, 1, -1, -1]}
+    shares = get_policy("allox").allocate(queue([1, 1, 4, 1], "v100:4,p100:4,k80:0", **held)).shares
+    assert shares[3].tolist() == [1.0, 0.0, 0.0]
     free = queue([1, 4, 1, 1, 1], "v100:4,p100:0,k80:0", elapsed_seconds=[1.0, 8.0, 7.0, 6.0, 5.0])
     assert get_policy("allox").allocate(free).shares.sum() >= 1
 

@@ -63,6 +63,11 @@ def test_blind_finish_time_fairness_is_blind_to_the_past_too():
         np.testing.assert_allclose(found, isolated, rtol=1e-12)
 
 
+def test_without_a_v100_the_reference_is_the_type_that_is_fastest_on_the_average() -> None:
+    state = ClusterState(Cluster({"a": 1, "b": 1}), ThroughputMatrix([[1.0, 3.0], [2.0, 1.0]], "xy", ["a", "b"]))
+    assert get_policy("finish_time_fairness").believed_rates(state).tolist() == [[3.0, 3.0], [1.0, 1.0]]
+
+
 @pytest.fixture
 def starts_used(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What `formulations.solve` was given to start from, call by call."""

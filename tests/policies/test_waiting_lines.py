@@ -35,6 +35,7 @@ SCHEDULES = """
 T | fcfs | | 0-10 10-15 15-21 15-24 15-19
 # only the third job ends before the second one could start; the others would delay it
 T | fcfs | backfill="easy" | 0-10 10-15 2-8 15-24 15-19
+0 2 10; 1 4 5; 2 1 8 | fcfs | backfill="easy" | 0-10 10-15 2-10
 # with three GPUs promised at 10 one is over, on which the fourth job may run as long as it likes
 0 2 10; 1 3 5; 2 1 6; 3 1 9; 4 2 4 | fcfs | backfill="easy" | 0-10 10-15 2-8 3-12 15-19
 # the third is expected to run into the promise, the fourth not: it runs past it, and the second has to wait
@@ -111,14 +112,25 @@ def state_of(gpus: list[int], running: Any = None) -> ClusterState:
     return ClusterState(Cluster({"v": 4}), matrix, running=running)
 
 
-def test_the_line_is_the_same_after_a_checkpoint() -> None:
-    policy = get_policy("qssf", burst_seconds=1.0)
+@pytest.mark.parametrize(("name", "settings"), [("qssf", {"burst_seconds": 1.0}), ("fcfs", {"backfill": "easy"})])
+def test_the_line_is_the_same_after_a_checkpoint(name: str, settings: dict[str, Any]) -> None:
+    policy = get_policy(name, **settings)
     memory, again = policy.new_memory(), LineMemory()
     policy.plan(state_of([2, 4, 3, 1]), memory)
     again.restore(memory.state())
-    assert vars(again).keys() == vars(memory).keys()
-    for name in ("lines", "first", "since", "waiting"):
-        assert getattr(again, name) == getattr(memory, name)
+    for column in ("lines", "first", "since", "waiting"):
+        assert getattr(again, column) == getattr(memory, column)
+    assert memory.since or name == "qssf"
+
+
+def test_who_may_use_other_pools_than_before_looks_again() -> None:
+    policy = get_policy("fcfs")
+    memory = policy.new_memory()
+    for version, rate, runs in ((0, 0.0, [0]), (1, 1.0, [0, 1])):
+        matrix = ThroughputMatrix([[1.0, 0.0], [1.0, rate]], [0, 1], ["a", "b"])
+        running = Assignment.of([0], [0], [1])
+        state = ClusterState(Cluster.parse("a:1,b:1"), matrix, running=running, rates_version=version)
+        assert policy.plan(state, memory).steps[0].assignment.jobs.tolist() == runs
 
 
 def test_who_waits_is_told_why() -> None:
