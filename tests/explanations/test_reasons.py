@@ -82,6 +82,14 @@ CASES = {
         changes=["11 GPUs more of v100 (with 10 it waits)", "a gang of 4 GPUs, as fast for its size",
                  "no job 0 (15 GPUs; ran)"],
     ),
+    "those who came later had less": case(
+        "300 ranked_behind 400", [300, 300, 200, 200], [1] * 4, 1, [100, 100, 300, 300], "v100:2", FAIR,
+        changes=["2 GPUs more of v100 (with 1 it waits)"],
+    ),
+    "who ended with a round is gone": case(
+        "100 share_met 200", [100, 400, 200], [1, 1, 2], 1, cluster="v100:2", policy=FAIR,
+        changes=["1 GPU more of v100", "no job 2 (2 GPUs; ran)"], **LATE,
+    ),
     "no name leads to the policy": case(
         "0 no_share 200", [200, 200], [1, 1], policy=SharesPolicy(lambda state: np.eye(state.n_jobs, 1))
     ),
