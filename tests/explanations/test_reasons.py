@@ -261,10 +261,8 @@ class Waits(PlanPolicy):
     [
         ({"job": 7}, "'job' 7 0 1"),
         ({"job": 0, "at": -5.0}, "0 300"),
-        ({"job": 0, "since": 500.0}, "0 300"),
         ({"job": 0, "since": 50.0, "until": 20.0}, "since 50"),
         ({"job": 0, "at": 5.0, "until": 20.0}, "since until"),
-        ({"at": 5.0}, "job"),
     ],
 )
 def test_questions_without_an_answer(asked, words):
@@ -279,7 +277,5 @@ def test_runs_in_which_nobody_waited():
     assert explain(empty).longest == ()
     with pytest.raises(InputError, match="expected a run with jobs"):
         explain(empty, 0)
-    alone = run_of(trace_of([300], [1]), "v100:1", "fifo")
-    told = explain(alone, 0)
-    assert (told.waits, told.waited, explain(alone).longest) == ((), 0.0, ())
-    assert alone.explain(0).as_dict() == told.as_dict()
+    told = run_of(trace_of([300], [1]), "v100:1", "fifo").explain(0)
+    assert (told.waits, told.waited) == ((), 0.0)

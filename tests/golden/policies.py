@@ -26,10 +26,10 @@ AT_EVENTS = ON_ONE_TYPE - {"shockwave"} | GOODPUT | LINES | {"quotas", "lucid", 
 """Policies that answer with plans; all others answer with shares of time."""
 
 DEAR = {"max_min_fairness_strategy_proof", "max_min_fairness_strategy_proof_perf", "shockwave", "allox"}
-"""These run with one seed alone, and most of them not every day."""
+"""These run with one seed alone, and not every day; nor do those that have a twin which is aware of types."""
 
 ENTITLED = {"quotas", "max_min_fairness_water_filling_perf", "max_sum_throughput_normalized_by_cost_perf"}
-"""Of these the runs with entities or prices are of every day, too."""
+"""Of these the runs with entities or prices are of every day."""
 
 PUBLISHED = ("gavel", "shockwave", "elasticflow", "chronus", "lucid", "pollux", "sia")
 
@@ -95,7 +95,7 @@ VARIANTS = (
 
 
 def _of_policy(policy: str) -> Iterator[tuple[str, str, str]]:
-    """Preset, world and seeds of the runs of a policy: the first is of every day."""
+    """Preset, world and seeds of the runs of a policy: the first is of every day of most."""
     usual = "deadlines" if policy in DEADLINES else "pairs" if policy.endswith("packed") else "gangs"
     yield "default", usual, "01"
     if policy in AT_EVENTS:
@@ -195,13 +195,16 @@ def taken(arguments: list[str]) -> Taken:
 
 def cases() -> list[Case]:
     found = []
-    for policy in door.policy_names():
+    names = door.policy_names()
+    for policy in names:
         runs = dict.fromkeys(
             (*run, seed) for *run, seeds in _of_policy(policy) for seed in seeds[: 1 if policy in DEAR else 2]
         )
-        first = [] if policy in DEAR - {"shockwave"} else [next(iter(runs))]
+        first = [next(iter(runs))]
         if policy in ENTITLED:
-            first += [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
+            first = [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
+        elif policy in DEAR or f"{policy}_perf" in names:
+            first = []
         found += [_case(policy, *run, everyday=run in first) for run in runs]
         found += [
             _case(variant, "default", world, "0") for variant, world in VARIANTS if variant.partition(":")[0] == policy

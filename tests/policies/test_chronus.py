@@ -152,15 +152,6 @@ def test_noise_is_drawn_from_its_seed() -> None:
     assert memory.duration.tolist() == again.duration.tolist()
 
 
-def test_between_ticks_everybody_goes_on_until_the_next_slot() -> None:
-    policy = Chronus()
-    memory = policy.new_memory()
-    policy.plan(state_of([30.0], [()]), memory)
-    plan = policy.plan(state_of([30.0], [()], clock=90.0, waited=1.5, done=1.5), memory)
-    assert plan.steps[0].assignment.jobs.tolist() == [0]
-    assert plan.steps[0].seconds == 5 * MINUTE - 90.0
-
-
 def test_what_was_missed_at_a_slot_is_done_once() -> None:
     policy = Chronus(solver="none")
     memory = policy.new_memory()

@@ -17,16 +17,8 @@ from allocator.testing import PolicyCheckError, check_policy
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "own_policies"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "EqualSteps",
-        *(
-            pytest.param(name, marks=pytest.mark.exhaustive)
-            for name in ("EnvyFree", "GangQuota", "LeastGpuTime", "BestSpeedup")
-        ),
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["EqualSteps", "EnvyFree", "GangQuota", "LeastGpuTime", "BestSpeedup"])
 def test_the_examples_conform(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     module = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -204,12 +204,3 @@ def test_a_late_job_comes_last_under_admission_or_keeps_newcomers_out(late_block
     gpus, plan, memory = asked("edf_admission", state, **options)
     assert (gpus, plan.rejected.tolist()) == ({runs: 1}, rejected)
     assert memory.unpromised == {0, 1, 2} - set(rejected)
-
-
-def test_best_effort_is_in_nobodys_way_and_served_once_where_late_jobs_block() -> None:
-    """The one GPU is for the newcomer, who has 50 s of work until 60 s; of eleven eight, and two for the other one."""
-    for count, expected in ((1, {1: 1}), (11, {1: 8, 0: 2})):
-        state = state_of("500<inf 50<60", gpus=count)
-        gpus, plan, _ = asked("edf_admission", state, unpromised={0}, margin_seconds=0.0, late_block=True)
-        assert (gpus, len(plan.steps[0].assignment.jobs)) == (expected, len(expected))
-        assert not len(plan.rejected)

@@ -118,13 +118,6 @@ def test_oef_is_the_program_with_every_row(seed: int, form: str) -> None:
         assert other.objective == pytest.approx(allocation.objective, rel=1e-6)
 
 
-def test_two_kinds_of_tenants() -> None:
-    """Two kinds with speedups 2 and 5: the slower kind is content with half of what both could do at its rates."""
-    allocation = get_policy("oef").allocate(state_with([[2.0, 1.0]] * 2 + [[5.0, 1.0]] * 2, (1, 1)))
-    np.testing.assert_allclose(allocation.shares, [[0.125, 0.5]] * 2 + [[0.375, 0.0]] * 2, atol=1e-8)
-    assert allocation.objective == pytest.approx(5.25)
-
-
 FREE_OF_ENVY = {
     **{
         f"{n} GPUs {seed}": draw(seed, 10, [n] * 3, weights=seed == 1, gaps=seed == 2)

@@ -142,12 +142,6 @@ def test_the_program_chooses_the_pairs_that_save_most() -> None:
     assert sum(ends(best)) < sum(ends(greedy))
 
 
-def test_the_program_packs_nobody_who_had_better_wait() -> None:
-    jobs = "heavy 1 100 0; heavy 1 100 0"
-    assert starts(run(jobs, "v100:1", "lucid", score_budget=4)) == [0.0, 0.0]
-    assert starts(run(jobs, "v100:1", "lucid_program", score_budget=4)) == [0.0, 100.0]
-
-
 def test_scores_follow_from_what_jobs_keep_where_none_are_given() -> None:
     """On the average light ones keep and leave 0.9 and heavy ones 0.65 of the throughput."""
     found = run(

@@ -196,7 +196,7 @@ def test_no_useful_gpu_idles(name: str) -> None:
         assert not (((1 - shares.sum(axis=1))[:, None] > 1e-4) & (idle > 1e-4) & (state.rates > 0) & fits).any()
 
 
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_prices_of_types_without_gpus_are_known_or_said_not_to_be(name: str) -> None:
     """A gang of two has no use for the first GPU; a job that runs on nothing else would join the others."""
     rates = np.array([[1.0, 10.0], [1.0, 40.0]])

@@ -93,7 +93,7 @@ def starts_used(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     ],
 )
 def test_a_simulation_is_the_same_with_and_without_warm_starts(name, starts_used):
-    trace, cluster = gavel_trace(16, 300.0, seed=3), Cluster({"v100": 3, "p100": 3, "k80": 3})
+    trace, cluster = gavel_trace(10, 300.0, seed=3), Cluster({"v100": 3, "p100": 3, "k80": 3})
     results = {}
     for warm_starts in (True, False):
         starts_used.clear()

@@ -99,15 +99,6 @@ def test_weights_through_two_levels():
     assert answer.objective == pytest.approx(1 / 3)
 
 
-def test_the_best_served_at_the_top_do_not_hide_behind_the_last_in_a_queue():
-    """The objective is that of the top: jobs that wait inside a fifo entity have nothing, and the entity its due."""
-    speeds = pd.DataFrame({"v100": [1.0] * 6}, index=range(6))
-    jobs = pd.DataFrame({"entity": ["q"] * 4 + ["", None]}, index=speeds.index)
-    answer = allocator.solve(NAMES[1], speeds, "v100:1", jobs=jobs, entities={"q": {"policy": "fifo"}})
-    assert answer.objective == pytest.approx(1 / 3)
-    assert answer.gap <= 1e-7
-
-
 LISTED = [Entity("research", 2.0), Entity("vision", 1.0, "fifo", "research"), Entity("production", 3.0)]
 
 
@@ -178,17 +169,6 @@ def test_bad_entities_are_refused(line, tmp_path):
     with pytest.raises(InputError) as error:
         Entities.parse(given)
     assert [word for word in words.split() if word.replace("->", " -> ") not in str(error.value)] == []
-
-
-def test_solve_says_what_is_wrong_with_jobs_and_entities():
-    speeds = pd.DataFrame({"v100": [1.0, 1.0]}, index=["x", "y"])
-    jobs = pd.DataFrame({"entity": ["a", "vison"]}, index=["x", "y"])
-    with pytest.raises(InputError, match=r"jobs:2: field 'entity': found 'vison'.*did you mean 'vision'"):
-        allocator.solve(NAMES[1], speeds, "v100:1", jobs=jobs, entities={"a": 1, "vision": 1})
-    with pytest.raises(InputError, match="entities that the jobs name"):
-        allocator.solve(NAMES[1], speeds, "v100:1", jobs=jobs)
-    with pytest.raises(InputError, match="this column"):
-        allocator.solve(NAMES[1], speeds, "v100:1", entities={"a": 1})
 
 
 def test_an_instance_file_takes_entities(tmp_path):

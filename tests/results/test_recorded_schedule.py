@@ -71,16 +71,6 @@ def test_a_run_written_down_as_a_log_is_that_run():
     assert again.summary().average_rho == simulated.summary().average_rho
 
 
-def test_jobs_of_an_unknown_place_are_left_out_alone_counted_and_named():
-    placed = trace_of(partition=["a100", "v100", "debug", "a100"])
-    result = recorded_schedule(placed, "a100:2,v100:2", preset=by_duration())
-    assert result.status_detail == "1 of 4 jobs may have run on several types (debug 1)"
-    assert result.rounds["job_id"].tolist() == [0, 1]
-    assert result.jobs["status"].tolist()[2] == "unserved"
-    both = trace_of(gpu_type=["a100", "v100", "a100|v100", "a100"])
-    assert "(a100|v100 1)" in recorded_schedule(both, "a100:2,v100:2", preset=by_duration()).status_detail
-
-
 def test_of_several_types_the_partition_says_where_a_job_ran():
     with pytest.raises(InputError, match=r"found .*no partition 3\).*is one of a100, v100"):
         recorded_schedule(trace_of(), "a100:2,v100:2", preset=by_duration())
@@ -98,26 +88,3 @@ def test_of_several_types_the_partition_says_where_a_job_ran():
 
 def by_duration():
     return find_preset("default").replace(gang_rates="duration")
-
-
-def test_jobs_without_recorded_times_are_unfinished():
-    nan = float("nan")
-    times = {"recorded_start_seconds": [0, nan, 150, nan], "recorded_end_seconds": [9, nan, 200, nan]}
-    result = recorded_schedule(trace_of(**times), "g:9")
-    assert result.jobs["status"].tolist() == ["completed", "unfinished", "completed", "unfinished"]
-    assert result.summary().unfinished_jobs == 2
-
-
-@pytest.mark.parametrize(
-    ("field", "line", "values"),
-    [
-        ("recorded_start_seconds", 2, [0.0, 9.0, 150.0, 30.0]),
-        ("recorded_end_seconds", 3, [0.0, 150.0, 149.0, 40.0]),
-        ("recorded_end_seconds", 1, [float("inf"), 150.0, 200.0, 40.0]),
-        ("gpu_fraction", 3, [1.0, 0.5, 0.0, 1.0]),
-        ("gpu_fraction", 1, [1.5, 0.5, 1.0, 1.0]),
-    ],
-)
-def test_columns_are_checked(field, line, values):
-    with pytest.raises(InputError, match=f"trace:{line}: field '{field}'"):
-        trace_of(**{field: values})

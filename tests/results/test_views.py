@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import allocator
 from allocator.results.output import save_result
 from allocator.results.views.plots import PLOTS
-from tests.simulator.worlds import make_trace
 from throughputs import TraceGenerator
 
 
@@ -57,15 +54,3 @@ def test_pictures(result):
     assert drawn == pytest.approx((result.rounds["end_time"] - result.rounds["start_time"]).sum() / 3600)
     assert sum(len(lines.get_segments()) for lines in axes[1].collections) < len(result.rounds)
     assert max(axes[2].lines[0].get_ydata()) == result.timeline["queued_jobs"].max()
-
-
-def test_pictures_of_other_runs_and_such_as_there_are_not(result, monkeypatch):
-    nobody = allocator.simulate(make_trace([10.0]), "v100:1", allocator.get_policy("fifo"), np.zeros((1, 1)))
-    assert len(nobody.plot()) == 3
-    with pytest.raises(allocator.InputError, match="did you mean 'queue'"):
-        result.plot("queues")
-    with pytest.raises(allocator.InputError, match="found 1, expected 3"):
-        result.plot(axes=result.plot("queue"))
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(allocator.InputError, match=r"cluster-allocator\[plot\]"):
-        result.plot()

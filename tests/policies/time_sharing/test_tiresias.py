@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from allocator import get_policy, simulate
-from allocator.presets import preset
+from allocator import get_policy
 from tests.policies.time_sharing.runs import Asked
-from throughputs import Trace
 
 
 def tiresias(gpus: int = 2, **settings: Any) -> Asked:
@@ -95,13 +93,6 @@ def test_waiting_counts_from_the_first_start_on() -> None:
     assert asked.memory.waited.tolist() == [50.0, 30.0, 0.0]
 
 
-def test_who_waits_in_the_first_queue_is_not_promoted_and_nobody_is_asked_for_it() -> None:
-    """Both have trained for 10 s; the next thing to happen is that the one who runs reaches its limit, in 90 s."""
-    asked = tiresias(1, promote_after=2.0)
-    asked([1, 2], [1, 1])
-    assert asked([1, 2], [1, 1], 20.0, [1], trained=[10, 10])[1] == 90.0
-
-
 def test_lines_by_turn_by_queue_and_by_arrival() -> None:
     """Jobs that come late run while a gang does not fit; as published with Pollux it comes first as soon as it does."""
     for line, expected in (("entered", [1]), ("turn", [2]), ("arrival", [1])):
@@ -132,14 +123,3 @@ def test_the_published_index_counts_samples_in_full() -> None:
     for published, second in ((False, 25), (True, 35)):
         policy = get_policy("tiresias_gittins", samples=(10.0, 20.0, 100.0), quantum=15.0, published_index=published)
         np.testing.assert_allclose(policy.index(np.array([0.0, 10.0])), [1 / 40, 1 / second], rtol=1e-15)
-
-
-def test_who_is_likely_to_end_soon_runs_first() -> None:
-    """Jobs take about 100 or 10,000 GPU seconds: by the index a new one is worth more than one that passed 100."""
-    trace = Trace(["job"] * 2, [1, 1], [10_000.0, 100.0], [0.0, 200.0])
-    no_costs = preset("default").replace(restart_penalty_seconds=0.0)
-    samples = {"samples": (100.0, 110.0, 10_000.0, 11_000.0), "quantum": 200.0}
-    for name, own, ends in (("tiresias_gittins", samples, [10_100.0, 300.0]), ("tiresias", {}, [10_000.0, 10_100.0])):
-        policy = get_policy(name, queue_limits=(50_000.0,), **own)
-        found = simulate(trace, "v:1", policy, np.ones((2, 1)), preset=no_costs).jobs["completion_time"]
-        assert found.tolist() == ends
