@@ -51,14 +51,12 @@ OPAQUE = {".gz", ".ckpt", ".png", ".zip", ".state", ".npz", ".svg", ".html", ".l
 
 def cases() -> list[Case]:
     """All commands; each file has those of one."""
-    every_day, found = True, []
+    tier, found = "", []
     for line in (HERE / "cases.txt").read_text().splitlines():
         if line.startswith("#"):
-            every_day = line != "# exhaustive"
+            tier = "exhaustive" if line == "# exhaustive" else ""
         elif line:
-            found.append(
-                Case(f"commands/{line.split()[0]}", line, f"allocator {line}", partial(_take, line), every_day)
-            )
+            found.append(Case(f"commands/{line.split()[0]}", line, f"allocator {line}", partial(_take, line), tier))
     return found
 
 

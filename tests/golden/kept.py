@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FOLDER = Path(__file__).resolve().parent / "recorded"
 
 MOST_TOLD = 7
@@ -47,14 +49,19 @@ class Case:
     file, name : where it is kept: the file, without its ending, and its name there.
     line : what gives it again, to be pasted into a shell.
     take : gives it; a function of a module with its arguments (`functools.partial`), so that processes can share work.
-    everyday : whether it is among those of every day, or exhaustive.
+    tier : the marker of its test; none for those of every day.
     """
 
     file: str
     name: str
     line: str
     take: Callable[[], Taken]
-    everyday: bool = True
+    tier: str = ""
+
+    @property
+    def parameter(self) -> Any:
+        """What a test is parametrized with."""
+        return pytest.param(self, id=self.title, marks=[getattr(pytest.mark, self.tier)] if self.tier else [])
 
     @property
     def title(self) -> str:

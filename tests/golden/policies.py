@@ -169,7 +169,7 @@ def _of_shares(policy: str, usual: str) -> Iterator[tuple[str, str, str]]:
         yield "default", "samples", "0"
 
 
-def _case(variant: str, preset: str, world: str, seed: str, everyday: bool = False) -> Case:
+def _case(variant: str, preset: str, world: str, seed: str, tier: str = "exhaustive") -> Case:
     policy, _, settings = variant.partition(":")
     trace, cluster, options = OF_WORLD[world]
     if policy in ON_ONE_TYPE and cluster is THREE_TYPES:
@@ -178,7 +178,7 @@ def _case(variant: str, preset: str, world: str, seed: str, everyday: bool = Fal
     arguments += [*cluster, *(word.replace("%", seed) for word in options)]
     line = door.simulate_line(arguments)
     name = f"{preset}-{world}-{seed}{settings and f'-{settings}'}"
-    return Case(f"policies/{policy}", name, line, partial(taken, arguments), everyday)
+    return Case(f"policies/{policy}", name, line, partial(taken, arguments), tier)
 
 
 def taken(arguments: list[str]) -> Taken:
@@ -200,12 +200,14 @@ def cases() -> list[Case]:
         runs = dict.fromkeys(
             (*run, seed) for *run, seeds in _of_policy(policy) for seed in seeds[: 1 if policy in DEAR else 2]
         )
-        first = [next(iter(runs))]
+        daily = [next(iter(runs))]
         if policy in ENTITLED:
-            first = [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
+            daily = [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
         elif policy in DEAR or f"{policy}_perf" in names:
-            first = []
-        found += [_case(policy, *run, everyday=run in first) for run in runs]
+            daily = []
+        for *run, seed in runs:
+            again = seed == "1" and (*run, "0") in runs
+            found.append(_case(policy, *run, seed, "" if (*run, seed) in daily else "deep" if again else "exhaustive"))
         found += [
             _case(variant, "default", world, "0") for variant, world in VARIANTS if variant.partition(":")[0] == policy
         ]

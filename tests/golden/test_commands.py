@@ -13,9 +13,7 @@ from tests.golden.kept import Case, check, read
 CASES = [*commands.cases(), *service.cases()]
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, id=c.title, marks=[] if c.everyday else pytest.mark.exhaustive) for c in CASES]
-)
+@pytest.mark.parametrize("case", [case.parameter for case in CASES])
 def test_answer(case: Case) -> None:
     check(case)
 
