@@ -40,6 +40,7 @@ def cluster_for(policy: Policy, gpus: tuple[int, int, int]) -> Cluster:
     )
 
 
+@cache
 def trace_of(n_jobs: int, seed: int, hours: float) -> Trace:
     """Jobs of several sizes, models and weights, of about `hours` each, that arrive together or some minutes apart."""
     rng = np.random.default_rng([seed, n_jobs])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -15,9 +13,8 @@ from scipy.optimize import linprog
 
 import allocator
 from allocator import Cluster, ClusterState, ConvexPolicy, ThroughputMatrix, get_policy
-from allocator.audit import Audit, audit
+from allocator.audit import audit
 from allocator.audit.case import case_of
-from allocator.audit.probe import misreport
 from allocator.audit.properties import throughput_in_place_of
 from throughputs import InputError, PackedColumns
 
@@ -50,7 +47,7 @@ def audit_of(policy, state, **settings):
     return get_policy(policy).allocate(state).audit(**{"probed_jobs": 0} | settings)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("policy", ["max_min_fairness_perf", "max_min_fairness", "isolated", "fifo_perf"])
 def test_figures_are_those_of_the_definitions(seed, policy):
     """Loops over jobs and pairs of jobs, and a dense linear program."""
@@ -87,17 +84,6 @@ def test_figures_are_those_of_the_definitions(seed, policy):
     best = -linprog(-worth, A_ub=np.vstack([time, use, keep]), b_ub=limits).fun
     assert found["Pareto efficiency"].value == pytest.approx(max(best / (gains @ u) - 1, 0.0), rel=1e-4, abs=1e-6)
     assert found["utilisation"].value == pytest.approx((s @ np.where(rates > 0, x, 0.0)).sum() / c.sum())
-
-
-def test_every_property_is_there_with_its_definition():
-    found = audit_of("max_min_fairness_perf", draw(0), probed_jobs=2, misreports=3)
-    assert [each.name for each in found.properties] == PROPERTIES
-    assert all(each.definition and each.detail for each in found.properties)
-    frame = found.to_frame()
-    assert list(frame.index) == PROPERTIES
-    assert {"value", "holds", "worst_job", "definition", "detail"} <= set(frame.columns)
-    with pytest.raises(KeyError):
-        found["beauty"]
 
 
 def test_envy_of_gangs_is_about_gpu_time():
@@ -141,12 +127,9 @@ def test_shares_above_the_cluster_are_told_and_scaled():
     assert found["utilisation"].value <= 1 + 1e-9
 
 
-@pytest.mark.parametrize(
-    "policy", ["isolated", pytest.param("max_min_fairness_strategy_proof_perf", marks=pytest.mark.exhaustive)]
-)
-def test_no_gain_from_misreports_where_there_is_none(policy):
+def test_no_gain_from_misreports_where_there_is_none():
     for seed in range(3):
-        found = audit_of(policy, draw(seed, weights=False), probed_jobs=4, misreports=6, seed=seed)
+        found = audit_of("isolated", draw(seed, weights=False), probed_jobs=4, misreports=6, seed=seed)
         assert found["strategy-proofness (probe)"].holds
         assert "24 misreports" in found["strategy-proofness (probe)"].detail
 
@@ -170,18 +153,7 @@ def test_the_order_of_the_jobs_does_not_matter():
     assert one["sharing incentive"].worst_job == other["sharing incentive"].worst_job
 
 
-def test_misreports_keep_to_types_that_run():
-    rng = np.random.default_rng(0)
-    rates = np.array([3.0, 0.0, 1.0])
-    for kind in range(30):
-        told, how = misreport(rates, kind, ("a", "b", "c"), rng)
-        assert told[1] == 0.0
-        assert told.max() > 0
-        assert how
-    assert (misreport(rates, 2, ("a", "b", "c"), rng)[0] == [3.0, 0.0, 3.0]).all()
-
-
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_explanations_agree_with_the_prices(seed):
     """In an efficient allocation a job is off its fastest type only where the exchange rate says so."""
     found = audit_of("max_min_fairness_perf", draw(seed, n=14))
@@ -216,14 +188,6 @@ def test_jobs_that_cannot_run_are_said_to():
     assert found["sharing incentive"].worst_job == "fine"
 
 
-@pytest.mark.parametrize("n", [0, 1])
-def test_few_jobs(n):
-    found = audit_of("max_min_fairness_perf", draw(0, n=n, gangs=False), probed_jobs=2, misreports=2)
-    assert [each.name for each in found.properties] == PROPERTIES
-    assert isinstance(found, Audit)
-    assert len(found.explanations_frame()) == n
-
-
 def test_an_allocation_without_its_state_cannot_be_audited():
     allocation = get_policy("max_min_fairness_perf").allocate(draw(0))
     stored = pickle.loads(pickle.dumps(allocation))
@@ -232,29 +196,6 @@ def test_an_allocation_without_its_state_cannot_be_audited():
         stored.audit()
     with pytest.raises(InputError, match="decided from"):
         audit(stored, rng=np.random.default_rng(0))
-
-
-@pytest.fixture
-def instance(tmp_path):
-    path = tmp_path / "instance.json"
-    rates = [{"v100": 4.0, "k80": 1.0}, {"v100": 2.0, "k80": 1.0}, {"v100": 3.0, "k80": 2.0}]
-    jobs = [{"job_id": i, "throughputs": each, "num_steps_remaining": 100} for i, each in enumerate(rates)]
-    path.write_text(json.dumps({"cluster": {"v100": 1, "k80": 1}, "jobs": jobs}))
-    return path
-
-
-def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "allocator", *map(str, arguments)], capture_output=True, text=True)
-
-
-def test_command_prints_and_writes_json(instance, tmp_path):
-    out = tmp_path / "audit.json"
-    done = run("audit", instance, "--policy", "isolated", "--probed-jobs", 0, "--json", "--out", out)
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
-    assert printed == json.loads(out.read_text())
-    assert [each["name"] for each in printed["properties"]] == [name for name in PROPERTIES if "probe" not in name]
-    assert len(printed["explanations"]) == 3
 
 
 def draw_packed(seed, n=8):
@@ -274,7 +215,7 @@ def draw_packed(seed, n=8):
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("policy", ["gandiva", "fifo_packed", "max_min_fairness_packed"])
 def test_pairs_are_audited_by_the_same_definitions(seed, policy):
     state = draw_packed(seed)
@@ -328,9 +269,8 @@ class Capped(ConvexPolicy):
         return cp.Maximize(cp.sum(cp.multiply(speed, shares))), [used <= 0.2 * state.capacity]
 
 
-@pytest.mark.parametrize("seed", range(1))
-def test_a_policy_with_rows_of_its_own_leaves_nothing_that_they_allow(seed):
-    allocation = Capped().allocate(draw(seed, gangs=False))
+def test_a_policy_with_rows_of_its_own_leaves_nothing_that_they_allow():
+    allocation = Capped().allocate(draw(0, gangs=False))
     efficiency = {p.name: p for p in audit(allocation, rng=np.random.default_rng(0), probed_jobs=0).properties}
     found = efficiency["Pareto efficiency"]
     assert "rows" in found.definition

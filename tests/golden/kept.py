@@ -15,8 +15,11 @@ import json
 import lzma
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 FOLDER = Path(__file__).resolve().parent / "recorded"
 
@@ -46,14 +49,19 @@ class Case:
     file, name : where it is kept: the file, without its ending, and its name there.
     line : what gives it again, to be pasted into a shell.
     take : gives it; a function of a module with its arguments (`functools.partial`), so that processes can share work.
-    everyday : whether it is among those of every day, or exhaustive.
+    tier : the marker of its test; none for those of every day.
     """
 
     file: str
     name: str
     line: str
     take: Callable[[], Taken]
-    everyday: bool = True
+    tier: str = ""
+
+    @property
+    def parameter(self) -> Any:
+        """What a test is parametrized with."""
+        return pytest.param(self, id=self.title, marks=[getattr(pytest.mark, self.tier)] if self.tier else [])
 
     @property
     def title(self) -> str:
@@ -166,9 +174,12 @@ def _short(value: Any) -> str:
     return repr(text) if not text else text if text == first else f"{first}..."
 
 
+_known = cache(read)
+
+
 def check(case: Case) -> None:
     """Fail with what differs, where something does."""
-    before = read(case.file).get(case.name)
+    before = _known(case.file).get(case.name)
     if before is None:
         raise AssertionError(f"no golden of {case.title}; `make golden` keeps one of: {case.line}")
     found = differences(before, case.take())

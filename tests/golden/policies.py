@@ -26,7 +26,10 @@ AT_EVENTS = ON_ONE_TYPE - {"shockwave"} | GOODPUT | LINES | {"quotas", "lucid", 
 """Policies that answer with plans; all others answer with shares of time."""
 
 DEAR = {"max_min_fairness_strategy_proof", "max_min_fairness_strategy_proof_perf", "shockwave", "allox"}
-"""These run with one seed alone."""
+"""These run with one seed alone, and not every day; nor do those that have a twin which is aware of types."""
+
+ENTITLED = {"quotas", "max_min_fairness_water_filling_perf", "max_sum_throughput_normalized_by_cost_perf"}
+"""Of these the runs with entities or prices are of every day."""
 
 PUBLISHED = ("gavel", "shockwave", "elasticflow", "chronus", "lucid", "pollux", "sia")
 
@@ -92,7 +95,7 @@ VARIANTS = (
 
 
 def _of_policy(policy: str) -> Iterator[tuple[str, str, str]]:
-    """Preset, world and seeds of the runs of a policy: the first two are of every day, and those with what it reads."""
+    """Preset, world and seeds of the runs of a policy: the first is of every day of most."""
     usual = "deadlines" if policy in DEADLINES else "pairs" if policy.endswith("packed") else "gangs"
     yield "default", usual, "01"
     if policy in AT_EVENTS:
@@ -166,7 +169,7 @@ def _of_shares(policy: str, usual: str) -> Iterator[tuple[str, str, str]]:
         yield "default", "samples", "0"
 
 
-def _case(variant: str, preset: str, world: str, seed: str, everyday: bool = False) -> Case:
+def _case(variant: str, preset: str, world: str, seed: str, tier: str = "exhaustive") -> Case:
     policy, _, settings = variant.partition(":")
     trace, cluster, options = OF_WORLD[world]
     if policy in ON_ONE_TYPE and cluster is THREE_TYPES:
@@ -175,7 +178,7 @@ def _case(variant: str, preset: str, world: str, seed: str, everyday: bool = Fal
     arguments += [*cluster, *(word.replace("%", seed) for word in options)]
     line = door.simulate_line(arguments)
     name = f"{preset}-{world}-{seed}{settings and f'-{settings}'}"
-    return Case(f"policies/{policy}", name, line, partial(taken, arguments), everyday)
+    return Case(f"policies/{policy}", name, line, partial(taken, arguments), tier)
 
 
 def taken(arguments: list[str]) -> Taken:
@@ -192,13 +195,19 @@ def taken(arguments: list[str]) -> Taken:
 
 def cases() -> list[Case]:
     found = []
-    for policy in door.policy_names():
+    names = door.policy_names()
+    for policy in names:
         runs = dict.fromkeys(
             (*run, seed) for *run, seeds in _of_policy(policy) for seed in seeds[: 1 if policy in DEAR else 2]
         )
-        first = [run for run in runs if run[2] == "0"][: policy not in DEAR]
-        first += [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
-        found += [_case(policy, *run, everyday=run in first) for run in runs]
+        daily = [next(iter(runs))]
+        if policy in ENTITLED:
+            daily = [run for run in runs if run[0] == "default" and run[1] in ("entities", "prices") and run[2] == "0"]
+        elif policy in DEAR or f"{policy}_perf" in names:
+            daily = []
+        for *run, seed in runs:
+            again = seed == "1" and (*run, "0") in runs
+            found.append(_case(policy, *run, seed, "" if (*run, seed) in daily else "deep" if again else "exhaustive"))
         found += [
             _case(variant, "default", world, "0") for variant, world in VARIANTS if variant.partition(":")[0] == policy
         ]

@@ -163,18 +163,18 @@ def _of_cut(command: str, places: Sequence[int]) -> Taken:
 def cases() -> list[Case]:
     """The life, and its journal cut off: the status after every record, all else after some."""
     n = len(recorded())
-    some, fifth = [*range(7, n, 37), n], set(range(1, n, 5))
-    of_cuts: list[tuple[str, Iterable[int], bool]] = [
-        ("status --json --state state", fifth, True),
-        ("status --json --state state ", set(range(1, n + 1)) - fifth, False),
-        ("status --state state", some, True),
-        ("queue --json --state state", some, True),
-        ("history --json --state state", [n], True),
-        ("history --details --state state", [n], True),
-        ("history 2 --state state", [n], True),
-        ("record --no-simulate --out out --json --state state", some, True),
-        ("record --out out --state state", [n], False),
+    some, tenth = [*range(7, n, 37), n], set(range(1, n, 10))
+    of_cuts: list[tuple[str, Iterable[int], str]] = [
+        ("status --json --state state", tenth, ""),
+        ("status --json --state state ", set(range(1, n + 1)) - tenth, "exhaustive"),
+        ("status --state state", some, "exhaustive"),
+        ("queue --json --state state", some, ""),
+        ("history --json --state state", [n], ""),
+        ("history --details --state state", [n], ""),
+        ("history 2 --state state", [n], ""),
+        ("record --no-simulate --out out --json --state state", some, "exhaustive"),
+        ("record --out out --state state", [n], "exhaustive"),
     ]
-    taken = [(line, partial(_of_cut, line.strip(), tuple(sorted(at))), daily) for line, at, daily in of_cuts]
+    taken = [(line, partial(_of_cut, line.strip(), tuple(sorted(at))), tier) for line, at, tier in of_cuts]
     life = Case("service/life", "life", "python -m tests.golden service/life", _of_life)
-    return [life, *(Case("service/cut", line, f"allocator {line}", take, daily) for line, take, daily in taken)]
+    return [life, *(Case("service/cut", line, f"allocator {line}", take, tier) for line, take, tier in taken)]

@@ -10,9 +10,7 @@ from tests.golden.policies import cases
 CASES = cases()
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, id=c.title, marks=[] if c.everyday else pytest.mark.exhaustive) for c in CASES]
-)
+@pytest.mark.parametrize("case", [case.parameter for case in CASES])
 def test_run(case: Case) -> None:
     check(case)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -16,7 +17,7 @@ from allocator.presets import preset
 from allocator.protocol import ClusterState, Plan
 from allocator.simulator import SimulationResult
 from formulations.leases import LeaseProgram, LeaseSolution, solve_leases
-from throughputs import InputError, ThroughputMatrix, Trace
+from throughputs import ThroughputMatrix, Trace
 from throughputs.deadlines import DeadlineOptions, OptionRow
 
 MINUTE = 60.0
@@ -92,20 +93,6 @@ def test_what_is_tolerated_counts_from_submission() -> None:
     assert memory.kind.tolist() == [UNACCEPTED]
 
 
-@pytest.mark.parametrize("admission", ["options", "published"])
-@pytest.mark.parametrize("due", [1e9, 1e300])
-def test_deadlines_may_be_as_far_away_as_numbers_go(admission: str, due: float) -> None:
-    """Plans do not reach as far: a row for each lease up to then would fill any memory."""
-    far, farther, near = ((due, 10.0),), ((due, 10.0), (2 * due, 5.0)), soft(6, 7, 8, 9)
-    state = state_of([DURATION, DURATION, DURATION], [far, farther, near])
-    for solver in ("none", "highs"):
-        plan, memory = looked_at(state, admission=admission, solver=solver, tolerate_ratio=1.5)
-        assert memory.kind.tolist() == [ACCEPTED] * 3
-        assert memory.due[:2].max() < 1e6
-        assert memory.due[2] <= near[-1][0]
-        assert len(plan.steps[-1].assignment.jobs) == 3
-
-
 def test_a_rejected_job_is_in_the_way_of_others_only_as_published() -> None:
     """The first needs eight leases on all GPUs and has five; the second needs thirteen of fourteen on one."""
     state = state_of([120.0, 220.0], [((120.0, 10.0),), ((300.0, 10.0),)], gpus=[8, 1])
@@ -156,15 +143,13 @@ def test_noise_is_drawn_from_its_seed() -> None:
     assert durations[0] == durations[1] != durations[2]
     assert all(50 <= each < 200 for each in durations[0])
     assert looked_at(state)[1].duration.tolist() == [100.0] * 30
-
-
-def test_between_ticks_everybody_goes_on_until_the_next_slot() -> None:
-    policy = Chronus()
-    memory = policy.new_memory()
-    policy.plan(state_of([30.0], [()]), memory)
-    plan = policy.plan(state_of([30.0], [()], clock=90.0, waited=1.5, done=1.5), memory)
-    assert plan.steps[0].assignment.jobs.tolist() == [0]
-    assert plan.steps[0].seconds == 5 * MINUTE - 90.0
+    policy = Chronus(noise=1.0)
+    memory, again = policy.new_memory(), policy.new_memory()
+    policy.plan(state, memory)
+    again.restore(copy.deepcopy(memory.state()))
+    for each in (memory, again):
+        policy.plan(state_of([100.0] * 40, [()] * 40, clock=LEASE), each)
+    assert memory.duration.tolist() == again.duration.tolist()
 
 
 def test_what_was_missed_at_a_slot_is_done_once() -> None:
@@ -213,7 +198,7 @@ class Promises(Chronus):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"solver": "highs"}, {"solver": "none"}, pytest.param({"solver": "cbc"}, marks=pytest.mark.exhaustive)],
+    [{"solver": "highs"}, {"solver": "none"}],
     ids=str,
 )
 def test_promises_are_kept_and_lease_programs_proven(settings: dict[str, Any]) -> None:
@@ -226,10 +211,6 @@ def test_promises_are_kept_and_lease_programs_proven(settings: dict[str, Any]) -
     assert [job for job, due in policy.seen.items() if completion[job] > due] == []
     expected = "greedy" if settings["solver"] == "none" else "optimal"
     assert {allocation.status for _, _, allocation in result.decisions} == {expected}
-
-
-def test_wide_jobs_keep_their_plans_where_options_are_many() -> None:
-    simulated(workload(24), get_policy("chronus", max_search_options=3))
 
 
 def test_a_solver_that_fails_is_told_of_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,36 +227,3 @@ def test_a_solver_that_fails_is_told_of_and_marked(monkeypatch: pytest.MonkeyPat
         assert marks == {("greedy", fallbacks)}
         assert found.summary()["fallback_decisions"] == len(found.decisions) * len(fallbacks)
     assert result.jobs.completion_time.tolist() == greedy.jobs.completion_time.tolist()
-
-
-@pytest.mark.parametrize("slot", [60.0, 420.0, 700.0, 1200.0])
-def test_slots_of_the_world_that_begin_between_ticks(slot: float) -> None:
-    """Arrivals between ticks, in a world that looks again a slot after each decision."""
-    rng, n = np.random.default_rng(0), 24
-    steps, arrivals = 10 ** rng.uniform(2, 3.5, n), np.sort(rng.uniform(0, 6000, n))
-    due = arrivals + steps * rng.uniform(1, 3, n)
-    trace = Trace(["job"] * n, [2] * n, steps, arrivals, duration=steps, deadline=due)
-    simulated(trace, get_policy("chronus"), slot_seconds=slot)
-    easy = Trace(["job"] * 2, [4, 8], [900.0] * 2, [98.0] * 2, deadline=[9000.0] * 2)
-    assert simulated(easy, get_policy("chronus"), slot_seconds=slot).jobs["met"].tolist() == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("lease_seconds", 1230.0),
-        ("objective", "most"),
-        ("solver", "gurobi"),
-        ("admission", "all"),
-        ("filling", "always"),
-        ("tie_break", "none"),
-        ("noise", -0.1),
-        ("margin", 0.9),
-        ("tolerate_ratio", 0.9),
-        ("start_cost", -1.0),
-        ("max_search_options", 0),
-    ],
-)
-def test_impossible_settings_are_refused(field: str, value: Any) -> None:
-    with pytest.raises(InputError, match=f"chronus.*{field}"):
-        get_policy("chronus", **{field: value})

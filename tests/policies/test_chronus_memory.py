@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from allocator.policies.chronus.clock import LeaseClock
 from allocator.policies.chronus.leases import begin_lease, count_needed
 from allocator.policies.chronus.memory import ACCEPTED, BEST_EFFORT, UNACCEPTED, ChronusMemory
 from allocator.policies.chronus.opportunistic import look_at_running, serve_waiting
 from allocator.policies.chronus.policy import Chronus
-from allocator.policies.chronus.rules import LeaseRules, rounded_gpus
+from allocator.policies.chronus.rules import LeaseRules
 
 FAR = 1000.0
 
@@ -49,14 +47,6 @@ def test_times_are_whole_units() -> None:
     assert [clock.last_tick(seconds) for seconds in (60.0, 119.0, math.nextafter(60.0, 0.0))] == [1, 1, 0]
 
 
-@given(st.floats(0.01, 100.0), st.integers(1, 10**6), st.floats(0.0, 1.0))
-@example(0.3, 356, 10.576 / (356 * 0.3))
-def test_the_clock_is_not_a_moment_before_a_tick_that_was_waited_for(unit, tick, part) -> None:
-    clock = LeaseClock(unit, tick=1, slot=6, lease=20)
-    now = part * (tick * unit)
-    assert now + clock.seconds_until(tick, now) >= tick * unit
-
-
 def test_leases_too_many_are_taken_off_the_early_end() -> None:
     memory = memory_of({"units": 60, "needed": 3, "ran": 25.0, "kind": ACCEPTED})
     memory.leases[0] = np.array([3, 5, 8])
@@ -80,7 +70,7 @@ def test_who_has_run_for_its_estimate_loses_its_promise_but_not_its_lease() -> N
     job = {"units": 10, "kind": ACCEPTED, "planned": True, "runs": True}
     memory = memory_of(job | {"leased": True}, job)
     memory.leases = [np.array([3]), np.array([3])]
-    look_at_running(memory, rules_of(2), 15)
+    look_at_running(memory, rules_of(2), 10)
     assert memory.overrun.tolist() == [False, True]
     assert memory.planned.tolist() == [True, False]
     assert memory.kind.tolist() == [ACCEPTED, UNACCEPTED]
@@ -88,14 +78,6 @@ def test_who_has_run_for_its_estimate_loses_its_promise_but_not_its_lease() -> N
     look_at_running(memory, rules_of(2), 20)
     assert memory.overrun.all()
     assert memory.ran.tolist() == [20.0, 20.0]
-
-
-def test_a_duration_becomes_known_while_the_job_runs() -> None:
-    """Believed to take 100 minutes, and 50 in fact: half way through what is believed, 75."""
-    rules = rules_of(1, noise=0.1, trusted_noise=0.5)
-    memory = memory_of({"units": 100.0, "known_duration": 50.0, "runs": True})
-    look_at_running(memory, rules, 50)
-    assert memory.estimate.tolist() == rules.estimates(np.array([75.0]), np.array([1])).tolist()
 
 
 def test_short_jobs_are_guaranteed_their_gpus_by_gpu_time() -> None:
@@ -109,27 +91,13 @@ def test_short_jobs_are_guaranteed_their_gpus_by_gpu_time() -> None:
     assert memory.running == [1, 2, 3]
 
 
-def test_gpus_that_are_guaranteed_are_not_given_twice() -> None:
-    held = {"runs": True, "kind": BEST_EFFORT}
-    memory = memory_of(held | {"forced": True}, held | {"leased": True}, {"units": 5.0, "kind": UNACCEPTED})
-    serve_waiting(memory, rules_of(2, forced_guarantee=True), 0)
-    assert memory.forced.tolist() == [True, False, False]
-    assert memory.running == [0, 1]
-
-
 def test_those_with_most_gpu_time_left_give_way_and_no_more_than_needed() -> None:
-    best = {"gpus": 2, "runs": True, "kind": BEST_EFFORT}
-    memory = memory_of(best | {"units": 10}, best | {"units": 100}, {"gpus": 2, "units": 10.0, "kind": UNACCEPTED})
-    serve_waiting(memory, rules_of(4, forced_guarantee=True), 0)
-    assert memory.running == [0, 2]
-    assert memory.waiting == [1]
-
-
-@pytest.mark.parametrize("kinds", [(UNACCEPTED, BEST_EFFORT), (BEST_EFFORT, UNACCEPTED)])
-def test_jobs_without_a_promise_and_best_effort_are_one_class(kinds) -> None:
-    memory = memory_of({"units": 300, "kind": kinds[0]}, {"units": 50, "kind": kinds[1]})
-    serve_waiting(memory, rules_of(1), 0)
-    assert memory.running == [1]
+    best, new = {"runs": True, "kind": BEST_EFFORT}, {"units": 10.0, "kind": UNACCEPTED}
+    # 120 GPU minutes and 100
+    memory = memory_of(best | {"gpus": 2, "units": 60}, best | {"units": 100}, new)
+    serve_waiting(memory, rules_of(3, forced_guarantee=True), 0)
+    assert memory.running == [1, 2]
+    assert memory.waiting == [0]
 
 
 def test_who_stops_has_no_lease_any_more() -> None:
@@ -138,11 +106,6 @@ def test_who_stops_has_no_lease_any_more() -> None:
     assert (memory.running, memory.waiting) == ([1], [0])
     assert memory.leased.tolist() == [False, True]
     assert memory.seen.tolist() == [7.0, 0.0]
-
-
-def test_a_start_costs_half_a_unit_and_as_much_again_for_each_doubling() -> None:
-    assert rules_of(8).start_units(np.array([1, 2, 8])).tolist() == [0.5, 1.0, 2.0]
-    assert rules_of(8, start_cost=3.0).start_units(np.array([1, 4])).tolist() == [3.0, 9.0]
 
 
 @pytest.mark.parametrize(
@@ -160,8 +123,3 @@ def test_a_start_costs_half_a_unit_and_as_much_again_for_each_doubling() -> None
 )
 def test_estimates_have_the_cost_of_one_start_in_each_lease_and_a_margin(gpus, settings, units) -> None:
     assert rules_of(8, **settings).estimates(np.array([85.0]), np.array([gpus])).tolist() == [units]
-
-
-def test_leases_for_so_many_units_on_powers_of_two_up_to_eight() -> None:
-    assert rules_of(8).leases_for(np.array([95.0, 100.0, 101.0, 0.0, -30.0])).tolist() == [5, 5, 6, 0, 0]
-    assert rounded_gpus(np.arange(1, 11)).tolist() == [1, 2, 4, 4, 8, 8, 8, 8, 9, 10]

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-import allocator
 from allocator import Allocation, Cluster, ClusterState, ConvexPolicy, SharePolicy, ThroughputMatrix, get_policy
 from allocator.checkpoint.checkpoint import _decision, _decision_of
 from allocator.instance import allocation_to_json
@@ -57,18 +55,6 @@ def test_agrees_with_the_registered_policy(policy: ConvexPolicy, name: str) -> N
         np.testing.assert_allclose(mine.prices[:2], theirs.prices[:2], rtol=1e-3)
 
 
-def test_the_order_of_jobs_changes_no_digit() -> None:
-    state, policy = state_of(3), Total()
-    order = np.random.default_rng(1).permutation(state.n_jobs)
-    np.testing.assert_array_equal(policy.allocate(state).shares[order], policy.allocate(state.subset(order)).shares)
-
-
-def test_a_solver_by_name_answers() -> None:
-    answer = allocator.solve(Total(solver="scs"), pd.DataFrame({"v100": [4.0, 1.0]}, index=["a", "b"]), "v100:1")
-    assert (answer.status, answer.solver, answer.objective_unit) == ("optimal", "scs", "steps/s")
-    assert answer.objective == pytest.approx(4.0, rel=1e-6)
-
-
 @dataclass(frozen=True)
 class ByHand(SharePolicy):
     """Shares of a solver of one's own."""
@@ -88,8 +74,4 @@ def test_a_status_of_ones_own_is_a_claim_everywhere(word: str) -> None:
     assert allocation_to_json(allocation)["status"] == claim
     kept = _decision_of(_decision((0, 0.0, allocation)), allocation.throughputs.accelerators)[2]
     assert kept.status == claim
-
-
-@pytest.mark.parametrize("word", ["closed form", "order", "plan", "empty"])
-def test_what_claims_nothing_stays(word: str) -> None:
-    assert ByHand(word).allocate(state_of()).status == word
+    assert ByHand("closed form").allocate(state_of()).status == "closed form"

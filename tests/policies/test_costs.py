@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from allocator import Allocation, Cluster, ClusterState, ThroughputMatrix, Trigger, get_policy
-from formulations import MaxMin, Polytope, SolverError, keep_most_floors, maximise_ratio, maximise_worth, solve
+from allocator import Allocation, Cluster, ClusterState, ThroughputMatrix, get_policy
+from formulations import MaxMin, Polytope, keep_most_floors, maximise_ratio, maximise_worth, solve
 from tests.policies.worlds import PRICES, TYPES, state_of
 from throughputs import InputError, PlainColumns, PriceTable
 
@@ -47,7 +47,7 @@ def rows_of(rates: Any, sizes: Any, floors: Any, gpus: int = 3) -> tuple[Any, An
     return np.vstack([np.kron(np.eye(N), np.ones(M)), use, demand]), np.concatenate([np.ones(N), [gpus] * M, -floors])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_largest_worth_and_ratio_are_those_of_linear_programs(seed: int) -> None:
     """The ratio by Charnes and Cooper's transformation, written out densely."""
     rates, sizes, floors, polytope = draw(seed)
@@ -75,40 +75,7 @@ def test_largest_worth_and_ratio_are_those_of_linear_programs(seed: int) -> None
     assert found.status == "optimal"
 
 
-@pytest.mark.parametrize("solver", ["highs", "cbc"])
-def test_paths_with_floors_agree(solver: str) -> None:
-    rates, _, floors, polytope = draw(4)
-    kept = keep_most_floors(polytope, floors).floors
-    named = maximise_worth(polytope, rates, kept, solver=solver)
-    assert named.solver == solver
-    assert named.objective == pytest.approx(maximise_worth(polytope, rates, kept).objective, rel=1e-7)
-    with pytest.raises(SolverError, match="ecos"):
-        maximise_worth(polytope, rates, 0.01 * floors, solver="ecos")
-
-
-def test_without_floors_the_best_column_is_all_that_runs() -> None:
-    rates, sizes, _, polytope = draw(2)
-    cost = sizes[:, None] * np.ones(3)
-    found = maximise_ratio(polytope, np.ones(len(rates)), cost)
-    assert found.objective == pytest.approx((rates / cost).max(), rel=1e-12)
-    assert np.allclose((rates / cost)[found.shares > 0], (rates / cost).max())
-
-
-def test_prices_of_the_ratio_are_what_one_more_gpu_improves_it_by() -> None:
-    rates, sizes, floors, polytope = draw(7, gpus=2)
-    given = (
-        np.ones(len(rates)),
-        sizes[:, None] * np.array(list(PRICES.values())),
-        keep_most_floors(polytope, floors).floors,
-    )
-    base, step = maximise_ratio(polytope, *given), 1e-4
-    for j in range(3):
-        more = Polytope(polytope.columns, polytope.capacity + step * (np.arange(3) == j))
-        gained = (maximise_ratio(more, *given).objective - base.objective) / step
-        assert gained == pytest.approx(base.prices[j], rel=1e-3, abs=1e-4 * base.objective)
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_fewest_floors_are_given_up(seed: int) -> None:
     """Against every subset."""
     rates, _, _, polytope = draw(seed, n=6, gpus=2)
@@ -126,17 +93,6 @@ def test_fewest_floors_are_given_up(seed: int) -> None:
     np.testing.assert_allclose(kept.floors, np.where(kept.kept, floors, 0.0), rtol=2e-6)
 
 
-def test_bad_floors_and_costs_say_so() -> None:
-    rates, _, floors, polytope = draw(0)
-    with pytest.raises(InputError, match="floors"):
-        maximise_worth(polytope, rates, -floors - 1)
-    with pytest.raises(InputError, match="cost"):
-        maximise_ratio(polytope, np.ones(len(rates)), np.zeros(rates.shape))
-    idle = Polytope(PlainColumns(ThroughputMatrix(np.zeros((1, 3)), [0], TYPES)), np.ones(3))
-    with pytest.raises(InputError, match="floor of job 0"):
-        maximise_worth(idle, np.ones((1, 3)), [1.0])
-
-
 def small(name: str, seed: int, **columns: Any) -> ClusterState:
     given = {"sizes": (1, 1, 1, 2), "sharing": name == PACKED, "slo_hours": (1.0, 20.0)}
     return state_of(14, "v100:3,p100:3,k80:3", seed, **given | columns)
@@ -151,7 +107,7 @@ def per_dollar(allocation: Allocation, state: ClusterState) -> float:
     return float(allocation.effective_throughput.sum() * 3600 / (used @ state.gpu_prices))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", [PLAIN, PACKED])
 def test_deadlines_are_met_and_dropped_ones_are_named(name: str, seed: int) -> None:
     """Total cost is the cheaper way to meet them."""
@@ -167,26 +123,6 @@ def test_deadlines_are_met_and_dropped_ones_are_named(name: str, seed: int) -> N
         found[cost] = per_dollar(allocation, state)
     assert allocation.objective == pytest.approx(found["total"], rel=1e-9)
     assert found["total"] >= found["by_type"] * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("cost", COSTS)
-def test_sharing_meets_no_fewer_deadlines_and_is_worth_no_less(cost: str) -> None:
-    """Without sharing it is the plain policy, and without deadlines the one without them."""
-    more = 0
-    for seed in range(4):
-        state, alone, easy = small(PACKED, seed), small(PLAIN, seed), small(PACKED, seed, slo_hours=None)
-        plain, packed, same, shared, least = (
-            get_policy(name, cost=cost).allocate(each)
-            for name, each in ((PLAIN, state), (PACKED, state), (PACKED, alone), (PACKED, easy), (PLAIN, easy))
-        )
-        assert len(packed.dropped_slos) <= len(plain.dropped_slos) == len(same.dropped_slos)
-        assert len(same.pairs) == 0
-        if set(same.dropped_slos) == set(plain.dropped_slos):
-            assert same.objective == pytest.approx(plain.objective, rel=1e-6)
-        assert shared.objective >= least.objective * (1 - 1e-7)
-        more += shared.objective > least.objective * 1.05
-        np.testing.assert_array_equal(get_policy(BASIC, cost=cost).allocate(easy).shares, least.shares)
-    assert more
 
 
 def test_prices_come_with_the_state_or_from_a_table_at_the_time_of_the_decision() -> None:
@@ -226,28 +162,10 @@ def test_published_way_drops_every_deadline_when_one_cannot_be_met(name: str) ->
         assert everything.objective == pytest.approx(get_policy(BASIC).allocate(state).objective, rel=1e-7)
 
 
-@pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("name", [BASIC, PLAIN, PACKED])
-def test_order_of_jobs_does_not_matter_and_gpus_left_unused_for_their_price_stay_so(name: str, cost: str) -> None:
-    state, policy = small(name, 5, slo_hours=(0.5, 10.0)), get_policy(name, cost=cost)
-    order = np.random.default_rng(1).permutation(state.n_jobs)
-    first, second = policy.allocate(state), policy.allocate(state.subset(order))
-    np.testing.assert_array_equal(first.shares[order], second.shares)
-    assert set(first.dropped_slos) == set(second.dropped_slos)
-    assert policy.fills_idle_gpus == (cost == "by_type")
-    assert Trigger.PRICES in policy.triggers
-
-
 @pytest.mark.parametrize("name", [PLAIN, PACKED])
 @pytest.mark.parametrize(
     ("settings", "field"),
-    [
-        ({"cost": "free"}, "cost"),
-        ({"infeasible": "give_up"}, "infeasible"),
-        ({"prices": {"v100": 1.0}}, "accelerator"),
-        ({"prices": PRICES | {"k80": 0.0}}, "price of k80"),
-        ({"prices": PRICES | {"k80": -1.0}}, "k80"),
-    ],
+    [({"prices": {"v100": 1.0}}, "accelerator"), ({"prices": PRICES | {"k80": 0.0}}, "price of k80")],
 )
 def test_bad_settings_say_so(name: str, settings: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError, match=field):

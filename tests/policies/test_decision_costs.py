@@ -8,9 +8,7 @@ import pytest
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.deadlines.costs import DecisionCosts
 from allocator.presets import preset
-from allocator.protocol import Assignment
 from allocator.simulator import simulate
-from formulations.deadlines import Filling, JobPlan
 from throughputs import deadline_trace, default_table
 
 CLUSTER = Cluster({"v100": 16}, gpus_per_server={"v100": 8})
@@ -47,8 +45,9 @@ def test_a_decision_is_learned_from_once_and_takes_half_of_the_time_at_most():
         assert (len(costs.start_seconds), costs.restart_seconds, costs.lost_share) == (1, 8.0, 0.5)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("dear", "cheap"), [("started", "resized"), ("resized", "started")])
+@pytest.mark.parametrize(
+    ("dear", "cheap"), [("started", "resized"), pytest.param("resized", "started", marks=pytest.mark.exhaustive)]
+)
 def test_what_is_cheap_and_frequent_does_not_hide_what_is_dear(dear, cheap):
     """The dearest counts until a thousand of its kind were cheaper, whatever the other kind costs."""
     costs = DecisionCosts()
@@ -73,37 +72,12 @@ def test_what_was_learned_comes_back():
     assert again.state() == costs.state()
 
 
-def test_who_runs_on_other_gpus_than_were_given_is_not_getting_going_on_them():
-    """A world that takes GPUs away has started the job anew."""
-    policy = get_policy("elasticflow")
-    memory = policy.new_memory()
-    memory.starting = {0: (2, 130.0), 1: (2, 130.0)}
-    jobs, _ = policy.jobs(state_of([0.0, 0.0], 100.0, Assignment.of([0, 1], [0, 0], [2, 1])), memory, 0)
-    assert {job.label: (job.held, job.starting) for job in jobs} == {0: (2, 30.0), 1: (1, 0.0)}
-
-
-@pytest.mark.parametrize(("published", "patience"), [(False, 71.0), (True, np.inf)])
-def test_what_is_planned_for_the_end_of_a_job_waits_for_it(published, patience):
-    policy = get_policy("elasticflow", published_list=published)
-    ends = JobPlan([0.0], [4], 100.0, 95.0, met=True, charged_until=100.0)
-    follows, sooner = (JobPlan([0.0, at], [0, 4], 150.0, 150.0, met=True, charged_until=150.0) for at in (100.0, 60.0))
-    filling = Filling(slot_seconds=60.0, restart_seconds=10.0)
-    assert policy.next_change(filling, [ends, follows]) == 100.0 + patience
-    assert policy.next_change(filling, [ends, follows, sooner]) == 60.0
-    assert policy.next_change(filling, [ends]) == np.inf
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("admission", ["each", "repair"])
-@pytest.mark.parametrize("resizes_cost", [False, True])
+@pytest.mark.parametrize(("admission", "resizes_cost"), [("each", True), ("repair", False)])
 def test_promises_are_kept_where_starts_cost_at_once(admission, resizes_cost):
     """What a start costs is known from the first one on; it stays known where most changes of GPUs cost nothing."""
-    admitted = 0
     world = preset("default").replace(restart_penalty_seconds=60.0, restart_when_moved=resizes_cost)
-    for seed in range(2):
-        trace = deadline_trace(60, 60.0, rng=np.random.default_rng(seed))
-        jobs = simulate(trace, CLUSTER, get_policy("elasticflow", admission=admission), TABLE, preset=world).jobs
-        admitted += (jobs["status"] == "completed").sum()
-        late = (jobs["completion_time"] > jobs["deadline"]) & (jobs["arrival_time"] > jobs["arrival_time"].min())
-        assert not late.any()
-    assert admitted > 40
+    trace = deadline_trace(40, 60.0, rng=np.random.default_rng(0))
+    jobs = simulate(trace, CLUSTER, get_policy("elasticflow", admission=admission), TABLE, preset=world).jobs
+    assert (jobs["status"] == "completed").sum() > 12
+    late = (jobs["completion_time"] > jobs["deadline"]) & (jobs["arrival_time"] > jobs["arrival_time"].min())
+    assert not late.any()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,7 @@ import pytest
 
 from allocator import get_policy
 from formulations import SolverError
-from formulations.columns import InfeasibleError
 from formulations.deadlines.patterns import plans_by_patterns
-from formulations.deadlines.program import most_value
 from tests.policies.test_elasticflow import asked, state_of
 from throughputs.configurations import Configurations
 
@@ -90,32 +87,3 @@ def test_the_program_proves_that_a_single_newcomer_cannot_be_let_in() -> None:
         assert plan.rejected.tolist() == list(range(1, 1 + n))
         assert (plan.allocation.objective, plan.allocation.bound) == (1.0, pytest.approx(bound))
         assert plan.allocation.status == status
-
-
-@pytest.mark.parametrize(("said", "bound", "gap"), [(1e9, 2.0, 0.5), (0.0, 1.0, 0.0), (None, np.inf, np.inf)])
-def test_the_bound_is_no_more_than_all_and_no_less_than_what_is_met(said, bound, gap, monkeypatch) -> None:
-    """Of two jobs that other orders do not let in beside each other; None: no schedule keeps the promises there are."""
-
-    def most(*_: Any, **__: Any) -> Any:
-        if said is None:
-            raise InfeasibleError("promises rest on rounding")
-        found = most_value(*_, **__)
-        return dataclasses.replace(found, stages=(dataclasses.replace(found.stages[0], bound=said), *found.stages[1:]))
-
-    monkeypatch.setattr(f"{OPTIMUM}.most_value", most)
-    answer = answer_of(wide_and_pairs(2))
-    assert (answer.objective, answer.bound, answer.gap) == (1.0, bound, gap)
-    assert answer.status == ("optimal" if gap == 0.0 else "feasible")
-
-
-@pytest.mark.parametrize(("more", "seconds"), [(0.0, 98.6), (1e9, 100.0)])
-def test_plans_that_take_no_less_gpu_time_are_not_taken_over(more, seconds, monkeypatch) -> None:
-    """600 steps until 101 s: eight GPUs until 100 s by least shares, and 0.6 % less GPU time by patterns."""
-
-    def patterns(*args: Any, **options: Any) -> Any:
-        found = plans_by_patterns(*args, **options)
-        return dataclasses.replace(found, gpu_seconds=found.gpu_seconds + more)
-
-    monkeypatch.setattr(f"{OPTIMUM}.plans_by_patterns", patterns)
-    _, plan, _ = asked(NAME, state_of("600<101 500<400"), margin_seconds=0.0)
-    assert plan.steps[0].seconds == pytest.approx(seconds, rel=1e-5)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 
@@ -12,8 +10,9 @@ import pytest
 
 import allocator
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy, SharePolicy
-from allocator.protocol.faults import fault_of, told
+from allocator.protocol.faults import told
 from allocator.registry import get_policy, import_policies, policies_of_others
+from tests.cli.command import run
 from tests.policies.test_registry import fresh_registry  # noqa: F401
 from throughputs import InputError, gavel_trace, write_trace
 
@@ -158,24 +157,12 @@ def test_an_answer_that_is_none_is_an_input_error(mine):
         allocator.simulate(TRACE, "v100:1", get_policy("without_answer"), [[1.0]])
 
 
-def test_errors_of_ours_keep_their_stack(mine):
-    del mine
-    with pytest.raises(InputError) as caught:
-        allocator.solve("below", {"v100": [1.0]}, "k80:1")
-    before = files_of(caught.value)
-    assert fault_of(caught.value, *policies_of_others()) is None
-    assert files_of(caught.value) == before
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["below", "unmade"])
 def test_on_the_command_line(mine, tmp_path, name):
-    trace = tmp_path / "t.csv"
-    write_trace(gavel_trace(3, 60.0), trace)
-    words = ["simulate", "--import", mine, "--trace", trace, "--policy", name, "--cluster", "v100:4", "--out", "o"]
-    command = [sys.executable, "-m", "allocator", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 1
-    assert str(mine) in done.stderr
-    assert "/allocator/" not in done.stderr.replace("-m allocator", "")
-    assert len(done.stderr.splitlines()) < 15
+    write_trace(gavel_trace(3, 60.0), tmp_path / "t.csv")
+    where = f"--trace {tmp_path}/t.csv --cluster v100:4 --out {tmp_path}/o"
+    done = run(f"simulate --import {mine} --policy {name} {where}")
+    assert done.code == 1
+    assert str(mine) in done.err
+    assert "/allocator/" not in done.err
+    assert len(done.err.splitlines()) < 15

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy
-from allocator.policies.goodput.selection import Restarts, Selected, SelectionPolicy, held_columns
+from allocator.policies.goodput.selection import Restarts, Selected, SelectionPolicy
 from allocator.protocol import Assignment, ClusterState
-from allocator.testing import check_policy
 from throughputs import Configurations, InputError, ThroughputMatrix
 
 POLICIES = ("sia", "sia_fixed", "sia_unaware", "pollux", "pollux_fixed", "optimus")
@@ -193,18 +192,6 @@ def test_who_is_through_gets_nothing(name: str) -> None:
     assert chosen(name, state_of("a1=1", "a1=1", steps_remaining=[0.0, 9.0])) == "- a1"
 
 
-def test_columns_that_run_are_found() -> None:
-    """The second runs on a number of GPUs that nobody has figures for."""
-    for jobs, running, held in (
-        (("a1=1 b2=1", "a4=1", "b1=1"), "b2 a2 b1", [1, -1, 3]),
-        (("a1=1 b2=1", "a4=1", "b1=1"), "", [-1, -1, -1]),
-        (("a1=1 b1=1",), "a1", [0]),
-        (("a1=1 b1=1",), "b1", [1]),
-    ):
-        state = state_of(*jobs, cluster="a:9,b:9", running=running)
-        assert held_columns(state.configurations, state.running).tolist() == held
-
-
 def test_pollux_shares_by_the_harmonic_mean() -> None:
     """One job gains from all GPUs, the other hardly: each has one of two, since nobody is to be left without."""
     jobs = "a1=1 a2=2", "a1=1 a2=1.1"
@@ -231,15 +218,6 @@ def test_sia_weighs_jobs_and_rounds_costs() -> None:
     assert objective("sia", state, rounded=True) == pytest.approx(2 * 0.58)
 
 
-def test_a_rounded_cost_is_3000_at_most() -> None:
-    """A job without any goodput left moves all the same where one that waits costs more than that."""
-    state = state_of("a1=1 b1=1", "a1=1", cluster="a:1,b:1", running="a1", elapsed_seconds=[100.0, 0.0])
-    memory = Restarts()
-    for rounded in (True, False):
-        memory.times = {0: 1000}
-        assert (chosen("sia", state, memory, rounded=rounded, penalty=5000.0) == "b1 a1") is rounded
-
-
 def test_optimus_gives_gpus_to_whom_they_save_most() -> None:
     """By single steps it passes over numbers of GPUs without figures, as tables with powers of two have them."""
     state = state_of("a1=1 a2=2", "a1=1 a2=2", cluster="a:3", steps_remaining=[100.0, 50.0])
@@ -251,96 +229,9 @@ def test_optimus_gives_gpus_to_whom_they_save_most() -> None:
         assert chosen("optimus", state, search="marginal_gains") == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "setting", "value", "others"),
-    [
-        ("sia", "power", 0.0, {}),
-        ("sia", "power", 1e300, {}),
-        ("pollux", "power", -200.0, {}),
-        ("sia", "penalty", 0.0, {}),
-        ("sia", "restart_seconds", -1.0, {}),
-        ("sia", "tie_seed", 3, {}),
-        ("sia", "tie_seed", -1, {}),
-        ("sia", "tie_types", ("a",), {}),
-        ("sia", "tie_types", ("a",), {"rounded": True, "tie_seed": 1}),
-        ("sia", "tie_types", ("a", "a"), {"rounded": True}),
-        ("pollux", "power", np.inf, {}),
-        ("pollux", "restart_seconds", np.inf, {}),
-        ("pollux", "search", "greedy", {}),
-        ("pollux", "second", "gpus", {}),
-        ("pollux", "seed", -1, {}),
-        ("pollux", "seconds", 0.0, {}),
-        ("pollux", "restart_keeps", 1.5, {}),
-        ("pollux", "types", "all", {}),
-        ("pollux", "types", "alike", {"search": "genetic"}),
-        ("sia_fixed", "change_penalty", -1.0, {}),
-        ("optimus", "search", "greedy", {}),
-    ],
-)
-def test_settings_are_checked(name: str, setting: str, value: Any, others: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=setting):
-        get_policy(name, **{setting: value}, **others)
-
-
 def test_marginal_gains_do_not_tell_types_apart() -> None:
     with pytest.raises(InputError, match="marginal gains"):
         chosen("optimus", state_of("a1=1 b1=2", cluster="a:1,b:1"), search="marginal_gains")
-
-
-SEARCHES: list[dict[str, Any]] = [
-    {"search": "genetic", "generations": 20, "power": 1.0, "restart_keeps": 0.9, "second": "nodes"},
-    {"search": "nodes", "generations": 5},
-]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("settings", SEARCHES)
-def test_searches_on_nodes_conform(settings: dict[str, Any]) -> None:
-    check_policy(get_policy("pollux", **settings))
-
-
-def on_nodes(seed: int = 0, running: Assignment | None = None, per_node: int = 4) -> ClusterState:
-    """Six jobs on 1 to 8 GPUs of two nodes of four."""
-    rng = np.random.default_rng(seed)
-    job, gpus = np.divmod(np.arange(48), 8)
-    rate = rng.uniform(1.0, 2.0, 6)[job] * (gpus + 1.0) ** rng.uniform(0.3, 0.95, 6)[job]
-    ways = Configurations(job, 0 * job, gpus + 1, rate, pools=["t4"])
-    matrix = ThroughputMatrix(rate[::8, None], ways.jobs, ["t4"], np.ones(6, dtype=np.int64))
-    return ClusterState(Cluster({"t4": 2 * per_node}, {"t4": per_node}), matrix, configurations=ways, running=running)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_nodes_cost_and_the_genetic_search_leaves_something(seed: int) -> None:
-    """Without nodes there is the most to gain; on them branch and bound is not below the search that it begins with."""
-    program, nodes, genetic = (
-        get_policy("pollux", search=search, generations=30).allocate(on_nodes(seed))
-        for search in ("program", "nodes", "genetic")
-    )
-    assert program.objective >= nodes.objective * (1 - 1e-9)
-    assert nodes.objective >= genetic.objective
-    assert genetic.bound == pytest.approx(program.bound)
-    assert program.status == nodes.status == "optimal"
-    assert 0 <= genetic.gap < 0.2
-
-
-def test_a_search_goes_on_from_its_last_population() -> None:
-    """Also when a job has left and another has come; of the jobs that stay, what they hold is among the answers."""
-    policy = get_policy("pollux", search="genetic", generations=3)
-    memory, running, objectives = policy.new_memory(), None, []
-    for _ in range(12):
-        plan = policy.plan(on_nodes(1, running), memory)
-        running = plan.steps[0].assignment
-        assert memory.gpus.sum() == running.busy_gpus
-        objectives.append(plan.allocation.objective)
-    # nobody loses by staying, so no later answer is worse
-    assert (np.diff(objectives) >= -1e-12).all()
-    assert objectives[-1] > objectives[0]
-    rest = np.array([0, 2, 3, 4, 5])
-    policy.plan(on_nodes(1).subset(rest), memory)
-    assert set(memory.jobs) == {0, 2, 3, 4, 5}
-    assert memory.population.max() <= 5
-    policy.plan(on_nodes(1, per_node=2).subset(rest), memory)
-    assert memory.population.shape[1:] == (2, 2)
 
 
 def test_a_fixed_part_is_what_a_restart_keeps() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.policies.lucid.forecast import ArrivalForecast
+from allocator.policies.lucid.profiling import ProfilerSettings, profile_apart
 from allocator.presets import preset
-from allocator.protocol import ClusterState
-from throughputs import InputError, RetainedFractions, ThroughputTable, Trace
+from throughputs import RetainedFractions, ThroughputTable, Trace
 
 KINDS = ("light", "middle", "heavy")
 SCORES = {"light": 0, "middle": 1, "heavy": 2}
@@ -54,43 +54,6 @@ def test_two_jobs_share_and_the_one_left_alone_recovers() -> None:
     # Both keep 0.9: the first is through at 100 s, when the second has 90 of its 180 steps left.
     assert starts(found) == [0.0, 0.0]
     assert ends(found) == pytest.approx([100.0, 190.0])
-
-
-def test_as_published_a_guest_keeps_its_rate_when_its_host_is_through() -> None:
-    jobs = "light 1 90 0; middle 1 180 0"
-    assert ends(run(jobs, "v100:1", world={"guests_stay_slow": True})) == pytest.approx([100.0, 200.0])
-    # It is the guest that stays slow, not the host.
-    turned = "light 1 180 0; middle 1 90 1"
-    found = run(turned, "v100:1", world={"guests_stay_slow": True})
-    assert ends(found) == pytest.approx([190.0, 101.0])
-
-
-def test_two_of_one_type_may_go_at_different_rates() -> None:
-    jobs = "light 1 900 0; light 1 40 100"
-    found = run(jobs, "v100:1", world={"pairs_of_one_type": (("light", 0.5, 0.75),)})
-    # The guest, at half its rate, is through after 80 s, in which the host does 60 of its 900 steps.
-    assert ends(found) == pytest.approx([920.0, 180.0])
-
-
-def test_seconds_that_are_counted_down_may_be_one_more() -> None:
-    jobs = "light 1 90000 0; middle 1 86400 0"
-    left, seconds = 86_400.0, 0
-    while left > 0:
-        left, seconds = left - 0.9, seconds + 1
-    assert seconds == 96_001
-    counted = run(jobs, "v100:1", world={"ends": "counted", "end_delay_seconds": 1.0})
-    assert min(ends(counted)) == seconds + 1
-    assert min(ends(run(jobs, "v100:1"))) == pytest.approx(96_000.0)
-
-
-def test_where_guests_recover_a_guest_that_would_end_with_its_host_ends_a_second_later() -> None:
-    # Both keep 0.9 of their steps: the host has 90 left when the guest joins it at 10 s, as many as the guest has.
-    jobs = "light 1 100 0; middle 1 90 10"
-    seconds = {"ends": "counted", "end_delay_seconds": 1.0}
-    assert ends(run(jobs, "v100:1", world=seconds)) == [111.0, 112.0]
-    assert ends(run(jobs, "v100:1", world={**seconds, "guests_stay_slow": True})) == [111.0, 111.0]
-    # Exact ends are not looked for second by second.
-    assert ends(run(jobs, "v100:1")) == pytest.approx([110.0, 110.0])
 
 
 @pytest.mark.parametrize(("budget", "joins"), [(0, False), (1, True), (2, True)])
@@ -137,6 +100,14 @@ def test_nobody_is_packed_in_quiet_hours_and_the_line_is_strict() -> None:
     rising = forecast_of(*[0.0] * 10, *[9.0] * 30)
     two = "light 1 9000 0; light 1 9000 10"
     assert starts(run(two, "v100:1", forecast=rising, quiet_jobs=5.0)) == [0.0, 4200.0]
+    # it is looked at now and then only
+    late = {"forecast": rising, "quiet_jobs": 5.0, "review_seconds": 3000.0}
+    assert starts(run("light 1 9000 0; light 1 9000 5000", "v100:1", **late)) == [0.0, 6000.0]
+
+
+def test_who_is_through_at_the_limit_has_ended_in_the_profiler() -> None:
+    found = profile_apart([0, 0], [1, 1], [200, 201], ProfilerSettings(limit_seconds=200))
+    assert (found.ended.tolist(), found.end.tolist()) == ([True, False], [200.0, 200.0])
 
 
 def test_new_jobs_are_profiled_first_for_a_while_at_most() -> None:
@@ -171,36 +142,9 @@ def test_the_program_chooses_the_pairs_that_save_most() -> None:
     assert sum(ends(best)) < sum(ends(greedy))
 
 
-def test_the_program_packs_nobody_who_had_better_wait() -> None:
-    jobs = "heavy 1 100 0; heavy 1 100 0"
-    assert starts(run(jobs, "v100:1", "lucid", score_budget=4)) == [0.0, 0.0]
-    assert starts(run(jobs, "v100:1", "lucid_program", score_budget=4)) == [0.0, 100.0]
-
-
 def test_scores_follow_from_what_jobs_keep_where_none_are_given() -> None:
     """On the average light ones keep and leave 0.9 and heavy ones 0.65 of the throughput."""
     found = run(
         "light 1 100 0; heavy 1 100 0; light 1 100 0", "v100:1", scores={}, score_budget=1, score_thresholds=(0.85, 0.7)
     )
     assert sorted(starts(found)) == [0.0, 0.0, 100.0]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("score_budget", -1), ("review_seconds", 0.0), ("tick_seconds", -1.0), ("loans", ((5.0, -1), (5.0, 1)))],
-)
-def test_settings_out_of_range_are_refused(field: str, value: Any) -> None:
-    with pytest.raises(InputError, match=field):
-        get_policy("lucid", **{field: value})
-
-
-def test_a_run_goes_on_from_its_memory() -> None:
-    policy = get_policy("lucid", scores=SCORES)
-    memory, again = policy.new_memory(), policy.new_memory()
-    matrix = {"v100": [1.0, 1.0, 1.0], "scale_factor": [1, 1, 1]}
-    state = ClusterState("v100:1", matrix, predicted_seconds=[100.0, 150.0, 150.0])
-    policy.plan(state, memory)
-    again.restore(memory.state())
-    assert again.state()["lines"] == memory.state()["lines"]
-    assert (again.jobs, again.kinds, again.last) == (memory.jobs, memory.kinds, memory.last)
-    assert np.array_equal(again.columns, memory.columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import warnings
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import allocator
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy, list_policies
 from allocator.instance import allocation_to_json
 from allocator.protocol import Policy, SharePolicy
@@ -26,14 +24,12 @@ CHOICES = ["balanced", "published"]
 
 
 def every_day(depth: int) -> list[Any]:
-    """All names; those of policies beside another one in a room (depth 3) or module (4) are exhaustive."""
+    """All names; every day has the last of each room (depth 3) or module (4)."""
     rooms = [tuple(type(policy).__module__.split(".")[:depth]) for policy in POLICIES.values()]
-    first = [room not in rooms[:i] for i, room in enumerate(rooms)]
     marks = pytest.mark.exhaustive
-    return [name if new else pytest.param(name, marks=marks) for name, new in zip(NAMES, first, strict=True)]
+    return [pytest.param(name, marks=[marks] * (rooms[i] in rooms[i + 1 :])) for i, name in enumerate(NAMES)]
 
 
-GAVELS = ["max_min_fairness", "finish_time_fairness", "min_total_duration"]
 EQUAL_GPU_TIME = ("max_min_fairness", "finish_time_fairness", "nash_welfare", "oef", "gandiva")
 
 
@@ -70,27 +66,24 @@ def test_conforms_and_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", every_day(4))
-def test_answers_are_feasible_functions_of_the_state_and_proven(name: str) -> None:
+def test_answers_are_feasible_and_proven(name: str) -> None:
     settings: list[dict[str, str]] = [{"choice": choice} for choice in CHOICES] if name in PROGRAMS else [{}]
-    for seed in range(2):
-        state = state_of(16, cluster_for(name), seed)
-        for each in settings:
-            allocation = get_policy(name, **each).allocate(state)
-            shares, used = allocation.shares, state.scale_factors @ allocation.shares
-            assert shares.shape == (16, 3)
-            assert shares.min() >= 0
-            assert shares.sum(axis=1).max() <= 1 + 1e-9
-            assert getattr(POLICIES[name], "relative_shares", False) or (used <= state.capacity + 1e-9).all()
-            np.testing.assert_allclose(allocation.effective_throughput, (state.rates * shares).sum(1))
-            if allocation.prices is not None and allocation.status == "optimal":
-                assert 0 <= allocation.gap <= 1e-7
-                assert (allocation.prices >= 0).all()
-                assert allocation.objective_unit in allocation.price_series().name
-            assert name not in PROGRAMS or each["choice"] == "published" or allocation.status == "optimal"
-        np.testing.assert_array_equal(shares, get_policy(name, **each).allocate(state).shares)
+    state = state_of(16, cluster_for(name))
+    for each in settings:
+        allocation = get_policy(name, **each).allocate(state)
+        shares, used = allocation.shares, state.scale_factors @ allocation.shares
+        assert shares.min() >= 0
+        assert shares.sum(axis=1).max() <= 1 + 1e-9
+        assert getattr(POLICIES[name], "relative_shares", False) or (used <= state.capacity + 1e-9).all()
+        np.testing.assert_allclose(allocation.effective_throughput, (state.rates * shares).sum(1))
+        if allocation.prices is not None and allocation.status == "optimal":
+            assert 0 <= allocation.gap <= 1e-7
+            assert (allocation.prices >= 0).all()
+            assert allocation.objective_unit in allocation.price_series().name
+        assert name not in PROGRAMS or each["choice"] == "published" or allocation.status == "optimal"
 
 
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_the_order_of_jobs_and_types_and_the_unit_of_time_do_not_matter(name: str) -> None:
     """The same shares to the last digit for jobs in another order; shares of time for hours instead of minutes."""
     state, policy = state_of(12, cluster_for(name), 3), POLICIES[name]
@@ -124,12 +117,10 @@ def test_identical_jobs_get_the_same_and_equal_gangs_the_same_gpu_time(name: str
     shares = POLICIES[name].allocate(like(state, throughputs=matrix, isolated_seconds=None, **columns)).shares
     whole = bool(np.isin(shares, (0.0, 1.0)).all())
     assert whole or (shares[:3] == shares[0]).all()
-    if not name.startswith(EQUAL_GPU_TIME) and name != "isolated":
+    if (not name.startswith(EQUAL_GPU_TIME) and name != "isolated") or name == "gandiva_fair":
         return
     for choice in CHOICES if name in PROGRAMS else [None]:
         policy = get_policy(name, **({"choice": choice} if choice else {}))
-        if name == "gandiva_fair":
-            continue
         shares = policy.allocate(alike([1, 2, 2])).shares.sum(axis=1)
         np.testing.assert_allclose(shares / shares[0], [1, 1 / 2, 1 / 2], rtol=1e-5)
         assert "strategy_proof" in name or shares[0] == pytest.approx(2 / 3, rel=1e-5)
@@ -147,7 +138,7 @@ def test_heavier_jobs_get_more(name: str) -> None:
         np.testing.assert_allclose(shares, [5 / 8, 1 / 8, 1 / 8, 1 / 8], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_edges_of_clusters_and_gangs(name: str) -> None:
     """No GPUs, types without any, no gang that fits, one job or none, with deadlines and without."""
     for gpus in ({"t0": 0, "t1": 0}, {"t0": 2, "t1": 0}, {"t0": 2}):
@@ -166,7 +157,7 @@ def test_edges_of_clusters_and_gangs(name: str) -> None:
                 assert not shares[~fits].any()
 
 
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_a_job_that_runs_nowhere_takes_nothing_from_others(name: str) -> None:
     """A job with no throughput at all, and one whose gang is larger than every type."""
     rates = [[3.0, 2.0, 1.0], [0.0, 0.0, 0.0], [30.0, 20.0, 10.0]]
@@ -197,7 +188,7 @@ def test_one_type_of_accelerator_is_asked_for(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.endswith("_perf") and "proof" not in name])
 def test_no_useful_gpu_idles(name: str) -> None:
     """Where a job has time to spare and gains on a type, that type has no GPU time to spare."""
-    for seed in range(5):
+    for seed in range(3):
         state = state_of(9, seed=seed)
         shares = POLICIES[name].allocate(state).shares
         idle = state.capacity - state.scale_factors @ shares
@@ -205,18 +196,7 @@ def test_no_useful_gpu_idles(name: str) -> None:
         assert not (((1 - shares.sum(axis=1))[:, None] > 1e-4) & (idle > 1e-4) & (state.rates > 0) & fits).any()
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if hasattr(POLICIES[name], "solver")])
-def test_a_policy_that_asks_a_solver_for_whole_numbers_has_a_time_limit(name: str) -> None:
-    """Shares of time are linear programs, and have the limit of the stop rule; all others state theirs."""
-    policy = POLICIES[name]
-    limits = {field.name for field in dataclasses.fields(policy)} & {"time_limit_seconds", "search_seconds"}
-    assert limits or isinstance(policy, SharePolicy) or hasattr(policy, "choice")
-    for limit in limits:
-        with pytest.raises(InputError, match=limit):
-            get_policy(name, **{limit: 0.0})
-
-
-@pytest.mark.parametrize("name", every_day(4))
+@pytest.mark.parametrize("name", every_day(3))
 def test_prices_of_types_without_gpus_are_known_or_said_not_to_be(name: str) -> None:
     """A gang of two has no use for the first GPU; a job that runs on nothing else would join the others."""
     rates = np.array([[1.0, 10.0], [1.0, 40.0]])
@@ -233,9 +213,3 @@ def test_prices_of_types_without_gpus_are_known_or_said_not_to_be(name: str) -> 
         assert (answers[0].prices >= 0).all()
     json.dumps(allocation_to_json(answers[1]), allow_nan=False)
     json.dumps(answers[1].audit(probed_jobs=0).to_json(), allow_nan=False)
-
-
-def test_what_the_first_gpu_would_bring() -> None:
-    speeds = {"a": [1.0, 1.0], "b": [10.0, 10.0]}
-    for name in ("max_sum_throughput_perf", "max_sum_throughput_normalized_by_cost_perf"):
-        assert allocator.solve(name, speeds, "a:1,b:0").price_series()["b"] == pytest.approx(10.0, rel=1e-9)

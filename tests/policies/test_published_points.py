@@ -9,9 +9,8 @@ import pytest
 import formulations
 from allocator import Cluster, ClusterState, default_table, get_policy, simulate
 from allocator.policies.base import programs
-from formulations import MaxMin, Polytope, isolated_throughput, proportional_throughput
-from formulations.reference import convex
-from throughputs import PlainColumns, ThroughputMatrix, gavel_trace
+from formulations import isolated_throughput
+from throughputs import ThroughputMatrix, gavel_trace
 
 BLIND = ("max_min_fairness", "finish_time_fairness")
 PERF = ("max_min_fairness_perf", "max_sum_throughput_perf", "min_total_duration_perf", "finish_time_fairness_perf")
@@ -46,22 +45,6 @@ def test_a_published_point_does_not_depend_on_the_order_in_which_types_are_liste
     assert other.objective == one.objective
 
 
-@pytest.mark.parametrize(("solver", "rows"), [("ECOS", [(2, 2), (2,), (2,)]), ("CLARABEL", [(2,), (2,)])])
-def test_ecos_is_given_the_sign_of_shares_as_the_first_row(solver, rows):
-    matrix = ThroughputMatrix([[4.0, 1.0], [2.0, 1.0]], ["a", "b"], ["k80", "v100"])
-    problem, x = convex.state(Polytope(PlainColumns(matrix), [1, 1]), MaxMin(np.ones(2)), solver)
-    assert [row.shape for row in problem.constraints] == rows
-    assert x.is_nonneg() != (solver == "ECOS")
-
-
-def test_yardstick_of_published_points_divides_gpus_by_jobs_first():
-    """Equal but for last digits, and those are the published system's: ``(c_j / N) / sum_k (c_k / N)``."""
-    rates, capacity, n = np.array([[1.1, 3.3, 7.7]] * 7), np.array([36, 12, 5]), 7
-    each, found = capacity / n, proportional_throughput(rates, capacity, n)
-    np.testing.assert_array_equal(found, (rates * (each / each.sum())).sum(axis=1))
-    np.testing.assert_allclose(found, proportional_throughput(rates, capacity))
-
-
 def test_blind_finish_time_fairness_is_blind_to_the_past_too():
     """Steps done are reckoned at isolated rates of the reference type, as those to come are.
 
@@ -78,6 +61,11 @@ def test_blind_finish_time_fairness_is_blind_to_the_past_too():
         policy = get_policy(name)
         found = policy.objective(state, policy.believed_rates(state)).isolated
         np.testing.assert_allclose(found, isolated, rtol=1e-12)
+
+
+def test_without_a_v100_the_reference_is_the_type_that_is_fastest_on_the_average() -> None:
+    state = ClusterState(Cluster({"a": 1, "b": 1}), ThroughputMatrix([[1.0, 3.0], [2.0, 1.0]], "xy", ["a", "b"]))
+    assert get_policy("finish_time_fairness").believed_rates(state).tolist() == [[3.0, 3.0], [1.0, 1.0]]
 
 
 @pytest.fixture
@@ -101,17 +89,12 @@ def starts_used(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         "max_min_fairness_perf",
         *(
             pytest.param(name, marks=pytest.mark.exhaustive)
-            for name in (
-                "finish_time_fairness_perf",
-                "min_total_duration_perf",
-                "max_min_fairness_water_filling_perf",
-                "nash_welfare",
-            )
+            for name in ("finish_time_fairness_perf", "max_min_fairness_water_filling_perf")
         ),
     ],
 )
 def test_a_simulation_is_the_same_with_and_without_warm_starts(name, starts_used):
-    trace, cluster = gavel_trace(30, 300.0, seed=3), Cluster({"v100": 3, "p100": 3, "k80": 3})
+    trace, cluster = gavel_trace(10, 300.0, seed=3), Cluster({"v100": 3, "p100": 3, "k80": 3})
     results = {}
     for warm_starts in (True, False):
         starts_used.clear()

@@ -5,31 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import numpy as np
-
-import allocator
 from allocator.policies.gavel.max_min import MaxMinFairnessPerf
-from allocator.results.views.fallbacks import fallbacks_told
 from tests.cli.command import ran
 from throughputs import TraceGenerator, write_trace
 
 REASON = "left by first, second, which failed or missed the tolerance of the proof, to highs"
-
-
-def answers():
-    one = allocator.solve("max_min_fairness_perf", {"v100": {"a": 1.0}}, "v100:1")
-    other = replace(one, fallbacks=("first", "second"), solver="highs")
-    return one, other
-
-
-def test_the_line():
-    one, other = answers()
-    assert fallbacks_told("mine", [one, one], 2) == ""
-    assert fallbacks_told("mine", [one, other], 359) == f"mine: 1 of 359 decisions {REASON}; all proven optimal"
-    ruled = replace(other, solver="", status="greedy", gap=np.nan, certified=True)
-    assert fallbacks_told("mine", [other, ruled, other], 3).endswith(
-        "to highs (2), greedy (1); 1 of them without a proof"
-    )
 
 
 def test_commands_warn(tmp_path, monkeypatch):

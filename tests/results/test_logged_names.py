@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import allocator
-from allocator.environment import ClusterEnvironment
 from allocator.explanations.run import FinishedRun
 from allocator.explanations.text import explanation_text, overview_text
-from allocator.report.page.job_columns import trace_columns
 from allocator.results.output import save_result
 from throughputs import InputError, Trace, import_log
 
@@ -72,19 +70,3 @@ def test_explanations_go_by_the_names_of_the_log(result, tmp_path):
             allocator.explain(run, "2")
         assert "did you mean" not in str(error.value)
         assert "9007" not in str(error.value)
-
-
-def test_a_name_of_several_jobs_is_refused(trace):
-    columns = {name: getattr(trace, name) for name in Trace.column_names()}
-    twice = Trace(**columns | {"trace_id": ["7", "7", "8", ""]})
-    finished = FinishedRun.of(allocator.simulate(twice, CLUSTER, allocator.get_policy("fifo")))
-    with pytest.raises(InputError, match="2 jobs"):
-        finished.job_number("7")
-
-
-def test_the_page_and_the_environment_have_them(trace, result):
-    columns = trace_columns(result.jobs)
-    assert columns["id"] == ["9001", "9004", "9007_1", "1"]
-    assert columns["date"][2] == "2025-03-03 08:20"
-    _, info = ClusterEnvironment(CLUSTER, trace, max_jobs=4).reset(seed=0)
-    assert info["trace_id"] == ["9001"]

@@ -72,12 +72,12 @@ def gang_fits(servers: list[tuple[int, int]], size: int, gang: int) -> bool:
     return gang == 0 or (gang < size and any(each >= gang for each in free))
 
 
-@pytest.mark.parametrize("gang", [6, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (1, 4, 8, 12))])
+@pytest.mark.parametrize("gang", [1, 6, 12])
 def test_fragmentation_is_what_the_rounds_say(result: SimulationResult, gang: int) -> None:
     table = fragmentation_table(result.record, gang)
     rng = np.random.default_rng(gang)
     fitted = []
-    for clock in rng.uniform(0, result.makespan, 200).tolist():
+    for clock in rng.uniform(0, result.makespan, 60).tolist():
         for name, servers in free_gpus(result, clock).items():
             row = table[(table["accelerator"] == name) & (table["time"] <= clock)].iloc[-1]
             assert row["free_gpus"] == sum(free for free, _ in servers)
@@ -111,21 +111,6 @@ def test_fragmentation_over_time_is_the_mean_of_the_table(result: SimulationResu
     assert too_large.overall[1] == too_large.fits[0]
 
 
-def test_gpus_that_two_jobs_share_are_held_once() -> None:
-    cluster = Cluster({"v100": 4, "p100": 4}, {"v100": 4, "p100": 4})
-    n = 8
-    trace = Trace(["ResNet-18 (batch size 64)"] * n, [1] * n, [4e5] * n, [0.0] * n)
-    result = simulate(trace, cluster, get_policy("gandiva"), None)
-    table = fragmentation_table(result.record)
-    assert result.record is not None
-    assert table["free_gpus"].between(0, 4).all()
-    rows = result.rounds
-    clock = float(rows["start_time"].median()) + 1.0
-    for name, servers in free_gpus(result, clock).items():
-        row = table[(table["accelerator"] == name) & (table["time"] <= clock)].iloc[-1]
-        assert row["free_gpus"] == sum(free for free, _ in servers)
-
-
 @pytest.mark.parametrize("n", [0, 1, 7, 200])
 def test_percentiles_of_groups_are_those_of_numpy(n: int) -> None:
     rng = np.random.default_rng(n)
@@ -137,19 +122,6 @@ def test_percentiles_of_groups_are_those_of_numpy(n: int) -> None:
             mine = values[(of == group) & ~np.isnan(values)]
             expected = np.percentile(mine, percent) if len(mine) else np.nan
             assert found[f"{prefix}_jct"][group] == pytest.approx(expected, nan_ok=True)
-
-
-def test_accelerators_add_up_to_the_run(result: SimulationResult) -> None:
-    summary, jobs = result.summary(), result.jobs
-    rows = pd.DataFrame(summary["by_accelerator"])
-    assert rows["accelerator"].tolist() == ["red", "blue"]
-    assert rows["gpu_hours"].sum() == pytest.approx(jobs["gpu_seconds"].sum() / 3600)
-    assert rows["gpu_hours_per_job"].sum() == pytest.approx(summary.gpu_hours_per_job)
-    for name in ("utilization", "loaded_utilization"):
-        assert rows[name] @ rows["gpus"] / rows["gpus"].sum() == pytest.approx(summary[name])
-    assert summary.largest_queue == result.timeline["queued_jobs"].max()
-    assert summary.largest_contention == result.timeline["active_jobs"].max() / 28
-    assert summary.restarts_per_job == pytest.approx(jobs["preemptions"].mean())
 
 
 def measured(policy: str = "fifo", **columns: object) -> Summary:
@@ -167,15 +139,6 @@ def test_measured_utilisation_is_a_mean_over_gpu_time() -> None:
     assert summary.known_gpu_utilization == 1.0
     assert summary.by_accelerator is not None
     assert [row["gpu_utilization"] for row in summary.by_accelerator] == pytest.approx([0.5, 0.0])
-
-
-def test_what_is_not_known_of_utilisation_is_left_out() -> None:
-    assert "gpu_utilization" not in measured()
-    # Of the only job that ran up to the last arrival nothing is known.
-    assert "gpu_utilization" not in measured(gpu_utilization=[np.nan, 0.9])
-    for wrong in (-0.1, 1.5):
-        with pytest.raises(InputError, match=r"'gpu_utilization': found .*a share, at least 0 and at most 1"):
-            measured(gpu_utilization=[0.5, wrong])
 
 
 def test_jobs_that_share_gpus_use_them_together_to_the_full_at_most() -> None:
@@ -197,16 +160,7 @@ def test_concurrency_is_the_mean_number_of_jobs_that_a_job_saw(result: Simulatio
         assert found[job] == pytest.approx(np.maximum(overlap, 0).sum() / (done[job] - arrival[job]))
 
 
-def test_concurrency_by_hand() -> None:
-    """Alone for 10 s of 20, with one other for 10 s; that one comes and goes at once; the last has not left."""
-    table = pd.DataFrame({"arrival_time": [0.0, 10, 5, 30], "completion_time": [20.0, 20, 5, np.nan]})
-    made = SimulationResult(
-        "a", TWO_CLUSTERS, {}, table.assign(status=["completed"] * 3 + ["unfinished"]), table, table
-    )
-    assert average_concurrency(made)[:3].tolist() == [1.5, 2.0, 1.0]
-
-
-@pytest.mark.parametrize("name", ["sia_r10w1", "sia_homog_r10w1", "gavel_mst_r10w1", "sia_tiny"])
+@pytest.mark.parametrize("name", ["sia_r10w1", "sia_tiny"])
 def test_concurrency_and_contention_are_those_that_sia_counts(name: str, reference_data: Callable[[str], Path]) -> None:
     recorded = json.loads(reference_data(f"pollux_sia/runs/{name}.json").read_text())
     told, jobs = recorded["summary"], list(recorded["jobs"].values())
@@ -276,10 +230,3 @@ def test_parts_are_parts_of_the_jobs(result: SimulationResult) -> None:
     for wrong in ((), (2, 4), (1, 4, 4)):
         with pytest.raises(InputError, match="ascending"):
             sizes_table(jobs, wrong)
-
-
-def test_fragmentation_is_not_told_where_servers_are_single_gpus() -> None:
-    single = run(Cluster({"red": 20, "blue": 8}))
-    summary = single.summary()
-    assert (summary.fragmentation, len(single.fragmentation)) == (None, 0)
-    assert "fragmentation" not in {*summary, *summary["by_accelerator"][0]}

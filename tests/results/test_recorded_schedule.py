@@ -9,9 +9,6 @@ import pytest
 
 from allocator import Cluster, InputError, Trace, get_policy, recorded_schedule, simulate
 from allocator.presets import preset as find_preset
-from allocator.recorded import stretches
-from tests.cli.command import ran, told
-from throughputs import write_trace
 
 
 def trace_of(**changes):
@@ -74,35 +71,6 @@ def test_a_run_written_down_as_a_log_is_that_run():
     assert again.summary().average_rho == simulated.summary().average_rho
 
 
-def test_stretches_are_those_of_a_count_by_hand():
-    rng = np.random.default_rng(5)
-    start = rng.integers(0, 40, 25).astype(np.float64)
-    finish = start + rng.integers(0, 15, 25)
-    order = np.argsort(finish, kind="stable")
-    start, finish, gpus = start[order], finish[order], rng.integers(1, 5, 25).astype(np.float64)
-    arrival = start - rng.integers(0, 5, 25)
-    ended = 0
-    for stretch in stretches(arrival, finish, start, finish, gpus):
-        there = (start <= stretch.begin) & (finish > stretch.begin)
-        assert (stretch.running, stretch.busy) == (there.sum(), gpus[there].sum())
-        assert stretch.active == ((arrival <= stretch.begin) & (finish > stretch.begin)).sum()
-        assert stretch.ended.start == ended
-        ended = stretch.ended.stop
-        assert ((finish[stretch.ended] > stretch.begin) | (start[stretch.ended] == stretch.begin)).all()
-        assert (finish[stretch.ended] <= stretch.end).all()
-    assert ended == 25
-
-
-def test_jobs_of_an_unknown_place_are_left_out_alone_counted_and_named():
-    placed = trace_of(partition=["a100", "v100", "debug", "a100"])
-    result = recorded_schedule(placed, "a100:2,v100:2", preset=by_duration())
-    assert result.status_detail == "1 of 4 jobs may have run on several types (debug 1)"
-    assert result.rounds["job_id"].tolist() == [0, 1]
-    assert result.jobs["status"].tolist()[2] == "unserved"
-    both = trace_of(gpu_type=["a100", "v100", "a100|v100", "a100"])
-    assert "(a100|v100 1)" in recorded_schedule(both, "a100:2,v100:2", preset=by_duration()).status_detail
-
-
 def test_of_several_types_the_partition_says_where_a_job_ran():
     with pytest.raises(InputError, match=r"found .*no partition 3\).*is one of a100, v100"):
         recorded_schedule(trace_of(), "a100:2,v100:2", preset=by_duration())
@@ -120,45 +88,3 @@ def test_of_several_types_the_partition_says_where_a_job_ran():
 
 def by_duration():
     return find_preset("default").replace(gang_rates="duration")
-
-
-def test_jobs_without_recorded_times_are_unfinished():
-    nan = float("nan")
-    times = {"recorded_start_seconds": [0, nan, 150, nan], "recorded_end_seconds": [9, nan, 200, nan]}
-    result = recorded_schedule(trace_of(**times), "g:9")
-    assert result.jobs["status"].tolist() == ["completed", "unfinished", "completed", "unfinished"]
-    assert result.summary().unfinished_jobs == 2
-
-
-@pytest.mark.parametrize(
-    ("field", "line", "values"),
-    [
-        ("recorded_start_seconds", 2, [0.0, 9.0, 150.0, 30.0]),
-        ("recorded_end_seconds", 3, [0.0, 150.0, 149.0, 40.0]),
-        ("recorded_end_seconds", 1, [float("inf"), 150.0, 200.0, 40.0]),
-        ("gpu_fraction", 3, [1.0, 0.5, 0.0, 1.0]),
-        ("gpu_fraction", 1, [1.5, 0.5, 1.0, 1.0]),
-    ],
-)
-def test_columns_are_checked(field, line, values):
-    with pytest.raises(InputError, match=f"trace:{line}: field '{field}'"):
-        trace_of(**{field: values})
-
-
-def test_what_a_log_leaves_out_is_said_wherever_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    log = "job_id,submission_time,duration,num_gpu\na,0,7200,1\nb,60,3600,2\nc,90,50,0\n"
-    (tmp_path / "cluster01.csv").write_text(log)
-    for line in (
-        "trace convert cluster01.csv jobs.swf",
-        "simulate --trace cluster01.csv --cluster a100:2 --policy fifo --out run",
-        "whatif --trace cluster01.csv --cluster a100:2 --next-gpus 0 -j 1 --out more",
-    ):
-        assert "cluster01.csv: left out: 1 job (no GPUs 1)\n" in ran(line).err, line
-    assert (tmp_path / "jobs.swf").read_text().endswith("\n2 60 -1 3600 2 -1 -1 2 -1 -1 1 -1 -1 1 -1 -1 -1 -1\n")
-    recorded = trace_of(duration=[100.0, 50.0, 50.0, 10.0], total_steps=[100.0, 50.0, 50.0, 10.0])
-    write_trace(recorded, "recorded.csv")
-    compare = "compare --trace recorded.csv --policies isolated_plus --out out --cluster"
-    assert [row["policy"] for row in told(f"{compare} gpu:2")] == ["recorded", "isolated_plus"]
-    left_out = ran(f"{compare} a100:1,v100:1 --set gang_rates=duration").err
-    assert "the recorded schedule is left out" in left_out

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from allocator import Cluster, get_policy, simulate
 from allocator.results.measures.unserved import unserved_reasons
-from tests.cli.command import ran
-from throughputs import Trace, write_trace
+from throughputs import Trace
 
 CLUSTER = Cluster({"red": 16, "blue": 8}, {"red": 8, "blue": 8})
 
@@ -33,21 +29,3 @@ def test_each_reason_has_a_line_with_counts_by_where_jobs_might_have_run() -> No
         "never served: 2 jobs that have no throughput on any type that they may use and that is large enough "
         "(1 on blue; 1 on any type)",
     ]
-
-
-def test_one_job_asks_and_has_and_nothing_is_said_where_all_are_served() -> None:
-    assert reasons([1, 16], ["blue", ""], [[1.0, 1.0]] * 2) == unserved_reasons(None) == []
-    (large,) = reasons([32], [""], [[1.0, 1.0]])
-    assert large.startswith("never served: 1 job that asks for more GPUs than any type that it may use has")
-    (slow,) = reasons([1], [""], [[0.0, 0.0]])
-    assert slow.startswith("never served: 1 job that has no throughput on any type that it")
-
-
-@pytest.mark.parametrize("command", ["simulate --policy fifo", "compare --policies fifo,isolated"])
-def test_commands_say_it_once(command: str, tmp_path: Path) -> None:
-    trace = Trace(["a"] * 3, [64, 32, 1], [60.0] * 3, [0.0] * 3, duration=[60.0] * 3)
-    write_trace(trace, tmp_path / "jobs.csv")
-    err = ran(f"{command} --trace {tmp_path}/jobs.csv --cluster a100:16 --out {tmp_path}/out").err
-    (said,) = [line for line in err.splitlines() if line.startswith("never served")]
-    assert "2 jobs" in said
-    assert said.endswith("(2 on a100, up to 64 of 16 GPUs)")

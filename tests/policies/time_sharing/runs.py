@@ -58,9 +58,9 @@ def traces(draw: st.DrawFn) -> tuple[Trace, Cluster, np.ndarray]:
     """Gangs of up to 8 GPUs on a few servers of 4 or 8, all of which fit, some of which arrive together."""
     per_server = draw(st.sampled_from([4, 8]))
     gpus = per_server * draw(st.integers(8 // per_server, 4))
-    n = draw(st.integers(1, 14))
+    n = draw(st.integers(1, 9))
     arrivals = np.cumsum([draw(st.sampled_from([0.0, 0.0, 7.0, 100.0, 3000.0])) for _ in range(n)])
-    steps = [float(draw(st.integers(1, 4000))) for _ in range(n)]
+    steps = [float(draw(st.integers(1, 2000))) for _ in range(n)]
     sizes = [draw(st.sampled_from([1, 1, 1, 2, 3, 4, 8])) for _ in range(n)]
     rates = np.array([[draw(st.sampled_from([0.5, 1.0, 2.3]))] for _ in range(n)])
     return make_trace(steps, sizes, arrivals.tolist()), Cluster({"a100": gpus}, {"a100": per_server}), rates

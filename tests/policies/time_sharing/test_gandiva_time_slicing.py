@@ -150,92 +150,9 @@ def test_published_sets_take_one_job_less_than_they_have_room_for() -> None:
     assert sets_of(arrived(2, [1] * 5, PublishedNodeSets)) == {1: [[3, 4], [0, 1, 2]]}
 
 
-def test_published_load_counts_jobs_that_have_ended() -> None:
-    memory = arrived(2, [1] * 3, PublishedNodeSets)
-    memory.drop({0, 1})
-    memory.arrive(3, 1)
-    assert sets_of(memory) == {1: [[3], [2]]}
-
-
-def test_published_retries_pass_over_the_neighbour_of_a_job_that_starts() -> None:
-    memory = arrived(1, [4, 2, 2, 2], PublishedNodeSets)
-    assert memory.drop({0})
-    memory.place_waiting(released=True)
-    assert (sets_of(memory), memory.waiting) == ({2: [[1, 3]]}, {2: 2})
-
-
-@pytest.mark.parametrize(
-    ("sizes", "sets", "free"),
-    [
-        # a gang of one wants one GPU, not all sixteen
-        ([1], {1: 1}, 3),
-        # the gang of eight wants 8 of 18 GPUs, 7.1 of 16, one less than it has; its only set stays
-        ([8, 2, 2, 2, 2, 2], {8: 1, 2: 2}, 0),
-        # gangs of four want 12 of 20 GPUs, 9.6 of 16; three less than they have cost them a set
-        ([4, 4, 4, 2, 2, 2, 2], {4: 2, 2: 1}, 1),
-    ],
-)
-def test_published_sets_of_each_size(sizes: list[int], sets: dict[int, int], free: int) -> None:
-    memory = arrived(4, sizes, PublishedNodeSets)
-    memory.rebalance()
-    assert ({size: len(found) for size, found in sets_of(memory).items()}, memory.free) == (sets, free)
-
-
-@pytest.mark.parametrize(
-    ("servers", "sizes", "size", "before", "after"),
-    [
-        # five gangs of three on two of four servers want 15 GPUs and have 8: dealt anew where servers run out
-        (4, [8, 3, 3, 3, 3, 3], 3, [1, 4], [1, 1, 1, 2]),
-        # sets of several servers are always dealt anew
-        (6, [16, 8, 8], 8, [2], [1, 1]),
-    ],
-)
-def test_published_sets_are_dealt_anew(
-    servers: int, sizes: list[int], size: int, before: list[int], after: list[int]
-) -> None:
-    memory = arrived(servers, sizes, PublishedNodeSets)
-    assert sorted(len(jobs) for jobs in sets_of(memory)[size]) == before
-    memory.drop({0})
-    memory.rebalance()
-    assert sorted(len(jobs) for jobs in sets_of(memory)[size]) == after
-
-
 def test_published_turns_come_with_the_clock_in_whole_seconds() -> None:
     assert get_policy("gandiva_time_slicing", **PUBLISHED).triggers == Trigger.ARRIVAL
     assert get_policy("gandiva_time_slicing").triggers != Trigger.ARRIVAL
     asked = gandiva(**PUBLISHED)
     times = (60.0, 119.9, 120.7, 121.0, 180.0)
     assert [asked([1, 2], [4, 4], time)[0] for time in times] == [[1], [1], [2], [2], [1]]
-
-
-def test_published_decisions_that_can_change_nothing_are_left_out() -> None:
-    """The first places two jobs, the second one finds nothing to change until the first can end."""
-    asked = gandiva(4, **PUBLISHED)
-    for labels, clock, left, slots in (
-        ([1, 2], 7.0, [1000.0, 3000.0], 1),
-        ([1, 2], 247.0, [760.0, 2760.0], 4),
-        ([2], 1207.0, [1800.0], 1),
-        ([2], 1447.0, [1560.0], 7),
-    ):
-        ahead = {"steps_remaining": left, "more_arrivals": False, "slot_seconds": 240.0}
-        assert asked(labels, [2] * len(labels), clock, **ahead)[1] == slots * 240.0
-
-
-def test_published_turns_are_planned_ahead_until_a_job_may_end() -> None:
-    labels, gpus, left = [1, 2, 3], [4, 4, 2], np.array([300.0, 900.0, 900.0])
-    asked, slots = gandiva(**PUBLISHED), {"steps_remaining": left, "slot_seconds": 60.0}
-    plan = gandiva(**PUBLISHED).plan(labels, gpus, 60.0, more_arrivals=False, **slots)
-    assert {step.seconds for step in plan.steps} == {60.0}
-    assert len(plan.steps) > 3
-    for number, step in enumerate(plan.steps):
-        # as long as jobs are expected there is a decision at a time
-        single = asked.plan(labels, gpus, 60.0 * (number + 1), **slots)
-        assert single.steps[0].assignment.jobs.tolist() == step.assignment.jobs.tolist()
-        # nobody ends in a step that others follow
-        assert number == 0 or left.min() > 60.0
-        left[step.assignment.jobs] -= 60.0
-
-
-def test_published_decisions_wait_for_arrivals() -> None:
-    for more, expected in ((True, np.inf), (False, 1.0)):
-        assert gandiva(**PUBLISHED)([1], [2], more_arrivals=more)[1] == expected

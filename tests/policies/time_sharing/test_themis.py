@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from allocator import get_policy
-from allocator.policies.time_sharing import themis
 from allocator.policies.time_sharing.themis import Themis
-from formulations.solving.backends import BACKENDS
 from tests.policies.time_sharing.runs import Asked
 
 TWO = ("themis", 2, 2)
@@ -90,10 +85,3 @@ def test_who_was_ahead_stays_ahead_of_its_equals() -> None:
         found = asked([1, 2, 3], [1, 1, 1], 500.0, steps_remaining=[500.0] * 3, elapsed_seconds=elapsed)
         assert found[0] == [2, 3]
     assert asked.places == [3, 2, 1]
-
-
-def test_without_the_published_solver_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = get_policy("themis", choice="published")
-    monkeypatch.setattr(themis, "BACKENDS", {"ecos_direct": replace(BACKENDS["ecos_direct"], requires=("not_there",))})
-    with pytest.warns(UserWarning, match=r"themis.*ECOS"):
-        policy.prepare()

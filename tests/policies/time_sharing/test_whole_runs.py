@@ -28,15 +28,14 @@ def run(name, world, *, published=False, **more):
     return simulate(trace, cluster, get_policy(name, **settings), rates, preset=chosen, **more)
 
 
-def sixteen_jobs():
-    rng, n = np.random.default_rng(5), 16
-    steps, sizes = rng.uniform(300, 6000, n).tolist(), rng.choice([1, 1, 2, 4], n).tolist()
+def ten_jobs():
+    rng, n = np.random.default_rng(5), 10
+    steps, sizes = rng.uniform(300, 2000, n).tolist(), rng.choice([1, 1, 2, 4], n).tolist()
     trace = make_trace(steps, sizes, np.cumsum(rng.uniform(0, 200, n)).tolist())
     return trace, Cluster({"a100": 8}, {"a100": 4}), rng.uniform(0.5, 2.0, (n, 1))
 
 
-@pytest.mark.exhaustive
-@examples(max_examples=10)
+@examples(max_examples=6)
 @given(world=traces(), published=st.booleans())
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_job_completes_within_the_cluster_and_twice_alike(name, world, published):
@@ -50,11 +49,10 @@ def test_every_job_completes_within_the_cluster_and_twice_alike(name, world, pub
     assert again.policy_calls == result.policy_calls
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_resumed_run_is_the_run(name, published, tmp_path):
-    world, kept = sixteen_jobs(), {"published": published, "checkpoint": tmp_path / "run.checkpoint"}
+    world, kept = ten_jobs(), {"published": published, "checkpoint": tmp_path / "run.checkpoint"}
     whole = run(name, world, published=published)
     with pytest.raises(CrashError):
         run(name, world, **kept, checkpoint_every=5, observers=[StopAt(len(whole.timeline) // 2)])
