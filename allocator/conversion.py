@@ -116,11 +116,16 @@ def kinds_of(owner: type) -> Mapping[str, Any]:
     """
     if not is_dataclass(owner):
         return {}
-    try:
-        hints = typing.get_type_hints(owner)
-    except (NameError, TypeError, AttributeError):  # a plugin may name types that exist for type checkers only
-        hints = {}
+    hints = _hints(owner)
     return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
+
+
+def _hints(owner: type, *, with_ranges: bool = False) -> dict[str, Any]:
+    """Declared types by name; nothing where a plugin names types that exist for type checkers only."""
+    try:
+        return typing.get_type_hints(owner, include_extras=with_ranges)
+    except (NameError, TypeError, AttributeError):
+        return {}
 
 
 def check_fields(value: Any, source: object) -> None:
@@ -135,8 +140,8 @@ def check_fields(value: Any, source: object) -> None:
 @cache
 def _declared(owner: type) -> Mapping[str, tuple[Any, tuple[Range, ...]]]:
     """The type of each field, and the ranges that its numbers have to be in."""
-    hints = typing.get_type_hints(owner, include_extras=True)
-    return {name: (kind, tuple(_ranges(hints[name]))) for name, kind in kinds_of(owner).items()}
+    hints = _hints(owner, with_ranges=True)
+    return {name: (kind, tuple(_ranges(hints.get(name)))) for name, kind in kinds_of(owner).items()}
 
 
 def _ranges(kind: Any) -> Iterator[Range]:

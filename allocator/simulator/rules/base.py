@@ -211,7 +211,8 @@ Rules = tuple[Rule, ...]
 
 def rule_of(world: Rules, kind: type[RuleT]) -> RuleT:
     """The rule of that kind in a world; one with its usual fields where there is none."""
-    return next((rule for rule in world if isinstance(rule, kind)), kind())
+    found = next((rule for rule in world if isinstance(rule, kind)), None)
+    return kind() if found is None else found
 
 
 def with_changes(world: Rules, changes: Mapping[str, Any], kinds: Sequence[type[Any]]) -> Rules:
