@@ -144,6 +144,16 @@ def draw_many(seed, N):
     return polytope_of(rates, scale_factors, capacity), {**objectives, "max_sum": MaxSum(weights)}
 
 
+def draw_even(seed, N):
+    """Many distinct jobs of which none holds the level alone: rates and weights within a factor of two."""
+    rng = np.random.default_rng([seed, 9])
+    rates = rng.uniform(0.5, 1, (N, 3))
+    scale_factors = rng.choice([1, 2, 4], N, p=[0.7, 0.2, 0.1])
+    capacity = rng.integers(N // 10, N // 3, 3).astype(float)
+    objectives = objectives_of(rng, rates, scale_factors, capacity, rng.uniform(1, 2, N), decades=(4, 4.3))
+    return polytope_of(rates, scale_factors, capacity), objectives
+
+
 def draw_packed(seed, largest=8):
     """Groups with ties and zero rates, mixed gangs, some above capacity, weights over decades, little capacity."""
     rng = np.random.default_rng(seed)

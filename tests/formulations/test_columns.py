@@ -247,6 +247,8 @@ def test_a_column_is_dropped_only_where_another_is_as_good_in_everything():
         (ColumnProgram(ways, [4], most=[1, 0.5, 1]), [Total([1, 2, 2])], "111"),
     ):
         assert undominated(program, goals).tolist() == [each == "1" for each in kept]
+    alike = Configurations([0, 0], [0, 0], [2, 2], [1.0, 1.0], batch_size=[8, 16], jobs="a", pools=["v100"])
+    assert undominated(ColumnProgram(alike, [4]), [Total([1, 1])]).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("solver", ["highs", "cbc"])

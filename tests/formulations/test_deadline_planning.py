@@ -172,22 +172,23 @@ def test_jobs_that_come_in_parts_leave_the_plans_that_planning_all_of_them_does(
     assert listed(in_parts.left_over) == listed(together.left_over)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("filling", [Filling(), Filling(60.0, True), Filling(60.0, True, 30.0)], ids=repr)
-@pytest.mark.parametrize("seed", range(1))
-def test_plans_that_a_newcomer_leaves_alone_are_those_of_planning_anew(filling, seed) -> None:
-    curves = [ScalingCurve([1, 2, 4, 8], rates, capacity=64) for rates in ([1.0, 2.0, 3.0, 3.5], [1.0, 1.5, 3.2, 3.1])]
-    rng = np.random.default_rng(seed)
-    order = DeadlineOrder.filled(filling, FreeProfile(0.0, 64))
+@pytest.mark.parametrize(("offers", "gpus"), [(120, 24), pytest.param(300, 64, marks=pytest.mark.exhaustive)])
+def test_plans_that_a_newcomer_leaves_alone_are_those_of_planning_anew(filling, offers, gpus) -> None:
+    curves = [
+        ScalingCurve([1, 2, 4, 8], rates, capacity=gpus) for rates in ([1.0, 2.0, 3.0, 3.5], [1.0, 1.5, 3.2, 3.1])
+    ]
+    rng = np.random.default_rng(0)
+    order = DeadlineOrder.filled(filling, FreeProfile(0.0, gpus))
     admitted: list[DeadlineJob] = []
-    for _ in range(300):
+    for _ in range(offers):
         seconds = float(rng.integers(60, 4000))
         due = math.inf if rng.random() < 0.1 else float(math.ceil(seconds * rng.uniform(0.4, 4.0)))
         job = DeadlineJob(curves[rng.integers(2)], seconds, due)
         if order.admit([job]):
             admitted.append(job)
-    assert 50 < len(admitted) < 300
-    anew = DeadlineOrder.filled(filling, FreeProfile(0.0, 64))
+    assert offers / 6 < len(admitted) < offers
+    anew = DeadlineOrder.filled(filling, FreeProfile(0.0, gpus))
     anew.add(admitted)
     assert order.jobs == anew.jobs
     for plan, other in zip(order.plans, anew.plans, strict=True):

@@ -129,6 +129,30 @@ def test_cheapest_steps_cost_no_more_gpu_time_than_a_quota(seed, bent) -> None:
     )
 
 
+def test_what_fails_moves_to_the_front() -> None:
+    """In the order of deadlines these find no room, whatever is tried with the same order."""
+    for seed, gpus in ((30, 4), (36, 8), (101, 8), (147, 8)):
+        jobs = offered(seed, 4, gpus, BENT)
+        assert plans_by_repair(Filling(), FreeProfile(0.0, gpus), jobs, 1) is None
+        plans = plans_by_repair(Filling(), FreeProfile(0.0, gpus), jobs, 10)
+        assert plans is not None
+        checked(jobs, gpus, plans)
+
+
+def test_time_for_restarts_and_late_rises() -> None:
+    """A restart of 30 s takes 300 steps at 10 a second; only what rises may come a slot late."""
+    fast = ScalingCurve([1], [10.0], capacity=1)
+    plan = cheapest_share(Filling(restart_seconds=30.0), FreeProfile(0.0, 1), DeadlineJob(fast, 1000.0, 200.0))
+    assert plan is not None
+    assert (plan.gpus, plan.starts) == ([0, 1], [0.0, pytest.approx(70.0, abs=0.01)])
+    linear, slots = ScalingCurve([1, 2], [1.0, 2.0], capacity=2), Filling(10.0)
+    falls, rises = (FreeProfile.of([(0.0, first), (100.0, 3 - first)]) for first in (2, 1))
+    plan = cheapest_share(slots, falls, DeadlineJob(linear, 299.0, 200.0))
+    assert plan is not None
+    assert (plan.gpus, plan.starts) == ([2, 1], [0.0, 100.0])
+    assert cheapest_share(slots, rises, DeadlineJob(linear, 299.0, 200.0)) is None
+
+
 def test_steps_are_those_of_the_hull() -> None:
     curve = ScalingCurve(LEVELS, BENT["cifar"], 8)
     # two GPUs are passed over: four do more than twice as much

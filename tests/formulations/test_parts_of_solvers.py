@@ -8,6 +8,7 @@ import pytest
 from formulations import (
     MaxMin,
     MaxSum,
+    Polytope,
     isolated_shares,
     isolated_throughput,
     proportional_shares,
@@ -19,7 +20,7 @@ from formulations.core.dual_repair import repair_duals
 from formulations.core.solution import Answer
 from formulations.interior_point import structured
 from formulations.reference.linear import solve_highs
-from tests.formulations.programs import LINEAR, draw_hard, polytope_of
+from tests.formulations.programs import LINEAR, draw_even, draw_hard, polytope_of, with_jobs
 
 
 def test_isolated_and_proportional_shares_by_hand():
@@ -86,6 +87,43 @@ def test_whatever_a_backend_answers_is_made_feasible_and_its_bound_holds(kind):
         point = structured.solve(polytope, objective)
         worse = certify(polytope, objective, Answer(point.shares * 0.9, point.multipliers, point.prices))
         assert worse.gap > (1e-6 if kind == "finish_time" else 0.05), f"seed {seed}"
+
+
+@pytest.mark.parametrize("kind", [*LINEAR, "nash_welfare"])
+def test_a_class_is_proven_like_its_jobs(kind):
+    """Rough shares and prices of jobs in classes of 1 to 9, and of the same jobs one by one."""
+    for seed in range(6):
+        rng = np.random.default_rng([seed, 3])
+        polytope, objectives = draw_even(seed, 12)
+        counts = rng.integers(1, 10, 12)
+        each = np.repeat(np.arange(12), counts)
+        jobs = Polytope(with_jobs(polytope, each).columns, 4.0 * polytope.capacity)
+        classes = Polytope(polytope.columns, jobs.capacity, counts.astype(float))
+        objective = objectives[kind].of_classes(np.arange(12), classes.counts)
+        best = solve(jobs, objectives[kind].take(each))
+        off = [rng.uniform(0.9, 1.1, size) for size in ((12, 3), 12, 3)]
+        first = np.searchsorted(each, np.arange(12))
+        multipliers = best.multipliers[first] if best.multipliers.size else np.ones(12)
+        rough = best.shares[first] * off[0], multipliers * off[1], best.prices * off[2]
+        one = certify(classes, objective, Answer(*rough))
+        other = certify(jobs, objectives[kind].take(each), Answer(rough[0][each], rough[1][each], rough[2]))
+        assert one.objective == pytest.approx(other.objective, rel=1e-9), f"seed {seed}"
+        assert one.bound == pytest.approx(other.bound, rel=1e-9), f"seed {seed}"
+        assert other.gap > 1e-5, f"seed {seed}"
+
+
+def test_what_is_proven_is_the_better_of_two_bounds():
+    """Of a sum: at the prices as they come, or where those that are too low have risen."""
+    better = 0
+    for seed in range(24):
+        polytope, objective = hard_part(seed, "max_sum")
+        best, rng = solve(polytope, objective), np.random.default_rng(seed)
+        prices = best.prices * rng.choice([0.7, 1.0, 1.2], len(best.prices))
+        found = certify(polytope, objective, Answer(best.shares, np.zeros(0), prices))
+        as_they_come = polytope.supply_at(objective.gains, prices)
+        assert found.bound <= as_they_come * (1 + 1e-12), f"seed {seed}"
+        better += found.bound < as_they_come * (1 - 1e-3)
+    assert better >= 6
 
 
 def test_rounding_is_taken_back():

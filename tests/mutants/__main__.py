@@ -1,9 +1,9 @@
 """Which tests notice a wrong change: ``python -m tests.mutants [--only ID ...] [--room ROOM ...] [--whole]``.
 
 Which tests run which lines is found first, folder by folder. Each worker then has a copy of the tree, applies one
-mutant at a time, and runs the tests of its folder that run the changed lines, the quickest first, until one fails; that
-test must pass without the mutant. A test that hangs has noticed it. What is known is kept in `build` and not run again
-while the mutant is the same; `--again` forgets verdicts and reach.
+mutant at a time, and runs the tests of its folder that run the changed lines, the quickest first, until one fails, then
+the folder's exhaustive ones; the test that failed must pass without the mutant. A test that hangs has noticed it. What
+was noticed is kept in `build` and not run again while the mutant is the same; `--again` forgets verdicts and reach.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 from queue import Queue
@@ -30,7 +31,7 @@ from rich.progress import Progress
 
 from tests.conftest import HERE, _data_root
 from tests.mutants.mutants import ROOT, Mutant, read_mutants
-from tests.mutants.reach import Reach
+from tests.mutants.reach import PRODUCT, Reach
 
 NOTICED = ("noticed", "timed out")
 CHILD = str(Path(__file__).with_name("child.py"))
@@ -90,9 +91,22 @@ def run_tests(tree: Path, tests: list[str], options: argparse.Namespace) -> tupl
     return verdict, failed, float(ended[2]) if ended else 0.0
 
 
+def digest_of(tree: Path, *below: str) -> str:
+    """Of all files below some folders of a tree."""
+    found = sha256()
+    for path in sorted(path for folder in below for path in (tree / folder).rglob("*.py")):
+        found.update(path.relative_to(tree).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
 def find_reach(tree: Path, folders: list[str], options: argparse.Namespace) -> Reach:
-    """Which tests of these folders run which lines; found once."""
-    files = {folder: Path(options.results).parent / "reach" / folder.replace("/", ".") for folder in folders}
+    """Which tests of these folders run which lines; found once for the same tests and product."""
+    files = {
+        folder: Path(options.results).parent
+        / "reach"
+        / f"{folder.replace('/', '.')}-{digest_of(tree, folder, *PRODUCT)}"
+        for folder in folders
+    }
     missing = [folder for folder, file in files.items() if options.again or not file.exists()]
 
     def one(folder: str) -> None:
@@ -126,25 +140,37 @@ def judge(mutant: Mutant, tree: Path, reach: Reach, options: argparse.Namespace)
     path, cpu = tree / mutant.file, 0.0
     original = path.read_text()
     tests = reach.tests_of(mutant.file, mutant.lines(tree), mutant.noticed_by)
-    stages = [named(tests, mutant.noticed_by), ["tests"] if options.whole else []]
-    verdict, test = "survived", ""
+    stages = {
+        "everyday": named(tests, mutant.noticed_by),
+        "exhaustive": ["-m", "exhaustive and not deep", mutant.noticed_by] if mutant.noticed_by != "tests" else [],
+        "whole": ["tests"] if options.whole else [],
+    }
+    verdict, test, by = "survived", "", ""
     try:
         path.write_text(mutant.mutated(tree))
-        for stage in filter(None, stages):
-            verdict, failed, used = run_tests(tree, ["-x", *stage], options)
+        for stage, which in stages.items():
+            if not which or (stage == "exhaustive" and options.everyday):
+                continue
+            verdict, failed, used = run_tests(tree, ["-x", *which], options)
             cpu += used
             if verdict != "survived":
-                test = min(failed, default="")
+                test, by = min(failed, default=""), stage
                 break
     finally:
         path.write_text(original)
-    return asdict(mutant) | {"verdict": verdict, "test": test, "reached_by": len(tests), "cpu_seconds": round(cpu, 1)}
+    return asdict(mutant) | {
+        "verdict": verdict,
+        "test": test,
+        "by": by,
+        "reached_by": len(tests),
+        "cpu_seconds": round(cpu, 1),
+    }
 
 
 def check_controls(found: list[dict[str, object]], tree: Path, options: argparse.Namespace) -> None:
     """What noticed a mutant has to pass without it."""
     tests = sorted({str(entry["test"]) for entry in found if entry["verdict"] == "noticed" and entry["test"]})
-    failed = run_tests(tree, tests, options)[1] if tests else set()
+    failed = run_tests(tree, ["-m", "not deep", *tests], options)[1] if tests else set()
     for entry in found:
         if entry["test"] in failed:
             entry["verdict"] = "broken: its test fails without it"
@@ -154,7 +180,9 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, dict[st
     """Verdicts by id; those that are known already are kept."""
     file = Path(options.results)
     known = json.loads(file.read_text()) if file.exists() and not options.again else {}
-    done = {m.id for m in mutants if known.get(m.id, {}).items() >= asdict(m).items()}
+    done = {
+        m.id for m in mutants if known.get(m.id, {}).items() >= asdict(m).items() and known[m.id]["verdict"] in NOTICED
+    }
     waiting = [m for m in mutants if not m.equivalent and m.id not in done]
     with tempfile.TemporaryDirectory(prefix="mutants-") as top, Progress() as progress:
         trees: Queue[Path] = Queue()
@@ -201,8 +229,9 @@ def run(mutants: list[Mutant], options: argparse.Namespace) -> dict[str, dict[st
 def main() -> int:
     """0 if every mutant was noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="ID", help="these mutants")
-    parser.add_argument("--room", nargs="+", help="the mutants of these files of tests/mutants")
+    parser.add_argument("--only", nargs="+", action="extend", metavar="ID", help="these mutants")
+    parser.add_argument("--room", nargs="+", action="extend", help="the mutants of these files of tests/mutants")
+    parser.add_argument("--everyday", action="store_true", help="leave the exhaustive tests of its folder out")
     parser.add_argument("--whole", action="store_true", help="run the whole suite on what its own folder lets pass")
     parser.add_argument("--tests-from", metavar="PATH", help="take the tests of another checkout")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -230,6 +259,8 @@ def main() -> int:
     )
     for room in total:
         print(f"{room}: {noticed[room]} of {total[room]} noticed")
+    late = sum(entry.get("by", "") not in ("", "everyday") for entry in found.values())
+    print(f"{late} of them by exhaustive tests alone")
     seconds = sum(float(entry["cpu_seconds"]) for entry in found.values())
     print(f"all: {noticed.total()} of {total.total()} noticed; {seconds:.0f} CPU seconds")
     return int(bool(missed))
