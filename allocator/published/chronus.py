@@ -1,16 +1,21 @@
-"""The simulator of Chronus (Gao et al., SoCC 2021, public artifact): time in the queue may count as training."""
+"""The simulator of Chronus (Gao et al., SoCC 2021, public artifact), and its copy that ElasticFlow compares with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from allocator.mechanism.settings import MechanismSettings
 from allocator.policies.chronus.memory import ChronusMemory
+from allocator.presets.preset import Comparison, Preset
 from allocator.protocol.assignment import among_ids
 from allocator.simulator.rules.base import Rule, Running, Stretch
+from allocator.simulator.rules.general import Limits
+from allocator.simulator.rules.starts import StartsTakeTime
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -42,3 +47,70 @@ class _WaitingCounts(Running):
         seconds = np.array([ahead.get(job, 0.0) for job in s.decision.jobs.tolist()])
         s.begin = np.where(starts, s.begin - seconds, s.begin)
         ready[s.at] = np.where(starts, s.begin, ready[s.at])
+
+
+_START_COST = 0.5
+"""Units of time for which a job on one GPU does nothing when it starts: 0.1 to write a checkpoint, 0.4 to read one. On
+g GPUs it is 1 + log2 g times as much."""
+
+_PUBLISHED: Mapping[str, Any] = {
+    "admission": "published",
+    "filling": "published",
+    "tie_break": "solver",
+    "free_progress": True,
+    "objective": "adaptive",
+    "start_cost": _START_COST,
+    "margin": 1.1,
+}
+
+# Minutes, leases of 20, admission every 5; servers of 8 GPUs.
+CHRONUS = Preset(
+    name="chronus",
+    mechanism=MechanismSettings(placement="local_search"),
+    world=(
+        StartsTakeTime(
+            restart_penalty_seconds=_START_COST * 60.0, restart_penalty_per_doubling_seconds=_START_COST * 60.0
+        ),
+        Limits(max_rounds_without_progress=100_000),
+        WaitingCounts(),
+    ),
+    policy_settings={
+        "chronus": {
+            **_PUBLISHED,
+            "time_unit_seconds": 60.0,
+            "tick_seconds": 60.0,
+            "slot_seconds": 300.0,
+            "lease_seconds": 1200.0,
+            "max_search_options": 400,
+        }
+    },
+    comparison=Comparison(
+        policies=("chronus",),
+        cluster="v100:960",
+        drawn_cluster="v100:32",
+        drawn_gpus_per_server="v100:8",
+        generator="deadlines",
+        # those of its traces are 1.1 to 5 times the duration, 2.1 in the mean
+        deadline_factors=(1.1, 3.2),
+        jobs=100,
+        mean_interarrival_seconds=200.0,
+    ),
+)
+
+# Seconds, with constants that were made for minutes.
+CHRONUS_ELASTICFLOW = dataclasses.replace(
+    CHRONUS.replace(restart_penalty_seconds=_START_COST, restart_penalty_per_doubling_seconds=_START_COST),
+    name="chronus_elasticflow",
+    policy_settings={
+        "chronus": {
+            **_PUBLISHED,
+            "time_unit_seconds": 1.0,
+            "tick_seconds": 240.0,
+            "slot_seconds": 240.0,
+            "lease_seconds": 240.0,
+            "max_search_options": 4800,
+            "forced_guarantee": False,
+            "accepted_run_early": False,
+        }
+    },
+)

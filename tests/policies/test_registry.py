@@ -240,7 +240,6 @@ elasticflow margin_seconds=-1.0
 elasticflow restart_seconds=inf
 elasticflow most_gpus={"job": 0}
 elasticflow admission="some"
-elasticflow admission="repair", keep_promises=False
 elasticflow repair_quantile=1.5
 elasticflow repair_rounds=0
 elasticflow_mip gpu_time_gap=-1.0

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator import Cluster, get_policy, read_table, read_trace, simulate
+from allocator import Cluster, read_table, read_trace, simulate
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_WEIGHTS, paper_label
 from allocator.presets import preset
-from allocator.registry import settings_of
 from allocator.results.result import SimulationResult
 from tests.conftest import _data_root, _reference_root
 from throughputs import ThroughputTable, Trace
@@ -56,9 +55,8 @@ def run(
     `weights_of` is the number of GPUs whose k and lambda are taken; those of the cluster unless it is given.
     """
     chosen, cluster = preset(preset_name), Cluster({"v100": gpus})
-    choice = {"choice": chosen.choice} if "choice" in settings_of(policy) else {}
-    settings = choice | chosen.settings_of_policy(policy, Cluster({"v100": weights_of or gpus})) | own
-    return simulate(trace, cluster, get_policy(policy, **settings), throughputs_of(table), preset=chosen)
+    made = chosen.make_policy(policy, Cluster({"v100": weights_of or gpus}), **own)
+    return simulate(trace, cluster, made, throughputs_of(table), preset=chosen)
 
 
 def completion_times(policy: str, gpus: int, solver: str) -> NDArray[np.float64]:

@@ -42,14 +42,9 @@ _PLANNER: Mapping[str, Any] = {
     "margin_seconds": 0.0,
 }
 
-_ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS, "score": "published", "published_list": True}
+_ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS}
 
-# The policies that ElasticFlow was compared with, to the letter. Leases of Themis are as short as slots.
-_BASELINES: Mapping[str, Mapping[str, Any]] = {
-    "tiresias": {"promote_after": None, "published_limits": True},
-    "gandiva_time_slicing": {"published_sets": True, "published_turns": True},
-    "themis": {"lease_seconds": 1.0, "published_fairness": True, "choice": "published"},
-}
+_HERE = "allocator.published.elasticflow"
 
 ELASTICFLOW = Preset(
     "elasticflow",
@@ -83,6 +78,15 @@ ELASTICFLOW = Preset(
         1: {"overhead_base_seconds": 2.0, "overhead_restart_seconds": 27.0},
         256: {"overhead_base_seconds": 7.0, "overhead_restart_seconds": 47.0},
     },
+    policies={
+        "elasticflow": f"{_HERE}.deadlines:ListedElasticFlow",
+        "elasticflow_no_admission": f"{_HERE}.deadlines:ListedElasticFlowNoAdmission",
+        "edf": f"{_HERE}.deadlines:ListedEarliestDeadlineFirst",
+        "edf_admission": f"{_HERE}.deadlines:ListedEarliestDeadlineFirstAdmission",
+        "tiresias": f"{_HERE}.baselines:PublishedTiresias",
+        "gandiva_time_slicing": f"{_HERE}.baselines:PublishedGandiva",
+        "themis": f"{_HERE}.baselines:PublishedThemis",
+    },
     policy_names={
         "ef-accessctrl": "elasticflow",
         "ef": "elasticflow_no_admission",
@@ -91,11 +95,13 @@ ELASTICFLOW = Preset(
         "gandiva": "gandiva_time_slicing",
     },
     policy_settings={
-        "elasticflow": {**_ELASTIC, "admission": "batch", "keep_promises": False},
+        "elasticflow": _ELASTIC,
         "elasticflow_no_admission": _ELASTIC,
-        "edf": {**_PLANNER, "published_list": True},
-        "edf_admission": {**_PLANNER, "published_list": True, "late_block": True},
-        **_BASELINES,
+        "edf": _PLANNER,
+        "edf_admission": _PLANNER,
+        "tiresias": {"promote_after": None},
+        # leases are as short as slots
+        "themis": {"lease_seconds": 1.0},
     },
     comparison=Comparison(
         policies=(

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_PLANNER, SHOCKWAVE_WEIGHTS
-from allocator.presets.gavel import GAVEL
 from allocator.presets.preset import Comparison
+from allocator.published.gavel import GAVEL
 
 # Settings of policies in Shockwave's comparison. The solver of its linear programs stopped where `homogeneous` stops;
 # for finish-time fairness, runs of the published code with Clarabel are on record.

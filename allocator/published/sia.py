@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets.pollux import EVERY_MINUTE, GOODPUT, POLLUX, STARTS
 from allocator.presets.preset import Preset
+from allocator.published.pollux import EVERY_MINUTE, GOODPUT, POLLUX, STARTS
 
 # Policies in rounds have six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
 _ROUNDS: Mapping[str, Any] = {
