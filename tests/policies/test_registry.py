@@ -267,8 +267,6 @@ pollux types="alike", search="genetic"
 optimus search="greedy"
 lucid score_budget=-1
 lucid review_seconds=0.0
-lucid tick_seconds=-1.0
-lucid loans=((5.0, -1), (5.0, 1))
 shockwave forecast="prophet"
 shockwave calibration_band=-0.1
 shockwave momentum=1.5

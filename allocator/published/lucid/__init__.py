@@ -23,12 +23,12 @@ LUCID = Preset(
         "tiresias": {**_COUNTED_DOWN, "slot_seconds": 60.0, "slot_grid": True},
         "lucid": {"ends": "counted", "end_delay_seconds": 1.0, "guests_stay_slow": True},
     },
+    policies={"lucid": "allocator.published.lucid.policy:PublishedLucid"},
     policy_names={"fifo": "fcfs"},
     policy_settings={
         "qssf": {"burst_seconds": 1.0},
         # Above 18,000 GPU seconds, of which it counts whole ones.
         "tiresias": {"queue_limits": (18_001.0,), "promote_after": None, "line": "arrival"},
-        "lucid": {"place_first": False, "guests_recover": False, "tick_seconds": 1.0},
     },
     comparison=Comparison(
         policies=("fcfs", "sjf", "srtf", "qssf", "tiresias"),
