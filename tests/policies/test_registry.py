@@ -227,7 +227,6 @@ OUT_OF_RANGE = """
 chronus lease_seconds=1230.0
 chronus objective="most"
 chronus solver="gurobi"
-chronus admission="all"
 chronus filling="always"
 chronus tie_break="none"
 chronus noise=-0.1
@@ -248,12 +247,6 @@ sia power=0.0
 sia power=1e300
 sia penalty=0.0
 sia restart_seconds=-1.0
-sia tie_seed=3
-sia tie_seed=-1
-sia tie_types=("a",)
-sia tie_types=("a",), rounded=True, tie_seed=1
-sia tie_types=("a", "a"), rounded=True
-sia_fixed change_penalty=-1.0
 pollux power=-200.0
 pollux power=inf
 pollux restart_seconds=inf

@@ -3,61 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
-from allocator.policies.chronus.memory import ChronusMemory
 from allocator.presets.preset import Comparison, Preset
-from allocator.protocol.assignment import among_ids
-from allocator.simulator.rules.base import Rule, Running, Stretch
+from allocator.published.chronus.policy import WaitingCounts
 from allocator.simulator.rules.general import Limits
 from allocator.simulator.rules.starts import StartsTakeTime
-
-if TYPE_CHECKING:
-    from allocator.simulator.world import World
-
-
-@dataclass(frozen=True)
-class WaitingCounts(Rule):
-    """A job that starts counts as running for so long already as the planner remembers (`free_progress`)."""
-
-    def start(self, world: World) -> Iterable[Running]:
-        """Under other planners nobody does."""
-        memory = world.core.memory
-        return (_WaitingCounts(world, memory),) if isinstance(memory, ChronusMemory) else ()
-
-
-class _WaitingCounts(Running):
-    says_ends = False
-
-    def __init__(self, world: World, memory: ChronusMemory) -> None:
-        self._memory, self._columns = memory, world.jobs.columns
-        world.jobs.register("ready_time", 0.0)
-
-    def begin(self, s: Stretch) -> None:
-        """Begin in the past."""
-        if not self._memory.head_starts:
-            return
-        ahead, ready = dict(self._memory.head_starts), self._columns["ready_time"]
-        starts = among_ids(s.decision.jobs, s.decision.transition.start)
-        seconds = np.array([ahead.get(job, 0.0) for job in s.decision.jobs.tolist()])
-        s.begin = np.where(starts, s.begin - seconds, s.begin)
-        ready[s.at] = np.where(starts, s.begin, ready[s.at])
-
 
 _START_COST = 0.5
 """Units of time for which a job on one GPU does nothing when it starts: 0.1 to write a checkpoint, 0.4 to read one. On
 g GPUs it is 1 + log2 g times as much."""
 
 _PUBLISHED: Mapping[str, Any] = {
-    "admission": "published",
-    "filling": "published",
     "tie_break": "solver",
-    "free_progress": True,
     "objective": "adaptive",
     "start_cost": _START_COST,
     "margin": 1.1,
@@ -74,6 +34,7 @@ CHRONUS = Preset(
         Limits(max_rounds_without_progress=100_000),
         WaitingCounts(),
     ),
+    policies={"chronus": "allocator.published.chronus.policy:PublishedChronus"},
     policy_settings={
         "chronus": {
             **_PUBLISHED,
