@@ -4,9 +4,31 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_PLANNER, SHOCKWAVE_WEIGHTS
 from allocator.presets.preset import Comparison
 from allocator.published.gavel import GAVEL
+
+SHOCKWAVE_COMPARISON: dict[str, dict[str, float | str]] = {
+    "shockwave": {},
+    "min_total_duration": {},
+    "finish_time_fairness": {},
+    "max_min_fairness": {},
+    "allox": {"alpha": 0.2, "gangs": "one_gpu_share"},
+    "max_sum_throughput_perf": {},
+    "gandiva_fair": {},
+}
+"""The seven policies of its comparison on one type of accelerator, in the order of the figures: settings by policy.
+
+AlloX looks at a fifth of the waiting jobs and counts a gang as one GPU, which then runs 1 / w of the time.
+"""
+
+SHOCKWAVE_WEIGHTS: dict[int, dict[str, float]] = {
+    32: {"makespan_weight": 1e-3, "fairness_exponent": 12.0},
+    64: {"makespan_weight": 1e1, "fairness_exponent": 5.0},
+    128: {"makespan_weight": 1e-3, "fairness_exponent": 15.0},
+    256: {"makespan_weight": 1e5, "fairness_exponent": 5.0},
+}
+"""k and lambda of the policy `shockwave` by the GPUs of the cluster, from the configurations of its published code."""
+
 
 # Settings of policies in Shockwave's comparison. The solver of its linear programs stopped where `homogeneous` stops;
 # for finish-time fairness, runs of the published code with Clarabel are on record.
@@ -44,5 +66,5 @@ SHOCKWAVE = dataclasses.replace(
 SHOCKWAVE_PUBLISHED = dataclasses.replace(
     SHOCKWAVE.replace(finished_jobs_linger_rounds=5),
     name="shockwave_published",
-    policy_settings={**_POLICIES, "shockwave": SHOCKWAVE_PLANNER},
+    policies={"shockwave": "allocator.published.shockwave.policy:PublishedShockwave"},
 )

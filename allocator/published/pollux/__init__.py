@@ -45,8 +45,9 @@ POLLUX = Preset(
             "goodput_batch_size_of_model": (("ncf", 32768),),
         },
     },
+    policies={"optimus": "allocator.published.pollux.optimus:PublishedOptimus"},
     policy_settings={
-        "optimus": {"search": "marginal_gains", "single_steps": True},
+        "optimus": {"search": "marginal_gains"},
         "pollux": {"restart_seconds": 30.0},
         "tiresias": {"queue_limits": (57600.0,), "promote_after": None, "line": "entered"},
     },
