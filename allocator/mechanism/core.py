@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
-from allocator.mechanism.placement.anew import PlacementAnew
 from allocator.mechanism.placement.fractions import FractionPlacement
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.rounds import RoundPlacement
@@ -120,7 +119,7 @@ class DecisionCore:
 
     def _placed_by(
         self, settings: MechanismSettings, ideal: bool
-    ) -> Placement | PlacementAnew | RoundPlacement | FractionPlacement | None:
+    ) -> Placement | RoundPlacement | FractionPlacement | None:
         """What places the rows of this policy; None where nobody does."""
         rule = "off" if ideal else settings.placement
         if self.jobs.fractions is not None:
@@ -302,7 +301,7 @@ class DecisionCore:
             if same and last[1].before is last[1].assignment:
                 return last[1]
             gpus, assignment = last[1].gpus, last[1].assignment
-        elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew | FractionPlacement):
+        elif step.interruptible and not isinstance(self._placement, RoundPlacement | None):
             # A round is written down with all its GPUs; of a step that may be short only what changes.
             change = self._placement.place_changes(assignment)
             assignment = change.next

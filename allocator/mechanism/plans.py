@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.checks import checked_plan
 from allocator.mechanism.executor import Answer, Executor, Step, consolidated_in_rounds
-from allocator.mechanism.placement.anew import PlacementAnew
-from allocator.mechanism.placement.placement import Placement, PlacementRule
+from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -95,9 +94,7 @@ class PlanBook(Executor[PlanPolicy]):
         seconds = self._round_seconds if self._in_rounds else step.seconds
         return Step(step.assignment.named(active), seconds, not self._in_rounds)
 
-    def placement(
-        self, cluster: Cluster, rule: PlacementRule | Literal["anew"]
-    ) -> Placement | RoundPlacement | PlacementAnew:
+    def placement(self, cluster: Cluster, rule: str) -> Placement | RoundPlacement:
         """Under a policy that plans in rounds no gang waits for a server."""
         return super().placement(cluster, consolidated_in_rounds(rule) if self._in_rounds else rule)
 

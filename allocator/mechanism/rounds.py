@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from allocator.mechanism.executor import Answer, Executor, Step, ask_for_shares,
 from allocator.mechanism.gang_packing import Vacancies, pack_best_type, pack_global, pack_per_type, preference
 from allocator.mechanism.ledger import TimeLedger
 from allocator.mechanism.pair_ledger import PairLedger
-from allocator.mechanism.placement.anew import PlacementAnew
-from allocator.mechanism.placement.placement import Placement, PlacementRule
+from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.mechanism.queues import Queues
 from allocator.mechanism.settings import MechanismSettings
@@ -137,9 +136,7 @@ class RoundMechanism(Executor[SharePolicy]):
         """Other types may be the fastest now."""
         self._waiting = None
 
-    def placement(
-        self, cluster: Cluster, rule: PlacementRule | Literal["anew"]
-    ) -> Placement | RoundPlacement | PlacementAnew:
+    def placement(self, cluster: Cluster, rule: str) -> Placement | RoundPlacement:
         """Whole rounds at once; blocks of powers of two are kept in proportion to what changes."""
         rule = consolidated_in_rounds(rule)
         at_once = rule in ("in_order", "consolidated")

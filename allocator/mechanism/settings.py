@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from allocator.conversion import NotNegative, Range, check_fields
+from allocator.mechanism.placement.rules import rule_names
 from throughputs import InputError
+from throughputs.errors import one_of
 
 # Beyond these a run would not end, or lose its last digit.
 _Interval = Annotated[float, Range(1e-3)]
@@ -64,13 +66,10 @@ class MechanismSettings:
         they are jobs without share.
     placement : "off": no GPU ids; "in_order": gangs take GPUs in the order of their ids, and a larger new gang may
         displace a smaller one; "consolidated": jobs that stay keep their GPUs, and each new gang gets as few servers
-        as possible; "buddy": gangs get blocks of powers of two, which merge when they are released; "anew":
-        everybody is placed again with every decision, whole servers first, as ElasticFlow's simulator does;
-        "local_search": as "consolidated", with larger or with smaller gangs first, whichever is better; "most_free":
-        jobs that stay keep their GPUs, and new gangs take those of the emptiest servers, in the order of the plan;
+        as possible; "buddy": gangs get blocks of powers of two, which merge when they are released;
         "best_fit", "first_fit": under policies that decide at events, a gang waits until it finds room on as few
         servers as its size allows, on the fullest ones that have room or on the first ones; in rounds as
-        "consolidated".
+        "consolidated". Or a rule of another package (`allocator.mechanism.placement.rules`).
     pair_rows : which pairs of jobs queue, under policies that pack. "shared": those that the policy gave a share; time
         that a pair is owed is owed to its jobs, whoever they share with later. "all": every pair of active jobs with
         gangs of one size, as rows in their own right; their number grows with the square of the jobs.
@@ -102,14 +101,15 @@ class MechanismSettings:
     hysteresis_rounds: NotNegative = 0.0
     idle_fill: Literal["off", "queue_order", "best_type"] | None = None
     undecided_jobs_block_gpus: bool = False
-    placement: Literal[
-        "off", "in_order", "consolidated", "buddy", "anew", "local_search", "most_free", "best_fit", "first_fit"
-    ] = "consolidated"
+    placement: str = "consolidated"
     pair_rows: Literal["shared", "all"] = "shared"
     priority_digits: _Digits | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, _SOURCE)
+        if self.placement not in rule_names():
+            expected = one_of(self.placement, rule_names())
+            raise InputError(_SOURCE, field="placement", found=self.placement, expected=expected)
         for name, wrong, expected in (
             ("hysteresis_rounds", self.hysteresis_rounds and self.priority != "deficit", 'priority "deficit", or 0'),
             (

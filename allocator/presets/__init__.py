@@ -8,10 +8,7 @@ A preset of another package is an entry point in the group ``allocator.presets``
 720.0
 """
 
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
-
+from allocator.entries import entries_of
 from allocator.presets.default import DEFAULT
 from allocator.presets.preset import Comparison, FairnessYardstick, Preset
 from throughputs import InputError
@@ -25,23 +22,9 @@ _PRESETS = {DEFAULT.name: DEFAULT}
 """Those that are loaded."""
 
 
-@cache
-def _others() -> dict[str, EntryPoint]:
-    """Those of installed packages, without any whose module has gone."""
-    found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
-    return {entry.name: entry for entry in found if _is_there(entry.module)}
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 def preset_names() -> tuple[str, ...]:
     """Names of all presets, the default first."""
-    return (DEFAULT.name, *_others())
+    return (DEFAULT.name, *entries_of(ENTRY_POINT_GROUP))
 
 
 def preset(name: str | Preset) -> Preset:
@@ -57,7 +40,7 @@ def preset(name: str | Preset) -> Preset:
     if name not in preset_names():
         raise InputError("preset", found=name, expected=one_of(name, preset_names()))
     if name not in _PRESETS:
-        found = _others()[name].load()
+        found = entries_of(ENTRY_POINT_GROUP)[name].load()
         if not isinstance(found, Preset):
             raise InputError("preset plugin", field=name, found=found, expected="a Preset")
         _PRESETS[name] = found

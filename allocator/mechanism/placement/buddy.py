@@ -33,6 +33,8 @@ class Buddy:
     that holds its new size has room.
     """
 
+    resizes_anew = False
+
     def __init__(self, first: int, capacity: int, per_server: int) -> None:
         self._first = first
         self._per_server = per_server

@@ -9,16 +9,17 @@ its GPU move with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.fractions import WHOLE, FreeFractions, Held, RoomForFractions, SharedGpus
-from allocator.mechanism.placement.gangs import Gpus
-from allocator.mechanism.placement.placement import Placement, PlacementRule
+from allocator.mechanism.placement.gangs import Consolidated, Gpus
+from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.roster import NOT_RUNNING, Roster
+from allocator.mechanism.placement.rules import rule_of_others
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
@@ -46,15 +47,13 @@ class FractionPlacement:
     rule : as for `Placement`.
     """
 
-    def __init__(self, cluster: Cluster, rule: PlacementRule) -> None:
+    def __init__(self, cluster: Cluster, rule: str) -> None:
         self._cluster, self._rule = cluster, rule
         self._pools = len(cluster.capacity)
         self._clear()
 
     @classmethod
-    def under(
-        cls, policy: Policy, cluster: Cluster, rule: PlacementRule | Literal["off", "anew"], jobs: JobTable
-    ) -> FractionPlacement:
+    def under(cls, policy: Policy, cluster: Cluster, rule: str, jobs: JobTable) -> FractionPlacement:
         """For a run of `jobs` some of which ask for fractions.
 
         Raises
@@ -66,13 +65,11 @@ class FractionPlacement:
             f"policy {policy.name} gives out whole GPUs"
             if not policy.gpu_fractions
             else f"GPUs are given out whole with placement {rule}"
-            if rule == "off" or rule == "anew"
+            if not _places_fractions(rule)
             else ""
         )
         assert jobs.fractions is not None
         jobs.fractions.check(jobs.scale_factor, hindrance)
-        assert rule != "off"
-        assert rule != "anew"
         return cls(cluster, rule)
 
     def _clear(self) -> None:
@@ -309,3 +306,8 @@ class FractionPlacement:
 def _with_fractions(rows: Assignment) -> Assignment:
     """The rows, who have their GPUs whole where nothing else is said."""
     return rows if rows.thousandths is not None else rows.with_fractions(np.full(len(rows), WHOLE))
+
+
+def _places_fractions(rule: str) -> bool:
+    other = None if rule == "off" else rule_of_others(rule)
+    return rule != "off" and (other is None or issubclass(other, Consolidated))

@@ -12,7 +12,7 @@ are usable.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,13 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
 from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, Gpus, PoolRule
-from allocator.mechanism.placement.local_search import LocalSearch
-from allocator.mechanism.placement.most_free import MostFree
 from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, runs_as
+from allocator.mechanism.placement.rules import rule_names, rule_of_others
 from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition
 from allocator.room import CountedGpus, FreeGpus
 from throughputs import InputError
-
-PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search", "most_free", "best_fit", "first_fit"]
-
-# Rules under which a job whose number of GPUs changes keeps none of those that it has.
-_ANEW: Final = ("in_order", "most_free")
 
 _Ids = NDArray[np.int64]
 
@@ -59,13 +53,8 @@ class Placement:
     - ``buddy``: aligned blocks of 1, 2, 4, ... GPUs (`allocator.mechanism.placement.buddy`); jobs that share or resize
       as with ``consolidated``. Where GPUs suffice but blocks do not, smaller gangs move.
 
-    - ``local_search``: as ``consolidated``, larger or smaller gangs first, whichever leaves gangs on fewer servers
-      (`allocator.mechanism.placement.local_search`).
     - ``best_fit``, ``first_fit``: gangs stand on as few servers as their size allows, first come, first placed; one for
       which there is no such room waits (`allocator.mechanism.placement.whole`). Otherwise as ``consolidated``.
-
-    - ``most_free``: in the order of the rows, each on the servers with most free GPUs, as Pollux' simulator does it for
-      Optimus and Tiresias. A job whose number of GPUs changes starts anew.
 
     Of gangs of one size, the one that comes first in the assignment chooses first. Work is in proportion to what
     changes: some array operations for all rows, Python for the others only.
@@ -73,7 +62,7 @@ class Placement:
     Parameters
     ----------
     cluster : the GPUs and their servers.
-    rule : as above.
+    rule : as above, or one of another package (`allocator.mechanism.placement.rules`).
 
     Attributes
     ----------
@@ -82,11 +71,9 @@ class Placement:
     migrations : how often jobs were moved, in all calls.
     """
 
-    def __init__(self, cluster: Cluster, rule: PlacementRule) -> None:
-        if rule not in get_args(PlacementRule):
-            raise InputError(
-                "placement", field="rule", found=rule, expected=f"one of {', '.join(get_args(PlacementRule))}"
-            )
+    def __init__(self, cluster: Cluster, rule: str) -> None:
+        if rule not in rule_names()[1:]:
+            raise InputError("placement", field="rule", found=rule, expected=f"one of {', '.join(rule_names()[1:])}")
         self.rule = rule
         self.migrated: _Ids = np.empty(0, dtype=np.int64)
         self.migrations = 0
@@ -137,7 +124,7 @@ class Placement:
         wanted = self._wanted(assignment, change.rows, left)
         self._check_left(left)
         self._left = left
-        placed = self._change(ended, wanted, some_go_on and self.rule not in _ANEW)
+        placed = self._change(ended, wanted, some_go_on and not self._pools[0].resizes_anew)
         self._roster.accept(change)
         self._tuples = None
         other = self._keep(placed, change.stopped.tolist())
@@ -359,23 +346,22 @@ class Placement:
         return other
 
 
-def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], int]) -> list[PoolRule]:
+def _pool_rules(cluster: Cluster, rule: str, row_of: Callable[[int], int]) -> list[PoolRule]:
     """One for each pool, all of its GPUs free; `row_of` gives the row of a job in the present assignment."""
     rules: list[PoolRule] = []
+    other = rule_of_others(rule)
     for name, first in zip(cluster.accelerators, cluster.first_gpu.tolist(), strict=True):
         capacity, per_server = int(cluster.gpus[name]), int(cluster.gpus_per_server[name])
         if rule == "in_order":
             rules.append(FirstFit(first, capacity, row_of))
-        elif rule == "most_free":
-            rules.append(MostFree(first, capacity, per_server))
+        elif other is not None and (per_server > 1 or other.for_single_gpus):
+            rules.append(other(first, capacity, per_server))
         elif rule != "buddy" and per_server == 1:
             rules.append(FirstFit(first, capacity, None))
         elif rule == "consolidated":
             rules.append(Consolidated(first, capacity, per_server))
-        elif rule == "local_search":
-            rules.append(LocalSearch(first, capacity, per_server))
         elif rule == "best_fit" or rule == "first_fit":
-            rules.append(WholeServers(first, capacity, per_server, rule))
+            rules.append(WholeServers(first, capacity, per_server, "best_fit" if rule == "best_fit" else "first_fit"))
         else:
             rules.append(Buddy(first, capacity, per_server))
     return rules

@@ -8,8 +8,12 @@ from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
 class MostFree(Consolidated):
     """Gangs keep their GPUs; new ones go to the server with most free GPUs, in the order of their rows.
 
-    A gang that needs more than are free there takes all of them, and the rest of it goes to the next such server.
+    A gang that needs more than are free there takes all of them, and the rest of it goes to the next such server. A job
+    whose number of GPUs changes starts anew.
     """
+
+    resizes_anew = True
+    for_single_gpus = True
 
     def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
         """See PoolRule."""
