@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from allocator.conversion import convert_text
-from allocator.registry import kinds_of_settings
+from allocator.presets.preset import Preset
 from throughputs import InputError
 from throughputs.errors import one_of
 
@@ -54,15 +54,15 @@ class Variant:
         """The label as the name of a folder."""
         return _NOT_IN_FOLDERS.sub("-", self.label)
 
-    def typed_settings(self, source: object) -> dict[str, Any]:
-        """Its own settings as the policy declares them.
+    def typed_settings(self, source: object, chosen: Preset) -> dict[str, Any]:
+        """Its own settings as the policy declares them under a preset.
 
         Raises
         ------
         InputError
             A setting that the policy does not have, or text that stands for no value of it; `source` is named.
         """
-        known = kinds_of_settings(self.name)
+        known = chosen.kinds_of_policy(self.name)
         for setting, text in self.settings.items():
             if setting not in known:
                 expected = one_of(setting, known) if known else "no settings"

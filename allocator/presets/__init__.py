@@ -8,9 +8,9 @@ A preset of another package is an entry point in the group ``allocator.presets``
 720.0
 """
 
-from allocator.entries import entries_of
 from allocator.presets.default import DEFAULT
 from allocator.presets.preset import Comparison, FairnessYardstick, Preset
+from allocator.protocol.entries import entries_of
 from throughputs import InputError
 from throughputs.errors import one_of
 

@@ -187,6 +187,10 @@ class Preset:
         found: type[Policy] = getattr(import_module(module), kind)
         return found
 
+    def kinds_of_policy(self, name: str) -> Mapping[str, Any]:
+        """Declared types of the settings of a policy in this system, by name."""
+        return kinds_of(self.class_of_policy(name))
+
     def make_policy(self, name: str, cluster: Cluster, **settings: Any) -> Policy:
         """The policy of that name as it is under this preset on `cluster`, with `settings` above all.
 

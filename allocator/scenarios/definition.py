@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 from allocator.cluster import MOST_TYPES_NAMED, Cluster
+from allocator.presets.default import DEFAULT
 from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.sweep import Point, Sweep
 from allocator.variants import Variant
@@ -103,7 +104,7 @@ class Scenarios:
             "kind": "trace",
             "name": SOURCE,
             "policies": [
-                {"name": policy.name, **policy.typed_settings(SOURCE)} if policy.settings else policy.name
+                {"name": policy.name, **own} if (own := policy.typed_settings(SOURCE, DEFAULT)) else policy.name
                 for policy in self.policies
             ],
             "clusters": clusters,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +45,7 @@ from allocator.cli.options.values import (
 )
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
+from allocator.presets import preset
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
 from allocator.scenarios import Scenarios, run_scenarios, write_scenarios
@@ -150,9 +151,9 @@ def whatif_command(
         policies=tuple(variants),
         loads=_numbers("--load", load, above=True),
         restart_penalties=() if restart_penalty is None else _numbers("--restart-penalty", restart_penalty),
-        vary=_varied(vary or [], variants),
+        vary=_varied(vary or [], _kinds(world, variants)),
         workload=_workload(world),
-        settings=_settings(world, variants),
+        settings=_settings(world, _kinds(world, variants)),
         seed=world.seed,
         next_gpus=next_gpus,
     )
@@ -227,16 +228,19 @@ def _numbers(option: str, text: str, *, above: bool = False) -> tuple[float, ...
     return found
 
 
-def _varied(texts: Sequence[str], variants: Sequence[Variant]) -> dict[str, list[Any]]:
-    names = [variant.name for variant in variants]
-    return {name: values_of_text(name, text, names) for name, text in named_values("--vary", texts).items()}
+def _varied(texts: Sequence[str], kinds: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: values_of_text(name, text, kinds) for name, text in named_values("--vary", texts).items()}
 
 
-def _settings(world: WorldOptions, variants: Sequence[Variant]) -> dict[str, Any]:
-    names = [variant.name for variant in variants]
+def _settings(world: WorldOptions, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     named = named_values("--set", world.settings or ())
-    typed = {name: setting_of_text(name, text, names, "--set") for name, text in named.items()}
+    typed = {name: setting_of_text(name, text, kinds, "--set") for name, text in named.items()}
     return {"preset": world.preset} | typed
+
+
+def _kinds(world: WorldOptions, variants: Sequence[Variant]) -> list[Mapping[str, Any]]:
+    chosen = preset(world.preset)
+    return [chosen.kinds_of_policy(variant.name) for variant in variants]
 
 
 def _workload(world: WorldOptions) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from allocator.cli.options.values import (
     told_of_throughputs,
     without_setting,
 )
-from allocator.conversion import convert_text, kinds_of
+from allocator.conversion import convert_text
 from allocator.plugins import rule_of_text
 from allocator.presets import preset
 from allocator.presets.preset import kinds_of_changes, unknown_setting
@@ -251,7 +251,7 @@ class Runs:
         accelerator = make_accelerator(options.accelerator, options.throughputs)
         assert options.cluster is not None
         self.cluster: Cluster = make_cluster(options.cluster, options.gpus_per_server, accelerator)
-        own_of = [variant.typed_settings(option) for variant in chosen]
+        own_of = [variant.typed_settings(option, self.preset) for variant in chosen]
         self.policies: list[Policy] = _policies(names, own_of, options, self.preset, self.cluster, own)
         self.table: ThroughputTable | Trainings = make_table(options.throughputs, self.policies, accelerator)
         self.window, self.prices = make_window(options.window), make_prices(options.prices)
@@ -418,7 +418,7 @@ def _policies(
     A policy is given the settings that it has; each of `own`, which are text, must be one of some policy. Those in
     `own_of` are of the policy at that place alone, and above these.
     """
-    known = {name: kinds_of(preset.class_of_policy(name)) for name in names}
+    known = {name: preset.kinds_of_policy(name) for name in names}
     for setting in own:
         if not any(setting in settings for settings in known.values()):
             listed = sorted({setting for settings in known.values() for setting in settings})

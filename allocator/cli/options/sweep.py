@@ -18,6 +18,7 @@ from allocator.cli.options.shared import (
     ThroughputsOption,
 )
 from allocator.cli.options.values import make_prices, make_window, named_values
+from allocator.presets import preset
 from allocator.sweep.definition.settings import setting_of_text
 from allocator.variants import read_variants
 from throughputs import InputError
@@ -105,13 +106,14 @@ class DefinitionOptions:
     def definition(self, kind: str, jobs: Mapping[str, Any]) -> dict[str, Any]:
         """A definition as a TOML file would hold it, without its loads; `jobs` is what the workload says of them."""
         variants = read_variants(self.policies, "--policies")
-        policies = [variant.name for variant in variants]
+        chosen = preset(self.preset)
+        kinds = [chosen.kinds_of_policy(variant.name) for variant in variants]
         fixed = named_values("--set", self.settings or ())
         varied = named_values("--vary", self.vary or ())
         return {
             "kind": kind,
             "policies": [
-                {"name": variant.name, **variant.typed_settings("--policies")} if variant.settings else variant.name
+                {"name": variant.name, **own} if (own := variant.typed_settings("--policies", chosen)) else variant.name
                 for variant in variants
             ],
             "seeds": _seeds(self.seeds),
@@ -119,8 +121,8 @@ class DefinitionOptions:
             **({"gpus_per_server": self.gpus_per_server} if self.gpus_per_server else {}),
             "workload": {**jobs, **self._workload()},
             "settings": {"preset": self.preset}
-            | {name: setting_of_text(name, text, policies, "--set") for name, text in fixed.items()},
-            "vary": {name: values_of_text(name, text, policies) for name, text in varied.items()},
+            | {name: setting_of_text(name, text, kinds, "--set") for name, text in fixed.items()},
+            "vary": {name: values_of_text(name, text, kinds) for name, text in varied.items()},
             "keep_jobs": self.keep_jobs,
         }
 
@@ -217,8 +219,8 @@ def window(text: str) -> list[int]:
     return list(make_window(text) or ())
 
 
-def values_of_text(name: str, text: str, policies: Sequence[str]) -> list[Any]:
+def values_of_text(name: str, text: str, kinds: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Values of ``--vary``: a JSON list, or values separated by commas."""
     if text.startswith("["):
         return list(parse_json(text, "--vary")) if text.endswith("]") else [text]
-    return [setting_of_text(name, part.strip(), policies, "--vary") for part in text.split(",")]
+    return [setting_of_text(name, part.strip(), kinds, "--vary") for part in text.split(",")]

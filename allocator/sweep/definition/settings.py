@@ -15,7 +15,6 @@ from allocator.conversion import convert, convert_text, kinds_of
 from allocator.presets import preset
 from allocator.presets.preset import kinds_of_changes
 from allocator.protocol.entities import Entities
-from allocator.registry import kinds_of_settings
 from allocator.sweep.definition.point import Workload
 from allocator.sweep.definition.reading import Definition, is_number, setting_value
 from throughputs.errors import did_you_mean, one_of
@@ -34,8 +33,8 @@ _TOLD_IN_OTHER_WORDS = ("generator", "throughputs", "trace", "prices", "entities
 _GENERATORS = ("gavel", "shockwave", "default", "deadlines", "goodput", "recorded")
 
 
-def setting_of_text(name: str, text: str, policies: Sequence[str], option: str) -> Any:
-    """The value that `text` of a command line stands for, by the declared type of the setting.
+def setting_of_text(name: str, text: str, policies: Sequence[Mapping[str, Any]], option: str) -> Any:
+    """The value that `text` of a command line stands for, by the declared type of the setting; `policies`: of theirs.
 
     Settings that nobody has stay text, or what it is as JSON; `assignment` says what is wrong with them.
 
@@ -49,7 +48,7 @@ def setting_of_text(name: str, text: str, policies: Sequence[str], option: str) 
     if group == "workload":
         kinds = [_WORKLOAD.get(rest, Any)]
     elif group == "policy":
-        kinds = [known[rest] for known in map(kinds_of_settings, policies) if rest in known]
+        kinds = [known[rest] for known in policies if rest in known]
     elif name in _KINDS:
         kinds = [_KINDS[name]]
     return convert_text(text, (kinds or [Any])[0], source=option, field=name)

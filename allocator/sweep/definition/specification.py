@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from allocator.cluster import Cluster
+from allocator.presets import Preset, preset, preset_names
 from allocator.protocol.policy import Need
-from allocator.registry import get_policy, kinds_of_settings, settings_of
+from allocator.registry import get_policy, made
 from allocator.sweep.definition.point import POLICY_PREFIX, Kind, Point, Workload
 from allocator.sweep.definition.reading import MOST_VALUES, Definition, is_number, merged, setting_value
 from allocator.sweep.definition.settings import SETTINGS, Settings, assignment, assignments, flat, settings_under
@@ -146,7 +147,7 @@ class Sweep:
         seeded = any(case.seeds is None for case in cases) or "seeds" in top
         sweep = cls(
             kind=kind,
-            policies=_policies(top),
+            policies=_policies(top, _preset(base)),
             clusters=_clusters(top, kind, servers) if shared else (),
             loads=_loads(top, kind) if loaded else (),
             seeds=_seeds(top) if seeded else (),
@@ -220,7 +221,7 @@ class Sweep:
         load: float,
         seed: int,
     ) -> Point:
-        known = settings_of(policy)
+        known = _preset(settings).kinds_of_policy(policy)
         shared = {name: value for name, value in settings_under(settings, "policy").items() if name in known}
         simulated = {name: value for name, value in settings.items() if name in SETTINGS}
         workload = Workload(**settings_under(settings, "workload"))
@@ -277,21 +278,27 @@ def _window(top: Definition, kind: Kind) -> tuple[int, int] | None:
     return value[0], value[1]
 
 
-def _policies(top: Definition) -> tuple[tuple[str, Settings], ...]:
+def _preset(settings: Settings) -> Preset:
+    """The one of these settings; the usual one where they name none that there is, which is told elsewhere."""
+    named = settings.get("preset")
+    return preset(named if named in preset_names() else "default")
+
+
+def _policies(top: Definition, chosen: Preset) -> tuple[tuple[str, Settings], ...]:
     found: list[tuple[str, Settings]] = []
     for i, item in enumerate(top.items("policies")):
         place = f"policies[{i}]"
         entry = Definition({"name": item} if isinstance(item, str) else item, top.source, place)
         name = entry.text("name") or ""
         top.checked(place, name, partial(get_policy, name))
-        kinds = kinds_of_settings(name)
+        kinds = chosen.kinds_of_policy(name)
         # "none" is a word like others where nothing but text is taken.
         given = {key: entry.take(key) for key in kinds if key in entry}
         own = {key: value if kinds[key] is str else setting_value(value) for key, value in given.items()}
         for key in kinds:
             entry.take(key)
         entry.finish()
-        top.checked(place, own, partial(get_policy, name, **own))
+        top.checked(place, own, partial(made, chosen.class_of_policy(name), name, own))
         if (name, own) in found:
             raise top.error(place, name, "each policy once")
         found.append((name, own))
@@ -400,7 +407,8 @@ def _check(sweep: Sweep, top: Definition) -> None:
     every = (sweep.settings, sweep.vary, *(case.settings for case in sweep.cases))
     shared = {name for settings in every for name in settings_under(settings, "policy")}
     for name in sorted(shared):
-        if not any(name in settings_of(policy) for policy, _ in sweep.policies):
+        chosen = _preset(sweep.settings)
+        if not any(name in chosen.kinds_of_policy(policy) for policy, _ in sweep.policies):
             raise top.error(f"policy.{name}", name, "a setting of at least one of the policies")
     for settings in every:
         for name in SETTINGS:
