@@ -197,3 +197,30 @@ def test_what_a_world_keeps_does_not_grow_with_those_who_are_through():
     state = world.state()
     assert len(state["jobs"]) == len(world.ids) == 2
     assert (state["ids"], state["next_id"]) == ([0, 19], 20)
+
+
+def heard():
+    """A policy that keeps what it is asked, and a world of a GPU of one type and two of another under it."""
+    policy = SharesPolicy()
+    return policy, World(Cluster({"k80": 1, "v100": 2}), policy, MechanismSettings())
+
+
+def test_what_is_measured_is_told_on_types_that_have_room_and_small_changes_are_not():
+    policy, world = heard()
+    gang = Job(0, "a", ("x",), gpus=2, total_steps=1e4)
+    world.decide(News(0.0, [gang]))
+    told = [policy.states[-1].rates.tolist()]
+    for clock, rate in ((1e5, 0.5), (2e5, 0.503), (3e5, 0.8)):
+        world.decide(News(clock, measured={"a": {("v100", 2): rate}}))
+        told.append(policy.states[-1].rates.tolist())
+    # one step a second as long as nothing is known, and no gang of two fits the one k80
+    assert told == [[[0.0, rate]] for rate in (1.0, 0.5, 0.5, 0.8)]
+
+
+def test_a_world_that_comes_back_knows_what_its_jobs_did_meanwhile():
+    (_, before), (policy, after) = heard(), heard()
+    jobs = [Job(k, name, ("x",), total_steps=100.0) for k, name in enumerate("ab")]
+    before.decide(News(0.0, jobs))
+    after.restore(before.state(), {"a": replace(jobs[0], steps=30.0), "b": jobs[1]}, {})
+    after.decide(News(1e5, [Job(2, "c", ("x",), total_steps=50.0)]))
+    assert policy.states[-1].steps_remaining.tolist() == [70.0, 100.0, 50.0]

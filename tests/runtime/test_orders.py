@@ -148,11 +148,11 @@ async def test_a_start_behind_a_later_epoch_is_refused_with_it(tmp_path):
     assert [later for _, later in desk.refused] == [9]
 
 
-@pytest.mark.parametrize("meanwhile", ["stopping", "queued"])
-async def test_a_start_of_which_the_mind_was_changed_meanwhile_is_not_ordered(tmp_path, meanwhile):
+@pytest.mark.parametrize(("meanwhile", "epoch"), [("stopping", 3), ("queued", 3), ("starting", 4)])
+async def test_a_start_of_which_the_mind_was_changed_meanwhile_is_not_ordered(tmp_path, meanwhile, epoch):
     desk = Desk(tmp_path, "starting")
     desk.start()
-    desk.job.state = meanwhile
+    desk.job.state, desk.job.epoch = meanwhile, epoch
     await desk.settle()
     assert desk.cluster.orders == []
 

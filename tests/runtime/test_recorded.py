@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html import escape
 
 import pytest
@@ -140,3 +141,29 @@ def test_jobs_that_are_not_through_are_told_of_and_left_out():
     assert (figures["average_jct"]["simulated"], figures["average_jct"]["error"]) == (16.0, 0.0)
     assert figures["median_jct"]["error"] == 0.0
     assert [figures[name]["error"] for name in ("makespan", "utilization", "preemptions")] == [None] * 3
+
+
+def recorded(told):
+    return RecordedRun(Leases.of_events(told))
+
+
+def test_gpus_are_meant_for_a_job_once_whoever_held_them_was_told_to_end():
+    # the decision long before, and nothing decided since: as late as in `test_leases_by_hand`
+    run = recorded([event for event in events() if (event.kind, event.clock) != ("decision", 20.0)])
+    assert run.restart_seconds == pytest.approx(1.0)
+
+
+def test_an_error_is_a_part_of_what_was_real():
+    later = [replace(event, clock=10.0 + 2.0 * (event.clock - 10.0)) if event.job else event for event in events()]
+    comparison = compared(recorded(events()).result({}), recorded(later).result({}))
+    # 18 and 16 s, and twice as long
+    assert [job["error"] for job in comparison["jobs"]] == [1.0, 1.0]
+    assert comparison["figures"][0] == {"figure": "average_jct", "real": 17.0, "simulated": 34.0, "error": 1.0}
+
+
+def test_a_gpu_that_two_jobs_share_is_busy_once():
+    share = {"epoch": 1, "pool": "v100", "places": {"n": [0]}}
+    end = {"outcome": "completed", "steps": 50.0}
+    told = [(10.0, "starting", "a", share), (10.0, "starting", "b", share), (20.0, "ended", "a", end)]
+    told = [Event(kind, uuid, clock, data) for clock, kind, uuid, data in [*told, (20.0, "ended", "b", end)]]
+    assert recorded(events()[:4] + told).result({}).timeline["busy_gpus"].tolist() == [1]

@@ -70,6 +70,10 @@ def test_a_trainer_hangs_that_has_reported_and_makes_no_step(tmp_path):
     assert not watching.hangs(job, 22.0)
     desk.report(20.0, steps=6.0, state="ending")
     assert not watching.hangs(job, 30.0)
+    # steps that it has posted are steps
+    watching.tell(job, Told(6.0, 25.0))
+    watching.tell(job, Told(7.0, 32.0))
+    assert not watching.hangs(job, 42.0)
     job.state = "stopping"
     assert not watching.hangs(job, 500.0)
 

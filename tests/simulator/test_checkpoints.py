@@ -198,7 +198,7 @@ def of_row(policy, name, settings):
 RUNS = {row.id: partial(of_row, *row.values) for row in rows(USUAL)} | {
     "packed": packed,
     "packed, gandiva": lambda: packed("gandiva"),
-    "packed, estimated": lambda: packed(estimation=Estimation(0.5, 2)),
+    "packed, estimated": lambda: sharing(PairPolicy(random_shares(3)), 700.0) | {"estimation": Estimation(1.0, 1)},
     "packed, ideal, estimated": lambda: packed(changes={"ideal": True}, estimation=Estimation(0.5, 2)),
     "packed by chance": lambda: sharing(PairPolicy(random_shares(3)), 700.0),
     "window, shockwave": lambda: usual("max_min_fairness", "shockwave", of_run={"window": (3, 9), "extend": changing}),

@@ -259,13 +259,16 @@ def decided(tmp_path_factory):
 def test_jobs_go_to_entities_in_turn(decided):
     folder, sweep, table = decided
     pd.testing.assert_frame_equal(run(sweep, folder, jobs=1), table)
-    assert table["measured_decisions"].tolist() == [2, 2]
     for (_, rows), (_, row) in zip(load_jobs(folder).groupby("point", sort=False), table.iterrows(), strict=True):
         n = len(rows)
         assert rows["entity"].tolist() == (["first", "first", "second"] * n)[:n]
         shares = rows.groupby("entity")["normalised_throughput"].sum() / rows["normalised_throughput"].sum()
         assert row["throughput_share_entity_first"] == pytest.approx(shares["first"])
         assert (row["jobs_entity_second"], row["jobs_entity_above"]) == (n // 3, 0)
+
+
+def test_of_repeated_decisions_the_first_is_not_measured(decided):
+    assert decided[2]["measured_decisions"].tolist() == [2, 2]
 
 
 def test_columns_are_documented(finished, decided):
@@ -309,6 +312,17 @@ def test_saturation_ends_a_series(tmp_path):
     every = run(Sweep.from_dict(own | {"skip_saturated": False}), tmp_path, jobs=1)
     assert not every["by_rule"].any()
     assert every["rounds"].notna().all()
+
+
+def test_the_run_that_saturates_is_told_without_what_depends_on_its_last_jobs(finished):
+    folder, _, table = finished
+    store, records = Store(folder), Store(folder).records(table["point"])
+    records[table["point"][2]]["status"] = "saturated"
+    told = store.table(records)
+    assert told["status"].tolist() == ["completed"] * 2 + ["saturated"] * 2
+    assert told["by_rule"].tolist() == [False] * 3 + [True]
+    assert told["average_jct"].notna().tolist() == [True] * 2 + [False] * 2
+    assert told["rounds"][:3].tolist() == table["rounds"][:3].tolist()
 
 
 places_of_runs = st.tuples(st.sampled_from("ab"), st.integers(1, 4), st.integers(0, 3), st.booleans())

@@ -133,3 +133,9 @@ def test_while_a_start_is_being_given_it_is_not_lost(tmp_path):
     assert row_of(start, others) is None
     through, runs = job("FAILED"), job("RUNNING")
     assert row_of(start, [*others, through, runs]) == runs
+
+
+def test_a_job_whose_processes_are_being_ended_still_holds_its_gpus(tmp_path):
+    start = Start(MARK, tmp_path)
+    (tmp_path / runner.RUN_FILE).write_text(json.dumps({"epoch": 2}))
+    assert [see(start, job(state)).phase for state in ("FAILED COMPLETING", "FAILED")] == ["running", "ended"]
