@@ -22,8 +22,7 @@ from typing import Any, Protocol
 
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen
 from allocator.runtime.decisions.deciding import Deciding
-from allocator.runtime.decisions.hardware import Hardware
-from allocator.runtime.decisions.reconcile import Target, orders
+from allocator.runtime.decisions.hardware import Hardware, Placed, orders
 from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.outcome import events_of_end
@@ -492,7 +491,7 @@ class Service:
         pause = self.settings.retry_seconds * 2.0 ** min(times - 1, _MOST_DOUBLINGS)
         return now < job.since + min(pause, self.settings.longest_retry_seconds)
 
-    def _start(self, jobs: Iterable[Job], targets: Mapping[str, Target]) -> None:
+    def _start(self, jobs: Iterable[Job], targets: Mapping[str, Placed]) -> None:
         events = []
         for job in jobs:
             target = targets[job.uuid]

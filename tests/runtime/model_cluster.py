@@ -169,7 +169,7 @@ def world_under(policy, round_seconds=10.0, before=lambda: None):
 
     # jobs take turns from round to round, so that many leases begin and end
     mechanism = preset("default").replace(round_seconds=round_seconds, hysteresis_rounds=0.0).mechanism
-    return lambda hardware: Made(hardware.cluster, get_policy(policy), mechanism)
+    return lambda hardware: Made(hardware, get_policy(policy), mechanism)
 
 
 async def service_on(folder: Path, cluster, policy="fifo_perf", settings=QUICK, make_world=None):

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from allocator import Cluster
 from allocator.lease.files import LEASE_FILE, Grant, read_file
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
 from allocator.registry import get_policy
+from allocator.runtime.adapters.base import Node
+from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.decisions.world import News, World
 from allocator.runtime.records.book import Job
@@ -165,7 +166,7 @@ class Hearing(SharesPolicy):
 
 async def test_a_job_with_another_batch_size_is_another_row_of_the_table(tmp_path):
     policy = Hearing(equal_shares)
-    world = World(Cluster({"v100": 2}), policy, MechanismSettings(), TABLE)
+    world = World(Hardware([Node("here", "v100", 2)]), policy, MechanismSettings(), TABLE)
     first, second = (Job(k, name, ("x",), gpus=1, total_steps=1e4, job_type=SMALL) for k, name in enumerate("ab"))
     world.decide(News(0.0, [first, second]))
     assert policy.seen == [[8.0], [8.0]]
@@ -190,7 +191,7 @@ def submitted(number, clock):
 
 
 def test_what_a_world_keeps_does_not_grow_with_those_who_are_through():
-    world = World(Cluster.parse("v100:4"), get_policy("elasticflow"), MECHANISM)
+    world = World(Hardware([Node("here", "v100", 4)]), get_policy("elasticflow"), MECHANISM)
     world.decide(News(0.0, [submitted(0, 0.0)]))
     for number in range(1, 20):
         world.decide(News(10.0 * number, [submitted(number, 10.0 * number)], [f"{number - 1:032x}"] * (number > 1)))

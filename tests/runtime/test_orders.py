@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from allocator.lease.files import LEASE_FILE, Grant, Report, read_file, write_file
 from allocator.runtime.adapters.base import AdapterError, NoAnswerError, Seen
-from allocator.runtime.decisions.reconcile import Target, gpus_of, held, orders
+from allocator.runtime.decisions.hardware import Placed, gpus_of, held, orders
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.records.book import Book, Job
 from allocator.runtime.settings import ServiceSettings
@@ -175,7 +175,7 @@ def situations(draw):
     for key, part in parts().items():
         state = draw(st.sampled_from(["starting", "running", "stopping"])) if part else "queued"
         jobs[key] = Job(int(key), key, ("x",), state=state, places=part)
-    return {key: Target("a", part) for key, part in parts().items() if part}, jobs
+    return {key: Placed("a", part) for key, part in parts().items() if part}, jobs
 
 
 @given(situations())
@@ -200,7 +200,7 @@ def test_orders_reach_what_is_wanted_and_never_double_a_gpu(situation):
 def test_partners_share_and_strangers_do_not():
     jobs = {name: Job(k, name, ("x",)) for k, name in enumerate("abc")}
     # even where a plan gives a GPU to two of them
-    shared = {name: Target("t", places([0]), partner) for name, partner in zip("abc", ("b", "a", ""), strict=True)}
+    shared = {name: Placed("t", places([0]), partner) for name, partner in zip("abc", ("b", "a", ""), strict=True)}
     assert [job.uuid for job in orders(shared, [], jobs)[1]] == ["a", "b"]
     jobs["a"].state, jobs["a"].places = "running", places([0])
     assert orders(shared, [jobs["a"]], jobs) == ([], [jobs["b"]])

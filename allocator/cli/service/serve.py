@@ -112,7 +112,7 @@ class _Maker:
         mechanism = runs.preset.in_run(policy.name, whole).mechanism
         if mechanism.placement == "off":
             mechanism = replace(mechanism, placement="consolidated")
-        return World(hardware.cluster, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
+        return World(hardware, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""

@@ -7,7 +7,7 @@ that a solver that takes its time holds nothing else up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
@@ -23,6 +22,7 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, Trigger
+from allocator.runtime.decisions.hardware import Hardware, Placed
 from allocator.runtime.decisions.knowledge import Knowledge, Ways
 from allocator.runtime.records.book import ACTIVE, Job
 from throughputs import ThroughputTable, Trace
@@ -32,22 +32,6 @@ _Ids = NDArray[np.int64]
 _NOTICED_CHANGE = 0.01
 """Part of its speed by which a job must have changed for the policy to be asked again. No two measurements agree to the
 last digit, and shares that are decided anew in every round start from what is owed then."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Where a job is to run.
-
-    Attributes
-    ----------
-    pool : accelerator type.
-    gpus : numbers of its GPUs.
-    partner : UUID of the job that has the same GPUs, "" for none.
-    """
-
-    pool: str
-    gpus: tuple[int, ...]
-    partner: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +89,11 @@ class Verdict:
     prices: Mapping[str, float] = field(default_factory=dict)
     start_seconds: float = 0.0
 
+    @property
+    def end(self) -> float:
+        """Until when it holds, seconds."""
+        return self.clock + self.seconds
+
 
 _LAST_START = "last_start_seconds"
 """Column of the job table: what the last start of each job cost that cost anything."""
@@ -115,7 +104,7 @@ class World:
 
     Parameters
     ----------
-    cluster : its GPUs; the types stay, their numbers may be changed by making another world (`continued`).
+    hardware : its GPUs; the types stay, their numbers may be changed by making another world (`continued`).
     policy, settings, seed : as in the simulator.
     table : throughputs of job types; None: none are known.
     entities : that jobs may belong to; None: what they name is ignored.
@@ -123,14 +112,15 @@ class World:
 
     def __init__(
         self,
-        cluster: Cluster,
+        hardware: Hardware,
         policy: Policy,
         settings: MechanismSettings,
         table: ThroughputTable | None = None,
         entities: Entities | None = None,
         seed: int = 0,
     ) -> None:
-        self.cluster, self.policy, self._settings = cluster, policy, settings
+        self.hardware, self.policy, self._settings = hardware, policy, settings
+        self.cluster = cluster = hardware.cluster
         self._seed, self._entities, self._throughputs = seed, entities, table
         self.knowledge = Knowledge(cluster.accelerators, table)
         self._jobs: dict[int, Job] = {}
@@ -143,17 +133,17 @@ class World:
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
 
-    def continued(self, cluster: Cluster, running: Mapping[str, Placed]) -> World:
+    def continued(self, hardware: Hardware, running: Iterable[Job]) -> World:
         """A world of the same jobs on other GPUs of the same types; of those, `running` hold theirs.
 
         What the policy remembers and what jobs are owed stays.
         """
-        made = type(self)(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        made = type(self)(hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         made.knowledge = self.knowledge
         made._resume(list(self._jobs.values()), self.state(), running)
         return made
 
-    def _resume(self, jobs: Sequence[Job], state: dict[str, Any], running: Mapping[str, Placed]) -> None:
+    def _resume(self, jobs: Sequence[Job], state: dict[str, Any], running: Iterable[Job]) -> None:
         self._submit(jobs, state["arrivals"], numbered=(state["ids"], state["next_id"]))
         progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
         self._table.restore(state["table"] | {"progress": progress})
@@ -181,26 +171,22 @@ class World:
             "types": ",".join(self.cluster.accelerators),
         }
 
-    def restore(self, state: dict[str, Any], jobs: Mapping[str, Job], running: Mapping[str, Placed]) -> None:
+    def restore(self, state: dict[str, Any], jobs: Mapping[str, Job]) -> None:
         """Go on from the `state` of a world that is gone, with the `jobs` by UUID as they are now.
 
-        Those that are through leave, those that are new arrive, and `running` hold GPUs.
+        Those that are through leave, those that are new arrive, and those that hold GPUs keep them.
         """
-        known = [jobs[uuid] for uuid in state["jobs"]]
-        there = set(state["jobs"])
-        still = {uuid: place for uuid, place in running.items() if uuid in there and jobs[uuid].state in ACTIVE}
-        self._resume(known, state, still)
-        ids = {uuid: self.ids[uuid] for uuid in there}
-        active = set(self.core.active.tolist())
+        there = [job for job in jobs.values() if job.state in ACTIVE]
+        self._resume([jobs[uuid] for uuid in state["jobs"]], state, there)
+        ids, active = dict(self.ids), set(self.core.active.tolist())
         through = [i for uuid, i in ids.items() if jobs[uuid].state not in ACTIVE and i in active]
-        new = [job for uuid, job in jobs.items() if job.state in ACTIVE and ids.get(uuid) not in active]
         self.core.complete(sorted(through))
+        new = [job for job in there if ids.get(job.uuid) not in active]
         if new:
             self.core.arrive(self._submit(new, self._arrivals(new)))
-        for job in jobs.values():
-            if job.state in ACTIVE:
-                self._advance(job.uuid, job.steps)
-        self.core.adopt(*self._rows_of(running))
+        for job in there:
+            self._advance(job.uuid, job.steps)
+        self.core.adopt(*self._rows_of(there))
 
     def check(self) -> None:
         """Ask the policy about a job that nobody submitted, in a world of its own.
@@ -210,7 +196,7 @@ class World:
         InputError
             It cannot decide on this cluster.
         """
-        trial = World(self.cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        trial = World(self.hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
 
     def check_entity(self, name: str) -> None:
@@ -218,10 +204,10 @@ class World:
         if self._entities is not None and name:
             self._entities.positions([name], "submit")
 
-    def take_up(self, jobs: Sequence[Job], running: Mapping[str, Placed]) -> None:
-        """Jobs that were there before this world was; of those, `running` hold GPUs."""
+    def take_up(self, jobs: Sequence[Job]) -> None:
+        """Jobs that were there before this world was, perhaps on GPUs."""
         self.core.arrive(self._submit(jobs, self._arrivals(jobs)))
-        self.core.adopt(*self._rows_of(running))
+        self.core.adopt(*self._rows_of(jobs))
 
     def decide(self, news: News) -> Verdict:
         """Take the news in, and decide.
@@ -238,7 +224,7 @@ class World:
         partners = self._names(decision.assignment.partner)
         types = self.cluster.accelerators
         wanted = {
-            uuid: Placed(types[pool], held, partner)
+            uuid: Placed(types[pool], self.hardware.places(held), partner)
             for uuid, held, pool, partner in zip(
                 names, self._gpus(decision), decision.assignment.pool.tolist(), partners, strict=True
             )
@@ -420,17 +406,23 @@ class World:
     def _configurations(self, ways: Sequence[Ways]) -> Any:
         return self.knowledge.configurations(ways).fitting(self.cluster.capacity)
 
-    def _rows_of(self, running: Mapping[str, Placed]) -> tuple[Assignment, list[tuple[int, ...]]]:
-        """Jobs that hold GPUs, as rows."""
-        rows = [(self.ids[uuid], place) for uuid, place in running.items() if uuid in self.ids]
-        types = self.cluster.accelerators
+    def _rows_of(self, jobs: Iterable[Job]) -> tuple[Assignment, list[tuple[int, ...]]]:
+        """Those of the jobs that hold GPUs which are in use, as rows."""
+        rows = [
+            (self.ids[job.uuid], job.pool, numbers)
+            for job in jobs
+            if job.uuid in self.ids and (numbers := self.hardware.numbers(job.places))
+        ]
+        on: dict[tuple[int, ...], list[int]] = {}
+        for job, _, numbers in rows:
+            on.setdefault(numbers, []).append(job)
         assignment = Assignment.of(
-            np.array([job for job, _ in rows], dtype=np.int64),
-            np.array([types.index(place.pool) for _, place in rows], dtype=np.int64),
-            np.array([len(place.gpus) for _, place in rows], dtype=np.int64),
-            np.array([self.ids.get(place.partner, -1) for _, place in rows], dtype=np.int64),
+            [job for job, _, _ in rows],
+            [self.cluster.accelerators.index(pool) for _, pool, _ in rows],
+            [len(numbers) for _, _, numbers in rows],
+            [next((other for other in on[numbers] if other != job), -1) for job, _, numbers in rows],
         )
-        return assignment, [place.gpus for _, place in rows]
+        return assignment, [numbers for _, _, numbers in rows]
 
 
 def _differs(before: Ways, after: Ways) -> bool:

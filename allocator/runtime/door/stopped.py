@@ -70,7 +70,7 @@ def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
 
     def world(hardware: Hardware) -> World:
         # it decides nothing: what the policy and its mechanism were told does not matter
-        return World(hardware.cluster, get_policy(name), MechanismSettings(), table)
+        return World(hardware, get_policy(name), MechanismSettings(), table)
 
     service.deciding = Deciding(world, service.hardware, service.settings, folder / "policy.state", service.clock)
     service.deciding.trouble = "no service runs"

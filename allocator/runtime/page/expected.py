@@ -14,7 +14,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
-from allocator.runtime.decisions.reconcile import Target, gpus_of, held
+from allocator.runtime.decisions.hardware import Placed, gpus_of, held
 from allocator.runtime.door.views import seconds_left
 from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, STOPPING, Job
 
@@ -85,7 +85,7 @@ def _in_turn(service: Service, job: Job, free: dict[str, list[float]]) -> float:
     return starts[pool]
 
 
-def _taken(target: Target, holders: Mapping[tuple[str, int], set[str]], holding: Mapping[str, Job]) -> bool:
+def _taken(target: Placed, holders: Mapping[tuple[str, int], set[str]], holding: Mapping[str, Job]) -> bool:
     """Whether somebody is on the GPUs that a job is to have who has not been told to end."""
     owners = {uuid for gpu in gpus_of(target.places) for uuid in holders.get(gpu, ())}
     return any(holding[uuid].state in HOLDS_GPUS - {STOPPING} for uuid in owners)
