@@ -28,7 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from allocator.runtime.door.requests import Requests
+from allocator.runtime.door.requests import REQUESTS, Requests
 from allocator.runtime.page.access import Access
 from allocator.runtime.page.document import Document, document
 from allocator.runtime.page.feed import Feed
@@ -51,8 +51,7 @@ _LONGEST_REQUEST, _LONGEST_POST, _LONGEST_LOGIN = 8 << 20, 64 << 10, 8 << 10
 _MOST_READERS = 32
 """Pages that are open at once."""
 
-_READING = ("history", "job", "status")
-"""Requests that change nothing: they are answered without leave to change."""
+_READING = sorted(name for name, request in REQUESTS.items() if not request.changes)
 
 _HEADERS = (
     (b"cache-control", b"no-store"),
