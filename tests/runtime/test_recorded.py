@@ -79,7 +79,7 @@ def events():
 
 
 def test_leases_by_hand():
-    run = RecordedRun(Leases.of_events(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
+    run = RecordedRun(Leases(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
     assert run.trace.arrival_time.tolist() == [0.0, 0.0]
     assert run.trace.total_steps.tolist() == [100.0, 50.0]
     assert run.table.rates(["job 0", "t"], [1, 1], ["v100"])[:, 0].tolist() == [10.0, 10.0]
@@ -116,7 +116,7 @@ def test_what_changed_on_the_way_is_told_and_not_compared(more, words):
     told = events()
     for after, kind, data in sorted([*more, (1, "run", RUN)], key=lambda one: -one[0]):
         told.insert(after, Event(kind, "", told[after].clock, data))
-    run = RecordedRun(Leases.of_events(told))
+    run = RecordedRun(Leases(told))
     found = caveats(run)
     assert len(found) == len(words)
     assert all(expected in caveat.words for expected, caveat in zip(words, found, strict=True))
@@ -130,10 +130,10 @@ def test_what_changed_on_the_way_is_told_and_not_compared(more, words):
 
 def test_jobs_that_are_not_through_are_told_of_and_left_out():
     # of two jobs the second is through, the first runs again
-    run = RecordedRun(Leases.of_events(events()[:-1]))
+    run = RecordedRun(Leases(events()[:-1]))
     (caveat,) = caveats(run)
     assert "1 of 2 jobs are not through" in caveat.words
-    whole = RecordedRun(Leases.of_events(events())).result({})
+    whole = RecordedRun(Leases(events())).result({})
     comparison = compared(run.result({}), whole, [caveat])
     figures = {row["figure"]: row for row in comparison["figures"]}
     assert comparison["jobs_that_complete_in_both"] == 1

@@ -43,7 +43,7 @@ def record_command(
     """
     known = throughputs or state / THROUGHPUTS_FILE
     run = RecordedRun(
-        Leases.of_events(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
+        Leases(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
     )
     chosen = preset_of(run)
     told = chosen.as_dict() | {"recorded": True, "seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from allocator.runtime.adapters.base import Node
-from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.hardware import Hardware, Places, gpus_of
 from allocator.runtime.records.book import Book, Job
 from allocator.runtime.records.journal import Event
 from throughputs import InputError
@@ -19,7 +19,7 @@ class Lease:
 
     Attributes
     ----------
-    job : number of the job. pool : accelerator type. gpus : (node, position) of each of its GPUs.
+    job : number of the job. pool : accelerator type. places : its GPUs.
     due : from when on the GPUs were meant for it: when the decision was to hold and whoever held them was told to end,
         seconds on the clock of the service.
     start : when it held them. told : when it was told to end, None: it never was. finish : when it had ended.
@@ -29,7 +29,7 @@ class Lease:
 
     job: int
     pool: str
-    gpus: tuple[tuple[str, int], ...]
+    places: Places
     due: float
     start: float
     steps_before: float
@@ -38,10 +38,23 @@ class Lease:
     steps: float = 0.0
     partner: int = -1
 
+    @property
+    def gpus(self) -> int:
+        """How many."""
+        return sum(map(len, self.places.values()))
 
-@dataclass
+    def end(self, clock: float, steps: float) -> Lease:
+        """It has ended, and its job has kept so many steps."""
+        self.finish, self.steps = max(clock, self.start), max(steps - self.steps_before, 0.0)
+        return self
+
+
 class Leases:
     """What the journal says.
+
+    Parameters
+    ----------
+    events : of the journal.
 
     Attributes
     ----------
@@ -60,148 +73,98 @@ class Leases:
     since, until : clock at the first submission and at the last event, seconds.
     """
 
-    book: Book
-    leases: list[Lease]
-    scale_factor: list[int]
-    speeds: list[dict[tuple[str, int], tuple[float, float]]]
-    hardware: Hardware
-    run: dict[str, Any]
-    changes: tuple[tuple[float, str], ...] = ()
-    capacity_changed: bool = False
-    capacity: tuple[tuple[float, dict[str, int]], ...] = ()
-    decisions: int = 0
-    policy_seconds: float = 0.0
-    since: float = 0.0
-    until: float = 0.0
-
-    @classmethod
-    def of_events(cls, events: Iterable[Event]) -> Leases:
-        """From the events of a journal."""
-        reader = _Reader()
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.book = Book()
+        self.leases: list[Lease] = []
+        self.scale_factor: list[int] = []
+        self.speeds: list[dict[tuple[str, int], tuple[float, float]]] = []
+        self.run: dict[str, Any] = {}
+        self.changes: list[tuple[float, str]] = []
+        self.capacity_changed = False
+        self.capacity: list[tuple[float, dict[str, int]]] = []
+        self.decisions, self.policy_seconds = 0, 0.0
+        self._open: dict[str, Lease] = {}
+        self._nodes: dict[str, Node] = {}
+        self._freed: dict[tuple[str, int], float] = {}
+        self._draining = False
+        self._decided: list[float] = []
         for event in events:
-            reader.take(event)
-        return reader.result()
+            self._take(event)
+        if not self.book.by_id:
+            raise InputError("journal", found="no jobs", expected="a service that jobs were submitted to")
+        self.since, self.until = self.book.by_id[0].submitted_at, self.book.clock
+        self.leases += [lease.end(self.until, self.book.jobs[uuid].steps) for uuid, lease in self._open.items()]
+        self.leases.sort(key=lambda lease: (lease.finish, lease.start, lease.job))
+        self.hardware = Hardware(list(self._nodes.values()))
 
-
-@dataclass
-class _Reader:
-    book: Book = field(default_factory=Book)
-    done: list[Lease] = field(default_factory=list)
-    open: dict[str, Lease] = field(default_factory=dict)
-    scale_factor: list[int] = field(default_factory=list)
-    speeds: list[dict[tuple[str, int], tuple[float, float]]] = field(default_factory=list)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    freed: dict[tuple[str, int], float] = field(default_factory=dict)
-    run: dict[str, Any] = field(default_factory=dict)
-    changes: list[tuple[float, str]] = field(default_factory=list)
-    capacity_changed: bool = False
-    capacity: list[tuple[float, dict[str, int]]] = field(default_factory=list)
-    draining: bool = False
-    decided: list[float] = field(default_factory=list)
-    decisions: int = 0
-    policy_seconds: float = 0.0
-    since: float | None = None
-
-    def take(self, event: Event) -> None:
-        held = self.book.jobs.get(event.job) if event.job else None
-        places = {} if held is None else dict(held.places)
-        pool, gpus = ("", 0) if held is None else (held.pool, held.held_gpus)
-        if not event.job:
-            before = dict(self.book.nodes), set(self.book.drained)
-            self.book.apply(event)
-            self.capacity_changed |= bool(self.book.active) and before != (self.book.nodes, self.book.drained)
-            self._note_capacity(event.clock)
-        else:
-            self.book.apply(event)
-            job = self.book.jobs[event.job]
-            getattr(self, f"_{event.kind}", _pass_over)(job, event)
-            if event.kind == "ended" and places:
-                self._measure(job, (pool, gpus), event)
-                if self.draining:
-                    self._note_capacity(event.clock)
+    def _take(self, event: Event) -> None:
+        book = self.book
+        if event.job:
+            book.apply(event)
+            getattr(self, f"_{event.kind}", _pass_over)(book.jobs[event.job], event)
+            return
+        before = dict(book.nodes), set(book.drained)
+        book.apply(event)
+        self.capacity_changed |= bool(book.active) and before != (book.nodes, book.drained)
+        self._note_capacity(event.clock)
         if event.kind in ("service", "cluster"):
-            for node in event.get("nodes", ()):
-                self.nodes[node["name"]] = Node(node["name"], node["accelerator"], node["gpus"])
+            self._nodes |= {name: replace(node, up=True, drained=False, reason="") for name, node in book.nodes.items()}
         elif event.kind == "run":
             run = dict(event.data or {})
-            if self.book.active and (changed := _changed(self.run, run)):
+            if book.active and (changed := _changed(self.run, run)):
                 self.changes.append((event.clock, changed))
             self.run = run
         elif event.kind == "decision":
-            self.decided.append(event.clock)
+            self._decided.append(event.clock)
             self.decisions += bool(event.get("asked"))
             self.policy_seconds += float(event.get("seconds", 0.0))
 
     def _note_capacity(self, clock: float) -> None:
         """How many GPUs may be used from now on; on nodes that are drained those that jobs still have."""
-        held = {gpu for lease in self.open.values() for gpu in lease.gpus}
+        held = {gpu for lease in self._open.values() for gpu in gpus_of(lease.places)}
         gpus: dict[str, int] = {}
-        self.draining = False
+        self._draining = False
         for node in self.book.nodes.values():
             drained = node.up and (node.drained or node.name in self.book.drained)
-            self.draining |= drained
+            self._draining |= drained
             left = sum((node.name, at) in held for at in range(node.gpus)) if drained else node.gpus * node.up
             gpus[node.accelerator] = gpus.get(node.accelerator, 0) + left
         if gpus and (not self.capacity or self.capacity[-1][1] != gpus):
             self.capacity.append((clock, gpus))
 
-    def _submitted(self, job: Job, event: Event) -> None:
+    def _submitted(self, job: Job, event: Event) -> None:  # noqa: ARG002
         self.scale_factor.append(job.gpus)
         self.speeds.append({})
-        self.since = event.clock if self.since is None else self.since
 
     def _starting(self, job: Job, event: Event) -> None:
-        gpus = tuple((node, position) for node, positions in job.places.items() for position in positions)
+        gpus = set(gpus_of(job.places))
         # a decision that was made for later, and holds early, does not count
-        decided = next((clock for clock in reversed(self.decided) if clock <= event.clock), 0.0)
-        due = max(decided, job.submitted_at, *(self.freed.get(gpu, 0.0) for gpu in gpus))
-        lease = Lease(job.id, job.pool, gpus, min(due, event.clock), event.clock, job.steps)
-        for other in self.open.values():
-            if set(other.gpus) == set(gpus):
+        decided = next((clock for clock in reversed(self._decided) if clock <= event.clock), 0.0)
+        due = max(decided, job.submitted_at, *(self._freed.get(gpu, 0.0) for gpu in gpus))
+        lease = Lease(job.id, job.pool, job.places, min(due, event.clock), event.clock, job.steps)
+        for other in self._open.values():
+            if set(gpus_of(other.places)) == gpus:
                 lease.partner, other.partner = other.job, job.id
-        self.open[job.uuid] = lease
+        self._open[job.uuid] = lease
 
     def _stopping(self, job: Job, event: Event) -> None:
-        lease = self.open.get(job.uuid)
+        lease = self._open.get(job.uuid)
         if lease is not None:
             lease.told = event.clock if lease.told is None else lease.told
-            self.freed.update(dict.fromkeys(lease.gpus, event.clock))
+            self._freed.update(dict.fromkeys(gpus_of(lease.places), event.clock))
 
     def _ended(self, job: Job, event: Event) -> None:
-        lease = self.open.pop(job.uuid, None)
-        if lease is not None:
-            lease.finish, lease.steps = max(event.clock, lease.start), max(job.steps - lease.steps_before, 0.0)
-            if lease.told is None:
-                self.freed.update(dict.fromkeys(lease.gpus, lease.finish))
-            self.done.append(lease)
-
-    def _measure(self, job: Job, way: tuple[str, int], event: Event) -> None:
-        steps, seconds = event.get("trained_steps", 0.0), event.get("trained_seconds", 0.0)
-        before = self.speeds[job.id].get(way, (0.0, 0.0))
-        self.speeds[job.id][way] = before[0] + steps, before[1] + seconds
-
-    def result(self) -> Leases:
-        if not self.book.by_id:
-            raise InputError("journal", found="no jobs", expected="a service that jobs were submitted to")
-        until = self.book.clock
-        for uuid, lease in self.open.items():
-            lease.finish, lease.steps = until, max(self.book.jobs[uuid].steps - lease.steps_before, 0.0)
-        leases = sorted([*self.done, *self.open.values()], key=lambda lease: (lease.finish, lease.start, lease.job))
-        return Leases(
-            self.book,
-            leases,
-            self.scale_factor,
-            self.speeds,
-            Hardware(list(self.nodes.values())),
-            self.run,
-            tuple(self.changes),
-            self.capacity_changed,
-            tuple(self.capacity),
-            self.decisions,
-            self.policy_seconds,
-            self.since or 0.0,
-            until,
-        )
+        lease = self._open.pop(job.uuid, None)
+        if lease is None:
+            return
+        self.leases.append(lease.end(event.clock, job.steps))
+        if lease.told is None:
+            self._freed.update(dict.fromkeys(gpus_of(lease.places), lease.finish))
+        way, speeds = (lease.pool, lease.gpus), self.speeds[job.id]
+        steps, seconds = speeds.get(way, (0.0, 0.0))
+        speeds[way] = steps + event.get("trained_steps", 0.0), seconds + event.get("trained_seconds", 0.0)
+        if self._draining:
+            self._note_capacity(event.clock)
 
 
 def _pass_over(job: Job, event: Event) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.recorded import Stretch, stretches
+from allocator.recorded import lease_outcomes
 from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
 from allocator.results.record import RunRecord
@@ -126,7 +126,7 @@ class RecordedRun:
 
     def _lost(self, lease: Lease) -> float | None:
         job = self.told.book.by_id[lease.job]
-        rate = self._rates_of(job).get((lease.pool, len(lease.gpus)))
+        rate = self._rates_of(job).get((lease.pool, lease.gpus))
         if rate is None or lease.steps <= 0 or lease.partner >= 0:
             return None
         end = lease.finish if lease.told is None else lease.told
@@ -145,47 +145,28 @@ class RecordedRun:
         jobs.columns["leave_time"] = np.array(through)
         jobs.completion_time = np.where(jobs.columns["outcome"] == COMPLETED, through, np.nan)
         jobs.steps_done = np.array([min(job.steps, _steps(job)) for job in told.book.by_id])
-        truth = Truth(jobs.rates, jobs.scale_factor)
-        return RunRecord(jobs, truth, self.cluster, list(self._outcomes()))
+        return RunRecord(jobs, Truth(jobs.rates, jobs.scale_factor), self.cluster, list(self._outcomes(through)))
 
-    def _outcomes(self) -> Iterator[StretchOutcome]:
-        """The time from one event to the next, as long as anybody runs."""
-        told = self.told
-        lefts = [job.finished_at for job in told.book.by_id if job.finished_at is not None]
-        for stretch in stretches(
-            np.array([job.submitted_at for job in told.book.by_id]),
-            np.array(lefts, dtype=np.float64),
-            np.array([lease.start for lease in told.leases]),
-            np.array([lease.finish for lease in told.leases]),
-            np.array([len(lease.gpus) * (0.5 if lease.partner >= 0 else 1.0) for lease in told.leases]),
-        ):
-            yield self._stretch(stretch)
+    def _outcomes(self, through: Sequence[float]) -> Iterator[StretchOutcome]:
+        told, leases, types = self.told, self.told.leases, self.cluster.accelerators
+        lefts = np.array(through)
 
-    def _stretch(self, stretch: Stretch) -> StretchOutcome:
-        since, hardware = self.told.since, self.told.hardware
-        types, ended = self.cluster.accelerators, self.told.leases[stretch.ended]
-        numbers = []
-        for lease in ended:
-            places: dict[str, list[int]] = {}
-            for node, at in lease.gpus:
-                places.setdefault(node, []).append(at)
-            numbers.append(hardware.numbers(places) or ())
-        return StretchOutcome(
-            stretch.index,
-            stretch.begin - since,
-            stretch.end - since,
-            Assignment.of(
-                [lease.job for lease in ended],
-                [types.index(lease.pool) for lease in ended],
-                [len(lease.gpus) for lease in ended],
-                [lease.partner for lease in ended],
-            ),
-            tuple(numbers),
-            np.array([lease.finish - since for lease in ended]),
-            np.array([lease.steps for lease in ended]),
-            stretch.active,
-            started=np.array([lease.start - since for lease in ended]),
-            running=(stretch.running, stretch.busy),
+        def rows(ended: slice) -> Assignment:
+            some = leases[ended]
+            pools = [types.index(lease.pool) for lease in some]
+            return Assignment.of(
+                [lease.job for lease in some], pools, [lease.gpus for lease in some], [lease.partner for lease in some]
+            )
+
+        return lease_outcomes(
+            rows,
+            np.array([job.submitted_at - told.since for job in told.book.by_id]),
+            lefts[~np.isnan(lefts)],
+            np.array([lease.start - told.since for lease in leases]),
+            np.array([lease.finish - told.since for lease in leases]),
+            np.array([lease.steps for lease in leases]),
+            np.array([lease.gpus * (0.5 if lease.partner >= 0 else 1.0) for lease in leases]),
+            [told.hardware.numbers(lease.places) or () for lease in leases],
         )
 
     def capacity(self) -> pd.DataFrame:
