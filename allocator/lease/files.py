@@ -18,7 +18,10 @@ import os
 import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 JOB = "ALLOCATOR_JOB_ID"
 EPOCH = "ALLOCATOR_LEASE_EPOCH"
@@ -95,10 +98,15 @@ class Report:
     at: float = 0.0
 
 
-Content = TypeVar("Content", Grant, Report)
+Content = TypeVar("Content", bound="DataclassInstance")
 
 
 def write_file(path: Path, content: Grant | Report) -> None:
+    """Replace a file as a whole, see `write_bytes`."""
+    write_bytes(path, json.dumps(vars(content)).encode())
+
+
+def write_bytes(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace a file as a whole: nobody ever reads half of it.
 
     Raises
@@ -106,10 +114,11 @@ def write_file(path: Path, content: Grant | Report) -> None:
     OSError
         It could not be written, as on a full disk; the file is what it was.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    # several machines may write to a shared file system
+    partial = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
     try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", 0) as file:
-            file.write(json.dumps(vars(content)).encode())
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb", 0) as file:
+            file.write(content)
         os.replace(partial, path)
     except OSError:
         partial.unlink(missing_ok=True)

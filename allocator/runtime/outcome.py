@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator.lease.files import Report
-from allocator.runtime.adapters.base import NOT_EXECUTABLE, NOT_FOUND, Seen
+from allocator.runtime.adapters.base import Seen
+from allocator.runtime.adapters.node import NOT_EXECUTABLE, NOT_FOUND
 from allocator.runtime.records.book import CANCELLED, FAILED, LOST, REJECTED, STARTING, STOPPING, Job
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings

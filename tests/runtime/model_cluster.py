@@ -10,7 +10,8 @@ from pathlib import Path
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 from allocator.presets import preset
 from allocator.registry import get_policy
-from allocator.runtime.adapters.base import NOT_FOUND, Adapter, AdapterError, CommandError, Node, Seen, StartOrder
+from allocator.runtime.adapters.base import Adapter, AdapterError, CommandError, Node, Seen, StartOrder
+from allocator.runtime.adapters.node import NOT_FOUND
 from allocator.runtime.decisions.world import World
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings

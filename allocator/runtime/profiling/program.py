@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from allocator.lease.files import REPORT_FILE, Report, read_file
-from allocator.runtime.adapters.local.output import LOG_FILES
+from allocator.runtime.adapters.node import LOG_FILES
 
 _SHOWN_LINES = 5
 

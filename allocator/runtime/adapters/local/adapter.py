@@ -14,15 +14,14 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
 
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_object
+from allocator.lease import files
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_file, read_object
+from allocator.runtime.adapters import node
 from allocator.runtime.adapters.base import (
-    NOT_EXECUTABLE,
-    NOT_FOUND,
     Adapter,
     AdapterError,
     CommandError,
@@ -30,13 +29,18 @@ from allocator.runtime.adapters.base import (
     Node,
     Seen,
     StartOrder,
+    read_end,
 )
-from allocator.runtime.adapters.local import folder, output, processes, shim
+from allocator.runtime.adapters.local import shim
 from allocator.runtime.adapters.local.accelerators import Accelerators, find_accelerators
-from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, reserve_exit, take_lock, write_exit
-from allocator.runtime.adapters.local.processes import (
+from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order, reserve_exit, write_exit
+from allocator.runtime.adapters.node import (
     EPOCHS,
+    EXIT_FILE,
     MARKED,
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    RUN_FILE,
     boot_identity,
     carriers,
     children,
@@ -45,13 +49,13 @@ from allocator.runtime.adapters.local.processes import (
     is_alive,
     left_of,
     signal_all,
+    take_lock,
 )
-from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order
 
 _ANSWER_SECONDS = 30.0
 """A shim answers within a second on an idle machine; one that has not by then never will."""
 
-_MODULES = (processes, folder, output, shim)
+_MODULES = (files, node, shim)
 SHIM_SCRIPT = """import marshal, sys
 for name, code in marshal.load(sys.stdin.buffer):
     sys.modules[name] = module = type(sys)(name)
@@ -167,7 +171,7 @@ class LocalAdapter(Adapter):
         """What the folder says; None if it does not say who watches, or that process is gone without a word."""
         if run and self._is_watched(run):
             return Seen(job, run.epoch, "running")
-        told = _told_end(job, folder)
+        told = read_end(job, folder / EXIT_FILE)
         return told if told and (run is None or told.epoch == run.epoch) else None
 
     def _unrecorded(self, job: str, left: Mapping[int, int]) -> Seen | None:
@@ -211,7 +215,7 @@ class LocalAdapter(Adapter):
             with suppress(OSError):
                 reserved = reserve_exit(str(folder))
                 try:
-                    write_exit(str(folder), reserved, run.epoch, None, 0, reason, 0)
+                    write_exit(str(folder), reserved, run.epoch, None, 0, reason)
                 finally:
                     os.close(reserved)
             return self._look(job, folder, run) or Seen(job, run.epoch, "ended", reason=reason)
@@ -436,25 +440,9 @@ def _file(module: ModuleType) -> str:
     return str(module.__file__)
 
 
-def _told_end(job: str, folder: Path) -> Seen | None:
-    """The last end of which a shim has told, if it has."""
-    told = read_object(folder / EXIT_FILE)
-    code = told.get("code")
-    try:
-        epoch, number, ended_at = int(told["epoch"]), int(told["signal"]), float(told["ended_at"])
-        code, reason = None if code is None else int(code), str(told["reason"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return Seen(job, epoch, "ended", code, number, reason, ended_at if isfinite(ended_at) else 0.0)
-
-
 def _read_run(folder: Path) -> _Run | None:
-    told = read_object(folder / RUN_FILE)
-    try:
-        run = _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return run if 0 < run.pid < _MOST_PROCESSES else None
+    run = read_file(folder / RUN_FILE, _Run)
+    return run if run is not None and 0 < run.pid < _MOST_PROCESSES else None
 
 
 async def _read_all(source: int) -> str:

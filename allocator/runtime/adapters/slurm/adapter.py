@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
+from allocator.runtime.adapters.node import LOG_FILES
 from allocator.runtime.adapters.slurm import runner
 from allocator.runtime.adapters.slurm.commands import Slurm, SlurmSettings
 from allocator.runtime.adapters.slurm.observation import row_of, see
@@ -188,7 +189,7 @@ class SlurmAdapter(Adapter):
     async def _submit(self, order: StartOrder, mark: Mark, script: Path) -> None:
         # The order is there before the job, which may begin at once; so is the log, which Slurm would let others read.
         await self._write(order, mark)
-        log = order.folder / runner.LOG_FILES[0]
+        log = order.folder / LOG_FILES[0]
         await asyncio.to_thread(log.touch, 0o600)
         cpus, memory = await self._shares()
         options = [

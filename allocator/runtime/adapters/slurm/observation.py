@@ -36,7 +36,7 @@ def see(start: Start, row: SlurmJob | None, *, starting: bool = False) -> Seen |
     # why a job ended with an error Slurm knows when it has seen the end itself
     settled = row is None or row.restarts != start.mark.restarts or row.completing or not row.holds_gpus
     if how is not None and (settled or not how.code):
-        return Seen(job, epoch, "ended", how.code, how.signal, how.reason, how.ended_at)
+        return how
     if row is not None and row.restarts == start.mark.restarts:
         if row.holds_gpus:
             return Seen(job, epoch, "running", reason=row.state if row.completing else "")
