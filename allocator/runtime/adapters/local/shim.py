@@ -181,7 +181,7 @@ def _carry_out(order: Order) -> None:
     write_bytes(Path(RUN_FILE), json.dumps(run | {"boot": boot_identity(), "started_at": time.time()}).encode())
     # From here on the epoch counts as started, and its end is always told.
     refused = "the job was not started"
-    outcome: tuple[int | None, int, str]
+    code: int | None
     try:
         watch = Watch(log, len(order.environments), order.mark)
         signal.signal(signal.SIGTERM, lambda *_: setattr(watch, "asked", True))
@@ -191,14 +191,14 @@ def _carry_out(order: Order) -> None:
             _answer(STARTED)
             watch.wait()
         watch.finish()
-        outcome = watch.code, watch.signal, watch.reason
+        code, number, reason = watch.code, watch.signal, watch.reason
     except Exception as error:
         while end_processes(descendants([me]), SWEEP_SECONDS):
             pass
-        outcome = None, 0, f"the process that watches the job failed: {error!r}"
-    write_exit(".", reserved, order.epoch, *outcome, lost=log.lost)
+        code, number, reason = None, 0, f"the process that watches the job failed: {error!r}"
+    write_exit(".", reserved, order.epoch, code, number, reason, log.lost)
     if refused:
-        raise _RefusedError(EXIT_CANNOT, outcome[2])
+        raise _RefusedError(EXIT_CANNOT, reason)
 
 
 def _obey(order: Order) -> int:
