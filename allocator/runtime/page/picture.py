@@ -8,7 +8,7 @@ from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.door.views import job_view, service_view
+from allocator.runtime.door.views import job_view, seconds_left, service_view
 from allocator.runtime.page.expected import expected_starts
 from allocator.runtime.page.history import History
 from allocator.runtime.records.book import FINAL, QUEUED, Job
@@ -30,20 +30,19 @@ def picture(service: Service, history: History) -> dict[str, Any]:
     through = islice(
         (job for job in reversed(book.by_id[-_MOST_FINISHED * 20 :]) if job.state in FINAL), _MOST_FINISHED
     )
-    shown: Mapping[str, Any] = {
+    same = ("policy", "adapter", "trouble", "counts", "decision_seconds")
+    shown: Mapping[str, Any] = {name: view[name] for name in same} | {
         "at": time.time(),
-        "policy": view["policy"],
-        "adapter": view["adapter"],
-        "trouble": view["trouble"],
-        "counts": view["counts"],
         "round": _round(service),
-        "decision_seconds": view["decision_seconds"],
         "types": _types(view),
         "nodes": view["nodes"][:_MOST_NODES],
         "more_nodes": max(len(view["nodes"]) - _MOST_NODES, 0),
-        "running": [_running(service, job) for job in running],
-        "queue": [_queued(service, job, starts.get(job.uuid)) for job in queued],
-        "finished": [_finished(service, job) for job in through],
+        "running": [
+            _some(service, job, "places", "run_seconds", "reason", "saved_at") | _training(service, job)
+            for job in running
+        ],
+        "queue": [_some(service, job, "reason", "waited_seconds") | {"start": starts.get(job.uuid)} for job in queued],
+        "finished": [_some(service, job, "reason", "run_seconds", "waited_seconds") for job in through],
         "decisions": list(history.decisions),
         "happenings": list(history.happenings),
         "speeds": list(islice(_speeds(service, running), _MOST_SPEEDS)),
@@ -72,24 +71,14 @@ def _round(service: Service) -> float | None:
 _COMMON = ("id", "name", "user", "state", "gpus", "accelerator", "steps", "total_steps", "restarts", "failures")
 
 
-def _some(view: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _some(service: Service, job: Job, *names: str) -> dict[str, Any]:
+    view = job_view(service, job)
     return {name: view[name] for name in (*_COMMON, *names)}
 
 
-def _running(service: Service, job: Job) -> dict[str, Any]:
-    view, told = job_view(service, job), service.watching.told(job)
-    return _some(view, "places", "run_seconds", "reason", "saved_at") | {
-        "left": view["seconds_left"],
-        "metrics": {} if told is None else dict(told.metrics),
-    }
-
-
-def _queued(service: Service, job: Job, start: float | None) -> dict[str, Any]:
-    return _some(job_view(service, job), "reason", "waited_seconds") | {"start": start}
-
-
-def _finished(service: Service, job: Job) -> dict[str, Any]:
-    return _some(job_view(service, job), "reason", "run_seconds", "waited_seconds")
+def _training(service: Service, job: Job) -> dict[str, Any]:
+    told = service.watching.told(job)
+    return {"left": seconds_left(service, job), "metrics": {} if told is None else dict(told.metrics)}
 
 
 def _speeds(service: Service, jobs: Iterable[Job]) -> Iterable[dict[str, Any]]:
