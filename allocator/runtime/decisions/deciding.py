@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from allocator.protocol.policy import Need
 from allocator.runtime.decisions.hardware import Hardware, Placed, free_for, gpus_of, held
@@ -130,18 +129,15 @@ class Deciding:
             return
         # a memory by which no decision can be made is none
         state = self._memory.recall(self._world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
-        if state is None or not self._restored(state, jobs):
+        restored = state is not None
+        if state is not None:
+            try:
+                self._world.restore(state, jobs)
+            except Exception:
+                restored, self._world = False, self._make_world(self._hardware)
+        if not restored:
             self._world.take_up([jobs[uuid] for uuid in self._arrived])
         self._arrived = {}
-
-    def _restored(self, state: dict[str, Any], jobs: Mapping[str, Job]) -> bool:
-        """Whether the world could go on from what its policy remembers; if not, it is a new one."""
-        try:
-            self._world.restore(state, jobs)
-        except Exception:
-            self._world = self._make_world(self._hardware)
-            return False
-        return True
 
     def _renew(self, book: Book) -> None:
         """Another world, as after a restart; the plan of the one before holds until it decides."""
@@ -312,17 +308,12 @@ class Deciding:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
         targets = {uuid: target for uuid, target in self._wanted().items() if uuid in book.active}
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
-        if not waiting:
-            return False
-        taken = set(held(book.holding.values())) | {
-            gpu for target in targets.values() for gpu in gpus_of(target.places)
-        }
-        cluster = self._hardware.cluster
-        free = dict(cluster.gpus)
+        taken = set(held(book.holding.values())).union(*(gpus_of(target.places) for target in targets.values()))
+        free = Counter(self._hardware.cluster.gpus)
         for node in self._hardware.nodes:
-            if self._hardware.usable(node):
+            if waiting and self._hardware.usable(node):
                 free[node.accelerator] -= sum((node.name, at) in taken for at in range(node.gpus))
-        return min(waiting) <= max(free.values(), default=0)
+        return min(waiting, default=inf) <= max(free.values(), default=0)
 
     def begins(self, now: float, busy: bool) -> float:
         """From when on a decision that is begun now is to hold, seconds: in rounds, from the end of this one on."""
@@ -348,11 +339,10 @@ class Deciding:
             since = plan.clock
             ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.wanted}
-        kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
+        known = {uuid: job.steps for uuid, (job, _) in self._ended.items()} | dict(steps)
         lost = {} if plan is None else {u: _cost(job, plan.clock) for u, job in book.holding.items()}
         arrived = [replace(job) for job in self._arrived.values()]
-        left, failed = tuple(self._left), self._failed
-        news = News(clock, arrived, left, kept | dict(steps), self._measured, seconds, lost, failed)
+        news = News(clock, arrived, tuple(self._left), known, self._measured, seconds, lost, self._failed)
         hardware = self._hardware
         running = [replace(job) for job in book.holding.values()] if self._changed_hardware else []
         self._clear_news()
@@ -420,15 +410,11 @@ class Deciding:
         """
         if self._coming is not None and now >= self._coming.clock:
             self._take_over()
-        staying = {uuid: Placed(job.pool, job.places) for uuid, job in self._staying.items() if self._stays(job)}
-        back = ((uuid, Placed(job.pool, job.places)) for uuid, job in self._returning.items())
-        staying |= {uuid: target for uuid, target in back if self._usable(target)}
-        if self._now is None:
-            stay = {uuid: Placed(job.pool, job.places) for uuid, job in book.holding.items()}
-            return {uuid: target for uuid, target in stay.items() if self._usable(target)} | staying
-        there = book.active
-        targets = {u: t for u, t in self._now.wanted.items() if u in there and self._usable(t)} | staying
-        if self._coming is None or not self._settings.early_dispatch:
+        there, wanted = book.active, _placed(book.holding) if self._now is None else self._now.wanted
+        back = {uuid: target for uuid, target in _placed(self._returning).items() if self._usable(target)}
+        targets = {uuid: target for uuid, target in wanted.items() if uuid in there and self._usable(target)} | back
+        targets |= _placed({uuid: job for uuid, job in self._staying.items() if self._stays(job)})
+        if self._now is None or self._coming is None or not self._settings.early_dispatch:
             return targets
         holders = held(book.holding.values())
         for uuid, target in targets.items():
@@ -445,6 +431,11 @@ class Deciding:
     def abandon(self) -> None:
         """A decision that is under way is not waited for, and what its policy remembers no longer matters."""
         self._memory.close()
+
+
+def _placed(jobs: Mapping[str, Job]) -> dict[str, Placed]:
+    """Jobs where they are."""
+    return {uuid: Placed(job.pool, job.places) for uuid, job in jobs.items()}
 
 
 def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Exception]:

@@ -72,7 +72,7 @@ class Verdict:
     wanted : who is to run, by UUID; nobody else is.
     rejected : UUIDs of jobs that are not let in.
     recomputed : whether the policy was asked; `policy_seconds` it took.
-    status, gap : of its program; "" and nan where it has none.
+    status : of its program; "" where it has none.
     prices : of one more GPU of each type, where the policy knows.
     start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     """
@@ -85,7 +85,6 @@ class Verdict:
     recomputed: bool = False
     policy_seconds: float = 0.0
     status: str = ""
-    gap: float = float("nan")
     prices: Mapping[str, float] = field(default_factory=dict)
     start_seconds: float = 0.0
 
@@ -241,7 +240,6 @@ class World:
             self.core.policy_calls != calls,
             self.core.policy_seconds - seconds,
             "" if allocation is None else str(allocation.status),
-            float("nan") if allocation is None else float(allocation.gap),
             _prices(allocation, types),
             float(self._table.columns[_LAST_START].max(initial=0.0)),
         )
