@@ -90,15 +90,7 @@ class Service:
         self.listeners: list[Callable[[Event], None]] = []
         self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
         self.doors: list[Door] = []
-        self._dispatch = Dispatch(
-            adapter,
-            self.watching,
-            self.settings,
-            lambda: self.clock(),
-            lambda job: self.variables(job),
-            self._refused,
-            self.wake,
-        )
+        self._dispatch = Dispatch(self)
         self._next_look = 0.0
         self._wake = asyncio.Event()
         self._closing = False
@@ -512,7 +504,7 @@ class Service:
             if job.state == STOPPING:
                 self._dispatch.press(job, now)
 
-    def _refused(self, job: Job, seen: Seen, later: int) -> None:
+    def refused(self, job: Job, seen: Seen, later: int) -> None:
         """The cluster refused to start a job, perhaps because there was a `later` epoch, which the journal has lost."""
         found = [Event("found", job.uuid, data={"epoch": later})] if later else []
         for event in self.record([*self._through(job, seen), *found]):

@@ -50,20 +50,24 @@ class Desk:
     """A job, and who gives orders for it."""
 
     def __init__(self, folder, state, *cluster):
-        self.cluster = cluster = Cluster(*cluster)
+        self.cluster = self.adapter = Cluster(*cluster)
+        self.settings, self.refusals = SETTINGS, []
         places = {"v": (0,)}
         self.job = Job(0, "a", ("x",), "/", state=state, reason="why", epoch=3, places=places, environment={"B": "2"})
         self.watching = Watching(folder, Book(), SETTINGS)
-        self.folder, self.refused = self.watching.folder(self.job), []
-        self.dispatch = Dispatch(
-            cluster,
-            self.watching,
-            SETTINGS,
-            lambda: cluster.clock,
-            lambda _: {"A": "1", "B": "1"},
-            lambda _, seen, later: self.refused.append((seen.reason, later)),
-            lambda: None,
-        )
+        self.folder, self.dispatch = self.watching.folder(self.job), Dispatch(self)
+
+    def clock(self):
+        return self.cluster.clock
+
+    def variables(self, _):
+        return {"A": "1", "B": "1"}
+
+    def refused(self, _, seen, later):
+        self.refusals.append((seen.reason, later))
+
+    def wake(self):
+        pass
 
     async def give(self, order, seconds=0.0):
         """An order again and again, for so long; half a second between two looks."""
@@ -128,7 +132,7 @@ async def test_a_start_is_ordered_again_where_nobody_answers_and_refused_where_i
     silent, refusing = Desk(tmp_path, "starting", NoAnswerError, 1), Desk(tmp_path, "starting", AdapterError, 1)
     assert await silent.give(silent.start, 1.0) == [("start", 0.0), ("start", 1.0)]
     await refusing.give(refusing.start)
-    assert (silent.refused, refusing.refused) == ([], [("not now", 0)])
+    assert (silent.refusals, refusing.refusals) == ([], [("not now", 0)])
     # what went wrong before an end does not delay what comes after
     desk = Desk(tmp_path, "starting", NoAnswerError, 1)
     for troubles in ({"a": "not now"}, {}):
@@ -145,7 +149,7 @@ async def test_a_start_behind_a_later_epoch_is_refused_with_it(tmp_path):
     desk.folder.mkdir(parents=True)
     write_file(desk.folder / LEASE_FILE, Grant("a", 9))
     assert await desk.give(desk.start) == []
-    assert [later for _, later in desk.refused] == [9]
+    assert [later for _, later in desk.refusals] == [9]
 
 
 @pytest.mark.parametrize("meanwhile", ["stopping", "queued"])
