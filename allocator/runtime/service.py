@@ -25,7 +25,6 @@ from allocator.runtime.decisions.deciding import Deciding
 from allocator.runtime.decisions.hardware import Hardware, Placed, orders
 from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
-from allocator.runtime.outcome import events_of_end
 from allocator.runtime.records.book import (
     CANCELLED,
     FAILED,
@@ -38,10 +37,9 @@ from allocator.runtime.records.book import (
     Book,
     Job,
 )
-from allocator.runtime.records.clock import Clock
 from allocator.runtime.records.journal import Event, Journal, JournalError
-from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.watching import Watching
+from allocator.runtime.settings import Clock, ServiceSettings
+from allocator.runtime.watching import Watching, events_of_end
 from throughputs import InputError
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from allocator.cli.app import load
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.recorded.leases import Leases
+from allocator.runtime.recorded import Leases
 from tests.runtime.model_cluster import (
     ModelCluster,
     job,

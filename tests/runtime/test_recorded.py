@@ -12,9 +12,7 @@ from allocator.cli.app import app
 from allocator.cli.service.admission import present_jobs
 from allocator.report.errors import errors_section
 from allocator.runtime.door.client import Client
-from allocator.runtime.recorded.comparison import caveats, compared
-from allocator.runtime.recorded.leases import Leases
-from allocator.runtime.recorded.run import RecordedRun
+from allocator.runtime.recorded import Leases, RecordedRun, caveats, compared
 from allocator.runtime.records.journal import Event
 from tests.runtime.test_requests import Serving
 from throughputs import InputError, ThroughputTable

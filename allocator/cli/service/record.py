@@ -16,9 +16,7 @@ from allocator.report.errors import errors_section, errors_table
 from allocator.report.html import write_report
 from allocator.report.terminal import comparison_table
 from allocator.results.output import save_result
-from allocator.runtime.recorded.comparison import caveats, compared, preset_of, simulated
-from allocator.runtime.recorded.leases import Leases
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE, RecordedRun
+from allocator.runtime.recorded import THROUGHPUTS_FILE, Leases, RecordedRun, caveats, compared, preset_of, simulated
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
 from throughputs.files import write_frame, write_text

@@ -25,7 +25,7 @@ from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import Server
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import Event, Journal
 from allocator.runtime.records.ownership import own_folder
 from allocator.runtime.service import Service

@@ -44,6 +44,10 @@ class CommandError(AdapterError):
         self.code = code
 
 
+class ProfilingError(RuntimeError):
+    """A program could not be measured; says why, with what it printed last."""
+
+
 class NoAnswerError(AdapterError):
     """The cluster did not answer: nobody knows whether the order arrived. It will be given again."""
 

@@ -20,10 +20,8 @@ from pathlib import Path
 
 from allocator.protocol.policy import Need
 from allocator.runtime.decisions.hardware import Hardware, Placed, free_for, gpus_of, held
-from allocator.runtime.decisions.knowledge import Ways
-from allocator.runtime.decisions.memory import Memory
-from allocator.runtime.decisions.prospects import Prospects
-from allocator.runtime.decisions.world import News, Verdict, World
+from allocator.runtime.decisions.knowledge import Prospects, Ways
+from allocator.runtime.decisions.world import Memory, News, Verdict, World
 from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
 from throughputs import InputError

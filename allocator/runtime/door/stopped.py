@@ -16,7 +16,7 @@ from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.client import AbsentError
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import ReadOnlyJournal
 from allocator.runtime.service import Service
 from throughputs import read_table

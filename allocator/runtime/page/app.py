@@ -13,12 +13,16 @@ On a Unix socket, which only the user can open, tokens are not asked for, except
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import hashlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -29,19 +33,120 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from allocator.runtime.door.requests import REQUESTS, Requests
-from allocator.runtime.page.access import Access
-from allocator.runtime.page.document import Document, document
-from allocator.runtime.page.feed import Feed
-from allocator.runtime.page.history import History
+from allocator.runtime.page.access import Access, Posts
 from allocator.runtime.page.metrics import CONTENT_TYPE, metrics
-from allocator.runtime.page.picture import picture
-from allocator.runtime.page.posts import Posts
+from allocator.runtime.page.picture import History, picture
 from throughputs import InputError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from allocator.runtime.service import Service
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# HTML files of ours: one file each, and a policy by which a browser runs what is in it and nothing else.
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+_POLICY = (
+    "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'; connect-src 'self'; "
+    "img-src data:; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file, and its Content-Security-Policy: scripts and styles are allowed by their SHA-256."""
+
+    text: str
+    policy: str
+
+
+def document(name: str) -> Document:
+    """A file of this folder."""
+    text = files("allocator.runtime.page").joinpath(name).read_text(encoding="utf-8")
+    allowed = (f"{tag}-src {' '.join(_hashes(tag, text))}" for tag in ("script", "style"))
+    return Document(text, "; ".join([_POLICY, *allowed]))
+
+
+def _hashes(tag: str, text: str) -> list[str]:
+    inside = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+    return [f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in inside]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# One picture for all who look: made while somebody does, at most once a second, and never more than a share of time.
+#
+# Nobody has a queue: who reads slowly gets the newest picture when it is ready for one, and misses those in between.
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+_SECONDS = 1.0
+_MOST_SHARE = 0.05
+"""Of the time of the service that pictures may take."""
+
+_HEARTBEAT = 15.0
+
+
+class Feed:
+    """Pictures as server-sent events.
+
+    Parameters
+    ----------
+    make : the picture of now.
+    """
+
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self._make = make
+        self._number = 0
+        self._newest = b""
+        self._fresh = asyncio.Event()
+        self._readers = 0
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """No more pictures: all who look are let go."""
+        self._closed = True
+        self._fresh.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Pictures for one who looks, and a sign of life where nothing changes."""
+        self._readers += 1
+        # what was made for those who looked before is old
+        seen = self._number if self._task is None or self._task.done() else 0
+        try:
+            while not self._closed:
+                if self._number > seen:
+                    seen = self._number
+                    yield self._newest
+                    continue
+                if self._task is None or self._task.done():
+                    self._task = asyncio.get_running_loop().create_task(self._go_on())
+                fresh = self._fresh
+                try:
+                    await asyncio.wait_for(fresh.wait(), _HEARTBEAT)
+                except TimeoutError:
+                    yield b": \n\n"
+        finally:
+            self._readers -= 1
+
+    async def _go_on(self) -> None:
+        """Make pictures as long as somebody looks."""
+        with contextlib.suppress(asyncio.CancelledError):
+            while self._readers:
+                began = time.monotonic()
+                text = json.dumps(self._make(), separators=(",", ":"), allow_nan=False)
+                self._newest = f"data: {text}\n\n".encode()
+                self._number += 1
+                fresh, self._fresh = self._fresh, asyncio.Event()
+                fresh.set()
+                took = time.monotonic() - began
+                await asyncio.sleep(max(_SECONDS, took / _MOST_SHARE))
+
 
 _COOKIE = "__Host-allocator"
 _PATIENCE = 15.0

@@ -2,7 +2,7 @@
 
 Nobody outside may hold the scheduler up. Connections are counted as they are accepted, before TLS has begun, so that
 they cannot use up the files of the process; each has to say in time what it wants, and to take in time what it is
-given; none lasts for ever. What is served is bounded in time by `allocator.runtime.page.feed`.
+given; none lasts for ever. What is served is bounded in time by `allocator.runtime.page.app`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from allocator.runtime.door.views import service_view
-from allocator.runtime.page.history import DECISION_SECONDS, History
+from allocator.runtime.page.picture import DECISION_SECONDS, History
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
