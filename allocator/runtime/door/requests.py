@@ -318,10 +318,12 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "command": _command,
     "working_directory": _folder,
     "environment": _environment,
+    **dict.fromkeys(("name", "user"), _name),
     "gpus": partial(_whole, least=1, most=_MOST_GPUS),
-    "retries": partial(_whole, least=0),
-    "one_process_per_gpu": lambda name, value: _good(name, value, isinstance(value, bool), "true or false"),
-    **dict.fromkeys(("name", "user", "job_type", "entity"), _name),
+    "job_type": _name,
     **dict.fromkeys(("total_steps", "duration", "weight", "deadline"), _number),
+    "entity": _name,
+    "one_process_per_gpu": lambda name, value: _good(name, value, isinstance(value, bool), "true or false"),
+    "retries": partial(_whole, least=0),
 }
 """Of a job that is submitted."""
