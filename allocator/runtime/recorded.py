@@ -477,17 +477,18 @@ def compared(real: SimulationResult, other: SimulationResult, caveats: Sequence[
     one, two = real.summary().to_dict(), other.summary().to_dict()
     spoiled = {name for caveat in caveats for name in caveat.figures}
     no_jobs = any(caveat.jobs for caveat in caveats)
-    jobs: list[dict[str, Any]] = []
-    times = real.jobs["jct"].tolist(), other.jobs["jct"].tolist()
-    for number, (seen, expected) in enumerate(zip(*times, strict=True)):
-        row = {"job_id": number, "real": _known(seen), "simulated": _known(expected)}
-        jobs.append(row | {"error": None if no_jobs else _error(row["real"], row["simulated"])})
+    pairs = [
+        (_known(seen), _known(expected))
+        for seen, expected in zip(real.jobs["jct"].tolist(), other.jobs["jct"].tolist(), strict=True)
+    ]
+    jobs = [
+        {"job_id": number, "real": seen, "simulated": expected, "error": None if no_jobs else _error(seen, expected)}
+        for number, (seen, expected) in enumerate(pairs)
+    ]
     errors = sorted(abs(job["error"]) for job in jobs if job["error"] is not None)
-    both = [job for job in jobs if job["real"] is not None and job["simulated"] is not None]
-    for figures, kind in ((one, "real"), (two, "simulated")):
-        seconds = [job[kind] for job in both]
-        figures["average_jct"] = mean(seconds) if both else None
-        figures["median_jct"] = median(seconds) if both else None
+    both = [pair for pair in pairs if None not in pair]
+    for figures, seconds in zip((one, two), zip(*both, strict=True) if both else ((), ()), strict=True):
+        figures["average_jct"], figures["median_jct"] = (mean(seconds), median(seconds)) if both else (None, None)
     return {
         "policy": real.policy,
         "caveats": [caveat.words for caveat in caveats],

@@ -169,13 +169,11 @@ class Posts:
         left = _number(status, "estimatedRemainingSeconds", _MOST_STEPS)
         metrics = dict(_metrics(status.get("metrics")))
         watching = self._service.watching
-        steps = self._steps(job, percentage, metrics)
+        steps, before = self._steps(job, percentage, metrics), watching.told(job)
+        begins = steps is None and (before is None or before.begins)
         if steps is None:
             # a trainer that begins may do so in the middle
-            before = watching.told(job)
-            steps, begins = (job.steps, True) if before is None else (before.steps, before.begins)
-        else:
-            begins = False
+            steps = job.steps if before is None else before.steps
         watching.tell(job, Told(steps, self._service.clock(), (0.0, 0.0), left, metrics, begins))
 
     @staticmethod
@@ -194,22 +192,15 @@ def _number(status: Mapping[str, Any], name: str, most: float) -> float | None:
     value = status.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise InputError(
-            "post",
-            field=name,
-            found=repr(value)[:80] if isinstance(value, int | float) else type(value).__name__,
-            expected=f"a number from 0 to {most:g}",
-        )
+    if type(value) not in (int, float) or not 0 <= value <= most:
+        raise InputError("post", field=name, found=value, expected=f"a number from 0 to {most:g}")
     return float(value)
 
 
 def _metrics(listed: Any) -> Iterator[tuple[str, str]]:
-    if listed is None:
-        return
-    if not isinstance(listed, list):
+    if not isinstance(listed, list | None):
         raise InputError("post", field="metrics", found=type(listed).__name__, expected="a list of names and values")
-    for one in listed[:_MOST_METRICS]:
+    for one in (listed or [])[:_MOST_METRICS]:
         if not isinstance(one, dict) or not isinstance(one.get("name"), str):
             raise InputError("post", field="metrics", found=type(one).__name__, expected="names and values")
         yield one["name"][:_LONGEST_METRIC], str(one.get("value", ""))[:_LONGEST_METRIC]

@@ -29,7 +29,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from allocator.runtime.door.requests import REQUESTS, Requests
@@ -305,17 +305,17 @@ async def _api(request: Request) -> Response:
     desk = _desk(request)
     # what a form or a script of another site can send without asking is no request
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return _json({"ok": False, "error": "content type: application/json"}, 415)
+        return JSONResponse({"ok": False, "error": "content type: application/json"}, 415)
     if "origin" in request.headers:
-        return _json({"ok": False, "error": "requests are not for browsers"}, 403)
+        return JSONResponse({"ok": False, "error": "requests are not for browsers"}, 403)
     try:
         asked = json.loads(await _body(request, _LONGEST_REQUEST))
         if isinstance(asked, dict) and asked.get("do") not in _READING and not desk.changes:
             error = f"only {', '.join(_READING)} here: serve was started without --web-api"
-            return _json({"ok": False, "error": error}, 403)
+            return JSONResponse({"ok": False, "error": error}, 403)
         answer = desk.requests.open(asked)
     except (ValueError, RecursionError):
-        return _json({"ok": False, "error": "request: not JSON"}, 400)
+        return JSONResponse({"ok": False, "error": "request: not JSON"}, 400)
     pieces, code = desk.requests.stream(answer), 200 if answer["ok"] else 422
     return StreamingResponse(pieces, code, media_type="application/json")
 
@@ -324,17 +324,17 @@ async def _status(request: Request) -> Response:
     desk = _desk(request)
     uuid, epoch = request.path_params["uuid"], request.path_params["epoch"]
     if not desk.access.is_of_job(request.headers.get("authorization", ""), uuid, epoch):
-        return _json({"message": "token missing or wrong"}, 401, _ASK)
+        return JSONResponse({"message": "token missing or wrong"}, 401, _ASK)
     job = desk.posts.job(uuid, epoch)
     if job is None:
-        return _json({"message": "this start of the job is over"}, 409)
+        return JSONResponse({"message": "this start of the job is over"}, 409)
     try:
         desk.posts.take(job, json.loads(await _body(request, _LONGEST_POST)))
     except InputError as error:
-        return _json({"message": str(error)}, 422)
+        return JSONResponse({"message": str(error)}, 422)
     except (ValueError, RecursionError):
-        return _json({"message": "not JSON"}, 400)
-    return _json({})
+        return JSONResponse({"message": "not JSON"}, 400)
+    return JSONResponse({})
 
 
 # -- in and out -------------------------------------------------------------------------------------------------------
@@ -372,13 +372,8 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 def _text(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(f"{text}\n", status, headers, "text/plain; charset=utf-8")
-
-
-def _json(answer: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json.dumps(answer, separators=(",", ":")), status, headers, "application/json")
+    return PlainTextResponse(f"{text}\n", status, headers)
 
 
 def _shown(shown: Document, status: int = 200) -> Response:
-    headers = {"content-security-policy": shown.policy}
-    return Response(shown.text, status, headers, "text/html; charset=utf-8")
+    return HTMLResponse(shown.text, status, {"content-security-policy": shown.policy})

@@ -147,12 +147,6 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
     return guesses
 
 
-def _needs(service: Service, job: Job, rate: float) -> float | None:
-    if not job.total_steps or rate <= 0:
-        return None
-    return max(job.total_steps - service.steps_of(job), 0.0) / rate
-
-
 def _free_at(service: Service) -> dict[str, list[float]]:
     """By type, in how many seconds each GPU is free, in order; inf: nobody knows."""
     until: dict[tuple[str, int], float] = {}
@@ -175,8 +169,10 @@ def _in_turn(service: Service, job: Job, free: dict[str, list[float]]) -> float:
     if pool is None or starts[pool] == inf:
         return inf
     ways = service.deciding.ways(job)
-    needs = None if ways is None else _needs(service, job, ways.get((pool, job.gpus), 0.0))
-    ends = starts[pool] + (needs if needs is not None else job.duration or inf)
+    rate = 0.0 if ways is None else ways.get((pool, job.gpus), 0.0)
+    known = job.total_steps and rate > 0
+    needs = max(job.total_steps - service.steps_of(job), 0.0) / rate if known else job.duration or inf
+    ends = starts[pool] + needs
     free[pool] = sorted([ends] * job.gpus + free[pool][job.gpus :])
     return starts[pool]
 
