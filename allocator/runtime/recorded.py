@@ -130,7 +130,8 @@ class Leases:
         book = self.book
         if event.job:
             book.apply(event)
-            getattr(self, f"_{event.kind}", _pass_over)(book.jobs[event.job], event)
+            if note := getattr(self, f"_{event.kind}", None):
+                note(book.jobs[event.job], event)
             return
         before = dict(book.nodes), set(book.drained)
         book.apply(event)
@@ -194,10 +195,6 @@ class Leases:
         speeds[way] = steps + event.get("trained_steps", 0.0), seconds + event.get("trained_seconds", 0.0)
         if self._draining:
             self._note_capacity(event.clock)
-
-
-def _pass_over(job: Job, event: Event) -> None:
-    """Other kinds say nothing of leases."""
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

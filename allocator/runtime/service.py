@@ -28,6 +28,7 @@ from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.records.book import (
     CANCELLED,
     FAILED,
+    LEAVING,
     LOST,
     QUEUED,
     REJECTED,
@@ -247,7 +248,7 @@ class Service:
             self.watching.drop(job)
             self._dispatch.ended(job)
             self.deciding.ended(job, event.clock, failed=event["outcome"] in (FAILED, LOST))
-        if kind in _LEAVING or (kind == "ended" and event["outcome"] == "completed"):
+        if kind in LEAVING or (kind == "ended" and event["outcome"] == "completed"):
             self.deciding.left(job)
             self._dispatch.forget(job.uuid, job.epoch)
 
@@ -507,5 +508,3 @@ _MOST_DOUBLINGS = 60
 
 _LINGERING = 5.0
 """Seconds that killed processes may take to be gone before it is told."""
-
-_LEAVING = frozenset({"cancelled", "gave_up", "rejected"})
