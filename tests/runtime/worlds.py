@@ -7,7 +7,8 @@ import sys
 import time
 import uuid
 
-from allocator.lease.files import LEASE_FILE, Grant, read_object, write_file
+from allocator.lease.files import LEASE_FILE, Grant, write_file
+from allocator.lease.whole import read_object
 from allocator.runtime.adapters.base import StartOrder
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.adapters.node import RUN_FILE, carriers

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from allocator.lease.files import read_object
+from allocator.lease.whole import read_object
 
 _LATEST = 1e15
 """Seconds since 1970; later is no time."""

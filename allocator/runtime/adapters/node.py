@@ -10,11 +10,17 @@ import fcntl
 import os
 import resource
 import select
-import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from ctypes import CDLL, get_errno
 from math import inf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    # Without the enumerations on top of it, which take long to load and to use.
+    import _signal as signal
 
 LOCK_FILE, RUN_FILE, EXIT_FILE, LOG_FILES = "run.lock", "run.json", "exit.json", ("log", "log.1")
 """Held as long as anything of a job runs; its last start; how a start ended; its output, and what came before."""

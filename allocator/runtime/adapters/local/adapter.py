@@ -18,8 +18,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
 
-from allocator.lease import files
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_file, read_object
+from allocator.lease import whole
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_file
+from allocator.lease.whole import read_object
 from allocator.runtime.adapters import node
 from allocator.runtime.adapters.base import (
     Adapter,
@@ -55,7 +56,7 @@ from allocator.runtime.adapters.node import (
 _ANSWER_SECONDS = 30.0
 """A shim answers within a second on an idle machine; one that has not by then never will."""
 
-_MODULES = (files, node, shim)
+_MODULES = (whole, node, shim)
 SHIM_SCRIPT = """import marshal, sys
 for name, code in marshal.load(sys.stdin.buffer):
     sys.modules[name] = module = type(sys)(name)
@@ -106,7 +107,6 @@ class LocalAdapter(Adapter):
         # in which nothing tells of a start, and of which no process is there either
         self._idle: set[str] = set()
         self._children: set[int] = set()
-        self._waiting: list[tuple[Order, int]] = []
         self._room = asyncio.Semaphore(MOST_ORDERS)
         self._launcher: socket.socket | None = None
         self._boot = ""
@@ -223,21 +223,17 @@ class LocalAdapter(Adapter):
             os.close(lock)
 
     async def start(self, order: StartOrder) -> None:
-        """Returns when a shim has started the job; those ordered at the same time are started together."""
+        """Returns when a shim has started the job."""
         if not order.command:
             raise AdapterError("there is no command to start")
         indices = self._indices(order)
         async with self._room:
             try:
                 self._enter(order)
-                told = self._told(order, indices)
-                answer, writer = os.pipe()
+                answer = self._leave_shim(self._told(order, indices))
             except (OSError, ValueError) as error:
                 # arguments and variables that no program can be given are ValueErrors
                 raise AdapterError(f"the job cannot be started: {error}") from error
-            self._waiting.append((told, writer))
-            if len(self._waiting) == 1:
-                asyncio.get_running_loop().call_soon(self._send_orders)
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     said = await _read_all(answer)
@@ -294,21 +290,20 @@ class LocalAdapter(Adapter):
             log_bytes=order.log_bytes,
         )
 
-    def _send_orders(self) -> None:
-        """Give all orders that wait to the process that leaves a shim for each."""
-        waiting, self._waiting = self._waiting, []
-        message = -1
+    def _leave_shim(self, order: Order) -> int:
+        """Have a shim left for an order; a descriptor of what it answers."""
+        # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
+        message = _in_memory(marshal.dumps(vars(order)))
+        answer, writer = os.pipe()
         try:
-            # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
-            message = _in_memory(marshal.dumps([vars(order) for order, _ in waiting]))
-            self._send([message, *(answer for _, answer in waiting)])
-        except OSError as error:
-            for _, answer in waiting:
-                os.write(answer, f"no process can be started: {error}".encode())
+            self._send([message, writer])
+        except OSError:
+            os.close(answer)
+            raise
         finally:
-            for descriptor in (message, *(answer for _, answer in waiting)):
-                with suppress(OSError):
-                    os.close(descriptor)
+            os.close(message)
+            os.close(writer)
+        return answer
 
     def _send(self, descriptors: Sequence[int]) -> None:
         if self._launcher is not None:

@@ -10,18 +10,15 @@ It runs beside every job: it imports little, and of this library only the module
 
 from __future__ import annotations
 
+import _socket
 import json
 import marshal
 import os
 import select
-import signal
-import socket
 import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
-from allocator.lease.files import LEASE_FILE, read_object, write_bytes
+from allocator.lease.whole import LEASE_FILE, epoch_in, write_bytes
 from allocator.runtime.adapters.node import (
     EXIT_FILE,
     PR_SET_CHILD_SUBREAPER,
@@ -39,6 +36,13 @@ from allocator.runtime.adapters.node import (
     take_lock,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    # Without the enumerations on top of it, which take long to load and to use.
+    import _signal as signal
+
 STARTED, STARTED_BEFORE = "started", "started before"
 """The answers to an order; any other is the reason why it was refused."""
 
@@ -53,12 +57,11 @@ SWEEP_SECONDS = 5.0
 """How long to wait for killed processes to be gone."""
 
 MOST_ORDERS = 128
-"""In one message: the kernel passes no more than 253 descriptors."""
+"""On their way at once: the kernel keeps some hundreds."""
 
 _RESERVED_BYTES = 4096
 
 
-@dataclass
 class Order:
     """What to start.
 
@@ -82,6 +85,9 @@ class Order:
     command: list[bytes]
     environments: list[dict[bytes, bytes]]
     log_bytes: int
+
+    def __init__(self, **told: object) -> None:
+        self.__dict__.update(told)
 
 
 class _RefusedError(Exception):
@@ -118,33 +124,27 @@ def write_exit(
     os.replace(os.path.join(folder, f".{EXIT_FILE}"), os.path.join(folder, EXIT_FILE))
 
 
-def _epoch_in(path: str | Path) -> int | None:
-    """The epoch in a file, None where there is none."""
-    epoch = read_object(Path(path)).get("epoch")
-    return epoch if isinstance(epoch, int) else None
-
-
 def _claim(order: Order) -> None:
     """Take the lock of the job, for good, or refuse; processes of an earlier start are ended."""
     job, epoch = order.job, order.epoch
     began = time.monotonic()
     while take_lock(".") is None:
-        last = _epoch_in(RUN_FILE)
+        last = epoch_in(RUN_FILE)
         if last == epoch:
             raise _StartedBeforeError
-        leaves = last is not None and _epoch_in(EXIT_FILE) == last
+        leaves = last >= 0 and epoch_in(EXIT_FILE) == last
         if time.monotonic() - began >= (LEAVING_PATIENCE if leaves else LOCK_PATIENCE):
             raise _RefusedError(EXIT_HELD, f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
-    lease, last = _epoch_in(Path(os.fsdecode(order.folder), LEASE_FILE)), _epoch_in(RUN_FILE)
-    if epoch in (last, _epoch_in(EXIT_FILE)):
+    lease, last = epoch_in(os.path.join(os.fsdecode(order.folder), LEASE_FILE)), epoch_in(RUN_FILE)
+    if epoch in (last, epoch_in(EXIT_FILE)):
         raise _StartedBeforeError
-    if lease != epoch or (last is not None and last > epoch):
+    if lease != epoch or last > epoch:
         raise _RefusedError(
             EXIT_STALE, f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}"
         )
     # Where the lock was deleted under an earlier start, that still has the one of a file that is no longer there.
-    forgotten = epoch > 1 if last is None else _epoch_in(EXIT_FILE) != last
+    forgotten = epoch > 1 if last < 0 else epoch_in(EXIT_FILE) != last
     if forgotten:
         # Looked for twice: one that ends between being listed and being read may leave a child that was not listed.
         while strays := _strays(job, order.mark) or _strays(job, order.mark):
@@ -178,7 +178,7 @@ def _carry_out(order: Order) -> None:
         raise _RefusedError(EXIT_CANNOT, "nobody waits for the job to start")
     me = os.getpid()
     run = {"epoch": order.epoch, "job": order.job, "pid": me, "start_time": start_time_of(me)}
-    write_bytes(Path(RUN_FILE), json.dumps(run | {"boot": boot_identity(), "started_at": time.time()}).encode())
+    write_bytes(RUN_FILE, json.dumps(run | {"boot": boot_identity(), "started_at": time.time()}).encode())
     # From here on the epoch counts as started, and its end is always told.
     refused = "the job was not started"
     code: int | None
@@ -219,31 +219,29 @@ def _obey(order: Order) -> int:
 def main() -> None:
     """Leave a process for each order that comes, until nobody is left to send one: to start Python takes the longest.
 
-    Standard output is a socket. A message on it has descriptors only: that of a file of orders, and those to answer
-    them on.
+    Standard output is a socket. A message on it has two descriptors: of a file with the order, and to answer on.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     os.chdir("/")
-    channel = socket.socket(fileno=os.dup(1))
+    channel = _socket.socket(fileno=os.dup(1))
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(null, descriptor)
     while True:
-        data, received, _, _ = channel.recvmsg(1, socket.CMSG_SPACE(4 * (MOST_ORDERS + 1)))
+        data, received, _, _ = channel.recvmsg(1, _socket.CMSG_SPACE(8))
         if not data:
             return
-        numbers = b"".join(content for _, _, content in received)
-        descriptors = [int.from_bytes(numbers[i : i + 4], sys.byteorder) for i in range(0, len(numbers), 4)]
-        with open(descriptors[0], "rb") as file:
-            orders = [Order(**told) for told in marshal.load(file)]
-        for order, answer in zip(orders, descriptors[1:], strict=True):
-            if not os.fork():
-                os.setsid()
-                os.dup2(answer, 1)
-                os.dup2(answer, 2)
-                # Those of the other orders, and whatever else the service has left open.
-                for name in os.listdir("/proc/self/fd"):
-                    if int(name) > 2:
-                        attempt(os.close, int(name))
-                os._exit(_obey(order))
-            os.close(answer)
+        (numbers,) = (content for _, _, content in received)
+        message, answer = (int.from_bytes(part, sys.byteorder) for part in (numbers[:4], numbers[4:]))
+        with open(message, "rb") as file:
+            order = Order(**marshal.load(file))
+        if not os.fork():
+            os.setsid()
+            os.dup2(answer, 1)
+            os.dup2(answer, 2)
+            # And whatever else the service has left open.
+            for name in os.listdir("/proc/self/fd"):
+                if int(name) > 2:
+                    attempt(os.close, int(name))
+            os._exit(_obey(order))
+        os.close(answer)

@@ -7,8 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from allocator.lease import files
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_object, write_bytes
+from allocator.lease import whole
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
+from allocator.lease.whole import epoch_in, read_object, write_bytes
 from allocator.runtime.adapters import node
 from allocator.runtime.adapters.base import AdapterError, Seen, StartOrder, read_end
 from allocator.runtime.adapters.slurm import runner
@@ -111,7 +112,7 @@ def write_start(order: StartOrder, mark: Mark, lock_seconds: float) -> Start:
 def write_runner(folder: Path, python: str) -> Path:
     """The batch script: the interpreter that runs it, and its modules. Its path."""
     path = folder / runner.RUNNER_FILE
-    modules = [(module.__name__, Path(str(module.__file__)).read_text()) for module in (files, node, runner)]
+    modules = [(module.__name__, Path(str(module.__file__)).read_text()) for module in (whole, node, runner)]
     write_bytes(path, _SCRIPT.format(python=python, modules=modules).encode(), 0o700)
     return path
 
@@ -136,8 +137,7 @@ def read_start(folder: Path) -> Start | None:
 
 def begun_epoch(start: Start) -> int:
     """The last epoch whose command was begun on any node; -1: none."""
-    epoch = read_object(start.folder / node.RUN_FILE).get("epoch")
-    return epoch if isinstance(epoch, int) else -1
+    return epoch_in(start.folder / node.RUN_FILE)
 
 
 def ended(start: Start) -> Seen | None:
@@ -153,4 +153,4 @@ def order_kill(start: Start) -> None:
 
 def kill_ordered(start: Start) -> bool:
     """Whether this was done."""
-    return read_object(start.folder / runner.KILL_FILE).get("epoch") == start.mark.epoch
+    return epoch_in(start.folder / runner.KILL_FILE) == start.mark.epoch

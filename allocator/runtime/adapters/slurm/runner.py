@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from allocator.lease.files import LEASE_FILE, read_object, write_bytes
+from allocator.lease.whole import LEASE_FILE, epoch_in, read_object, write_bytes
 from allocator.runtime.adapters.node import (
     EXIT_FILE,
     LOCK_FILE,
@@ -63,12 +63,6 @@ class RefusalError(Exception):
     """This copy must not run."""
 
 
-def epoch_in(name: str) -> int:
-    """The epoch in a file of the job's folder; -1 where there is none."""
-    epoch = read_object(Path(name)).get("epoch")
-    return epoch if isinstance(epoch, int) else -1
-
-
 def restarts() -> int:
     """How often Slurm has queued this job again."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
@@ -84,7 +78,7 @@ def check(order: dict[str, Any]) -> None:
         )
     deadline = time.monotonic() + LATE_SECONDS
     while True:
-        lease = read_object(Path(LEASE_FILE))
+        lease = read_object(LEASE_FILE)
         epoch = lease.get("epoch", -1) if lease.get("job") == order["job"] else -1
         if epoch == order["epoch"]:
             return
@@ -99,7 +93,7 @@ def wait_for_lock(seconds: float) -> int:
     try:
         while (lock := take_lock(".")) is None:
             if time.monotonic() > deadline:
-                raise RefusalError(f"another copy still runs: {read_object(Path(RUN_FILE))}")
+                raise RefusalError(f"another copy still runs: {read_object(RUN_FILE)}")
             time.sleep(0.05)
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
@@ -121,7 +115,7 @@ def claim(order: dict[str, Any]) -> None:
     told = {"epoch": order["epoch"], "job": order["job"], "slurm_job": os.environ.get("SLURM_JOB_ID", "")}
     told |= {"nodes": os.environ.get("SLURM_JOB_NODELIST", ""), "gpus": os.environ.get("SLURM_JOB_GPUS", "")}
     told |= {"host": socket.gethostname(), "pid": os.getpid(), "started_at": time.time()}
-    write_bytes(Path(RUN_FILE), json.dumps(told).encode())
+    write_bytes(RUN_FILE, json.dumps(told).encode())
 
 
 def environment_of(order: dict[str, Any], rank: int, local_rank: int, address: str, port: int) -> dict[str, str]:
@@ -195,7 +189,7 @@ def see_through(watch: Watch, epoch: int) -> bool:
 
 def run_node() -> int:
     """The processes of one node, as a task of srun."""
-    order = read_object(Path(START_FILE), LONGEST_ORDER)
+    order = read_object(START_FILE, LONGEST_ORDER)
     if str(order.get("epoch")) != os.environ.get("ALLOCATOR_LEASE_EPOCH"):
         raise RefusalError("the order has changed since the job began")
     watch = start_here(order, Stream(sys.stdout.fileno()))
@@ -204,7 +198,7 @@ def run_node() -> int:
 
 def run_job() -> int:
     """The job, as Slurm's batch script."""
-    order = read_object(Path(START_FILE), LONGEST_ORDER)
+    order = read_object(START_FILE, LONGEST_ORDER)
     claim(order)
     Path(order["lease"]["ALLOCATOR_CHECKPOINT_DIR"]).mkdir(mode=0o700, exist_ok=True)
     several = order["one_process_per_gpu"] and order["nodes"] > 1
@@ -213,7 +207,7 @@ def run_job() -> int:
         raise RefusalError(f"epoch {order['epoch']} was killed: the lease is of a newer one")
     told = {"epoch": order["epoch"], "code": watch.code, "signal": watch.signal, "reason": watch.reason}
     # A later copy cannot have begun: this one holds the lock until its end.
-    write_bytes(Path(EXIT_FILE), json.dumps(told | {"ended_at": time.time()}).encode())
+    write_bytes(EXIT_FILE, json.dumps(told | {"ended_at": time.time()}).encode())
     return watch.code
 
 
