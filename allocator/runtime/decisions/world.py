@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from allocator.runtime.records.book import ACTIVE, Job
 from throughputs import InputError, ThroughputTable, Trace
 
 _Ids = NDArray[np.int64]
+_Told = TypeVar("_Told")
 
 _NOTICED_CHANGE = 0.01
 """Part of its speed by which a job must have changed for the policy to be asked again. No two measurements agree to the
@@ -223,15 +224,10 @@ class World:
         self._tell(news)
         calls, seconds = self.core.policy_calls, self.core.policy_seconds
         decision = self._last = self.core.next(news.clock)
-        names = self._names(decision.jobs)
-        partners = self._names(decision.assignment.partner)
-        types = self.cluster.accelerators
-        wanted = {
-            uuid: Placed(types[pool], self.hardware.places(held), partner)
-            for uuid, held, pool, partner in zip(
-                names, self._gpus(decision), decision.assignment.pool.tolist(), partners, strict=True
-            )
-        }
+        types, rows = self.cluster.accelerators, decision.assignment
+        told = zip(self._gpus(decision), rows.pool.tolist(), self._names(rows.partner), strict=True)
+        placed = [Placed(types[pool], self.hardware.places(gpus), partner) for gpus, pool, partner in told]
+        wanted = dict(zip(self._names(decision.jobs), placed, strict=True))
         rejected = tuple(self._names(decision.rejected))
         self._forget()
         allocation = self.core.allocation
@@ -258,26 +254,27 @@ class World:
         return [self._jobs[job].uuid if job >= 0 else "" for job in ids.tolist()]
 
     def _tell(self, news: News) -> None:
-        core = self.core
-        for uuid, steps in news.steps.items():
-            if uuid in self.ids:
-                self._advance(uuid, steps)
-        for uuid, seconds in news.lost_seconds.items():
-            if uuid in self.ids:
-                self._table.columns["lost_seconds"][self._row(uuid)] = seconds
-        lost, last = self._table.columns["lost_seconds"], self._table.columns[_LAST_START]
-        last[lost > 0] = lost[lost > 0]
+        core, columns = self.core, self._table.columns
+        for uuid, steps in self._there(news.steps):
+            self._advance(uuid, steps)
+        for uuid, seconds in self._there(news.lost_seconds):
+            columns["lost_seconds"][self._row(uuid)] = seconds
+        lost = columns["lost_seconds"]
+        columns[_LAST_START][lost > 0] = lost[lost > 0]
         self._record(news)
         self._measure(news)
         left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
         core.complete([job for job in left if (core.active == job).any()])
-        for known in left:
-            gone = self._jobs[known]
+        for gone in (self._jobs[job] for job in left):
             self.knowledge.learn(gone.job_type, gone.gpus, gone.measured)
         if news.arrived:
             core.arrive(self._submit(news.arrived, self._arrivals(news.arrived), news.clock))
         if news.trouble:
             core.tell(Trigger.TROUBLE)
+
+    def _there(self, told: Mapping[str, _Told]) -> list[tuple[str, _Told]]:
+        """What was told of jobs that are in the table."""
+        return [(uuid, value) for uuid, value in told.items() if uuid in self.ids]
 
     def _row(self, uuid: str) -> int:
         """Where a job is in the table."""
@@ -323,14 +320,13 @@ class World:
     def _measure(self, news: News) -> None:
         """Speeds that were measured take the place of those that were believed."""
         changed = []
-        for uuid, measured in news.measured.items():
-            if uuid in self.ids:
-                i = self.ids[uuid]
-                self._jobs[i].measured = dict(measured)
-                believed = self._believed(self._jobs[i])
-                if _differs(self._ways[i], believed):
-                    self._ways[i] = believed
-                    changed.append(i)
+        for uuid, measured in self._there(news.measured):
+            i = self.ids[uuid]
+            self._jobs[i].measured = dict(measured)
+            believed = self._believed(self._jobs[i])
+            if _differs(self._ways[i], believed):
+                self._ways[i] = believed
+                changed.append(i)
         if not changed:
             return
         changed.sort()
