@@ -277,15 +277,18 @@ class RankOutput:
 
 
 class Stream:
-    """Output that another program keeps, through a descriptor."""
+    """Output that another program keeps, through a descriptor, as long as it does."""
 
     def __init__(self, into: int) -> None:
         self._into = into
 
     def write(self, data: bytes) -> None:
-        """All of it."""
-        while data:
-            data = data[os.write(self._into, data) :]
+        """All of it; nothing where nobody is there any more."""
+        try:
+            while data:
+                data = data[os.write(self._into, data) :]
+        except OSError:
+            return
 
 
 class Watch:
@@ -329,10 +332,14 @@ class Watch:
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         self._outputs[reader] = RankOutput(self._log, rank) if self._several else self._log
-        pid, failure = self._fork(words, variables, os.fsencode(folder), writer)
+        try:
+            pid, failure = self._fork(words, variables, os.fsencode(folder), writer)
+        except OSError as error:
+            pid, failure = 0, f"no process can be started: {error}"
         os.close(writer)
         if failure:
-            os.waitpid(pid, 0)
+            if pid:
+                os.waitpid(pid, 0)
             self.code = NOT_FOUND if failure.startswith("not found") else NOT_EXECUTABLE
             self.reason = failure
         else:
