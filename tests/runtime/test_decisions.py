@@ -198,3 +198,15 @@ def test_what_a_world_keeps_does_not_grow_with_those_who_are_through():
     state = world.state()
     assert len(state["jobs"]) == len(world.ids) == 2
     assert (state["ids"], state["next_id"]) == ([0, 19], 20)
+
+
+def test_a_world_that_goes_on_from_another_knows_how_far_jobs_are_by_now():
+    def world():
+        return World(Hardware([Node("here", "v100", 4)]), get_policy("srtf"), MECHANISM)
+
+    first, jobs = world(), {job.uuid: job for job in (submitted(number, 0.0) for number in range(2))}
+    first.decide(News(0.0, list(jobs.values())))
+    now = {uuid: replace(job, steps=100.0 * (job.id + 1)) for uuid, job in jobs.items()}
+    other = world()
+    other.restore(first.state(), now)
+    assert other.state()["table"]["progress"]["steps_done"].tolist() == [100.0, 200.0]
