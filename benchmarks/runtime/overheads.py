@@ -68,7 +68,7 @@ async def _serving(
         service = Service(state, LocalAdapter(state, virtual_accelerators(cluster)))
 
         def world(hardware: Hardware) -> World:
-            return kind(hardware.cluster, get_policy(policy), settings)
+            return kind(hardware, get_policy(policy), settings)
 
         await service.open(world)
         running = asyncio.ensure_future(service.run())

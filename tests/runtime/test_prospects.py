@@ -9,8 +9,7 @@ import pytest
 
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.decisions.hardware import Hardware
-from allocator.runtime.decisions.knowledge import Knowledge, moving_average
-from allocator.runtime.decisions.prospects import Prospects
+from allocator.runtime.decisions.knowledge import Knowledge, Prospects, moving_average
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.records.book import Job
 from tests.runtime.model_cluster import run_on, service_on, settle, two_types

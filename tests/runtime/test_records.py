@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 import pytest
 
 from allocator.runtime.records.book import Book
-from allocator.runtime.records.clock import Clock
 from allocator.runtime.records.journal import Event, Journal, JournalError
+from allocator.runtime.settings import Clock
 from throughputs import InputError
 
 

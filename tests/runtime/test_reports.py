@@ -6,11 +6,10 @@ import pytest
 
 from allocator.lease.files import REPORT_FILE, Report, write_file
 from allocator.runtime.adapters.base import Seen
-from allocator.runtime.outcome import events_of_end
 from allocator.runtime.records.book import Book, Job
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.watching import Told, Watching
+from allocator.runtime.watching import Told, Watching, events_of_end
 
 SETTINGS = ServiceSettings(
     hang_seconds=10.0, least_measured_steps=2.0, least_measured_seconds=0.5, retries=2, max_fruitless=3

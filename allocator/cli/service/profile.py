@@ -17,9 +17,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.profiling.measure import Window
-from allocator.runtime.profiling.profile import Figure, measure, spread_frame, table_of
-from allocator.runtime.profiling.program import Program
+from allocator.runtime.profiling import Figure, Program, Window, measure, spread_frame, table_of
 from throughputs import InputError, read_table, write_table
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, write_frame
 from throughputs.tables.merge import merged_tables

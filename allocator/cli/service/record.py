@@ -16,9 +16,7 @@ from allocator.report.errors import errors_section, errors_table
 from allocator.report.html import write_report
 from allocator.report.terminal import comparison_table
 from allocator.results.output import save_result
-from allocator.runtime.recorded.comparison import caveats, compared, preset_of, simulated
-from allocator.runtime.recorded.leases import Leases
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE, RecordedRun
+from allocator.runtime.recorded import THROUGHPUTS_FILE, Leases, RecordedRun, caveats, compared, preset_of, simulated
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
 from throughputs.files import write_frame, write_text
@@ -43,7 +41,7 @@ def record_command(
     """
     known = throughputs or state / THROUGHPUTS_FILE
     run = RecordedRun(
-        Leases.of_events(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
+        Leases(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
     )
     chosen = preset_of(run)
     told = chosen.as_dict() | {"recorded": True, "seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}

@@ -25,7 +25,7 @@ from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import Server
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import Event, Journal
 from allocator.runtime.records.ownership import own_folder
 from allocator.runtime.service import Service
@@ -112,7 +112,7 @@ class _Maker:
         mechanism = runs.preset.in_run(policy.name, whole).mechanism
         if mechanism.placement == "off":
             mechanism = replace(mechanism, placement="consolidated")
-        return World(hardware.cluster, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
+        return World(hardware, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""

@@ -8,7 +8,7 @@ import pytest
 
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.adapters.slurm import runner
-from allocator.runtime.adapters.slurm.observation import row_of, see
+from allocator.runtime.adapters.slurm.adapter import row_of, see
 from allocator.runtime.adapters.slurm.orders import Mark, Start
 from allocator.runtime.adapters.slurm.records import SlurmJob, read_jobs, read_servers
 
