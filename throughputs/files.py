@@ -19,13 +19,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from throughputs import limits
 from throughputs.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Made = TypeVar("Made")
+
+
+class HasFrame(Protocol):
+    """Anything that can be written as a table."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table."""
+
 
 TABLE_KINDS = ("csv", "parquet")
 """Kinds of file that `read_frame` and `write_frame` know."""
@@ -313,6 +323,27 @@ def write_frame(path: Path, frame: pd.DataFrame, comment: str = "") -> None:
     else:
         head = f"# {comment}\n" if comment else ""
         write_text(path, head + frame.to_csv(index=False, lineterminator="\n"))
+
+
+def check_table_name(path: Path) -> None:
+    """Raise `InputError` for a file whose name is not that of a table."""
+    if file_kind(path) not in TABLE_KINDS:
+        raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
+
+
+def read_rows(path: str | os.PathLike[str], make: Callable[..., Made]) -> Made:
+    """What `make` makes of the table in a CSV or Parquet file, told its `source` and the `first_line` of its rows."""
+    path = Path(path)
+    check_table_name(path)
+    frame, first_line = read_frame(path)
+    return make(frame, source=source_of(path), first_line=first_line)
+
+
+def write_rows(path: str | os.PathLike[str], made: HasFrame) -> None:
+    """Replace a CSV or Parquet file by the table of something; raises as `check_table_name` does."""
+    path = Path(path)
+    check_table_name(path)
+    write_frame(path, made.to_frame())
 
 
 def _parser_error(path: Path, message: str) -> InputError:

@@ -1,25 +1,143 @@
-"""From the columns of a pandas table to checked arrays.
+"""Columns of tables, declared once: from a pandas table, or from arrays, to checked columns.
 
-A column may hold numbers already, or text as read from a CSV file; an empty cell stands for "not given".
+    class Steps:
+        gpus: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
+        seconds: NDArray[np.float64] = column("number", np.nan, Range(0, above=True), "seconds above 0, or nothing")
+
+`FrameReader.read` makes arrays of a table by these declarations, `keep_columns` the fields of a dataclass; both
+name source, line and column of what is wrong. A column of a table may hold numbers already, or text as read from a CSV
+file; an empty cell stands for "not given".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
+from throughputs.limits import Range
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Owner = TypeVar("Owner", bound=Any)
+
+POSITIVE = Range(0, above=True)
+NOT_NEGATIVE = Range(0)
+FINITE = Range(-np.inf)
+
+_DTYPES: Mapping[str, Any] = {
+    "text": object,
+    "name": object,
+    "number": np.float64,
+    "whole": np.int64,
+    "flag": np.bool_,
+    "date": "datetime64[us]",
+}
+
 _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds.
+
+    Attributes
+    ----------
+    kind : "text", "name" (text, also where a table has numbers), "number", "whole", "flag" or "date".
+    empty : what an empty cell stands for, and each cell of a column that is not there; None: it has to be there.
+    within : the numbers, or the words, that it may hold; None: any. What stands for an empty cell is among them.
+    expected : these in words.
+    """
+
+    kind: str
+    empty: Any = None
+    within: Range | tuple[str, ...] | None = None
+    expected: str = ""
+
+    def array(self, values: Any, n: int) -> NDArray[Any]:
+        """The values as an array of the column's type; (n,) of `empty` where there are none."""
+        dtype = _DTYPES[self.kind]
+        return np.full(n, self.empty, dtype=dtype) if values is None else np.array(values, dtype=dtype)
+
+    def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """(N,) whether the column may hold a value."""
+        if isinstance(self.within, Range):
+            unknown = np.isnan(values) & (self.empty is not None and bool(np.isnan(self.empty)))
+            return np.asarray((np.isfinite(values) & self.within.holds(values)) | unknown)
+        if self.within is not None:
+            return np.isin(values.astype(str), self.within)
+        return (
+            np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), np.bool_)
+        )
+
+    def require(self, values: NDArray[Any], source: str, name: str, first_line: int = 1) -> None:
+        """Raise `InputError` for the first value that the column may not hold."""
+        require(self.good(values), values, source, name, self.expected, first_line, self.within)
+
+
+def column(kind: str, empty: Any = None, within: Range | tuple[str, ...] | None = None, expected: str = "") -> Any:
+    """A field of a dataclass that is a `Column`."""
+    return field(metadata={"column": Column(kind, empty, within, expected)})
+
+
+@cache
+def columns_of(owner: type) -> Mapping[str, Column]:
+    """The columns of a dataclass by name."""
+    return {each.name: each.metadata["column"] for each in fields(owner) if "column" in each.metadata}
+
+
+def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: int = 1) -> None:
+    """Set the columns of a dataclass from what is given by name, an array for each; the first one tells how many rows.
+
+    Raises
+    ------
+    InputError
+        Arrays of another type or length, or a value that its column may not hold.
+    """
+    columns = columns_of(type(owner))
+    n = np.size(given[next(iter(columns))])
+    for name, declared in columns.items():
+        try:
+            array = declared.array(given.get(name), n)
+        except (TypeError, ValueError, OverflowError) as error:
+            expected = "a column" if declared.kind in ("text", "name") else "a column of numbers"
+            raise InputError(source, field=name, found=str(error), expected=expected) from None
+        if array.shape != (n,):
+            raise InputError(source, field=name, found=array.shape, expected=f"shape ({n},)")
+        object.__setattr__(owner, name, array)
+    for name, declared in columns.items():
+        declared.require(getattr(owner, name), source, name, first_line)
+
+
+def taken(owner: Owner, rows: Any) -> Owner:
+    """The same dataclass with some of the rows of its columns."""
+    return replace(owner, **{name: getattr(owner, name)[rows] for name in columns_of(type(owner))})
+
+
+def require(
+    good: NDArray[np.bool_],
+    values: Any,
+    source: object,
+    name: str,
+    expected: str,
+    first_line: int = 1,
+    words: Any = None,
+) -> None:
+    """Raise `InputError` for the first row whose value is not good, with the word that is closest to it, if any."""
+    if not good.all():
+        row = int(np.argmin(good))
+        found = values[row : row + 1].tolist()[0]
+        hint = did_you_mean(found, words) if isinstance(words, tuple) else ""
+        found = None if isinstance(found, float) and found != found else found
+        raise InputError(source, line=first_line + row, field=name, found=found, expected=expected + hint)
 
 
 @dataclass(frozen=True)
@@ -33,6 +151,37 @@ class FrameReader:
     frame: pd.DataFrame
     source: str
     first_line: int = 1
+
+    def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+        """All declared columns, each checked; of others only those that are `ignored` may be there."""
+        needed = [name for name, declared in columns.items() if declared.empty is None]
+        self.check_columns(needed, [*(name for name in columns if name not in needed), *ignored])
+        n = len(self.frame)
+        return {
+            name: self.cells(name, declared) if self.has(name) else declared.array(None, n)
+            for name, declared in columns.items()
+        }
+
+    def cells(self, name: str, declared: Column) -> NDArray[Any]:
+        """(N,) the values of a column."""
+        kind, empty = declared.kind, declared.empty
+        if kind in ("text", "name"):
+            values: NDArray[Any] = self.text(name, empty=empty) if kind == "text" else self.names(name)
+        elif kind == "number":
+            values = self.numbers(name, empty=empty)
+        else:
+            values = {"whole": self.whole_numbers, "flag": self.flags, "date": self.dates}[kind](name)
+        declared.require(values, self.source, name, self.first_line)
+        return values
+
+    def require(self, good: NDArray[np.bool_], values: Any, name: str, expected: str) -> None:
+        """Raise `InputError` for the first row whose value (N,) is not good (N,)."""
+        require(good, values, self.source, name, expected, self.first_line)
+
+    def require_once(self, keys: NDArray[Any], values: Any, name: str, expected: str) -> None:
+        """Raise `InputError` for the first row whose key (N,) an earlier row has."""
+        first = np.unique(keys, return_index=True)[1]
+        self.require(np.isin(np.arange(len(keys)), first), values, name, expected)
 
     def check_columns(self, required: Sequence[str], optional: Sequence[str]) -> None:
         """Raise `InputError` for a missing, repeated or unknown column."""
@@ -64,6 +213,11 @@ class FrameReader:
             if not isinstance(value, str) and not blank[row]:
                 self._fail(name, row, value, "text")
         return np.where(blank, empty or "", values).astype(object)
+
+    def names(self, name: str) -> NDArray[np.object_]:
+        """(N,) str of cells of any type, as names that consist of digits are numbers in some tables; empty for none."""
+        cells = self._column(name).to_numpy(dtype=object)
+        return np.array(["" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
 
     def numbers(self, name: str, *, empty: float | None = None) -> NDArray[np.float64]:
         """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""

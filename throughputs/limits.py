@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from typing import Any
+
 from throughputs.errors import InputError
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a setting or a column may have; stands behind the type of a setting in `Annotated`.
+
+    Attributes
+    ----------
+    least, most : both included, unless `above` leaves the least out.
+    """
+
+    least: float = 0.0
+    most: float = math.inf
+    above: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return bool(self.holds(value))
+
+    def holds(self, values: Any) -> Any:
+        """Whether a number, or each number of an array, is one of these; nan never is."""
+        return ((self.least < values) if self.above else (self.least <= values)) & (values <= self.most)
+
+    def __str__(self) -> str:
+        low = f"above {self.least:g}" if self.above else f"at least {self.least:g}"
+        return f"{low}, at most {self.most:g}" if self.most < math.inf else low
+
 
 LARGEST_WHOLE_NUMBER = 2**53
 """Whole numbers beyond it are not exact as floats, which is what most of them become."""

@@ -26,12 +26,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
 from throughputs.files import read_frame
-from throughputs.frames import FrameReader
+from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from throughputs.tables.table import ThroughputTable
+
+_NUMBER = Column("number", None, NOT_NEGATIVE, "a finite number of at least 0")
 
 
 class ColocationModel(Protocol):
@@ -174,20 +176,16 @@ class InterferenceModel:
         reader = FrameReader(frame, source, first_line)
         K = max(1, sum(str(name).startswith("sensitivity_") for name in frame.columns))
         numbers = [f"{kind}_{k + 1}" for kind in ("sensitivity", "pressure") for k in range(K)] + ["memory_share"]
-        reader.check_columns(("job_type", "accelerator", *numbers), ())
-        names, places = reader.text("job_type").tolist(), reader.text("accelerator").tolist()
+        columns = {"job_type": Column("text"), "accelerator": Column("text")} | dict.fromkeys(numbers, _NUMBER)
+        table = reader.read(columns)
+        names, places = table["job_type"].tolist(), table["accelerator"].tolist()
         job_types, accelerators = list(dict.fromkeys(names)), list(dict.fromkeys(places))
         values = np.full((len(job_types), len(accelerators), len(numbers)), np.nan)
-        rows, columns = _positions(names, job_types), _positions(places, accelerators)
-        _check_unique(names, places, source, first_line)
+        rows, columns_ = _positions(names, job_types), _positions(places, accelerators)
+        expected = "one row for each job type on each accelerator type"
+        reader.require_once(rows * len(accelerators) + columns_, table["job_type"], "job_type", expected)
         for k, column in enumerate(numbers):
-            figures = reader.numbers(column)
-            bad = (figures < 0) | np.isinf(figures)
-            if bad.any():
-                row = int(np.argmax(bad))
-                found, expected = figures[row].item(), "a finite number of at least 0"
-                raise InputError(source, line=first_line + row, field=column, found=found, expected=expected)
-            values[rows, columns, k] = figures
+            values[rows, columns_, k] = table[column]
         return cls(job_types, accelerators, values[..., :K], values[..., K:-1], values[..., -1], source)
 
     def to_frame(self) -> pd.DataFrame:
@@ -295,12 +293,3 @@ def _positions(wanted: Sequence[object], known: Sequence[object]) -> NDArray[np.
     """Position of each wanted label among the known ones, -1 where it is not among them."""
     position = {label: i for i, label in enumerate(known)}
     return np.array([position.get(label, -1) for label in wanted], dtype=np.int64)
-
-
-def _check_unique(names: list[str], places: list[str], source: str, first_line: int) -> None:
-    seen: set[tuple[str, str]] = set()
-    for row, entry in enumerate(zip(names, places, strict=True)):
-        if entry in seen:
-            expected = f"one row for {entry[0]!r} on {entry[1]!r}"
-            raise InputError(source, line=first_line + row, field="job_type", found=entry[0], expected=expected)
-        seen.add(entry)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from throughputs.configurations.configurations import Configurations
-from throughputs.errors import InputError
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, write_frame
+from throughputs.files import read_rows, write_rows
 
 
 def read_configurations(path: str | os.PathLike[str]) -> Configurations:
@@ -32,9 +30,7 @@ def read_configurations(path: str | os.PathLike[str]) -> Configurations:
     OSError
         The file cannot be opened.
     """
-    where = _known(path)
-    frame, first_line = read_frame(where)
-    return Configurations.from_frame(frame, source=str(where), first_line=first_line)
+    return read_rows(path, Configurations.from_frame)
 
 
 def write_configurations(configurations: Configurations, path: str | os.PathLike[str]) -> None:
@@ -45,11 +41,4 @@ def write_configurations(configurations: Configurations, path: str | os.PathLike
     InputError
         The extension is not known.
     """
-    write_frame(_known(path), configurations.to_frame())
-
-
-def _known(path: str | os.PathLike[str]) -> Path:
-    where = Path(path)
-    if file_kind(where) not in TABLE_KINDS:
-        raise InputError(where, found=where.name, expected="a file name that ends in .csv, .csv.gz or .parquet")
-    return where
+    write_rows(path, configurations)

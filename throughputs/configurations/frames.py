@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 
 from throughputs.configurations.checks import Arrays
 from throughputs.errors import InputError, did_you_mean
-from throughputs.frames import FrameReader
+from throughputs.frames import Column, FrameReader
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _REQUIRED = ("job", "pool", "gpus", "rate")
 _OPTIONAL = ("batch_size", "partner", "partner_rate")
+_NUMBERS = {
+    "gpus": Column("whole"),
+    "rate": Column("number"),
+    "batch_size": Column("number", 0.0),
+    "partner_rate": Column("number", 0.0),
+}
 
 
 def columns_of_frame(
@@ -32,17 +38,14 @@ def columns_of_frame(
     partners = reader.has("partner")
     labels = _appearing(frame, ("job", "partner") if partners else ("job",)) if jobs is None else list(jobs)
     names = [str(name) for name in _appearing(frame, ("pool",))] if pools is None else list(pools)
+    columns = {name: reader.cells(name, _NUMBERS[name]) for name in _NUMBERS if reader.has(name)}
     arrays: dict[str, Any] = {
         "job": _positions(reader, "job", labels),
         "pool": _positions(reader, "pool", names),
-        "gpus": reader.whole_numbers("gpus"),
-        "rate": reader.numbers("rate"),
+        **columns,
     }
     if partners:
         arrays["partner"] = _positions(reader, "partner", labels, may_be_empty=True)
-    for name in ("batch_size", "partner_rate"):
-        if reader.has(name):
-            arrays[name] = reader.numbers(name, empty=0.0)
     return arrays, labels, names
 
 

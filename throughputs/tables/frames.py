@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.frames import FrameReader
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
+from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
 from throughputs.tables.builder import Figures, TableBuilder
 
 if TYPE_CHECKING:
@@ -17,20 +17,30 @@ if TYPE_CHECKING:
 
     from throughputs.tables.table import Key, ThroughputTable
 
-ISOLATED_COLUMNS = ("job_type", "scale_factor", "accelerator", "throughput")
 COLOCATED_COLUMNS = ("other_job_type", "other_scale_factor", "other_throughput")
+
+_STEPS = "a finite throughput of at least 0 steps/s"
+_GPUS = "a whole number of GPUs, at least 1"
+_COLUMNS = {
+    "job_type": Column("text"),
+    "scale_factor": Column("whole", None, Range(1), "at least 1 GPU"),
+    "accelerator": Column("text"),
+    "throughput": Column("number", None, NOT_NEGATIVE, _STEPS),
+    "other_job_type": Column("text", ""),
+    "other_scale_factor": Column("number", np.nan, Range(1, LARGEST_WHOLE_NUMBER), _GPUS),
+    "other_throughput": Column("number", np.nan, NOT_NEGATIVE, _STEPS),
+}
 
 
 def figures_of_frame(frame: pd.DataFrame, source: str, first_line: int = 1) -> Figures:
     """See `ThroughputTable.from_frame`."""
     reader = FrameReader(frame, source, first_line)
-    reader.check_columns(ISOLATED_COLUMNS, COLOCATED_COLUMNS)
-    keys = _keys(reader)
-    accelerators = reader.text("accelerator").tolist()
-    figures = _throughputs(reader, "throughput").tolist()
-    others = _others(reader)
+    table = reader.read(_COLUMNS)
+    keys = list(zip(table["job_type"].tolist(), table["scale_factor"].tolist(), strict=True))
+    others = _others(reader, table)
     builder = TableBuilder()
-    for row, (key, accelerator, figure) in enumerate(zip(keys, accelerators, figures, strict=True)):
+    rows = zip(keys, table["accelerator"].tolist(), table["throughput"].tolist(), strict=True)
+    for row, (key, accelerator, figure) in enumerate(rows):
         if row in others:
             other, other_figure = others[row]
             found: object = (figure, other_figure)
@@ -77,55 +87,18 @@ def frame_of_table(table: ThroughputTable) -> pd.DataFrame:
     return pd.concat([isolated, colocated], ignore_index=True)
 
 
-def _keys(reader: FrameReader) -> list[Key]:
-    names = reader.text("job_type").tolist()
-    sizes = reader.whole_numbers("scale_factor")
-    _check(reader, "scale_factor", sizes < 1, sizes, "at least 1 GPU")
-    return list(zip(names, sizes.tolist(), strict=True))
-
-
-def _throughputs(reader: FrameReader, column: str, *, empty: float | None = None) -> NDArray[np.float64]:
-    values = reader.numbers(column, empty=empty)
-    with np.errstate(invalid="ignore"):
-        bad = (values < 0) | np.isinf(values)
-    _check(reader, column, bad, values, "a finite throughput of at least 0 steps/s")
-    return values
-
-
-def _others(reader: FrameReader) -> dict[int, tuple[Key, float]]:
+def _others(reader: FrameReader, table: dict[str, NDArray[Any]]) -> dict[int, tuple[Key, float]]:
     """By row: the second job and its throughput, where there is one."""
     present = [name for name in COLOCATED_COLUMNS if reader.has(name)]
-    if not present:
-        return {}
-    for name in COLOCATED_COLUMNS:
+    for name in COLOCATED_COLUMNS if present else ():
         if name not in present:
             raise InputError(reader.source, field=name, found=present, expected="all three columns of co-location")
-    names = reader.text("other_job_type", empty="")
-    sizes = reader.numbers("other_scale_factor", empty=np.nan)
-    figures = _throughputs(reader, "other_throughput", empty=np.nan)
+    names, sizes, figures = (table[name] for name in COLOCATED_COLUMNS)
     given = names != ""
-    for column, values in (("other_scale_factor", sizes), ("other_throughput", figures)):
-        _check(reader, column, ~given & ~np.isnan(values), values, "nothing, as other_job_type is empty")
-        _check(reader, column, given & np.isnan(values), values, "a number, as other_job_type is given")
-    _check(reader, "other_scale_factor", given & ~_whole_gangs(sizes), sizes, "a whole number of GPUs, at least 1")
-    rows = np.flatnonzero(given).tolist()
-    return {row: ((str(names[row]), int(sizes[row])), float(figures[row])) for row in rows}
-
-
-def _whole_gangs(sizes: NDArray[np.float64]) -> NDArray[np.bool_]:
-    with np.errstate(invalid="ignore"):
-        whole: NDArray[np.bool_] = (sizes == np.rint(sizes)) & (sizes >= 1) & (sizes <= LARGEST_WHOLE_NUMBER)
-    return whole
-
-
-def _check(reader: FrameReader, column: str, bad: NDArray[np.bool_], values: NDArray[Any], expected: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        found = values[row].item()
-        raise InputError(
-            reader.source,
-            line=row + reader.first_line,
-            field=column,
-            found=None if found != found else found,
-            expected=expected,
-        )
+    for column in COLOCATED_COLUMNS[1:]:
+        known = ~np.isnan(table[column])
+        reader.require(given | ~known, table[column], column, "nothing, as other_job_type is empty")
+        reader.require(~given | known, table[column], column, "a number, as other_job_type is given")
+    whole = np.isnan(sizes) | (sizes == np.rint(sizes))
+    reader.require(whole, sizes, "other_scale_factor", _GPUS)
+    return {row: ((names[row], int(sizes[row])), float(figures[row])) for row in np.flatnonzero(given).tolist()}
