@@ -52,15 +52,17 @@ class Column:
     Attributes
     ----------
     kind : "text", "name" (text, also where a table has numbers), "number", "whole", "flag" or "date".
-    empty : what an empty cell stands for, and each cell of a column that is not there; None: it has to be there.
+    empty : what an empty cell stands for, and each cell of a column that is not there; None: there has to be something.
     within : the numbers, or the words, that it may hold; None: any. What stands for an empty cell is among them.
     expected : these in words.
+    needed : whether the column has to be there, even if cells may be empty.
     """
 
     kind: str
     empty: Any = None
     within: Range | tuple[str, ...] | None = None
     expected: str = ""
+    needed: bool = False
 
     def array(self, values: Any, n: int) -> NDArray[Any]:
         """The values as an array of the column's type; (n,) of `empty` where there are none."""
@@ -154,7 +156,7 @@ class FrameReader:
 
     def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
         """All declared columns, each checked; of others only those that are `ignored` may be there."""
-        needed = [name for name, declared in columns.items() if declared.empty is None]
+        needed = [name for name, declared in columns.items() if declared.needed or declared.empty is None]
         self.check_columns(needed, [*(name for name in columns if name not in needed), *ignored])
         n = len(self.frame)
         return {
@@ -177,6 +179,10 @@ class FrameReader:
     def require(self, good: NDArray[np.bool_], values: Any, name: str, expected: str) -> None:
         """Raise `InputError` for the first row whose value (N,) is not good (N,)."""
         require(good, values, self.source, name, expected, self.first_line)
+
+    def error(self, row: int, name: str, found: object, expected: str) -> InputError:
+        """What is wrong with a cell."""
+        return InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
 
     def require_once(self, keys: NDArray[Any], values: Any, name: str, expected: str) -> None:
         """Raise `InputError` for the first row whose key (N,) an earlier row has."""
@@ -206,12 +212,10 @@ class FrameReader:
         values = self._column(name).to_numpy(dtype=object)
         if all(type(value) is str and value for value in values):
             return values.copy()
-        blank = np.array([_is_missing(value) or (isinstance(value, str) and not value) for value in values], dtype=bool)
-        if empty is None and blank.any():
-            self._fail(name, int(np.argmax(blank)), None, "text")
-        for row, value in enumerate(values):
-            if not isinstance(value, str) and not blank[row]:
-                self._fail(name, row, value, "text")
+        blank = _blank(values)
+        values = np.where(blank, None, values)
+        good = np.array([isinstance(value, str) for value in values], dtype=np.bool_)
+        self.require(good if empty is None else good | blank, values, name, "text")
         return np.where(blank, empty or "", values).astype(object)
 
     def names(self, name: str) -> NDArray[np.object_]:
@@ -225,22 +229,14 @@ class FrameReader:
         numeric = column.dtype.kind in "iuf"
         values = column.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else self._parsed(name)
         missing = np.isnan(values)
-        if not missing.any():
-            return values
         if empty is None:
-            self._fail(name, int(np.argmax(missing)), None, "a number")
-        else:
-            values = np.where(missing, empty, values)
-        return values
+            self.require(~missing, values, name, "a number")
+        return np.where(missing, empty, values) if missing.any() else values
 
     def whole_numbers(self, name: str) -> NDArray[np.int64]:
         """(N,) int; every cell must hold a whole number."""
         values = self.numbers(name)
-        bad = values != np.rint(values)
-        bad |= ~np.isfinite(values) | (np.abs(values) > 2**53)
-        if bad.any():
-            row = int(np.argmax(bad))
-            self._fail(name, row, float(values[row]), "a whole number")
+        self.require((values == np.rint(values)) & (np.abs(values) <= 2**53), values, name, "a whole number")
         return values.astype(np.int64)
 
     def flags(self, name: str) -> NDArray[np.bool_]:
@@ -248,14 +244,10 @@ class FrameReader:
         column = self._column(name)
         if column.dtype.kind == "b":
             return column.to_numpy(dtype=np.bool_)
-        result = np.zeros(len(column), dtype=np.bool_)
-        for row, value in enumerate(column.to_numpy(dtype=object)):
-            word = "" if _is_missing(value) else str(value).lower().removesuffix(".0")
-            if word in _TRUE:
-                result[row] = True
-            elif word and word not in _FALSE:
-                self._fail(name, row, value, "0 or 1")
-        return result
+        cells = column.to_numpy(dtype=object)
+        words = ["" if _is_missing(cell) else str(cell).lower().removesuffix(".0") for cell in cells]
+        self.require(np.array([not word or word in _TRUE | _FALSE for word in words], np.bool_), cells, name, "0 or 1")
+        return np.array([word in _TRUE for word in words], dtype=np.bool_)
 
     def dates(self, name: str) -> NDArray[np.datetime64]:
         """(N,) datetime64[us] in UTC, from dates or their text (ISO 8601), in UTC if they name no zone; empty: NaT."""
@@ -264,10 +256,8 @@ class FrameReader:
         column = self._column(name)
         cells = column if column.dtype.kind == "M" else pd.Series(self.text(name, empty=""), dtype=object)
         read = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
-        wrong = read.isna().to_numpy() & cells.notna().to_numpy() & (cells != "").to_numpy()
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            self._fail(name, row, cells.iloc[row], "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
+        good = read.notna().to_numpy() | ~cells.notna().to_numpy() | (cells == "").to_numpy()
+        self.require(good, cells, name, "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
         dates: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return dates
 
@@ -287,20 +277,10 @@ class FrameReader:
         if not np.isnan(plain).any():
             return plain
         # cell by cell: some are empty, or one is no number
-        values = np.full(len(cells), np.nan)
-        for row, cell in enumerate(cells):
-            if _is_missing(cell) or (isinstance(cell, str) and not cell):
-                continue
-            try:
-                values[row] = parsed_number(cell)
-            except (TypeError, ValueError, OverflowError):
-                self._fail(name, row, cell, "a number")
-            if np.isnan(values[row]):  # the word "nan" is not an empty cell
-                self._fail(name, row, cell, "a number")
+        values = np.array([_number_or_nan(cell) for cell in cells], dtype=np.float64)
+        # the word "nan" is not an empty cell
+        self.require(~np.isnan(values) | _blank(cells), cells, name, "a number")
         return values
-
-    def _fail(self, name: str, row: int, found: Any, expected: str) -> None:
-        raise InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
 
 
 def parsed_number(cell: Any) -> float:
@@ -315,6 +295,18 @@ def parsed_numbers(cells: NDArray[np.object_]) -> NDArray[np.float64]:
     if not all(cell.isascii() for cell in cells if isinstance(cell, str)):
         raise ValueError("text that is not ASCII")
     return cells.astype(np.float64)
+
+
+def _number_or_nan(cell: Any) -> float:
+    try:
+        return np.nan if _is_missing(cell) else parsed_number(cell)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def _blank(cells: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """(N,) whether a cell says nothing."""
+    return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=np.bool_)
 
 
 def _is_missing(value: object) -> bool:

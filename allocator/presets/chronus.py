@@ -6,7 +6,7 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
-from allocator.published.chronus import WaitingCounts
+from allocator.published.chronus.world import WaitingCounts
 from allocator.simulator.rules.general import Limits
 from allocator.simulator.rules.starts import StartsTakeTime
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.cluster import Cluster
+from allocator.published.shockwave.generator import shockwave_trace
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.sweep.definition.point import Point, Workload
@@ -24,7 +25,6 @@ from throughputs import (
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 if TYPE_CHECKING:
     from throughputs import ThroughputTable

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from allocator import Cluster, get_policy, read_table, read_trace, simulate
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_WEIGHTS, paper_label
 from allocator.presets import preset
+from allocator.published.shockwave.generator import shockwave_trace
 from allocator.registry import settings_of
 from allocator.results.result import SimulationResult
 from tests.conftest import _data_root, _reference_root
 from throughputs import ThroughputTable, Trace
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 MIX = "0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic"
 """End of the names of the published traces: modes of training and gangs."""

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.columns import Columns
 from throughputs.configurations.checks import Arrays, canonical_order, check_columns, check_labels
 from throughputs.configurations.frames import columns_of_frame, frame_of_columns
 from throughputs.errors import InputError, did_you_mean
 from throughputs.matrix import ThroughputMatrix
-from throughputs.packed import PackedColumns
+from throughputs.packed import Columns, PackedColumns
 from throughputs.tables.table import ThroughputTable
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from throughputs.entry_points import load
 from throughputs.errors import InputError
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, source_of, write_frame, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.tables.builder import TableBuilder
-from throughputs.tables.folder import read_folder
 from throughputs.tables.table import Key, ThroughputTable
 
 _KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
@@ -32,8 +32,8 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
 
     ``.json``, ``.json.gz``: the public format of Gavel and Shockwave; ``.csv``, ``.csv.gz``, ``.parquet``:
     the tidy form of `ThroughputTable.to_frame`; a folder: throughputs by number of GPUs on one accelerator type, as
-    ElasticFlow has them (`throughputs.tables.folder`). `accelerator` is that type where the folder's name does not tell
-    it; in a file it stands beside the figures.
+    ElasticFlow has them (`allocator.published.elasticflow.tables`). `accelerator` is that type where the folder's name
+    does not tell it; in a file it stands beside the figures.
 
     Raises
     ------
@@ -44,7 +44,8 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
     """
     path = Path(path)
     if path.is_dir():
-        return read_folder(path, accelerator)
+        table: ThroughputTable = load("table folder")(path, accelerator)
+        return table
     kind = file_kind(path)
     if kind == "json":
         return _read_json(path)

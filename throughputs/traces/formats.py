@@ -1,7 +1,7 @@
 """Reading and writing traces: the public text formats of Gavel and Shockwave, and tables of our own.
 
-Tables of other systems, which have other columns, are read (`throughputs.traces.named_formats`); that of Pollux is also
-written (`throughputs.traces.goodput_traces.pollux_frame`). Job logs are read as `throughputs.traces.logs` reads them:
+Tables of other systems, which have other columns, are read (`throughputs.traces.named`); that of Pollux is also written
+(`allocator.published.pollux.traces.pollux_frame`). Job logs are read as `throughputs.traces.logs` reads them:
 those of Slurm and of published clusters are told by what they hold. The Standard Workload Format, which is such a log,
 is written too.
 
@@ -29,17 +29,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.entry_points import load
 from throughputs.errors import InputError, one_of
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, source_of, write_frame, write_text
-from throughputs.frames import parsed_number
+from throughputs.files import (
+    TABLE_KINDS,
+    check_table_name,
+    file_kind,
+    read_frame,
+    read_text,
+    source_of,
+    write_frame,
+    write_text,
+)
+from throughputs.frames import parsed_number, require
 from throughputs.trace import Trace
-from throughputs.traces.goodput_traces import pollux_frame
-from throughputs.traces.logs.layouts import LAYOUTS
+from throughputs.traces.logs.layouts import LAYOUT_NAMES
 from throughputs.traces.logs.log import ImportedLog, import_log
 from throughputs.traces.logs.read import log_kind
 from throughputs.traces.logs.swf import SWF, swf_text
-from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
-from throughputs.traces.virtual_clusters.predictions import with_predictions
+from throughputs.traces.named import NAMED_FORMATS, format_of_columns
 
 _Values = NDArray[Any]
 
@@ -125,7 +133,7 @@ TRACE_FORMATS = (*TEXT_FORMATS, "table", SWF, "pollux")
 """Names of the formats of `write_trace`."""
 
 _SACCT = "sacct"
-_LOG_FORMATS = (_SACCT, *LAYOUTS)
+_LOG_FORMATS = (_SACCT, *LAYOUT_NAMES)
 
 READ_FORMATS = tuple(dict.fromkeys((*TEXT_FORMATS, "table", *NAMED_FORMATS, *_LOG_FORMATS)))
 """Names of the formats of `read_trace`: traces, tables of other systems, and job logs."""
@@ -177,7 +185,7 @@ def read_trace(
     time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow, Chronus or Pollux. Where it is not
         said, 1, and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
     predictions : file with a predicted length for each job of a table that has a column job_id
-        (`throughputs.traces.virtual_clusters.predictions`); None: the trace has its own or none.
+        (`allocator.published.lucid.predictions`); None: the trace has its own or none.
 
     Raises
     ------
@@ -195,13 +203,14 @@ def read_trace(
             raise InputError(path, found="a job log", expected=_WITH_PREDICTIONS)
         return log.trace
     if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
-        _check_table_extension(path)
+        check_table_name(path)
         frame, first_line = read_frame(path)
         if predictions is not None:
-            frame = with_predictions(frame, source_of(path), predictions)
+            frame = load("predictions")(frame, source_of(path), predictions)
         format = format_of_columns(frame.columns.tolist()) if format == "auto" else format
         if format in NAMED_FORMATS:
-            return NAMED_FORMATS[format](frame, source_of(path), first_line, time_unit_seconds)
+            trace: Trace = load(f"trace {format}")(frame, source_of(path), first_line, time_unit_seconds)
+            return trace
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
     if predictions is not None:
         raise InputError(path, found="a text format", expected=_WITH_PREDICTIONS)
@@ -260,7 +269,7 @@ def write_trace(
     format : one of `TRACE_FORMATS`; "auto" takes "table" and "swf" for their extensions, "shockwave" where a job
         changes its batch size and "gavel" otherwise.
     lossy : accept that the format drops or rounds something: see below.
-    start, rename : of the format "pollux", see `throughputs.traces.goodput_traces.pollux_frame`.
+    start, rename : of the format "pollux", see `allocator.published.pollux.traces.pollux_frame`.
 
     Raises
     ------
@@ -279,15 +288,15 @@ def write_trace(
     path = Path(path)
     _check_format(format, TRACE_FORMATS)
     if format == "pollux":
-        _check_table_extension(path)
+        check_table_name(path)
         if not lossy:
             _check_dropped(path, trace, format, _POLLUX)
-        write_frame(path, pollux_frame(trace, start=start, rename=rename))
+        write_frame(path, load("write pollux")(trace, start=start, rename=rename))
         return
     if start or rename:
         raise InputError(path, field="format", found=format, expected="pollux, with another start or other names")
     if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
-        _check_table_extension(path)
+        check_table_name(path)
         write_frame(path, trace.to_frame())
         return
     if format == SWF or (format == "auto" and file_kind(path) == SWF):
@@ -306,11 +315,6 @@ def _check_format(format: str, known: tuple[str, ...]) -> None:
 def _check_unit(path: Path, seconds: float | None) -> None:
     if seconds is not None and not 0 < seconds < np.inf:
         raise InputError(path, field="time_unit_seconds", found=seconds, expected="seconds above 0")
-
-
-def _check_table_extension(path: Path) -> None:
-    if file_kind(path) not in TABLE_KINDS:
-        raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
 
 
 def _lines(path: Path) -> list[str]:
@@ -425,7 +429,4 @@ def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -
 
 
 def _refuse(path: Path, name: str, values: _Values, bad: NDArray[np.bool_], expected: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        found = values[row : row + 1].tolist()[0]
-        raise InputError(path, line=row + 1, field=name, found=found, expected=expected)
+    require(~bad, values, path, name, expected)

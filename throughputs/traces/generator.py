@@ -4,7 +4,7 @@
 >>> len(trace), float(trace.arrival_time[0])
 (3, 0.0)
 
-For the published workload draw for draw see `throughputs.traces.gavel_generator`.
+For the published workload draw for draw see `throughputs.gavel_trace`.
 """
 
 from __future__ import annotations

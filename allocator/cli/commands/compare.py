@@ -19,6 +19,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json, say_un
 from allocator.cli.screen import rich_console
 from allocator.presets import preset
 from allocator.protocol.faults import told
+from allocator.published.shockwave.generator import shockwave_trace
 from allocator.recorded import RECORDED
 from allocator.registry import policies_of_others
 from allocator.report.bar_charts import terminal_bars
@@ -35,7 +36,6 @@ from allocator.variants import Variant, read_variants
 from throughputs import InputError, TraceGenerator, deadline_trace
 from throughputs.files import write_text
 from throughputs.goodput.trainings import Trainings
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 if TYPE_CHECKING:
     from allocator.presets import Comparison

@@ -27,6 +27,8 @@ from allocator.cli.options.shared import (
     warn,
 )
 from allocator.cli.options.values import make_cluster, read_jobs
+from allocator.published.pollux.traces import merged_models
+from allocator.published.shockwave.generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
 from allocator.sweep.jobs import trainings_for
 from throughputs import (
     FixedDuration,
@@ -44,8 +46,6 @@ from throughputs.goodput.trainings import find_trainings, training_trace
 from throughputs.traces.deadline_generator import DEADLINE_SCALE_FACTORS
 from throughputs.traces.formats import READ_FORMATS, TRACE_FORMATS, read_job_log
 from throughputs.traces.generator import PUBLISHED_PRIORITIES
-from throughputs.traces.goodput_traces import merged_models
-from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
 
 if TYPE_CHECKING:
     from throughputs import ThroughputTable, Trace

@@ -1,0 +1,1 @@
+"""Lucid (Hu et al., ASPLOS 2023): what only its artifact has."""

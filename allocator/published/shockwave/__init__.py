@@ -1,0 +1,1 @@
+"""Shockwave (Zheng et al., NSDI 2023): what only its artifact has."""
