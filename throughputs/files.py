@@ -10,19 +10,22 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import re
 import sys
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from throughputs import limits
-from throughputs.errors import InputError
+from throughputs.errors import InputError, one_of
+from throughputs.limits import Range
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -215,6 +218,48 @@ def _parsed(parse: Callable[[], Any], source: object, kind: str, last_line: int 
         raise InputError(source, found="too deep a nesting", expected=f"{kind} of fewer levels") from None
     except ValueError as error:  # whole numbers of thousands of digits, dates that do not exist
         raise InputError(source, found=str(error), expected=f"{kind} with values that can be read") from None
+
+
+@dataclass(frozen=True)
+class Document:
+    """Checks values of a JSON or TOML file; errors name the file and the path of a key, as ``models.LM.types.t4``."""
+
+    source: object
+
+    def error(self, where: str, found: object, expected: str) -> InputError:
+        """What is wrong with a value."""
+        return InputError(self.source, field=where or None, found=found, expected=expected)
+
+    def table(self, value: Any, where: str, known: Sequence[str] = (), may_lack: Sequence[str] | None = None) -> Any:
+        """A table; with the `known` keys alone, if some are named, and all of these but those that it `may_lack`."""
+        if not isinstance(value, dict):
+            raise self.error(where, value, "a table")
+        for key in value if known else ():
+            if key not in known:
+                raise self.error(where or "top level", key, one_of(key, known))
+        for key in known if may_lack is not None else ():
+            if key not in value and key not in (may_lack or ()):
+                raise self.error(f"{where}.{key}".lstrip("."), None, "this key to be present")
+        return value
+
+    def items(self, value: Any, where: str) -> list[Any]:
+        """A list."""
+        if not isinstance(value, list):
+            raise self.error(where, value, "a list")
+        return value
+
+    def whole(self, value: Any, where: str, least: int = 1) -> int:
+        """A whole number."""
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= limits.LARGEST_WHOLE_NUMBER:
+            raise self.error(where, value, f"a whole number of at least {least}")
+        return value
+
+    def number(self, value: Any, where: str, within: Range, expected: str = "") -> float:
+        """A finite number."""
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not good or value not in within:
+            raise self.error(where, value, expected or f"a number of {within}")
+        return float(value)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,17 @@ import numpy as np
 
 from throughputs.entry_points import load
 from throughputs.errors import InputError
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, source_of, write_frame, write_text
+from throughputs.files import (
+    TABLE_KINDS,
+    Document,
+    file_kind,
+    read_frame,
+    read_json,
+    source_of,
+    write_frame,
+    write_text,
+)
+from throughputs.frames import NOT_NEGATIVE
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.table import Key, ThroughputTable
@@ -124,12 +133,11 @@ class _JsonReader:
         return value
 
     def _number(self, value: object, *where: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
-            raise self._error(value, "a finite throughput of at least 0 steps/s", *where)
-        return float(value)
+        expected = "a finite throughput of at least 0 steps/s"
+        return Document(self.path).number(value, _PATH_SEPARATOR.join(where), NOT_NEGATIVE, expected)
 
     def _error(self, found: object, expected: str, *where: str) -> InputError:
-        return InputError(self.path, field=_PATH_SEPARATOR.join(where) or None, found=found, expected=expected)
+        return Document(self.path).error(_PATH_SEPARATOR.join(where), found, expected)
 
 
 def _to_json(table: ThroughputTable) -> dict[str, dict[str, dict[str, float | list[float]]]]:

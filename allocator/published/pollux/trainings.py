@@ -23,7 +23,7 @@ import numpy as np
 
 from allocator.published.pollux.tables import StepTimes, Validation, read_step_times, read_validation
 from throughputs.errors import InputError
-from throughputs.goodput.pipeline import PASSES
+from throughputs.goodput.trainings.profiled import PASSES
 from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings, packed_shape
 
 _MOST_NODES = 16
@@ -210,7 +210,7 @@ class MeasuredTraining(Training):
 
 
 class PipelinedMeasurements(MeasuredTraining):
-    """A model trains in pipelines, side by side, as it was measured (`throughputs.goodput.pipeline`).
+    """A model trains in pipelines, side by side, as it was measured (`throughputs.goodput.trainings.profiled`).
 
     The placement with the fewest GPUs is that of one copy of the pipeline, with a GPU for each stage; all others are of
     several. `step_time` of the tables is the forward pass of a micro-batch of so many samples through one stage,
