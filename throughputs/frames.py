@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
-from throughputs.limits import Range
+from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,10 +89,14 @@ def column(kind: str, empty: Any = None, within: Range | tuple[str, ...] | None 
     return field(metadata={"column": Column(kind, empty, within, expected)})
 
 
-@cache
-def columns_of(owner: type) -> Mapping[str, Column]:
+_declared: dict[Any, Mapping[str, Column]] = {}
+
+
+def columns_of(owner: Any) -> Mapping[str, Column]:
     """The columns of a dataclass by name."""
-    return {each.name: each.metadata["column"] for each in fields(owner) if "column" in each.metadata}
+    if owner not in _declared:
+        _declared[owner] = {each.name: each.metadata["column"] for each in fields(owner) if "column" in each.metadata}
+    return _declared[owner]
 
 
 def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: int = 1) -> None:
@@ -122,24 +125,6 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
 def taken(owner: Owner, rows: Any) -> Owner:
     """The same dataclass with some of the rows of its columns."""
     return replace(owner, **{name: getattr(owner, name)[rows] for name in columns_of(type(owner))})
-
-
-def require(
-    good: NDArray[np.bool_],
-    values: Any,
-    source: object,
-    name: str,
-    expected: str,
-    first_line: int = 1,
-    words: Any = None,
-) -> None:
-    """Raise `InputError` for the first row whose value is not good, with the word that is closest to it, if any."""
-    if not good.all():
-        row = int(np.argmin(good))
-        found = values[row : row + 1].tolist()[0]
-        hint = did_you_mean(found, words) if isinstance(words, tuple) else ""
-        found = None if isinstance(found, float) and found != found else found
-        raise InputError(source, line=first_line + row, field=name, found=found, expected=expected + hint)
 
 
 @dataclass(frozen=True)
@@ -209,11 +194,11 @@ class FrameReader:
 
     def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
-        values = self._column(name).to_numpy(dtype=object)
+        values: NDArray[Any] = self._column(name).to_numpy(dtype=object, copy=True)
         if all(type(value) is str and value for value in values):
-            return values.copy()
+            return values
         blank = _blank(values)
-        values = np.where(blank, None, values)
+        values[blank] = None
         good = np.array([isinstance(value, str) for value in values], dtype=np.bool_)
         self.require(good if empty is None else good | blank, values, name, "text")
         return np.where(blank, empty or "", values).astype(object)
@@ -231,7 +216,7 @@ class FrameReader:
         missing = np.isnan(values)
         if empty is None:
             self.require(~missing, values, name, "a number")
-        return np.where(missing, empty, values) if missing.any() else values
+        return values if empty is None else np.where(missing, empty, values)
 
     def whole_numbers(self, name: str) -> NDArray[np.int64]:
         """(N,) int; every cell must hold a whole number."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
+from throughputs.limits import require_all, whole_numbers
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.table import ThroughputTable
 
@@ -78,22 +79,8 @@ class PlainColumns:
     @cached_property
     def general(self) -> Columns:
         """The same columns as sparse matrices."""
-        from scipy.sparse import csr_array
-
-        N, M = self.rates.shape
-        C = N * M
-        job = np.repeat(np.arange(N), M)
-        accelerator = np.tile(np.arange(M), N)
-        column = np.arange(C)
-        return Columns(
-            time=csr_array((np.ones(C), (job, column)), shape=(N, C)),
-            rate=csr_array((self.rates.ravel(), (job, column)), shape=(N, C)),
-            usage=csr_array((np.repeat(self.scale_factors, M).astype(float), (accelerator, column)), shape=(M, C)),
-            members=tuple((int(i),) for i in job),
-            accelerator=accelerator,
-            jobs=self.matrix.jobs,
-            accelerators=self.matrix.accelerators,
-        )
+        nobody = np.zeros(0, dtype=np.int64)
+        return _general(self, self.matrix.jobs, self.matrix.accelerators, nobody, nobody, nobody, np.zeros((2, 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +128,7 @@ class PackedColumns:
         shared = np.array(together, dtype=np.float64)
         if shared.shape != (G, G, M):
             raise InputError(_SOURCE, field="together", found=shared.shape, expected=f"shape {(G, G, M)}")
-        groups = _whole("group", group)
+        groups = whole_numbers(group, _SOURCE, "group")
         if groups.ndim != 1 or (groups.size and not (groups.min() >= 0 and groups.max() < G)):
             raise InputError(_SOURCE, field="group", found=groups.tolist(), expected=f"a group below {G} for each job")
         # the checks of rates, labels and scale factors are those of the throughput matrix
@@ -150,13 +137,21 @@ class PackedColumns:
         labels = tuple(range(len(groups))) if jobs is None else tuple(jobs)
         if len(labels) != len(groups) or len(set(labels)) != len(labels):
             raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{len(groups)} distinct labels")
-        _check_together(shared, by_group)
-        object.__setattr__(self, "group", groups)
-        object.__setattr__(self, "alone", rates)
-        object.__setattr__(self, "together", shared)
-        object.__setattr__(self, "group_scale_factors", by_group.scale_factors)
-        object.__setattr__(self, "jobs", labels)
-        object.__setattr__(self, "accelerators", by_group.accelerators)
+        sizes = by_group.scale_factors
+        even = (shared <= 0) | (sizes[:, None] == sizes[None, :])[:, :, None]
+        for good, expected in (
+            (np.isfinite(shared) & (shared >= 0), "a finite throughput of at least 0 steps/s"),
+            (even, "0, as gangs of different sizes cannot share GPUs"),
+        ):
+            require_all(good, shared, _SOURCE, lambda a, b, j: f"group {a} beside group {b} on {names[j]!r}", expected)
+        vars(self).update(
+            group=groups,
+            alone=rates,
+            together=shared,
+            group_scale_factors=sizes,
+            jobs=labels,
+            accelerators=by_group.accelerators,
+        )
 
     @classmethod
     def from_table(
@@ -174,7 +169,7 @@ class PackedColumns:
         InputError
             Names the job type, scale factor or accelerator type that the table does not know.
         """
-        sizes = _whole("scale_factors", scale_factors)
+        sizes = whole_numbers(scale_factors, _SOURCE, "scale_factors")
         if sizes.shape != (len(job_types),):
             raise InputError(
                 _SOURCE, field="scale_factors", found=sizes.shape, expected=f"one for each of {len(job_types)} jobs"
@@ -254,53 +249,44 @@ class PackedColumns:
     @cached_property
     def general(self) -> Columns:
         """Every column as sparse matrices: jobs alone first, then the pairs that have a rate. Grows with N squared."""
-        from scipy.sparse import csr_array
-
-        N, M = self.rates.shape
-        first, second = np.triu_indices(N, 1)
+        first, second = np.triu_indices(self.n_jobs, 1)
         one, other = self.group[first], self.group[second]
         pair, on = np.nonzero((self.together[one, other] > 0) | (self.together[other, one] > 0))
-        first, second = first[pair], second[pair]
-        C, P = N * M, len(pair)
-        job = np.concatenate([np.repeat(np.arange(N), M), first, second])
-        column = np.concatenate([np.arange(C), C + np.arange(P), C + np.arange(P)])
-        accelerator = np.concatenate([np.tile(np.arange(M), N), on])
-        one, other = self.group[first], self.group[second]
-        rate = np.concatenate([self.rates.ravel(), self.together[one, other, on], self.together[other, one, on]])
-        gang = np.concatenate([np.repeat(self.scale_factors, M), self.scale_factors[first]]).astype(np.float64)
-        return Columns(
-            time=csr_array((np.ones(len(job)), (job, column)), shape=(N, C + P)),
-            rate=csr_array((rate, (job, column)), shape=(N, C + P)),
-            usage=csr_array((gang, (accelerator, np.arange(C + P))), shape=(M, C + P)),
-            members=(
-                *((int(i),) for i in np.repeat(np.arange(N), M)),
-                *zip(first.tolist(), second.tolist(), strict=True),
-            ),
-            accelerator=accelerator.astype(np.int64),
-            jobs=self.jobs,
-            accelerators=self.accelerators,
-        )
+        first, second, one, other = first[pair], second[pair], one[pair], other[pair]
+        rates = np.stack([self.together[one, other, on], self.together[other, one, on]])
+        return _general(self, self.jobs, self.accelerators, first, second, on, rates)
 
 
-def _whole(field: str, values: ArrayLike) -> Whole:
-    array = np.asarray(values)
-    if array.size and (array.dtype.kind not in "iuf" or not np.array_equal(array, np.rint(array))):
-        raise InputError(_SOURCE, field=field, found=array.tolist(), expected="whole numbers")
-    return array.astype(np.int64)
+def _general(
+    plain: PlainColumns | PackedColumns,
+    jobs: tuple[Hashable, ...],
+    accelerators: tuple[str, ...],
+    first: Whole,
+    second: Whole,
+    on: Whole,
+    together: Array,
+) -> Columns:
+    """Columns of jobs alone, and behind them those of P pairs on types `on`, with rates (2, P)."""
+    from scipy.sparse import csr_array
 
-
-def _check_together(together: Array, by_group: ThroughputMatrix) -> None:
-    bad = ~(np.isfinite(together) & (together >= 0))
-    sizes = by_group.scale_factors
-    uneven = (together > 0) & (sizes[:, None] != sizes[None, :])[:, :, None]
-    for wrong, expected in (
-        (bad, "a finite throughput of at least 0 steps/s"),
-        (uneven, "0, as gangs of different sizes cannot share GPUs"),
-    ):
-        if wrong.any():
-            a, b, j = (int(i) for i in np.argwhere(wrong)[0])
-            where = f"group {a} beside group {b} on {by_group.accelerators[j]!r}"
-            raise InputError(_SOURCE, field=where, found=float(together[a, b, j]), expected=expected)
+    N, M = plain.rates.shape
+    C, P = N * M, len(first)
+    alone, sizes = np.repeat(np.arange(N), M), plain.scale_factors
+    job = np.concatenate([alone, first, second])
+    column = np.concatenate([np.arange(C), C + np.arange(P), C + np.arange(P)])
+    accelerator = np.concatenate([np.tile(np.arange(M), N), on])
+    rate = np.concatenate([plain.rates.ravel(), *together])
+    gang = sizes[np.concatenate([alone, first])].astype(np.float64)
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return Columns(
+        time=csr_array((np.ones(len(job)), (job, column)), shape=(N, C + P)),
+        rate=csr_array((rate, (job, column)), shape=(N, C + P)),
+        usage=csr_array((gang, (accelerator, np.arange(C + P))), shape=(M, C + P)),
+        members=(*((i,) for i in alone.tolist()), *pairs),
+        accelerator=accelerator,
+        jobs=jobs,
+        accelerators=accelerators,
+    )
 
 
 def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, Whole, Whole]:

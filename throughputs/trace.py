@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from throughputs.deadlines import checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.frames import POSITIVE, FrameReader, column, columns_of, keep_columns, require, taken
-from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range
+from throughputs.frames import POSITIVE, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, require
 from throughputs.shown import html_table
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class Trace:
 
     def with_whole_gpus(self) -> Trace:
         """The same jobs, all of which have their GPUs whole, whatever fraction they asked for."""
-        return replace(self, gpu_fraction=None)
+        return replace(self, gpu_fraction=np.ones(len(self)))
 
     def at_load(self, factor: float) -> Trace:
         """The same jobs, arriving `factor` times as often: arrival times are divided by it.

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.errors import InputError
 from throughputs.files import read_frame
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
+from throughputs.limits import require_all, require_distinct
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,36 +113,27 @@ class InterferenceModel:
         memory_share: ArrayLike,
         source: str = "interference model",
     ) -> None:
-        object.__setattr__(self, "job_types", tuple(job_types))
-        object.__setattr__(self, "accelerators", tuple(accelerators))
-        arrays = {"sensitivity": sensitivity, "pressure": pressure, "memory_share": memory_share}
-        for name, values in arrays.items():
+        vars(self).update(job_types=tuple(job_types), accelerators=tuple(accelerators), source=source)
+        for name in ("job_types", "accelerators"):
+            require_distinct(getattr(self, name), source, name)
+        G, M, K = len(self.job_types), len(self.accelerators), np.shape(sensitivity)[-1] if np.ndim(sensitivity) else 1
+        for name, values, shape in (
+            ("sensitivity", sensitivity, (G, M, K)),
+            ("pressure", pressure, (G, M, K)),
+            ("memory_share", memory_share, (G, M)),
+        ):
             array = np.array(values, dtype=np.float64)
             array.flags.writeable = False  # models are shared, the embedded one by everybody
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "source", source)
-        self._validate()
-
-    def _validate(self) -> None:
-        for name, labels in (("job_types", self.job_types), ("accelerators", self.accelerators)):
-            repeated = [label for label in labels if labels.count(label) > 1]
-            if repeated:
-                raise InputError(self.source, field=name, found=repeated[0], expected="each name once")
-        G, M = len(self.job_types), len(self.accelerators)
-        K = self.sensitivity.shape[-1] if self.sensitivity.ndim == 3 else 1
-        shapes = {"sensitivity": (G, M, K), "pressure": (G, M, K), "memory_share": (G, M)}
-        for name, shape in shapes.items():
-            values = getattr(self, name)
-            if values.shape != shape:
-                raise InputError(self.source, field=name, found=values.shape, expected=f"shape {shape}")
-            if (values < 0).any() or np.isinf(values).any():
-                bad = values[(values < 0) | np.isinf(values)][0].item()
-                raise InputError(self.source, field=name, found=bad, expected="a finite number of at least 0")
+            vars(self)[name] = array
+            if array.shape != shape:
+                raise InputError(source, field=name, found=array.shape, expected=f"shape {shape}")
+            good = np.isnan(array) | ((array >= 0) & np.isfinite(array))
+            require_all(good, array, source, lambda *_, name=name: name, "a finite number of at least 0")
         unknown = np.isnan(self.memory_share)
         for name in ("sensitivity", "pressure"):
             if (np.isnan(getattr(self, name)) != unknown[:, :, np.newaxis]).any():
                 expected = "numbers wherever memory_share has one, and nan elsewhere"
-                raise InputError(self.source, field=name, found="nan", expected=expected)
+                raise InputError(source, field=name, found="nan", expected=expected)
 
     @property
     def n_resources(self) -> int:

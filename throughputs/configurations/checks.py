@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
+from throughputs.limits import require_all, require_distinct
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -55,9 +56,7 @@ class Arrays:
                 parsed[name] = array.astype(np.float64)
                 continue
             whole = np.isfinite(array) & (array == np.rint(array))
-            if not whole.all():
-                c = int(np.argmin(whole))
-                raise InputError(source, field=f"{name} of column {c}", found=array[c].item(), expected="whole numbers")
+            require_all(whole, array, source, lambda c, name=name: f"{name} of column {c}", "whole numbers")
             parsed[name] = array.astype(np.int64)
         return cls(**parsed)
 
@@ -69,20 +68,20 @@ def check_labels(
     last_job = max(columns.job.max(initial=-1), columns.partner.max(initial=-1))
     labels = tuple(range(last_job + 1)) if jobs is None else tuple(jobs)
     names = tuple(f"pool{m}" for m in range(columns.pool.max(initial=-1) + 1)) if pools is None else tuple(pools)
-    for field, given in (("jobs", labels), ("pools", names)):
-        if len(set(given)) != len(given):
-            repeated = next(label for label in given if given.count(label) > 1)
-            raise InputError(source, field=field, found=repeated, expected="distinct labels")
+    require_distinct(labels, source, "jobs")
+    require_distinct(names, source, "pools")
     for field, positions, least, count in (
         ("job", columns.job, 0, len(labels)),
         ("pool", columns.pool, 0, len(names)),
         ("partner", columns.partner, -1, len(labels)),
     ):
-        outside = (positions < least) | (positions >= count)
-        if outside.any():
-            c = int(np.argmax(outside))
-            expected = f"a position below {count}" + (", or -1 for none" if least < 0 else "")
-            raise InputError(source, field=f"{field} of column {c}", found=int(positions[c]), expected=expected)
+        require_all(
+            (positions >= least) & (positions < count),
+            positions,
+            source,
+            lambda c, field=field: f"{field} of column {c}",
+            f"a position below {count}" + (", or -1 for none" if least < 0 else ""),
+        )
     return labels, names
 
 
@@ -90,20 +89,16 @@ def check_columns(source: str, columns: Arrays, jobs: tuple[Hashable, ...], pool
     """InputError for a column that cannot be, or that is given twice."""
     finite = "a finite throughput of at least 0 steps/s"
     single = columns.partner < 0
-    for name, wrong, expected in (
-        ("rate", ~(np.isfinite(columns.rate) & (columns.rate >= 0)), finite),
-        ("partner_rate", ~(np.isfinite(columns.partner_rate) & (columns.partner_rate >= 0)), finite),
-        ("gpus", columns.gpus < 1, "at least 1 GPU"),
-        ("batch_size", columns.batch_size < 0, "at least 1, or 0 for the job's own"),
-        ("partner", columns.partner == columns.job, "another job"),
-        ("partner_rate", single & (columns.partner_rate != 0), "0, or a partner"),
+    for name, good, expected in (
+        ("rate", np.isfinite(columns.rate) & (columns.rate >= 0), finite),
+        ("partner_rate", np.isfinite(columns.partner_rate) & (columns.partner_rate >= 0), finite),
+        ("gpus", columns.gpus >= 1, "at least 1 GPU"),
+        ("batch_size", columns.batch_size >= 0, "at least 1, or 0 for the job's own"),
+        ("partner", columns.partner != columns.job, "another job"),
+        ("partner_rate", ~single | (columns.partner_rate == 0), "0, or a partner"),
     ):
-        if wrong.any():
-            c = int(np.argmax(wrong))
-            where = _name(columns, c, jobs, pools)
-            raise InputError(
-                source, field=f"{name} of {where}", found=getattr(columns, name)[c].item(), expected=expected
-            )
+        values = getattr(columns, name)
+        require_all(good, values, source, lambda c, name=name: f"{name} of {_name(columns, c, jobs, pools)}", expected)
     ordered = canonical_order(columns)
     keys = np.column_stack([ordered.job, ordered.pool, ordered.gpus, ordered.batch_size, ordered.partner])
     again = np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1))

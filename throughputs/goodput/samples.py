@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
 from throughputs.files import read_rows
-from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns, require, taken
-from throughputs.limits import Range
+from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -41,7 +41,8 @@ from throughputs.files import (
     write_frame,
     write_text,
 )
-from throughputs.frames import parsed_number, require
+from throughputs.frames import parsed_number
+from throughputs.limits import require
 from throughputs.trace import Trace
 from throughputs.traces.logs.layouts import LAYOUT_NAMES
 from throughputs.traces.logs.log import ImportedLog, import_log

@@ -29,7 +29,7 @@ BATCH_SIZE = Range(1), "a batch size of at least 1"
 
 def format_of_columns(columns: Sequence[object]) -> str:
     """Name of the format that has these columns: one of `NAMED_FORMATS`, or "table"."""
-    named = reversed(NAMED_FORMATS.items())
+    named = reversed(list(NAMED_FORMATS.items()))
     return next((name for name, told_by in named if any(some <= set(columns) for some in told_by)), "table")
 
 

@@ -114,7 +114,7 @@ def _steps_of(frame: pd.DataFrame, source: str, first_line: int) -> StepTimes:
         placement = np.full(len(frame), "", dtype=object)
         nodes, gpus = table["num_nodes"], table["num_replicas"]
         reader.require(gpus >= nodes, gpus, "num_replicas", "at least as many GPUs as nodes")
-    return StepTimes(nodes, gpus, *(table[name] for name in _STEPS), placement)
+    return StepTimes(nodes, gpus, table["local_bsz"], table["step_time"], table["sync_time"], placement)
 
 
 def _shapes(placement: NDArray[np.object_], reader: FrameReader) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

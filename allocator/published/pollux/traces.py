@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
-from throughputs.frames import Column, FrameReader, require
+from throughputs.frames import Column, FrameReader
 from throughputs.goodput.profiles import default_profiles
+from throughputs.limits import require
 from throughputs.trace import Trace
 from throughputs.traces.named import BATCH_SIZE, in_seconds, job_types, trace_of_columns
 

@@ -29,7 +29,7 @@ def find_trainings(source: str | os.PathLike[str]) -> Trainings | None:
     """
     path = Path(source)
     if path.is_dir():
-        measured: Trainings = load("trainings")(path) if any(path.glob("*/validation-*.csv")) else None
+        measured: Trainings | None = load("trainings")(path) if any(path.glob("*/validation-*.csv")) else None
         return measured
     if path.suffix.lower() == ".toml":
         return trainings_of(read_profiles(path))

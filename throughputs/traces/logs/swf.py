@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.frames import require
+from throughputs.limits import require
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import numbers
 from throughputs.traces.logs.layouts import Cells, printed
