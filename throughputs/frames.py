@@ -30,6 +30,7 @@ Owner = TypeVar("Owner", bound=Any)
 POSITIVE = Range(0, above=True)
 NOT_NEGATIVE = Range(0)
 FINITE = Range(-np.inf)
+SHARE = Range(0, 1, above=True)
 
 _DTYPES: Mapping[str, Any] = {
     "text": object,

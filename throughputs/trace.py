@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from throughputs.deadlines import checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.frames import POSITIVE, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns, taken
 from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, require
 from throughputs.shown import html_table
 
@@ -124,7 +124,7 @@ class Trace:
     gpu_type: _Texts = column("text", "")
     category: _Texts = column("text", "", ("", *CATEGORIES), f"one of {', '.join(CATEGORIES)}, or nothing")
     predicted_seconds: _Floats = column("number", np.nan, *_SECONDS)
-    gpu_fraction: _Floats = column("number", 1.0, Range(0, 1, above=True), "a share above 0, at most 1")
+    gpu_fraction: _Floats = column("number", 1.0, SHARE, "a share above 0, at most 1")
     gpu_utilization: _Floats = column("number", np.nan, Range(0, 1), "a share, at least 0 and at most 1, or nan")
     recorded_start_seconds: _Floats = column("number", np.nan)
     recorded_end_seconds: _Floats = column("number", np.nan)

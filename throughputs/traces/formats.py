@@ -41,7 +41,7 @@ from throughputs.files import (
     write_frame,
     write_text,
 )
-from throughputs.frames import parsed_number
+from throughputs.frames import columns_of, parsed_number
 from throughputs.limits import require
 from throughputs.trace import Trace
 from throughputs.traces.logs.layouts import LAYOUT_NAMES
@@ -142,27 +142,12 @@ READ_FORMATS = tuple(dict.fromkeys((*TEXT_FORMATS, "table", *NAMED_FORMATS, *_LO
 _IN_SWF = frozenset({"user", "partition", "recorded_start_seconds", "recorded_end_seconds"})
 
 _POLLUX = frozenset({"deadline", "slo", "category", "working_directory"})
-"""What of `_DEFAULTS` a table of Pollux keeps; how a job is started is a matter of its application."""
+"""What a table of Pollux keeps; how a job is started is a matter of its application."""
 
-# What a column holds when a format without it is read; duration follows from steps and throughput.
-_DEFAULTS: dict[str, object] = {
-    "working_directory": "",
-    "priority_weight": 1.0,
-    "slo": np.nan,
-    "deadline": np.nan,
-    "deadline_options": (),
-    "predicted_seconds": np.nan,
-    "mode": "static",
-    "entity": "",
-    "user": "",
-    "partition": "",
-    "gpu_type": "",
-    "category": "",
-    "gpu_fraction": 1.0,
-    "gpu_utilization": np.nan,
-    "recorded_start_seconds": np.nan,
-    "recorded_end_seconds": np.nan,
-}
+_NOT_LOST = frozenset({"command", "num_steps_arg", "needs_data_dir", "duration", "trace_id", "arrival_date"})
+"""What a format may lack without a word: how a job is started and what it is called; durations follow from steps and
+throughput.
+"""
 
 _WITH_PREDICTIONS = "a table with a column job_id, where predictions are in a file of their own"
 
@@ -401,14 +386,16 @@ def _print_swf(path: Path, trace: Trace, lossy: bool) -> str:
 
 def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) -> None:
     """Refuse what is neither the default nor in the columns that are `kept`."""
-    for name, default in _DEFAULTS.items():
-        if name in kept:
+    for name, declared in columns_of(Trace).items():
+        if declared.empty is None or name in kept or name in _NOT_LOST:
             continue
-        values = getattr(trace, name)
-        lost = np.array([value != default and value == value for value in values.tolist()], dtype=np.bool_)
-        if name == "deadline_options" and "deadline" in kept:
-            lost = np.array([len(row) > 1 for row in values.tolist()], dtype=np.bool_)
-        _refuse(path, name, values, lost, f"{default!r}, as the format {format} has no such field (or lossy=True)")
+        values, default = getattr(trace, name), declared.empty
+        if name == "deadline_options":
+            lost = [len(row) > ("deadline" in kept) for row in values.tolist()]
+        else:
+            lost = [value != default and value == value for value in values.tolist()]
+        expected = f"{default!r}, as the format {format} has no such field (or lossy=True)"
+        _refuse(path, name, values, np.array(lost, dtype=np.bool_), expected)
 
 
 def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -> list[Any]:
