@@ -386,7 +386,7 @@ def _print_swf(path: Path, trace: Trace, lossy: bool) -> str:
 
 def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) -> None:
     """Refuse what is neither the default nor in the columns that are `kept`."""
-    for name, declared in columns_of(Trace).items():
+    for name, declared in reversed(list(columns_of(Trace).items())):
         if declared.empty is None or name in kept or name in _NOT_LOST:
             continue
         values, default = getattr(trace, name), declared.empty
