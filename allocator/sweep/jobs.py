@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.cluster import Cluster
+from allocator.published.gavel.generator import gavel_trace
 from allocator.published.shockwave.generator import shockwave_trace
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
@@ -19,7 +20,6 @@ from throughputs import (
     Trace,
     TraceGenerator,
     deadline_trace,
-    gavel_trace,
     with_deadlines,
 )
 from throughputs.goodput.trainings import Trainings, training_trace

@@ -27,6 +27,7 @@ from allocator.cli.options.shared import (
     warn,
 )
 from allocator.cli.options.values import make_cluster, read_jobs
+from allocator.published.gavel.generator import gavel_trace
 from allocator.published.pollux.traces import merged_models
 from allocator.published.shockwave.generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
 from allocator.sweep.jobs import trainings_for
@@ -37,7 +38,6 @@ from throughputs import (
     TraceGenerator,
     deadline_trace,
     describe_trace,
-    gavel_trace,
     read_trace,
     write_trace,
 )
