@@ -25,8 +25,7 @@ from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estima
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import Columns, PackedColumns, PlainColumns
 from throughputs.prices import PriceTable, read_prices, write_prices
-from throughputs.tables.default import default_table
-from throughputs.tables.files import read_table, write_table
+from throughputs.tables.files import default_table, read_table, write_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces import (

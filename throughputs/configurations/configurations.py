@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,9 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.configurations.checks import Arrays, canonical_order, check_columns, check_labels
-from throughputs.configurations.frames import columns_of_frame, frame_of_columns
+from throughputs.configurations.arrays import (
+    Arrays,
+    canonical_order,
+    check_columns,
+    check_labels,
+    columns_of_frame,
+    frame_of_columns,
+)
 from throughputs.errors import InputError, did_you_mean
+from throughputs.files import read_rows, write_rows
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import Columns, PackedColumns
 from throughputs.tables.table import ThroughputTable
@@ -20,6 +28,7 @@ from throughputs.tables.table import ThroughputTable
 if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import csr_array
+
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -479,3 +488,39 @@ def expanded(starts: Whole, lengths: Whole, of: Whole | None = None) -> tuple[Wh
     which = np.repeat(np.arange(len(lengths)), lengths)
     before = np.cumsum(lengths) - lengths
     return which, np.arange(len(which)) - before[which] + starts[which]
+
+
+def read_configurations(path: str | os.PathLike[str]) -> Configurations:
+    """Configurations from a CSV (``.csv``, ``.csv.gz``) or Parquet file, one row per column.
+
+    ================  ============================================================================================
+    column            meaning
+    ================  ============================================================================================
+    ``job``           label of the job; text in CSV files
+    ``pool``          text: accelerator type, or a partition of one
+    ``gpus``          whole number, at least 1
+    ``rate``          number, at least 0: throughput of the job, steps/s
+    ``batch_size``    whole number or empty, may be left out: batch size, where a job may choose
+    ``partner``       label or empty, may be left out: the job on the same GPUs. A pair stands once
+    ``partner_rate``  number or empty, may be left out: its throughput, steps/s
+    ================  ============================================================================================
+
+    Raises
+    ------
+    InputError
+        Names the file, the line and the field that cannot be used.
+    OSError
+        The file cannot be opened.
+    """
+    return read_rows(path, Configurations.from_frame)
+
+
+def write_configurations(configurations: Configurations, path: str | os.PathLike[str]) -> None:
+    """Write configurations as CSV or Parquet; the file is replaced in one step.
+
+    Raises
+    ------
+    InputError
+        The extension is not known.
+    """
+    write_rows(path, configurations)

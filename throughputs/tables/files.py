@@ -8,8 +8,11 @@ with throughputs in steps/s; its keys are Python tuples in text form. Format: D.
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import os
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,7 @@ from throughputs.files import (
 )
 from throughputs.frames import NOT_NEGATIVE
 from throughputs.limits import LARGEST_WHOLE_NUMBER
-from throughputs.tables.builder import TableBuilder
+from throughputs.tables.figures import TableBuilder
 from throughputs.tables.table import Key, ThroughputTable
 
 _KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
@@ -155,3 +158,48 @@ def _to_json(table: ThroughputTable) -> dict[str, dict[str, dict[str, float | li
                 jobs.setdefault(texts[b], {})[texts[a]] = [its, mine]
                 jobs.setdefault(texts[a], {})[texts[b]] = [mine, its]
     return content
+
+
+@cache
+def default_table() -> ThroughputTable:
+    """The embedded table: 83 (job type, scale factor) keys, 3 accelerator types, steps/s; no co-location.
+
+    Isolated throughput of 26 deep-learning job types on v100, p100 and k80 GPUs, with gangs of 1, 2, 4 and 8 GPUs for
+    the 19 types that train distributed. Figures: D. Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies
+    for Deep Learning Workloads", OSDI 2020, public artifact stanford-futuredata/gavel (MIT).
+
+    >>> default_table().rates(["A3C"], [1], ["v100", "k80"]).shape
+    (1, 2)
+    """
+    resource = files("throughputs") / "data" / "default_throughputs.csv"
+    with resource.open(encoding="utf-8") as lines:
+        rows = list(csv.reader(line for line in lines if not line.startswith("#")))
+    header, figures = rows[0], rows[1:]
+    return ThroughputTable(
+        keys=[(row[0], int(row[1])) for row in figures],
+        accelerators=header[2:],
+        isolated=[[float(value) for value in row[2:]] for row in figures],
+        source="default throughput table",
+    )
+
+
+def merged_tables(table: ThroughputTable, other: ThroughputTable) -> ThroughputTable:
+    """All figures of two tables; where both have one, that of `other`.
+
+    The order is that of `table`, with what only `other` has behind it.
+    """
+    builder = TableBuilder()
+    for one in (table, other):
+        for key in one.keys:
+            builder.key(key)
+        for name in one.accelerators:
+            builder.accelerator(name)
+    # a figure that is there already is not replaced: what is to stay comes first
+    for one in (other, table):
+        for k, m in np.argwhere(~np.isnan(one.isolated)).tolist():
+            builder.add_isolated(one.accelerators[m], one.keys[k], float(one.isolated[k, m]))
+        for p, m in np.argwhere(~np.isnan(one.colocated[:, :, 0])).tolist():
+            a, b = one.pairs[p].tolist()
+            first, second = one.colocated[p, m].tolist()
+            builder.add_pair(one.accelerators[m], one.keys[a], one.keys[b], (first, second))
+    return ThroughputTable(*builder.figures(), other.source)

@@ -20,7 +20,7 @@ from throughputs.colocation.model import ColocationModel, extended_pairs
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
 from throughputs.matrix import ThroughputMatrix
-from throughputs.tables.frames import figures_of_frame, frame_of_table
+from throughputs.tables.figures import figures_of_frame, frame_of_table
 
 if TYPE_CHECKING:
     import pandas as pd

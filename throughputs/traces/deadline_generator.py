@@ -22,7 +22,7 @@ import numpy as np
 from throughputs.errors import InputError
 from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import log, power_of_ten
-from throughputs.tables.default import default_table
+from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 

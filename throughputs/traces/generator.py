@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import power_of_ten
-from throughputs.tables.default import default_table
+from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces.job_types import JOB_TYPES

@@ -22,7 +22,7 @@ from allocator.runtime.profiling.profile import Figure, measure, spread_frame, t
 from allocator.runtime.profiling.program import Program
 from throughputs import InputError, read_table, write_table
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, write_frame
-from throughputs.tables.merge import merged_tables
+from throughputs.tables.files import merged_tables
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from throughputs.errors import InputError
 from throughputs.files import read_cells
 from throughputs.frames import parsed_number
 from throughputs.limits import LARGEST_WHOLE_NUMBER
-from throughputs.tables.builder import TableBuilder
+from throughputs.tables.figures import TableBuilder
 from throughputs.tables.table import ThroughputTable
 
 _BATCH_SIZE = "global_batch_size"

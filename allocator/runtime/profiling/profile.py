@@ -14,7 +14,7 @@ from allocator.runtime.adapters.base import Adapter, Node
 from allocator.runtime.profiling.measure import Window, steps_per_second
 from allocator.runtime.profiling.program import Program
 from throughputs import InputError, ThroughputTable
-from throughputs.tables.builder import TableBuilder
+from throughputs.tables.figures import TableBuilder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,7 +24,7 @@ from allocator.runtime.recorded.leases import Lease, Leases
 from allocator.runtime.records.book import Job
 from allocator.simulator.truth import Truth
 from throughputs import ThroughputTable, Trace
-from throughputs.tables.builder import TableBuilder
+from throughputs.tables.figures import TableBuilder
 
 if TYPE_CHECKING:
     import pandas as pd

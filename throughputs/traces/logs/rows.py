@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import POSITIVE, SHARE
 from throughputs.limits import LARGEST_WHOLE_NUMBER, Range, check_number_of_jobs
-from throughputs.tables.default import default_table
+from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
 from throughputs.traces.logs.cells import Clock, durations, gpu_counts, gpu_types, is_blank, numbers
 from throughputs.traces.logs.columns import Column
