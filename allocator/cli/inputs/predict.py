@@ -38,7 +38,7 @@ from throughputs.predict import (
     with_predictions,
 )
 from throughputs.predict.durations import FEWEST_JOBS
-from throughputs.traces.description.describe import durations_alone
+from throughputs.traces.description import durations_alone
 
 _DAY = 86400.0
 _SHAPES = 5
