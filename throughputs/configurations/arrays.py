@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,15 +116,9 @@ def canonical_order(columns: Arrays) -> Arrays:
     """The columns by job, pool, GPUs, batch size and partner, a pair at the earlier of its jobs."""
     swapped = (columns.partner >= 0) & (columns.partner < columns.job)
     if swapped.any():
-        columns = Arrays(
-            job=np.where(swapped, columns.partner, columns.job),
-            pool=columns.pool,
-            gpus=columns.gpus,
-            rate=np.where(swapped, columns.partner_rate, columns.rate),
-            batch_size=columns.batch_size,
-            partner=np.where(swapped, columns.job, columns.partner),
-            partner_rate=np.where(swapped, columns.rate, columns.partner_rate),
-        )
+        turned = ("job", "partner"), ("partner", "job"), ("rate", "partner_rate"), ("partner_rate", "rate")
+        given = vars(columns)
+        columns = replace(columns, **{a: np.where(swapped, given[b], given[a]) for a, b in turned})
     order = np.lexsort((columns.partner, columns.batch_size, columns.gpus, columns.pool, columns.job))
     return Arrays.of(columns, order)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -96,11 +96,8 @@ class Configurations:
         self._set(canonical_order(columns), labels, names)
 
     def _set(self, columns: Arrays, jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> None:
-        for name, array in vars(columns).items():
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "jobs", jobs)
-        object.__setattr__(self, "pools", pools)
-        object.__setattr__(self, "offsets", np.searchsorted(columns.job, np.arange(len(jobs) + 1)))
+        offsets = np.searchsorted(columns.job, np.arange(len(jobs) + 1))
+        vars(self).update(vars(columns), jobs=jobs, pools=pools, offsets=offsets)
 
     @classmethod
     def _trusted(cls, columns: Arrays, jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> Configurations:
@@ -299,15 +296,7 @@ class Configurations:
             keep = np.ones(len(taken), dtype=bool)
             keep[paired[~there]] = False
             job, taken, partner = job[keep], taken[keep], partner[keep]
-        columns = Arrays(
-            job=job,
-            pool=self.pool[taken],
-            gpus=self.gpus[taken],
-            rate=self.rate[taken],
-            batch_size=self.batch_size[taken],
-            partner=partner,
-            partner_rate=self.partner_rate[taken],
-        )
+        columns = replace(Arrays.of(self, taken), job=job, partner=partner)
         # without pairs the order of the columns is the old one
         columns = canonical_order(columns) if len(paired) else columns
         return self._trusted(columns, tuple(self.jobs[i] for i in wanted.tolist()), self.pools)
@@ -382,15 +371,10 @@ class Configurations:
         if later.pools != self.pools:
             raise InputError(_SOURCE, field="pools", found=later.pools, expected=str(self.pools))
         n = self.n_jobs
-        columns = Arrays(
-            job=np.concatenate([self.job, later.job + n]),
-            pool=np.concatenate([self.pool, later.pool]),
-            gpus=np.concatenate([self.gpus, later.gpus]),
-            rate=np.concatenate([self.rate, later.rate]),
-            batch_size=np.concatenate([self.batch_size, later.batch_size]),
-            partner=np.concatenate([self.partner, np.where(later.partner < 0, -1, later.partner + n)]),
-            partner_rate=np.concatenate([self.partner_rate, later.partner_rate]),
-        )
+        own, others = Arrays.of(self, slice(None)), Arrays.of(later, slice(None))
+        behind = np.where(later.partner < 0, -1, later.partner + n)
+        others = replace(others, job=later.job + n, partner=behind)
+        columns = Arrays(**{name: np.concatenate([part, vars(others)[name]]) for name, part in vars(own).items()})
         return self._trusted(columns, tuple(range(n + later.n_jobs)), self.pools)
 
     def take(self, columns: ArrayLike) -> Configurations:
