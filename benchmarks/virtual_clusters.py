@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from allocator import Cluster, get_policy, simulate
+from allocator import Cluster, simulate
 from allocator.presets import preset
 from throughputs import Trace
 
@@ -106,7 +106,7 @@ def measure(*, quick: bool, console: Console) -> list[dict[str, Any]]:
     rows = []
     lucid = preset("lucid")
     for label, trace, cluster, name in _runs(quick):
-        policy = get_policy(name, **lucid.settings_of_policy(name, cluster))
+        policy = lucid.make_policy(name, cluster)
         seconds = []
         with console.status(f"{label}, {name}"):
             for _ in range(1 if quick else 3):

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.explanations.columns import Decisions, Jobs, Rows
+from allocator.presets import Preset, preset, preset_names
 from allocator.protocol.policy import Policy
-from allocator.registry import get_policy
+from allocator.registry import made
 from allocator.results.tables import decisions_table, rates_table, shares_table
 from throughputs import InputError
 from throughputs.errors import did_you_mean
@@ -82,7 +83,10 @@ class FinishedRun:
         if self.given_policy is not None:
             return self.given_policy
         try:
-            return get_policy(self.policy_name, **self.settings.get("policy_settings", {}))
+            named = self.settings.get("preset")
+            chosen = preset(named) if named in preset_names() else Preset()
+            factory = chosen.class_of_policy(self.policy_name)
+            return made(factory, self.policy_name, self.settings.get("policy_settings", {}))
         except InputError:
             return None
 

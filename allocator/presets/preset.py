@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 from allocator.cluster import Cluster
 from allocator.conversion import convert, kinds_of
 from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol import Policy
+from allocator.registry import class_of, made
 from allocator.simulator.goodput.rule import Goodput
 from allocator.simulator.rules.base import Rule, Rules, rule_of, with_changes
 from allocator.simulator.rules.counted import SharedGpus
@@ -104,6 +107,7 @@ class Preset:
     world : the rules of the simulated world, in the order in which they are asked.
     choice : which of the optima of a program is taken.
     fairness : the rho by which runs are compared; all that are known stay in the results.
+    policies : forms that policies have in the published system, as ``module:Class`` by our names: subclasses of ours.
     policy_names : names that policies have in the published system, where they differ from ours.
     policy_settings : settings of policies by their names, where they differ from the usual ones.
     policy_settings_by_gpus : those that go with the size of the cluster: by name of the policy, then by GPUs. A cluster
@@ -123,6 +127,7 @@ class Preset:
     world: Rules = ()
     choice: str = "balanced"
     fairness: FairnessYardstick = "isolated"
+    policies: Mapping[str, str] = field(default_factory=dict)
     policy_names: Mapping[str, str] = field(default_factory=dict)
     policy_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy_settings_by_gpus: Mapping[str, Mapping[int, Mapping[str, Any]]] = field(default_factory=dict)
@@ -173,6 +178,26 @@ class Preset:
         by_gpus = _of_size(self.world_settings_by_gpus, cluster)
         changes = {**by_gpus, **self.world_settings.get(policy, {})}
         return self.replace(**changes) if changes else self
+
+    def class_of_policy(self, name: str) -> type[Policy]:
+        """The class of the policy of that name in this system; raises `InputError` where there is no such policy."""
+        if name not in self.policies:
+            return class_of(name)
+        module, _, kind = self.policies[name].partition(":")
+        found: type[Policy] = getattr(import_module(module), kind)
+        return found
+
+    def make_policy(self, name: str, cluster: Cluster, **settings: Any) -> Policy:
+        """The policy of that name as it is under this preset on `cluster`, with `settings` above all.
+
+        Raises
+        ------
+        InputError
+            No such policy or setting, or a value of the wrong type.
+        """
+        factory = self.class_of_policy(name)
+        usual = {"choice": self.choice} if "choice" in kinds_of(factory) else {}
+        return made(factory, name, usual | self.settings_of_policy(name, cluster) | settings)
 
     def settings_of_policy(self, name: str, cluster: Cluster) -> dict[str, Any]:
         """Settings of the policy of that name on `cluster` under this preset; empty where they are the usual ones."""

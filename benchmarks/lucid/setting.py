@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator import Cluster, SimulationResult, get_policy, simulate
+from allocator import Cluster, SimulationResult, simulate
 from allocator.presets import preset
 from throughputs import RetainedFractions, ThroughputTable, Trace
 
@@ -93,6 +93,6 @@ class Setting:
         """The jobs under one of the forms or orders, placed alike and with free starts."""
         world, name, own = (FORMS | ORDERS)[label]
         chosen = preset(world)
-        policy = get_policy(name, **chosen.settings_of_policy(name, self.cluster) | own | settings)
+        policy = chosen.make_policy(name, self.cluster, **own | settings)
         alike = chosen.in_run(name, self.cluster).replace(placement="best_fit", restart_penalty_seconds=0.0)
         return simulate(self.trace, self.cluster, policy, self.table, preset=alike)

@@ -35,7 +35,7 @@ def of_pollux(trainings: Trainings) -> Trainings:
 
 
 def run(name: str, path: Any, cluster: Any, trainings: Trainings, chosen: Any, **own: Any) -> Any:
-    policy = allocator.get_policy(name, **dict(chosen.settings_of_policy(name, cluster)) | own)
+    policy = chosen.make_policy(name, cluster, **own)
     return allocator.simulate(read_trace(path), cluster, policy, trainings, preset=chosen)
 
 

@@ -21,7 +21,7 @@ from allocator.presets import Preset, preset
 from allocator.presets.default import DEFAULT
 from allocator.presets.preset import kinds_of_changes
 from allocator.protocol import Policy, Trigger
-from allocator.published.chronus.world import WaitingCounts
+from allocator.published.chronus import WaitingCounts
 from allocator.registry import get_policy
 from allocator.simulator import SimulationResult, simulate
 from tests.simulator.event_policies import EVENT_POLICIES

@@ -98,7 +98,7 @@ def usual(policy, name="default", of_policy=None, *, of_run=None, **changes):
     theirs = name.startswith("shockwave")
     trace, cluster = (changing(12), V100) if theirs else (drawn(8), TYPES)
     chosen = preset(name).replace(**(({} if theirs else {"round_seconds": 1440.0}) | changes))
-    made = get_policy(policy, **(chosen.settings_of_policy(policy, cluster) | (of_policy or {})))
+    made = chosen.make_policy(policy, cluster, **(of_policy or {}))
     return {"trace": trace, "cluster": cluster, "policy": made, "throughputs": TABLE, "preset": chosen} | (of_run or {})
 
 

@@ -39,14 +39,14 @@ from allocator.cli.options.values import (
     told_of_throughputs,
     without_setting,
 )
-from allocator.conversion import convert_text
+from allocator.conversion import convert_text, kinds_of
 from allocator.plugins import rule_of_text
 from allocator.presets import preset
 from allocator.presets.preset import kinds_of_changes, unknown_setting
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.recorded import recorded_schedule
-from allocator.registry import get_policy, kinds_of_settings, settings_of
+from allocator.registry import get_policy, settings_of
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
@@ -418,7 +418,7 @@ def _policies(
     A policy is given the settings that it has; each of `own`, which are text, must be one of some policy. Those in
     `own_of` are of the policy at that place alone, and above these.
     """
-    known = {name: kinds_of_settings(name) for name in names}
+    known = {name: kinds_of(preset.class_of_policy(name)) for name in names}
     for setting in own:
         if not any(setting in settings for settings in known.values()):
             listed = sorted({setting for settings in known.values() for setting in settings})
@@ -431,7 +431,7 @@ def _policies(
     takers = [name for name in names if _takes(get_policy(name), options.solver)]
     policies = []
     for name, its_own in zip(names, own_of, strict=True):
-        settings: dict[str, Any] = {"choice": preset.choice} | preset.settings_of_policy(name, cluster)
+        settings: dict[str, Any] = {}
         if options.choice is not None:
             settings["choice"] = options.choice
         if options.slot_seconds is not None:
@@ -444,7 +444,8 @@ def _policies(
                 field = POLICY_PREFIX + setting
                 settings[setting] = convert_text(text, known[name][setting], source="--set", field=field)
         settings |= its_own
-        policies.append(get_policy(name, **{key: value for key, value in settings.items() if key in known[name]}))
+        own_settings = {key: value for key, value in settings.items() if key in known[name]}
+        policies.append(preset.make_policy(name, cluster, **own_settings))
     return policies
 
 

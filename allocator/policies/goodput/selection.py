@@ -103,6 +103,8 @@ class SelectionPolicy(PlanPolicy):
     """
 
     needs: ClassVar[Need] = Need.CONFIGURATIONS
+    smaller_first: ClassVar[bool] = False
+    """Whether smaller gangs come before larger ones where placement goes by the order of the plan."""
 
     restart_seconds: float | None = None
     restart_seconds_of_type: tuple[tuple[str, float], ...] = ()
@@ -117,11 +119,6 @@ class SelectionPolicy(PlanPolicy):
             if not 0 <= seconds < np.inf:
                 where = f"restart_seconds_of_type of {model}"
                 raise InputError(f"policy {self.name}", field=where, found=seconds, expected="seconds of at least 0")
-
-    @property
-    def smaller_first(self) -> bool:
-        """Whether smaller gangs come before larger ones where placement goes by the order of the plan."""
-        return False
 
     def new_memory(self) -> Restarts:
         """Nobody has run."""

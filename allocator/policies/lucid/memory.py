@@ -150,9 +150,8 @@ class LucidMemory:
     joined : jobs that ever stood in a line.
     last : the highest id so far.
     profiling : until when jobs are profiled, seconds, by id.
-    lent : servers that are out of use.
-    next_loan : the first of the loans that is to come.
     packing : whether jobs were packed at the last decision.
+    guests_recover : whether a guest whose host has ended takes guests itself.
     """
 
     jobs: dict[int, Known] = field(default_factory=dict)
@@ -166,11 +165,10 @@ class LucidMemory:
     joined: int = 0
     last: int = -1
     profiling: dict[int, float] = field(default_factory=dict)
-    lent: int = 0
-    next_loan: int = 0
     packing: bool = False
+    guests_recover: bool = True
 
-    def recall(self, state: ClusterState, profiler: int, profiled_gpus: int, guests_recover: bool) -> None:
+    def recall(self, state: ClusterState, profiler: int, profiled_gpus: int) -> None:
         """Bring the lines up to date: who has left, who is new.
 
         New jobs of up to `profiled_gpus` GPUs that can run on the pool `profiler` (-1: none) stand in line there first.
@@ -182,7 +180,7 @@ class LucidMemory:
         ids = state.ids
         first_new = int(ids.searchsorted(self.last, side="right"))
         if first_new != len(self.active):
-            self._forget(self.active[~among_ids(self.active, ids)].tolist(), guests_recover)
+            self._forget(self.active[~among_ids(self.active, ids)].tolist())
         self.active = ids
         if first_new < len(ids):
             self.last = int(ids[-1])
@@ -191,7 +189,7 @@ class LucidMemory:
                 self.columns = np.pad(self.columns, ((0, max(more, len(self.columns))), (0, 0)))
             self._meet(state, first_new, profiler, profiled_gpus)
 
-    def _forget(self, gone: list[int], guests_recover: bool) -> None:
+    def _forget(self, gone: list[int]) -> None:
         for job in gone:
             known = self.jobs.pop(job)
             if known.pool < 0:
@@ -199,7 +197,7 @@ class LucidMemory:
             line = self.lines[known.pool]
             self.work[known.pool] -= known.length
             if job in line.running:
-                line.leave(job, guests_recover)
+                line.leave(job, self.guests_recover)
                 self.profiling.pop(job, None)
             else:
                 line.waiting = [entry for entry in line.waiting if entry[2] != job]

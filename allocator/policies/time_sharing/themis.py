@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -18,12 +17,9 @@ from allocator.policies.time_sharing.lines import carried_over, in_order_of_arri
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
-from formulations.solving.backends import BACKENDS
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 _Ids = NDArray[np.int64]
-
-_PUBLISHED_SOLVER = "ecos_direct"
 
 
 def _nothing() -> Array:
@@ -99,17 +95,14 @@ class Themis(PlanPolicy):
     Parameters
     ----------
     lease_seconds : length of a lease.
-    published_fairness : rho as the published simulator reckons it: q_i is the isolated share alone, without T_i, so
-        that rho compares seconds with steps, and e_i ends when the set of jobs last changed.
-    solver, choice : of the program, as in `ProgramPolicy`. The shares of jobs that do not determine the worst rho are
-        often not unique. "published" are those at which ECOS ends, which solver "auto" asks where it is installed (an
-        extra: it is under the GPL); where it is not there is a warning, and jobs may be leased GPUs in another order.
+    solver : of the program, as in `ProgramPolicy`.
     """
 
     lease_seconds: float = 240.0
-    published_fairness: bool = False
     solver: str = "auto"
-    choice: str = "balanced"
+
+    choice: ClassVar[str] = "balanced"
+    """Which of the optima: the shares of jobs that do not determine the worst rho are often not unique."""
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
@@ -121,12 +114,6 @@ class Themis(PlanPolicy):
 
     def prepare(self) -> None:
         """Import the solver, by a program for two jobs of which one has to wait."""
-        if self.choice == "published" and self.solver == "auto" and BACKENDS[_PUBLISHED_SOLVER].missing:
-            warnings.warn(
-                "themis: the published order of jobs is that of ECOS, which is not installed: some "
-                f"jobs may run in another order ({BACKENDS[_PUBLISHED_SOLVER].install})",
-                stacklevel=2,
-            )
         matrix = ThroughputMatrix([[1.0], [1.0]], ["one", "other"], ["v100"])
         self.allocate(ClusterState(Cluster({"v100": 1}), matrix))
 
@@ -142,7 +129,7 @@ class Themis(PlanPolicy):
         rates = state.rates[:, pool]
         share = np.minimum(1.0, -(-capacity // max(state.n_jobs, 1)) / gpus)
         memory.steps_left = state.steps_remaining.copy()
-        memory.isolated_rate = share if self.published_fairness else np.where(rates > 0, rates, 1.0) * share
+        memory.isolated_rate = self.isolated_rate(rates, share)
         able = np.flatnonzero((rates > 0) & (gpus <= capacity) & (state.steps_remaining > 0))
         order = able[np.argsort(memory.turn[able], kind="stable")]
         contended = int(gpus[able].sum()) > capacity
@@ -166,16 +153,21 @@ class Themis(PlanPolicy):
             unit=matrix.unit,
         )
         left = state.steps_remaining[jobs]
-        elapsed = state.elapsed_seconds[jobs]
-        if self.published_fairness:
-            elapsed = elapsed - (state.clock - memory.changed)
+        elapsed = self.elapsed(state, memory)[jobs]
         isolated = memory.isolated_seconds[jobs] + left / memory.isolated_rate[jobs]
         polytope = Polytope(PlainColumns(columns), state.capacity[[pool]])
         fairness = FinishTimeFairness(elapsed, left, isolated)
-        return np.asarray(solve(polytope, fairness, solver=self._solver, choice=self.choice).shares[:, 0])
+        return np.asarray(solve(polytope, fairness, solver=self.asked_solver, choice=self.choice).shares[:, 0])
 
     @property
-    def _solver(self) -> str:
-        """That of the setting, or the published one in its place."""
-        published = self.choice == "published" and self.solver == "auto" and not BACKENDS[_PUBLISHED_SOLVER].missing
-        return _PUBLISHED_SOLVER if published else self.solver
+    def asked_solver(self) -> str:
+        """Whom the program goes to."""
+        return self.solver
+
+    def isolated_rate(self, rates: Array, share: Array) -> Array:
+        """(N,) q, from steps/s of the gangs and isolated shares."""
+        return np.asarray(np.where(rates > 0, rates, 1.0) * share)
+
+    def elapsed(self, state: ClusterState, memory: ThemisMemory) -> Array:  # noqa: ARG002
+        """(N,) e, seconds."""
+        return state.elapsed_seconds

@@ -1,1 +1,70 @@
-"""Shockwave (Zheng et al., NSDI 2023): what only its artifact has."""
+"""The scheduler and simulator of Shockwave (Zheng et al., NSDI 2023, public artifact), which grew out of Gavel's."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from allocator.presets.preset import Comparison
+from allocator.published.gavel import GAVEL
+
+SHOCKWAVE_COMPARISON: dict[str, dict[str, float | str]] = {
+    "shockwave": {},
+    "min_total_duration": {},
+    "finish_time_fairness": {},
+    "max_min_fairness": {},
+    "allox": {"alpha": 0.2, "gangs": "one_gpu_share"},
+    "max_sum_throughput_perf": {},
+    "gandiva_fair": {},
+}
+"""The seven policies of its comparison on one type of accelerator, in the order of the figures: settings by policy.
+
+AlloX looks at a fifth of the waiting jobs and counts a gang as one GPU, which then runs 1 / w of the time.
+"""
+
+SHOCKWAVE_WEIGHTS: dict[int, dict[str, float]] = {
+    32: {"makespan_weight": 1e-3, "fairness_exponent": 12.0},
+    64: {"makespan_weight": 1e1, "fairness_exponent": 5.0},
+    128: {"makespan_weight": 1e-3, "fairness_exponent": 15.0},
+    256: {"makespan_weight": 1e5, "fairness_exponent": 5.0},
+}
+"""k and lambda of the policy `shockwave` by the GPUs of the cluster, from the configurations of its published code."""
+
+
+# Settings of policies in Shockwave's comparison. The solver of its linear programs stopped where `homogeneous` stops;
+# for finish-time fairness, runs of the published code with Clarabel are on record.
+_POLICIES: dict[str, Mapping[str, Any]] = {
+    **SHOCKWAVE_COMPARISON,
+    "max_min_fairness": {"solver": "homogeneous"},
+    "finish_time_fairness": {"solver": "clarabel"},
+}
+
+SHOCKWAVE = dataclasses.replace(
+    GAVEL.replace(
+        round_seconds=120.0,
+        recompute_interval_seconds=1000.0,
+        decide_at_rate_changes=False,
+        restart_penalty_seconds=20.0,
+        restart_penalty_slack_seconds=5.0,
+        overtime_factor=1.5,
+        batch_size_adaptation="published",
+    ),
+    name="shockwave",
+    fairness="static",
+    policy_settings=_POLICIES,
+    policy_settings_by_gpus={"shockwave": SHOCKWAVE_WEIGHTS},
+    comparison=Comparison(
+        policies=tuple(SHOCKWAVE_COMPARISON),
+        cluster="v100:32",
+        generator="shockwave",
+        jobs=120,
+        mean_interarrival_seconds=40.0,
+        seed=25,
+    ),
+)
+
+# To the letter: progress is rounded past the end of some jobs, which then hold their GPUs for five rounds.
+SHOCKWAVE_PUBLISHED = dataclasses.replace(
+    SHOCKWAVE.replace(finished_jobs_linger_rounds=5),
+    name="shockwave_published",
+    policies={"shockwave": "allocator.published.shockwave.policy:PublishedShockwave"},
+)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from allocator.cluster import Cluster
 from allocator.presets import Preset, preset
 from allocator.protocol import Policy
-from allocator.registry import get_policy, settings_of, source_of
+from allocator.registry import source_of
 from throughputs.estimator.believed import Estimation
 from throughputs.goodput.trainings.finding import EMBEDDED
 
@@ -275,10 +275,7 @@ class Point:
     def make_policy(self) -> Policy:
         """The policy with its settings, and those of the preset where it has none; so with which optima it takes."""
         name = self.chosen.policy_names.get(self.policy, self.policy)
-        settings = self.chosen.settings_of_policy(name, Cluster.parse(self.cluster)) | dict(self.policy_settings)
-        if "choice" in settings_of(name):
-            settings.setdefault("choice", self.chosen.choice)
-        return get_policy(name, **settings)
+        return self.chosen.make_policy(name, Cluster.parse(self.cluster), **self.policy_settings)
 
     @property
     def load_text(self) -> str:

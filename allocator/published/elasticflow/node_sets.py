@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from operator import attrgetter
+from typing import Any
 
 from allocator.policies.time_sharing.node_sets import NodeSet, NodeSets
 
@@ -18,6 +19,9 @@ class PublishedNodeSets(NodeSets):
     place is passed over; and a size of gangs is given whole servers for what it lacks in gangs, so that sets of small
     gangs are opened in numbers, remain empty and are released again.
     """
+
+    before: dict[str, Any] | None = None
+    """The state before the last decision."""
 
     def place(self, job: Hashable, size: int) -> bool:
         """On the first set in line if it is loaded lightly, or a new set, or the next set in line."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets.pollux import EVERY_MINUTE, GOODPUT, POLLUX, STARTS
 from allocator.presets.preset import Preset
+from allocator.published.pollux import EVERY_MINUTE, GOODPUT, POLLUX, STARTS
 
 # Policies in rounds have six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
 _ROUNDS: Mapping[str, Any] = {
@@ -59,11 +59,11 @@ SIA = Preset(
         "finish_time_fairness_perf": _ROUNDS,
         "shockwave": _ROUNDS,
     },
+    policies={"sia": "allocator.published.sia.policy:PublishedSia"},
     policy_settings={
         "finish_time_fairness_perf": {"choice": "published"},
         "shockwave": {"future_rounds": 5, "makespan_weight": 1e-9, "round_seconds": 360.0},
         "sia": {
-            "rounded": True,
             "restart_seconds": 30.0,
             "restart_seconds_of_type": (
                 ("bert", 120.0),

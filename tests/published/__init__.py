@@ -1,0 +1,1 @@
+"""Worlds, policies and rules of published systems: what they do otherwise than ours."""
