@@ -16,6 +16,7 @@ _ENTRY_POINTS = {
     "trace chronus": "allocator.published.chronus.traces:chronus",
     "trace pollux": "allocator.published.pollux.traces:pollux",
     "trace lucid": "allocator.published.lucid.traces:lucid",
+    "merged models": "allocator.published.pollux.traces:merged_models",
     "write pollux": "allocator.published.pollux.traces:pollux_frame",
     "predictions": "allocator.published.lucid.predictions:with_predictions",
     "log philly": "allocator.published.logs.philly:philly_cells",

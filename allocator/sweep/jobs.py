@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.published.gavel.generator import gavel_trace
-from allocator.published.shockwave.generator import shockwave_trace
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.sweep.definition.point import Point, Workload
@@ -24,6 +22,7 @@ from throughputs import (
 )
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS
+from throughputs.traces.drawing import published_trace
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
 
 if TYPE_CHECKING:
@@ -87,7 +86,8 @@ def _gap(point: Point) -> float:
 
 def _gavel(point: Point, table: ThroughputTable, n: int) -> Trace:
     workload = point.workload
-    return gavel_trace(
+    return published_trace(
+        "gavel",
         n,
         _gap(point),
         multi_gpu=workload.multi_gpu,
@@ -109,7 +109,7 @@ def _shockwave(point: Point, table: ThroughputTable, n: int) -> Trace:
         settings["n_durations"] = workload.n_durations
     if not workload.multi_gpu:
         settings["scale_factors"] = {1: 1.0}
-    trace = shockwave_trace(n, _gap(point), seed=point.seed, table=table, **settings)
+    trace = published_trace("shockwave", n, _gap(point), seed=point.seed, table=table, **settings)
     if workload.priorities:
         weights, shares = np.array(list(PUBLISHED_PRIORITIES)), list(PUBLISHED_PRIORITIES.values())
         drawn = np.random.default_rng([point.seed, _WEIGHT_STREAM]).choice(weights, size=n, p=shares)

@@ -37,6 +37,7 @@ from throughputs.tables.table import Key, ThroughputTable
 
 _KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
 _PATH_SEPARATOR = " / "
+_PREFIX = "throughputs_"
 
 
 def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> ThroughputTable:
@@ -65,6 +66,12 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
         frame, first_line = read_frame(path)
         return ThroughputTable.from_frame(frame, source=source_of(path), first_line=first_line)
     raise InputError(path, found=path.name, expected=f"{_KINDS}, or a folder that exists")
+
+
+def accelerator_of_folder(path: Path) -> str | None:
+    """The accelerator type in the name of a folder: ``a100`` for ``throughputs_A100``; None where there is none."""
+    name = path.resolve().name.lower()
+    return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) and name != _PREFIX else None
 
 
 def write_table(table: ThroughputTable, path: str | os.PathLike[str]) -> None:

@@ -10,9 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.entry_points import load
 from throughputs.errors import InputError
 from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import log
+from throughputs.trace import Trace
+
+
+def published_trace(system: str, n_jobs: int, mean_interarrival: float, **settings: Any) -> Trace:
+    """Jobs drawn as the generator of a published system, "gavel" or "shockwave", draws them, with its settings."""
+    trace: Trace = load(f"{system}_trace")(n_jobs, mean_interarrival, **settings)
+    return trace
 
 
 def check_arrivals(n_jobs: int, mean_interarrival: float, source: object) -> None:

@@ -11,11 +11,11 @@ from allocator.api import load_throughputs
 from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
 from allocator.protocol import Need, Policy
-from allocator.published.elasticflow.tables import accelerator_of_folder
 from allocator.registry import get_policy, settings_of
 from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_prices, read_trace
 from throughputs.goodput.trainings import Trainings
 from throughputs.goodput.trainings.finding import EMBEDDED, find_trainings
+from throughputs.tables.files import accelerator_of_folder
 from throughputs.trace import allowed_types
 from throughputs.traces.formats import named_format, read_job_log
 
