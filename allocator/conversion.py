@@ -19,7 +19,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import repeat
 from numbers import Integral, Real
@@ -27,28 +27,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.limits import LARGEST_WHOLE_NUMBER
-
-
-@dataclass(frozen=True)
-class Range:
-    """The numbers that a setting may have; stands behind its type in `Annotated`.
-
-    Attributes
-    ----------
-    least, most : both included, unless `above` leaves the least out.
-    """
-
-    least: float = 0.0
-    most: float = math.inf
-    above: bool = False
-
-    def __contains__(self, value: float) -> bool:
-        return (self.least < value if self.above else self.least <= value) and value <= self.most
-
-    def __str__(self) -> str:
-        low = f"above {self.least:g}" if self.above else f"at least {self.least:g}"
-        return f"{low}, at most {self.most:g}" if self.most < math.inf else low
-
+from throughputs.limits import Range as Range  # re-exported
 
 NotNegative = Annotated[float, Range()]
 NotNegativeWhole = Annotated[int, Range()]

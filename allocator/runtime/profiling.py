@@ -23,7 +23,7 @@ from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_f
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, ProfilingError, Seen, StartOrder
 from allocator.runtime.adapters.node import LOG_FILES
 from throughputs import InputError, ThroughputTable
-from throughputs.tables.builder import TableBuilder
+from throughputs.tables.figures import TableBuilder
 
 if TYPE_CHECKING:
     import pandas as pd

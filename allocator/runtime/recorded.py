@@ -31,7 +31,7 @@ from allocator.runtime.records.journal import Event
 from allocator.simulator.engine import simulate
 from allocator.simulator.truth import Truth
 from throughputs import InputError, ThroughputTable, Trace
-from throughputs.tables.builder import TableBuilder
+from throughputs.tables.figures import TableBuilder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,13 +18,12 @@ from throughputs import (
     Trace,
     TraceGenerator,
     deadline_trace,
-    gavel_trace,
     with_deadlines,
 )
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS
+from throughputs.traces.drawing import published_trace
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 if TYPE_CHECKING:
     from throughputs import ThroughputTable
@@ -87,7 +86,8 @@ def _gap(point: Point) -> float:
 
 def _gavel(point: Point, table: ThroughputTable, n: int) -> Trace:
     workload = point.workload
-    return gavel_trace(
+    return published_trace(
+        "gavel",
         n,
         _gap(point),
         multi_gpu=workload.multi_gpu,
@@ -109,7 +109,7 @@ def _shockwave(point: Point, table: ThroughputTable, n: int) -> Trace:
         settings["n_durations"] = workload.n_durations
     if not workload.multi_gpu:
         settings["scale_factors"] = {1: 1.0}
-    trace = shockwave_trace(n, _gap(point), seed=point.seed, table=table, **settings)
+    trace = published_trace("shockwave", n, _gap(point), seed=point.seed, table=table, **settings)
     if workload.priorities:
         weights, shares = np.array(list(PUBLISHED_PRIORITIES)), list(PUBLISHED_PRIORITIES.values())
         drawn = np.random.default_rng([point.seed, _WEIGHT_STREAM]).choice(weights, size=n, p=shares)

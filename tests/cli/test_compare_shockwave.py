@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from allocator.published.shockwave import SHOCKWAVE_COMPARISON
+from allocator.published.shockwave.generator import shockwave_trace
 from tests.cli.command import ran, refused, told
 from throughputs import write_trace
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 JOBS = 6
 COMPARE = "compare --preset shockwave"

@@ -22,6 +22,8 @@ from allocator.data.listing import markdown_table
 from allocator.data.registry import read_sets
 from allocator.instance import read_instance
 from allocator.protocol.entities import Entities
+from allocator.published.elasticflow.tables import read_folder
+from allocator.published.shockwave.generator import shockwave_trace
 from allocator.sweep import Sweep
 from allocator.sweep.store import Store
 from tests.fuzz import mutations
@@ -40,8 +42,6 @@ from throughputs import (
     write_trace,
 )
 from throughputs.files import parse_json, parse_toml, read_frame, read_text
-from throughputs.tables.folder import read_folder
-from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training.rules import read_rules
 
 CASES = 6

@@ -15,11 +15,11 @@ from allocator.policies.paper_labels import paper_label
 from allocator.policies.shockwave.policy import Shockwave
 from allocator.presets import preset
 from allocator.published.shockwave import SHOCKWAVE_COMPARISON, SHOCKWAVE_WEIGHTS
+from allocator.published.shockwave.generator import shockwave_trace
 from allocator.results.result import SimulationResult
 from formulations.shockwave import PlanningProgram
 from tests.conftest import _data_root, _reference_root
 from throughputs import ThroughputTable, Trace
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 MIX = "0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic"
 """End of the names of the published traces: modes of training and gangs."""

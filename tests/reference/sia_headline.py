@@ -17,9 +17,10 @@ import pandas as pd
 
 from allocator import Cluster, simulate
 from allocator.presets import preset
+from allocator.published.pollux.trainings import read_trainings
 from tests.conftest import _data_root
 from throughputs import read_trace
-from throughputs.goodput.trainings import Trainings, read_trainings
+from throughputs.goodput.trainings import Trainings
 
 RECORDED = Path(__file__).with_name("sia_headline.csv")
 ARCHIVES = ("sia_traces", "sia_workloads")

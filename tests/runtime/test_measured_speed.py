@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 from allocator.runtime.adapters.base import Node, Seen
-from allocator.runtime.profiling import Window, steps_per_second
-from allocator.runtime.profiling import Program
+from allocator.runtime.profiling import Program, Window, steps_per_second
 
 
 class Trainer:

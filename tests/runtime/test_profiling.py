@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from allocator.cli.app import app
 from allocator.runtime.profiling import Reading, StepCount
 from throughputs import ThroughputTable, read_table
-from throughputs.tables.merge import merged_tables
+from throughputs.tables.files import merged_tables
 
 TRAINER = Path(__file__).with_name("steady_trainer.py")
 

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from allocator.cli.inputs.examples import example_log
+from allocator.published.shockwave.generator import shockwave_trace
 from tests.site.pages import ROOT
 from throughputs import TraceGenerator, default_table, gavel_trace, import_log, write_table, write_trace
-from throughputs.traces.logs.example import example_log
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 RULES = ROOT / "throughputs" / "training" / "tables" / "shockwave.toml"
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allocator.published.shockwave.generator import shockwave_trace
 from allocator.sweep import Point, Sweep, Workload
 from allocator.sweep.jobs import BLOCK_JOBS, trace_of
 from tests.sweep.sweep_definitions import DYNAMIC, ENTITIES, TINY, static
 from throughputs import Trace, TraceGenerator, default_table, gavel_trace
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 OWNERS = Sweep.from_dict(static(workload={"entities": ENTITIES})).points()[0].workload.entities
 

@@ -35,7 +35,7 @@ from allocator.variants import Variant, read_variants
 from throughputs import InputError, TraceGenerator, deadline_trace
 from throughputs.files import write_text
 from throughputs.goodput.trainings import Trainings
-from throughputs.traces.shockwave_generator import shockwave_trace
+from throughputs.traces.drawing import published_trace
 
 if TYPE_CHECKING:
     from allocator.presets import Comparison
@@ -281,7 +281,7 @@ def _drawn(what: Comparison, runs: Runs) -> Trace:
             reference_accelerator=runs.cluster.accelerators[0],
         )
     if what.generator == "shockwave":
-        return shockwave_trace(jobs, gap, seed=what.seed, table=runs.table)
+        return published_trace("shockwave", jobs, gap, seed=what.seed, table=runs.table)
     reference = runs.table.reference_accelerator
     return TraceGenerator(
         n_jobs=jobs, mean_interarrival=gap, seed=what.seed, table=runs.table, reference_accelerator=reference

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from allocator.cli.inputs.description import print_description
+from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
 from throughputs import ImportedLog, describe_trace, import_log
-from throughputs.files import write_text
-from throughputs.traces.logs.example import EXAMPLE_COLUMNS, example_log
-from throughputs.traces.logs.log import check_table_name
+from throughputs.files import check_table_name, write_text
 
 DemandOption = Annotated[
     str | None,

@@ -27,9 +27,8 @@ from allocator.predictions.nodes import (
 from allocator.predictions.sleep_page import render_sleep_page
 from throughputs import InputError, Trace, read_trace
 from throughputs.errors import one_of
-from throughputs.files import write_frame, write_text
+from throughputs.files import check_table_name, write_frame, write_text
 from throughputs.predict.models import MODELS
-from throughputs.traces.logs.log import check_table_name
 
 _DAY = 86400.0
 _TRUTH = "truth"

@@ -24,7 +24,7 @@ from allocator.cli.options.shared import (
 )
 from allocator.predictions.page import FIGURES, cells_of, render_page, told_sources
 from throughputs import InputError, Trace, read_trace, write_trace
-from throughputs.files import read_frame, source_of, write_text
+from throughputs.files import check_table_name, read_frame, source_of, write_text
 from throughputs.frames import FrameReader
 from throughputs.predict import (
     Columns,
@@ -38,8 +38,7 @@ from throughputs.predict import (
     with_predictions,
 )
 from throughputs.predict.durations import FEWEST_JOBS
-from throughputs.traces.description.describe import durations_alone
-from throughputs.traces.logs.log import check_table_name
+from throughputs.traces.description import durations_alone
 
 _DAY = 86400.0
 _SHAPES = 5

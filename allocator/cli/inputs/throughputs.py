@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
+from allocator.cli.inputs.examples import example_samples
+from allocator.cli.inputs.fitted_steps import draw_fitted_steps
 from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json, warn
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
-from throughputs.goodput.example import example_samples
-from throughputs.goodput.picture import draw_fitted_steps
 from throughputs.goodput.samples import SAMPLE_COLUMNS
 
 app = typer.Typer(no_args_is_help=True, help="Throughput tables: how fast each job type runs on each accelerator type.")

@@ -35,17 +35,16 @@ from throughputs import (
     TraceGenerator,
     deadline_trace,
     describe_trace,
-    gavel_trace,
     read_trace,
     write_trace,
 )
+from throughputs.entry_points import load
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import find_trainings, training_trace
 from throughputs.traces.deadline_generator import DEADLINE_SCALE_FACTORS
+from throughputs.traces.drawing import published_trace
 from throughputs.traces.formats import READ_FORMATS, TRACE_FORMATS, read_job_log
 from throughputs.traces.generator import PUBLISHED_PRIORITIES
-from throughputs.traces.goodput_traces import merged_models
-from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
 
 if TYPE_CHECKING:
     from throughputs import ThroughputTable, Trace
@@ -173,7 +172,8 @@ class _Drawing:
         ).generate()
 
     def _gavel(self, table: ThroughputTable) -> Trace:
-        return gavel_trace(
+        return published_trace(
+            "gavel",
             self.jobs,
             self.mean_interarrival,
             multi_gpu=not self.single_gpu,
@@ -184,10 +184,8 @@ class _Drawing:
         )
 
     def _shockwave(self, table: ThroughputTable) -> Trace:
-        scale_factors = {1: 1.0} if self.single_gpu else SHOCKWAVE_SCALE_FACTORS
-        return shockwave_trace(
-            self.jobs, self.mean_interarrival, scale_factors=scale_factors, seed=self.seed, table=table
-        )
+        settings = {"scale_factors": {1: 1.0}} if self.single_gpu else {}
+        return published_trace("shockwave", self.jobs, self.mean_interarrival, seed=self.seed, table=table, **settings)
 
     def _with_deadlines(self, table: ThroughputTable) -> Trace:
         return deadline_trace(
@@ -234,7 +232,7 @@ def convert_command(
     names = _names(rename or [])
     write_trace(trace, target, format=target_format, lossy=lossy, start=begin, rename=names)
     typer.echo(f"{target}: {len(trace)} jobs")
-    for application, models in merged_models(trace, names).items() if names else ():
+    for application, models in load("merged models")(trace, names).items() if names else ():
         warn(f"{target}: the models {', '.join(models)} are one application there, {application}")
 
 

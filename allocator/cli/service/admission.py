@@ -16,8 +16,8 @@ from allocator.runtime.door.client import Client, whole_status
 from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import InputError, ThroughputTable, Trace, read_table
-from throughputs.tables.builder import TableBuilder
-from throughputs.tables.merge import merged_tables
+from throughputs.tables.figures import TableBuilder
+from throughputs.tables.files import merged_tables
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.profiling import Figure, Program, Window, measure, spread_frame, table_of
 from throughputs import InputError, read_table, write_table
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, write_frame
-from throughputs.tables.merge import merged_tables
+from throughputs.tables.files import merged_tables
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,17 +25,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
-from throughputs.frames import FrameReader
+from throughputs.frames import Column, FrameReader
 from throughputs.goodput.profiles import default_profiles
+from throughputs.limits import require
 from throughputs.trace import Trace
-from throughputs.traces.named_rows import in_order_of_arrival, job_types, row_error, seconds
+from throughputs.traces.named import BATCH_SIZE, in_seconds, job_types, trace_of_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
 _ACCELERATOR, _GPUS_ON_A_NODE = "t4", 4
 _SAMPLES = ("max_sample", "samples")
+_COLUMNS = {
+    "name": Column("name", "", needed=True),
+    "time": Column("number"),
+    "application": Column("text"),
+    "num_replicas": Column("whole"),
+    "batch_size": Column("whole", None, *BATCH_SIZE),
+    "category": Column("text", "adaptive"),
+    "ddl": Column("number", np.nan),
+    "max_sample": Column("number", np.nan),
+    "samples": Column("number", np.nan),
+}
 
 # A job with this much of a sample more than a whole number is through with the whole number.
 _ROUNDING = 1e-6
@@ -44,38 +55,32 @@ _ROUNDING = 1e-6
 def pollux(frame: pd.DataFrame, source: str, first_line: int, time_unit: float | None) -> Trace:
     """Trace from a workload of Pollux or Sia."""
     reader = FrameReader(frame, source, first_line)
-    reader.check_columns(_REQUIRED, ("category", "ddl", *_SAMPLES))
-    unit = 1.0 if time_unit is None else time_unit
-    names = job_types(reader, "application")
-    applications, sizes = reader.text("application"), reader.numbers("batch_size")
-    gpus, steps = reader.whole_numbers("num_replicas"), _steps(reader, applications.tolist(), sizes)
-    columns = {
-        "job_type": names,
-        "scale_factor": gpus,
-        "total_steps": steps,
-        "arrival_time": seconds(reader.numbers("time"), unit),
-        "duration": steps * _step_times(applications, gpus, sizes),
-        "category": reader.text("category", empty="adaptive")
-        if reader.has("category")
-        else np.full(len(frame), "adaptive", dtype=object),
-    }
-    if reader.has("ddl"):
-        columns["deadline"] = seconds(reader.numbers("ddl", empty=np.nan), unit)
-    renamed = {"scale_factor": "num_replicas", "arrival_time": "time", "deadline": "ddl"}
-    renamed["total_steps"] = next((name for name in _SAMPLES if reader.has(name)), "application")
-    return in_order_of_arrival(columns, np.arange(len(frame)), reader, renamed)
+    table = reader.read(_COLUMNS)
+    applications, gpus, sizes = table["application"], table["num_replicas"], table["batch_size"].astype(np.float64)
+    told_by = next((name for name in _SAMPLES if reader.has(name)), "application")
+    known = told_by in _SAMPLES
+    steps = table[told_by] / sizes if known else _steps(reader, applications.tolist(), sizes)
+    return trace_of_columns(
+        reader,
+        {
+            "job_type": ("job_type", job_types(applications, table["batch_size"])),
+            "scale_factor": ("num_replicas", gpus),
+            "total_steps": (told_by, steps),
+            "arrival_time": ("time", in_seconds(table["time"], time_unit)),
+            "duration": ("duration", steps * _step_times(applications, gpus, sizes)),
+            "category": ("category", table["category"]),
+            "deadline": ("ddl", in_seconds(table["ddl"], time_unit)),
+        },
+    )
 
 
 def _steps(reader: FrameReader, applications: list[str], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """(N,) steps with the batch sizes asked for."""
-    for name in _SAMPLES:
-        if reader.has(name):
-            return np.asarray(reader.numbers(name) / sizes)
     known = default_profiles().models
     for row, application in enumerate(applications):
         if application not in known:
             expected = f"one of {', '.join(known)}, or a column max_sample{did_you_mean(application, known)}"
-            raise row_error(reader, row, "application", application, expected)
+            raise reader.error(row, "application", application, expected)
     keys = list(zip(applications, sizes.tolist(), strict=True))
     steps = {(application, size): known[application].steps(size) for application, size in set(keys)}
     return np.array([steps[key] for key in keys], dtype=np.float64)
@@ -136,13 +141,8 @@ def pollux_frame(trace: Trace, *, start: float = 0.0, rename: Mapping[str, str] 
         if name not in known:
             raise InputError(trace.source, field="rename", found=name, expected=f"one of {', '.join(known)}")
     applications = [(rename or {}).get(model, model) for model in models]
-    early = trace.arrival_time < start
-    if early.any():
-        row = int(np.argmax(early))
-        found = float(trace.arrival_time[row])
-        raise InputError(
-            trace.source, line=row + 1, field="arrival_time", found=found, expected=f"at least the start, {start} s"
-        )
+    expected = f"at least the start, {start} s"
+    require(trace.arrival_time >= start, trace.arrival_time, trace.source, "arrival_time", expected)
     samples = np.ceil(trace.total_steps * sizes - _ROUNDING)
     columns = {
         "name": [f"{application}-{position}" for position, application in enumerate(applications)],
@@ -161,22 +161,20 @@ def pollux_frame(trace: Trace, *, start: float = 0.0, rename: Mapping[str, str] 
 
 def _models(trace: Trace) -> tuple[list[str], NDArray[np.float64]]:
     """(N,) models and batch sizes of the job types."""
-    parts = {name: re.fullmatch(r"(.+) \(batch size (\d+)\)", name) for name in dict.fromkeys(trace.job_type.tolist())}
-    for row, name in enumerate(trace.job_type.tolist()):
-        if parts[name] is None:
-            expected = "a type with its batch size, as in 'bert (batch size 64)'"
-            raise InputError(trace.source, line=row + 1, field="job_type", found=name, expected=expected)
-    found = [parts[name] for name in trace.job_type.tolist()]
+    names = trace.job_type.tolist()
+    parts = {name: re.fullmatch(r"(.+) \(batch size (\d+)\)", name) for name in dict.fromkeys(names)}
+    found = [parts[name] for name in names]
+    good = np.array([each is not None for each in found], dtype=np.bool_)
+    expected = "a type with its batch size, as in 'bert (batch size 64)'"
+    require(good, trace.job_type, trace.source, "job_type", expected)
     return [each[1] for each in found if each], np.array([float(each[2]) for each in found if each])
 
 
 def _deadlines(trace: Trace) -> NDArray[np.float64]:
     """(N,) deadlines on the clock, those of SLOs by the durations that the trace states."""
-    unknown = ~np.isnan(trace.slo) & np.isnan(trace.duration)
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        expected = "a deadline, or a duration, of which an slo is a multiple"
-        raise InputError(trace.source, line=row + 1, field="slo", found=float(trace.slo[row]), expected=expected)
+    known = np.isnan(trace.slo) | ~np.isnan(trace.duration)
+    expected = "a deadline, or a duration, of which an slo is a multiple"
+    require(known, trace.slo, trace.source, "slo", expected)
     by_slo = trace.arrival_time + trace.slo * trace.duration
     return np.where(np.isnan(trace.slo), trace.deadline, by_slo)
 

@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 from throughputs.errors import InputError
 from throughputs.traces.logs.cells import Clock
-from throughputs.traces.logs.layouts import PACIFIC, Cells
+from throughputs.traces.logs.layouts import Cells
+
+_PACIFIC = "America/Los_Angeles"
+"""Zone of the dates, as the records of utilisation name it."""
 
 _OF_JOB = ("submitted_time", "vc", "user", "status", "jobid")
 
@@ -54,7 +57,7 @@ def philly_cells(jobs: list[Any], source: str) -> tuple[Cells, tuple[str, ...]]:
         ends += over
         owner += [i] * len(attempts)
     of = np.array(owner, dtype=np.int64)
-    clock = Clock(PACIFIC, None)
+    clock = Clock(_PACIFIC, None)
     times = clock.seconds(np.array([*starts, *ends], dtype=object))
     seconds = times[len(starts) :] - times[: len(starts)]
     known = ~np.isnan(seconds)

@@ -13,7 +13,7 @@ import numpy as np
 
 from throughputs.errors import InputError
 from throughputs.files import read_frame
-from throughputs.frames import FrameReader
+from throughputs.frames import Column, FrameReader
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,17 +36,13 @@ def with_predictions(jobs: pd.DataFrame, source: str, path: str | os.PathLike[st
     frame, first_line = read_frame(Path(path))
     reader = FrameReader(frame, str(path), first_line)
     column = "priority" if reader.has("priority") else "predicted_seconds"
-    reader.check_columns(("job_id", column), ())
+    table = reader.read({"job_id": Column("text"), column: Column("number")})
     if "job_id" not in jobs.columns or "predicted_seconds" in jobs.columns:
         found = [str(name) for name in jobs.columns]
         expected = "a column job_id and no predicted_seconds, where predictions are in a file of their own"
         raise InputError(source, found=found, expected=expected)
-    ids = reader.text("job_id")
-    values = reader.numbers(column)
-    twice = frame["job_id"].duplicated().to_numpy()
-    if twice.any():
-        row = int(np.argmax(twice))
-        raise InputError(str(path), line=first_line + row, field="job_id", found=ids[row], expected="each job once")
+    ids, values = table["job_id"], table[column]
+    reader.require_once(ids.astype(str), ids, "job_id", "each job once")
     predicted = dict(zip(ids.tolist(), np.where(values > 0, values, _NOT_POSITIVE).tolist(), strict=True))
     known = jobs["job_id"].astype(str).map(predicted)
     if len(jobs) and known.isna().all():

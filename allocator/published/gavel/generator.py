@@ -10,17 +10,15 @@ OSDI 2020, and its public artifact stanford-futuredata/gavel (MIT).
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import dataclass
 
 import numpy as np
 
-from throughputs.errors import InputError
-from throughputs.limits import check_number_of_jobs
-from throughputs.tables.default import default_table
+from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
+from throughputs.traces.drawing import check_arrivals, published_arrivals
 from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
 
 # Offsets of the published simulator from its seed, one for each random stream.
@@ -61,9 +59,7 @@ def gavel_trace(
     InputError
         Fewer than 0 jobs, a negative inter-arrival time, or a table without the published job types.
     """
-    check_number_of_jobs(n_jobs, "gavel_trace")
-    if not mean_interarrival >= 0:
-        raise InputError("gavel_trace", field="mean_interarrival", found=mean_interarrival, expected="seconds >= 0")
+    check_arrivals(n_jobs, mean_interarrival, "gavel_trace")
     jobs = random.Random(seed + _JOB_STREAM)
     drawn = [_draw_job(jobs, multi_gpu, priorities, fixed_duration) for _ in range(n_jobs)]
     names = [job.template.name for job in drawn]
@@ -75,7 +71,7 @@ def gavel_trace(
         names,
         sizes,
         np.floor(steps) if whole_steps else steps,
-        _arrivals(random.Random(seed + _ARRIVAL_STREAM), n_jobs, mean_interarrival),
+        published_arrivals(random.Random(seed + _ARRIVAL_STREAM), n_jobs, mean_interarrival),
         priority_weight=[job.priority_weight for job in drawn],
         slo=_slos(random.Random(seed + _SLO_STREAM), n_jobs) if slos else None,
         duration=durations,
@@ -118,15 +114,6 @@ def _draw_duration(rng: random.Random) -> float:
     """Seconds: mostly 30 minutes to 17 hours, sometimes 17 hours to 7 days, uniform in the logarithm."""
     exponent = rng.uniform(3, 4) if rng.random() >= 0.8 else rng.uniform(1.5, 3)
     return float(60 * 10**exponent)
-
-
-def _arrivals(rng: random.Random, n_jobs: int, mean_interarrival: float) -> list[float]:
-    """Seconds; the first job arrives at 0."""
-    times = [0.0] * n_jobs
-    if mean_interarrival > 0:
-        for i in range(1, n_jobs):
-            times[i] = times[i - 1] - math.log(1.0 - rng.random()) * mean_interarrival
-    return times
 
 
 def _slos(rng: random.Random, n_jobs: int) -> list[float]:

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.limits import check_number_of_jobs
-from throughputs.tables.default import default_table
+from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import MODES, Trace
+from throughputs.traces.drawing import check_arrivals, probabilities, published_arrivals
 from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
 
 SHOCKWAVE_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.6, 2: 0.3, 4: 0.09, 8: 0.01})
@@ -95,7 +95,7 @@ def shockwave_trace(
         names,
         sizes,
         np.floor(durations * rates),
-        np.floor(_arrivals(random.Random(seed + _ARRIVAL_STREAM), n_jobs, mean_interarrival)),
+        np.floor(published_arrivals(random.Random(seed + _ARRIVAL_STREAM), n_jobs, mean_interarrival)),
         duration=durations,
         mode=[job.mode for job in jobs],
         **launch_columns([job.template for job in jobs]),
@@ -174,18 +174,8 @@ def _pick(u: float, mix: Mapping[_Choice, float]) -> _Choice:
     return last
 
 
-def _arrivals(rng: random.Random, n_jobs: int, mean_interarrival: float) -> NDArray[np.float64]:
-    """(N,) seconds; the first job arrives at 0."""
-    times = np.zeros(n_jobs)
-    for i in range(1, n_jobs):
-        times[i] = times[i - 1] - math.log(1.0 - rng.random()) * mean_interarrival
-    return times
-
-
 def _check(n_jobs: int, mean_interarrival: float, hours: tuple[float, float], n_durations: int, seed: int) -> None:
-    check_number_of_jobs(n_jobs, _SOURCE)
-    if not 0 <= mean_interarrival < math.inf:
-        raise InputError(_SOURCE, field="mean_interarrival", found=mean_interarrival, expected="seconds >= 0")
+    check_arrivals(n_jobs, mean_interarrival, _SOURCE)
     if not 0 < hours[0] <= hours[1] < math.inf:
         raise InputError(_SOURCE, field="hours", found=hours, expected="the shortest above 0, then the longest")
     if not 0 <= seed < _SEEDS:
@@ -196,9 +186,7 @@ def _check(n_jobs: int, mean_interarrival: float, hours: tuple[float, float], n_
 
 
 def _check_mix(name: str, mix: Mapping[int, float] | Mapping[str, float]) -> None:
-    shares = np.array(list(mix.values()), dtype=np.float64)
-    if not (len(mix) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9):
-        raise InputError(_SOURCE, field=name, found=dict(mix), expected="probabilities that add up to 1")
+    probabilities(mix, _SOURCE, name)
     for value in mix:
         good = value in MODES if name == "modes" else isinstance(value, int) and value >= 1
         if not good:

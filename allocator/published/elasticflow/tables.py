@@ -17,18 +17,12 @@ from throughputs.errors import InputError
 from throughputs.files import read_cells
 from throughputs.frames import parsed_number
 from throughputs.limits import LARGEST_WHOLE_NUMBER
-from throughputs.tables.builder import TableBuilder
+from throughputs.tables.figures import TableBuilder
+from throughputs.tables.files import accelerator_of_folder
 from throughputs.tables.table import ThroughputTable
 
 _BATCH_SIZE = "global_batch_size"
-_PREFIX = "throughputs_"
 _NOT_PROFILED = ("", "nan")
-
-
-def accelerator_of_folder(path: Path) -> str | None:
-    """The accelerator type in the name of a folder: ``a100`` for ``throughputs_A100``; None where there is none."""
-    name = path.resolve().name.lower()
-    return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) and name != _PREFIX else None
 
 
 def read_folder(path: Path, accelerator: str | None = None) -> ThroughputTable:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.files import read_head, read_text
 from throughputs.traces.logs.cells import numbers
-from throughputs.traces.logs.layouts import Cells
+from throughputs.traces.logs.layouts import Cells, printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,23 +40,7 @@ _SENSOR = (
     "job_name", "task_name", "worker_name", "inst_id", "machine", "gpu_name", "cpu_usage", "gpu_wrk_util", "avg_mem",
     "max_mem", "avg_gpu_wrk_mem", "max_gpu_wrk_mem", "read", "write", "read_count", "write_count",
 )  # fmt: skip
-_STATES = ("Terminated", "Running", "Failed", "Waiting")
 _PERCENT = 100.0
-
-
-def is_task_table(line: str) -> bool:
-    """Whether this is a line of the table of tasks, or its header."""
-    return _is_of(line, _TASK)
-
-
-def is_job_table(line: str) -> bool:
-    """Whether this is a line of the table of jobs, or its header."""
-    return _is_of(line, _JOB)
-
-
-def _is_of(line: str, columns: Sequence[str]) -> bool:
-    cells = line.split(",")
-    return cells == list(columns) or (len(cells) == len(columns) and cells[3] in _STATES)
 
 
 def pai_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
@@ -73,7 +57,7 @@ def pai_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[s
     """
     import pandas as pd
 
-    if is_job_table(text.partition("\n")[0].rstrip("\r")):
+    if text.partition("\n")[0].count(",") == len(_JOB) - 1:
         expected = "pai_task_table.csv, which has the GPUs; that of the jobs is read beside it"
         raise InputError(source, found="the table of jobs", expected=expected)
     tasks, first_line = _table(text, source, _TASK)
@@ -94,16 +78,16 @@ def pai_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[s
     columns: Cells = {name: tasks[name].to_numpy(dtype=object)[first] for name in ("task_name", "gpu_type", "status")}
     columns |= {
         "job_name": np.asarray(names, dtype=object),
-        "gpus": _printed(np.asarray(whole, dtype=np.float64)),
-        "share of each GPU": _printed(np.divide(parts, whole, out=np.ones(n), where=whole > 0)),
-        "first start": _printed(start),
-        "last end": _printed(end),
-        "seconds of tasks": _printed(end - start),
+        "gpus": printed(np.asarray(whole, dtype=np.float64)),
+        "share of each GPU": printed(np.divide(parts, whole, out=np.ones(n), where=whole > 0)),
+        "first start": printed(start),
+        "last end": printed(end),
+        "seconds of tasks": printed(end - start),
     }
     submission, user, note = _of_jobs(source, columns["job_name"])
     columns["submission"] = np.where(submission == "", columns["first start"], submission).astype(object)
     columns["user"] = user
-    columns["share of its GPUs used"] = _printed(_used(source, tasks, np.ceil(asked), pd.Index(names)))
+    columns["share of its GPUs used"] = printed(_used(source, tasks, np.ceil(asked), pd.Index(names)))
     return columns, first + first_line, (note,) if note else ()
 
 
@@ -183,8 +167,3 @@ def _extreme(
     found = np.full(n, np.nan)
     which.at(found, of[chosen], numbers(tasks[column].to_numpy(dtype=object))[chosen])
     return found
-
-
-def _printed(values: NDArray[np.float64]) -> NDArray[np.object_]:
-    cells = ["" if value != value else repr(value).removesuffix(".0") for value in values.tolist()]
-    return np.array(cells, dtype=object)

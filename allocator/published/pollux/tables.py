@@ -21,20 +21,35 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.files import read_frame
-from throughputs.frames import FrameReader
+from throughputs.files import read_rows
+from throughputs.frames import FINITE, NOT_NEGATIVE, POSITIVE, Column, FrameReader
 from throughputs.goodput.samples import Samples
+from throughputs.limits import Range
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[np.float64]
 
-_PLACEMENTS = ("placement", "local_bsz", "step_time", "sync_time")
-_SCALABILITY = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
-_VALIDATION = ("progress", "iteration", "metric", "grad_sqr", "grad_var")
+_STEPS = {
+    "local_bsz": Column("number", None, POSITIVE, "a batch size above 0"),
+    "step_time": Column("number", None, POSITIVE, "seconds above 0"),
+    "sync_time": Column("number", None, NOT_NEGATIVE, "seconds, at least 0"),
+}
+_PLACEMENTS = {"placement": Column("text")} | _STEPS
+_SCALABILITY = {
+    "num_nodes": Column("whole", None, Range(1), "at least 1 node"),
+    "num_replicas": Column("whole", None, Range(1), "at least 1 GPU"),
+} | _STEPS
+_VALIDATION = {name: Column("number", None, FINITE, "a number") for name in ("progress", "iteration", "metric")} | {
+    name: Column("number", None, NOT_NEGATIVE, "a number of at least 0") for name in ("grad_sqr", "grad_var")
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,30 +100,27 @@ def read_step_times(path: str | os.PathLike[str]) -> StepTimes:
     OSError
         The file cannot be opened.
     """
-    where = Path(path)
-    frame, first_line = read_frame(where)
-    reader = FrameReader(frame, str(where), first_line)
+    return read_rows(path, _steps_of)
+
+
+def _steps_of(frame: pd.DataFrame, source: str, first_line: int) -> StepTimes:
+    reader = FrameReader(frame, source, first_line)
     if reader.has("placement"):
-        reader.check_columns(_PLACEMENTS, ())
-        placement = reader.text("placement")
+        table = reader.read(_PLACEMENTS)
+        placement = table["placement"]
         nodes, gpus = _shapes(placement, reader)
     else:
-        reader.check_columns(_SCALABILITY, ())
+        table = reader.read(_SCALABILITY)
         placement = np.full(len(frame), "", dtype=object)
-        nodes, gpus = reader.whole_numbers("num_nodes"), reader.whole_numbers("num_replicas")
-        _check(reader, "num_nodes", nodes, nodes >= 1, "at least 1 node")
-        _check(reader, "num_replicas", gpus, gpus >= nodes, "at least as many GPUs as nodes")
-    size, step, sync = (reader.numbers(name) for name in ("local_bsz", "step_time", "sync_time"))
-    _check(reader, "local_bsz", size, np.isfinite(size) & (size > 0), "a batch size above 0")
-    _check(reader, "step_time", step, np.isfinite(step) & (step > 0), "seconds above 0")
-    _check(reader, "sync_time", sync, np.isfinite(sync) & (sync >= 0), "seconds, at least 0")
-    return StepTimes(nodes, gpus, size, step, sync, placement)
+        nodes, gpus = table["num_nodes"], table["num_replicas"]
+        reader.require(gpus >= nodes, gpus, "num_replicas", "at least as many GPUs as nodes")
+    return StepTimes(nodes, gpus, table["local_bsz"], table["step_time"], table["sync_time"], placement)
 
 
 def _shapes(placement: NDArray[np.object_], reader: FrameReader) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(R,) nodes and (R,) GPUs of placements."""
     good = np.array([re.fullmatch("[1-9]+", text) is not None for text in placement.tolist()], dtype=np.bool_)
-    _check(reader, "placement", placement, good, "GPUs from 1 to 9 on each node, a digit a node, as in 44")
+    reader.require(good, placement, "placement", "GPUs from 1 to 9 on each node, a digit a node, as in 44")
     nodes = np.array([len(text) for text in placement.tolist()], dtype=np.int64)
     gpus = np.array([sum(map(int, text)) for text in placement.tolist()], dtype=np.int64)
     return nodes, gpus
@@ -178,7 +190,7 @@ def read_validation(folder: str | os.PathLike[str]) -> Validation:
     files = sorted((int(found[1]), path) for path, found in named.items() if found)
     if not files:
         raise InputError(where, found="no such file", expected="files validation-BATCHSIZE.csv")
-    tables = [_read_training(path) for _, path in files]
+    tables = [read_rows(path, _epochs_of) for _, path in files]
     for (_, path), table in zip(files, tables, strict=True):
         if table.shape != tables[0].shape:
             expected = f"{tables[0].shape[1]}, as in {files[0][1].name}"
@@ -186,32 +198,13 @@ def read_validation(folder: str | os.PathLike[str]) -> Validation:
     return Validation(np.array([size for size, _ in files], dtype=np.int64), *np.stack(tables, axis=1))
 
 
-def _read_training(path: Path) -> Array:
+def _epochs_of(frame: pd.DataFrame, source: str, first_line: int) -> Array:
     """(5, E) the columns of one table."""
-    frame, first_line = read_frame(path)
-    reader = FrameReader(frame, str(path), first_line)
-    reader.check_columns(_VALIDATION, ())
+    reader = FrameReader(frame, source, first_line)
+    table = reader.read(_VALIDATION)
     if not len(frame):
-        raise InputError(path, found="no row", expected="one for each epoch")
-    columns = {name: reader.numbers(name) for name in _VALIDATION}
+        raise InputError(source, found="no row", expected="one for each epoch")
     for name in ("progress", "iteration"):
-        rises = np.isfinite(columns[name]) & (np.diff(columns[name], prepend=0.0) > 0)
-        _check(reader, name, columns[name], rises, "a number above that of the epoch before")
-    for name in ("grad_sqr", "grad_var"):
-        good = np.isfinite(columns[name]) & (columns[name] >= 0)
-        _check(reader, name, columns[name], good, "a number of at least 0")
-    _check(reader, "metric", columns["metric"], np.isfinite(columns["metric"]), "a number")
-    return np.stack(list(columns.values()))
-
-
-def _check(
-    reader: FrameReader,
-    field: str,
-    values: NDArray[np.object_] | NDArray[np.int64] | Array,
-    good: NDArray[np.bool_],
-    expected: str,
-) -> None:
-    if not good.all():
-        row = int(np.argmin(good))
-        found = values[row : row + 1].tolist()[0]
-        raise InputError(reader.source, line=reader.first_line + row, field=field, found=found, expected=expected)
+        rises = np.diff(table[name], prepend=0.0) > 0
+        reader.require(rises, table[name], name, "a number above that of the epoch before")
+    return np.stack(list(table.values()))

@@ -1,9 +1,9 @@
 """Trainings as they were measured: tables of steps by placement, and of epochs by batch size.
 
-A folder has a folder for each model, with the files of `throughputs.goodput.tables`. Step times of a placement that was
-measured are interpolated between its batch sizes, those of others between placements with about as many nodes and GPUs.
-Limits of batch sizes are those that were measured. Of a model that trains in a pipeline the tables have the time of a
-micro-batch on one stage in the place of a step (`PipelinedMeasurements`).
+A folder has a folder for each model, with the files of `allocator.published.pollux.tables`. Step times of a placement
+that was measured are interpolated between its batch sizes, those of others between placements with about as many nodes
+and GPUs. Limits of batch sizes are those that were measured. Of a model that trains in a pipeline the tables have the
+time of a micro-batch on one stage in the place of a step (`PipelinedMeasurements`).
 
 Sources: A. Qiao et al., "Pollux", OSDI 2021, public artifact petuum/adaptdl, branch osdi21-artifact; S. Jayaram
 Subramanya et al., "Sia", SOSP 2023, public artifact.
@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from allocator.published.pollux.tables import StepTimes, Validation, read_step_times, read_validation
 from throughputs.errors import InputError
-from throughputs.goodput.pipeline import PASSES
-from throughputs.goodput.tables import StepTimes, Validation, read_step_times, read_validation
+from throughputs.goodput.trainings.profiled import PASSES
 from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings, packed_shape
 
 _MOST_NODES = 16
@@ -210,7 +210,7 @@ class MeasuredTraining(Training):
 
 
 class PipelinedMeasurements(MeasuredTraining):
-    """A model trains in pipelines, side by side, as it was measured (`throughputs.goodput.pipeline`).
+    """A model trains in pipelines, side by side, as it was measured (`throughputs.goodput.trainings.profiled`).
 
     The placement with the fewest GPUs is that of one copy of the pipeline, with a GPU for each stage; all others are of
     several. `step_time` of the tables is the forward pass of a micro-batch of so many samples through one stage,

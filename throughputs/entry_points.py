@@ -1,0 +1,38 @@
+"""What published systems have for themselves, by name: formats, measured tables and generators of their artifacts.
+
+They live with their systems, in `allocator.published`, and are imported when they are asked for. An entry point is
+``module:attribute``; `register` adds others.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_ENTRY_POINTS = {
+    "gavel_trace": "allocator.published.gavel.generator:gavel_trace",
+    "shockwave_trace": "allocator.published.shockwave.generator:shockwave_trace",
+    "trace elasticflow": "allocator.published.elasticflow.traces:elasticflow",
+    "trace chronus": "allocator.published.chronus.traces:chronus",
+    "trace pollux": "allocator.published.pollux.traces:pollux",
+    "trace lucid": "allocator.published.lucid.traces:lucid",
+    "merged models": "allocator.published.pollux.traces:merged_models",
+    "write pollux": "allocator.published.pollux.traces:pollux_frame",
+    "predictions": "allocator.published.lucid.predictions:with_predictions",
+    "log philly": "allocator.published.logs.philly:philly_cells",
+    "log pai-2020": "allocator.published.logs.pai:pai_cells",
+    "table folder": "allocator.published.elasticflow.tables:read_folder",
+    "trainings": "allocator.published.pollux.trainings:read_trainings",
+    "fit": "allocator.published.pollux.descent:descended",
+}
+
+
+def register(name: str, entry_point: str) -> None:
+    """Have `load` find something under a name."""
+    _ENTRY_POINTS[name] = entry_point
+
+
+def load(name: str) -> Any:
+    """What is registered under a name, imported now."""
+    module, _, attribute = _ENTRY_POINTS[name].partition(":")
+    return getattr(import_module(module), attribute)
