@@ -6,7 +6,10 @@ They live with their systems, in `allocator.published`, and are imported when th
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Any
 
 _ENTRY_POINTS = {
@@ -36,3 +39,17 @@ def load(name: str) -> Any:
     """What is registered under a name, imported now."""
     module, _, attribute = _ENTRY_POINTS[name].partition(":")
     return getattr(import_module(module), attribute)
+
+
+@cache
+def entries_of(group: str) -> dict[str, EntryPoint]:
+    """Those of a group by name, without any whose module has gone."""
+    found = sorted(entry_points(group=group), key=lambda entry: entry.name)
+    return {entry.name: entry for entry in found if _is_there(entry.module)}
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

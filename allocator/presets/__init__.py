@@ -10,8 +10,8 @@ A preset of another package is an entry point in the group ``allocator.presets``
 
 from allocator.presets.default import DEFAULT
 from allocator.presets.preset import Comparison, FairnessYardstick, Preset
-from allocator.protocol.entries import entries_of
 from throughputs import InputError
+from throughputs.entry_points import entries_of
 from throughputs.errors import one_of
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]

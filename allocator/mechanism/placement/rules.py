@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from allocator.protocol.entries import entries_of
+from throughputs.entry_points import entries_of
 
 ENTRY_POINT_GROUP: Final = "allocator.placements"
 
