@@ -1,1 +1,0 @@
-"""Worlds, policies and rules of published systems: what they do otherwise than ours."""
