@@ -84,8 +84,6 @@ def test_notebook_runs_and_draws(name, results):
     assert table.exists() == (STUDIES / f"{name}.toml").exists()
     if table.exists():
         assert set(pd.read_parquet(table)["status"]) <= {"completed", "saturated"}
-    assert 3 <= len(re.findall(r"[.](?: |\n|$)", findings(executed))) <= 9
-    assert not re.search(r"\bnan\b|\binf\b", findings(executed))
     assert path.read_bytes() == before
     assert len(nbformat.writes(cleaned(executed, outputs=True))) < STORED_BYTES
 
