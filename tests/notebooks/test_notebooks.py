@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.figures import STUDIES
+from benchmarks.studies import FOLDER as STUDIES
 from notebooks.run import (
     STORED_BYTES,
     TABLE,
