@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, default_table, get_policy
+from allocator.presets import preset
 from allocator.protocol import Assignment
 from benchmarks.study import Options, Row, Run, Study, cpu_seconds, over_draws
 from benchmarks.tables import Shown
@@ -110,9 +111,9 @@ MODELS = ("cifar10", "deepspeech2", "bert", "yolov3", "imagenet", "ncf")
 CHOICES: tuple[tuple[str, dict[str, Any], int, Sizes], ...] = (
     ("sia", {}, 160, SMALL),
     ("pollux", {}, 160, ONE_TYPE),
-    ("sia", {"rounded": True}, 160, SMALL),
+    ("sia", {"preset": "sia"}, 160, SMALL),
     ("sia", {}, 1024, LARGE),
-    ("sia", {"rounded": True}, 1024, LARGE),
+    ("sia", {"preset": "sia"}, 1024, LARGE),
     ("pollux", {"search": "genetic", "generations": 100}, 160, ONE_TYPE),
     ("pollux", {"search": "genetic"}, 12, {"t4": (32, 4)}),
 )
@@ -179,7 +180,8 @@ def _goodput(options: Options) -> Iterator[Run]:
 
 
 def _choice(name: str, settings: dict[str, Any], n_jobs: int, cluster: Sizes, seed: int, repetitions: int) -> Row:
-    state, policy = draw_state(n_jobs, cluster, seed), get_policy(name, **settings)
+    state, own = draw_state(n_jobs, cluster, seed), dict(settings)
+    policy = preset(own.pop("preset", "default")).make_policy(name, state.cluster, **own)
     assert state.configurations is not None
     gap = policy.allocate(state).gap
     seconds = cpu_seconds(lambda: policy.allocate(state), repetitions)
