@@ -1,7 +1,7 @@
 """What published systems have for themselves, by name: formats, measured tables and generators of their artifacts.
 
 They live with their systems, in `allocator.published`, and are imported when they are asked for. An entry point is
-``module:attribute``; `register` adds others.
+``module:attribute``. `entries_of` finds those that installed packages, ours among them, declare by group.
 """
 
 from __future__ import annotations
@@ -28,11 +28,6 @@ _ENTRY_POINTS = {
     "trainings": "allocator.published.pollux.trainings:read_trainings",
     "fit": "allocator.published.pollux.descent:descended",
 }
-
-
-def register(name: str, entry_point: str) -> None:
-    """Have `load` find something under a name."""
-    _ENTRY_POINTS[name] = entry_point
 
 
 def load(name: str) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from allocator.conversion import NotNegative, Range, check_fields
-from allocator.mechanism.placement.rules import rule_names
+from allocator.mechanism.placement.rules import OURS, rule_names
 from throughputs import InputError
 from throughputs.errors import one_of
 
@@ -107,7 +107,8 @@ class MechanismSettings:
 
     def __post_init__(self) -> None:
         check_fields(self, _SOURCE)
-        if self.placement not in rule_names():
+        # entry points are looked for only where the name is none of ours
+        if self.placement not in ("off", *OURS) and self.placement not in rule_names():
             expected = one_of(self.placement, rule_names())
             raise InputError(_SOURCE, field="placement", found=self.placement, expected=expected)
         for name, wrong, expected in (
