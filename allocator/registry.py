@@ -127,15 +127,8 @@ def list_policies() -> tuple[PolicyEntry, ...]:
     return tuple(_ENTRIES[name] for name in sorted(_ENTRIES))
 
 
-def source_of(name: str) -> Path | None:
-    """The file in which a policy is written that is not one of this package; None for our own, and without a file.
-
-    Raises
-    ------
-    InputError
-        No such policy.
-    """
-    factory = _entry(name).factory
+def source_of(factory: type) -> Path | None:
+    """The file in which a policy is written that is not one of this package; None for our own, and without a file."""
     if factory.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
     file = getattr(sys.modules.get(factory.__module__), "__file__", None)

@@ -47,7 +47,7 @@ class Variant:
     @property
     def run_label(self) -> str | None:
         """What its run is called; None where the name of the policy says it."""
-        return self.label if self.settings else None
+        return self.label if self.settings or "@" in self.name else None
 
     @property
     def folder(self) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -123,14 +123,9 @@ BASELINES = ("edf", "edf_admission", "tiresias", "gandiva_time_slicing", "themis
 
 PUBLISHED = ("elasticflow", "elasticflow_no_admission", *BASELINES)
 
-_OWN = asdict(get_policy("elasticflow"))
-"""The default, in a world whose preset has other settings."""
-
-_VARIANTS: tuple[dict[str, Any], ...] = (
-    {"name": "elasticflow", **_OWN},
-    {"name": "elasticflow", **_OWN, "admission": "repair"},
-)
-_NO_ADMISSION = {"name": "elasticflow_no_admission", **asdict(get_policy("elasticflow_no_admission"))}
+_OURS = "elasticflow@default"
+_VARIANTS: tuple[dict[str, Any], ...] = ({"name": _OURS}, {"name": _OURS, "admission": "repair"})
+_NO_ADMISSION = "elasticflow_no_admission@default"
 
 _CHRONUS = {"name": "chronus", "solver": "none"}
 """The greedy rule: the lease program takes 20 times as long on these traces, and meets as many deadlines."""
@@ -243,9 +238,11 @@ SWEEPS: Mapping[str, Callable[..., list[Sweep]]] = {
 
 def label(policy: str, admission: object) -> str:
     """What a study calls a policy: ElasticFlow by its admission where that is not as published."""
-    if policy != "elasticflow":
-        return policy
-    return {"each": OURS, "repair": REPAIR}.get(str(admission), AS_PUBLISHED)
+    if policy == "elasticflow":
+        return AS_PUBLISHED
+    if policy == _OURS:
+        return REPAIR if admission == "repair" else OURS
+    return policy.partition("@")[0]
 
 
 def _labelled(results: pd.DataFrame) -> pd.DataFrame:

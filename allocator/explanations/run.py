@@ -85,7 +85,7 @@ class FinishedRun:
         try:
             named = self.settings.get("preset")
             chosen = preset(named) if named in preset_names() else Preset()
-            factory = chosen.class_of_policy(self.policy_name)
+            factory = chosen.class_of_policy(self.settings.get("policy_form", self.policy_name))
             return made(factory, self.policy_name, self.settings.get("policy_settings", {}))
         except InputError:
             return None

@@ -180,7 +180,14 @@ class Preset:
         return self.replace(**changes) if changes else self
 
     def class_of_policy(self, name: str) -> type[Policy]:
-        """The class of the policy of that name in this system; raises `InputError` where there is no such policy."""
+        """The class of the policy of that name in this system; raises `InputError` where there is no such policy.
+
+        ``NAME@PRESET`` is the policy as it is under another preset: ``elasticflow@default`` beside ``elasticflow``, in
+        the world of one.
+        """
+        name, _, other = name.partition("@")
+        if other:
+            return self._other(other).class_of_policy(name)
         if name not in self.policies:
             return class_of(name)
         module, _, kind = self.policies[name].partition(":")
@@ -199,6 +206,9 @@ class Preset:
         InputError
             No such policy or setting, or a value of the wrong type.
         """
+        name, _, other = name.partition("@")
+        if other:
+            return self._other(other).make_policy(name, cluster, **settings)
         factory = self.class_of_policy(name)
         usual = {"choice": self.choice} if "choice" in kinds_of(factory) else {}
         return made(factory, name, usual | self.settings_of_policy(name, cluster) | settings)
@@ -207,6 +217,16 @@ class Preset:
         """Settings of the policy of that name on `cluster` under this preset; empty where they are the usual ones."""
         settings = dict(self.policy_settings.get(name, {}))
         return settings | _of_size(self.policy_settings_by_gpus.get(name, {}), cluster)
+
+    def told_of(self, policy: Policy) -> dict[str, str]:
+        """What a run says of a policy that is not as this preset has it: that it is ``NAME@default``."""
+        form = self.class_of_policy(policy.name) if policy.name in self.policies else type(policy)
+        return {} if isinstance(policy, form) else {"policy_form": f"{policy.name}@default"}
+
+    def _other(self, name: str) -> Preset:
+        from allocator.presets import preset  # which imports this module
+
+        return preset(name)
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""

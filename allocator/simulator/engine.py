@@ -219,7 +219,12 @@ class Simulation:
         if extend is not None and not isinstance(known, ThroughputTable | Trainings):
             expected = "a throughput table, or models of goodput"
             raise InputError("extend", found="throughputs as an array", expected=expected)
-        self.settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
+        self.settings = (
+            chosen.as_dict()
+            | chosen.told_of(policy)
+            | {"seed": seed}
+            | ({} if window is None else {"window": list(window)})
+        )
         if owners is not None:
             self.settings["entities"] = owners.to_dict()
         if estimation is not None:

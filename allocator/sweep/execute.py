@@ -17,7 +17,7 @@ from allocator.protocol.elastic import gang_rates
 from allocator.protocol.entities import Entities
 from allocator.protocol.faults import told
 from allocator.protocol.policy import Need
-from allocator.registry import get_policy, policies_of_others
+from allocator.registry import policies_of_others
 from allocator.results.cost import Prices, average_prices, price_table
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
@@ -64,7 +64,7 @@ class Materials:
             cluster or a job type of a trace.
         """
         points = list(points)
-        packs = any(Need.COLOCATION in get_policy(point.policy).needs for point in points)
+        packs = any(Need.COLOCATION in point.policy_class.needs for point in points)
         tables: dict[str | None, ThroughputTable | Trainings] = {}
         prices: dict[str, Prices] = {}
         traces: dict[str, Trace] = {}

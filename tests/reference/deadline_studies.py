@@ -69,8 +69,8 @@ def on_32_gpus(folder: Path, admission: str, world: str) -> dict[str, object]:
         point
         for sweep in SWEEPS["ablation"](_inputs(folder), small=False)
         for point in sweep.points()
-        if (point.policy, point.cluster, point.case) == ("elasticflow", "a100:32", world)
-        and point.policy_settings.get("admission") == admission
+        if (point.policy, point.cluster, point.case) == ("elasticflow@default", "a100:32", world)
+        and point.policy_settings.get("admission", "each") == admission
     )
     return simulated(point).summary()
 

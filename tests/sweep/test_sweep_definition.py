@@ -233,7 +233,7 @@ def test_a_file_counts_by_its_contents(tmp_path, monkeypatch):
         "    paper = program = 'none'\n\n    def key(self, state):\n        return state.elapsed_seconds\n"
     )
     (name,) = registry.import_policies(str(written))
-    assert (registry.source_of(name), registry.source_of("fifo")) == (written, None)
+    assert tuple(registry.source_of(registry.class_of(each)) for each in (name, "fifo")) == (written, None)
     before = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
     written.write_text(written.read_text() + "# sooner\n")
     after = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]

@@ -47,7 +47,6 @@ from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
 from allocator.presets import preset
 from allocator.protocol.policy import Need
-from allocator.registry import get_policy
 from allocator.scenarios import Scenarios, run_scenarios, write_scenarios
 from allocator.scenarios.terminal import next_gpus_table, rows_table
 from allocator.sweep.definition.settings import setting_of_text
@@ -204,7 +203,8 @@ def _say_what_is_not_used(
 ) -> None:
     """Lines on standard error on columns and models that the runs make nothing of."""
     given = world.throughputs is not None
-    elastic = any(Need.CONFIGURATIONS in get_policy(variant.name).needs for variant in variants)
+    chosen = preset(world.preset)
+    elastic = any(Need.CONFIGURATIONS in chosen.class_of_policy(variant.name).needs for variant in variants)
     table = make_table(world.throughputs, [], make_accelerator(world.accelerator, world.throughputs))
     said = (told_of_throughputs(path, trace, table, each, given=given, elastic=elastic) for each in clusters)
     for line in dict.fromkeys(said):

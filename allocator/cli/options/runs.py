@@ -39,14 +39,13 @@ from allocator.cli.options.values import (
     told_of_throughputs,
     without_setting,
 )
-from allocator.conversion import convert_text
+from allocator.conversion import convert_text, kinds_of
 from allocator.plugins import rule_of_text
 from allocator.presets import preset
 from allocator.presets.preset import kinds_of_changes, unknown_setting
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.recorded import recorded_schedule
-from allocator.registry import get_policy, settings_of
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
@@ -368,20 +367,20 @@ class Runs:
 
 def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
-    known = kinds_of_changes()
-    preset, policy = {}, {}
+    known, kinds = kinds_of_changes(), preset(options.preset).kinds_of_policy
+    changes, policy = {}, {}
     for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
             policy[name.removeprefix(POLICY_PREFIX)] = text
         elif name in known:
-            preset[name] = text
+            changes[name] = text
         else:
-            having = dict.fromkeys(each for each in policies if name in settings_of(each))
+            having = dict.fromkeys(each for each in policies if name in kinds(each))
             if not having:
                 raise unknown_setting(name, "--set")
             expected = f"{POLICY_PREFIX}{name}, as it is a setting of {', '.join(having)}"
             raise InputError("--set", found=name, expected=expected)
-    return preset, policy
+    return changes, policy
 
 
 def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
@@ -428,7 +427,7 @@ def _policies(
     for setting, value in (("solver", options.solver), ("choice", options.choice)):
         if value is not None and not any(setting in settings for settings in known.values()):
             raise without_setting(setting, value, list(dict.fromkeys(names)))
-    takers = [name for name in names if _takes(get_policy(name), options.solver)]
+    takers = [name for name in names if _takes(preset.class_of_policy(name), options.solver)]
     policies = []
     for name, its_own in zip(names, own_of, strict=True):
         settings: dict[str, Any] = {}
@@ -449,6 +448,6 @@ def _policies(
     return policies
 
 
-def _takes(policy: Policy, solver: str | None) -> bool:
+def _takes(policy: type[Policy], solver: str | None) -> bool:
     """Whether a policy asks solvers, and that of ``--solver`` is one of them as far as it says so."""
-    return "solver" in settings_of(policy.name) and (policy.solvers is None or solver in policy.solvers)
+    return "solver" in kinds_of(policy) and (policy.solvers is None or solver in policy.solvers)

@@ -226,7 +226,7 @@ class Point:
     @property
     def _written(self) -> dict[str, Any]:
         """What a policy of somebody's own is written in: another run when that changes."""
-        source = source_of(self.chosen.policy_names.get(self.policy, self.policy))
+        source = source_of(self.policy_class)
         return {} if source is None else {"policy_source": _digest(source)}
 
     @cached_property
@@ -272,10 +272,18 @@ class Point:
         percentage = workload.profiling_percentage
         return Estimation(1.0 if percentage is None else percentage, workload.reference_models)
 
+    @property
+    def policy_class(self) -> type[Policy]:
+        """The class of the policy under the preset."""
+        return self.chosen.class_of_policy(self._policy_name)
+
+    @property
+    def _policy_name(self) -> str:
+        return self.chosen.policy_names.get(self.policy, self.policy)
+
     def make_policy(self) -> Policy:
         """The policy with its settings, and those of the preset where it has none; so with which optima it takes."""
-        name = self.chosen.policy_names.get(self.policy, self.policy)
-        return self.chosen.make_policy(name, Cluster.parse(self.cluster), **self.policy_settings)
+        return self.chosen.make_policy(self._policy_name, Cluster.parse(self.cluster), **self.policy_settings)
 
     @property
     def load_text(self) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from allocator.cluster import Cluster
 from allocator.presets import Preset, preset, preset_names
 from allocator.protocol.policy import Need
-from allocator.registry import get_policy, made
+from allocator.registry import made
 from allocator.sweep.definition.point import POLICY_PREFIX, Kind, Point, Workload
 from allocator.sweep.definition.reading import MOST_VALUES, Definition, is_number, merged, setting_value
 from allocator.sweep.definition.settings import SETTINGS, Settings, assignment, assignments, flat, settings_under
@@ -225,7 +225,7 @@ class Sweep:
         shared = {name: value for name, value in settings_under(settings, "policy").items() if name in known}
         simulated = {name: value for name, value in settings.items() if name in SETTINGS}
         workload = Workload(**settings_under(settings, "workload"))
-        if workload.estimated and Need.COLOCATION not in get_policy(policy).needs:
+        if workload.estimated and Need.COLOCATION not in _preset(settings).class_of_policy(policy).needs:
             # Estimates are of pairs; a policy that makes none is the same run with and without.
             workload = dataclasses.replace(workload, profiling_percentage=None, reference_models=None)
         gpus, servers, per_jobs = cluster
@@ -290,7 +290,7 @@ def _policies(top: Definition, chosen: Preset) -> tuple[tuple[str, Settings], ..
         place = f"policies[{i}]"
         entry = Definition({"name": item} if isinstance(item, str) else item, top.source, place)
         name = entry.text("name") or ""
-        top.checked(place, name, partial(get_policy, name))
+        top.checked(place, name, partial(chosen.class_of_policy, name))
         kinds = chosen.kinds_of_policy(name)
         # "none" is a word like others where nothing but text is taken.
         given = {key: entry.take(key) for key in kinds if key in entry}
@@ -421,7 +421,7 @@ def _check(sweep: Sweep, top: Definition) -> None:
         _check_workload(point, top)
         where = f"settings of {point.policy}" + (f", case {point.case}" if point.case else "")
         top.checked(where, dict(point.settings), partial(getattr, point, "chosen"))
-        top.checked(where, dict(point.policy_settings), partial(get_policy, point.policy, **point.policy_settings))
+        top.checked(where, dict(point.policy_settings), point.make_policy)
 
 
 def _shortened(case: Case) -> Case:
