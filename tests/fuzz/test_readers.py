@@ -105,8 +105,8 @@ entities = [{ name = "vision", weight = 2, policy = "fifo", jobs = 2 }]
 
 [settings]
 preset = "gavel"
-max_overdraft_rounds = "none"
-round_seconds = 720.0
+max_waiting_jobs = "none"
+accelerator_order = ["v100", "k80"]
 
 [vary]
 decide_every_seconds = [600.0, 7200.0]
