@@ -190,13 +190,10 @@ class Preset:
     def class_of_policy(self, name: str) -> type[Policy]:
         """The class of the policy of that name in this system; raises `InputError` where there is no such policy.
 
-        ``NAME@PRESET`` is the policy as it is under another preset: ``elasticflow@default`` beside ``elasticflow``, in
-        the world of one.
+        ``NAME@default`` is the policy as it is without a preset: ``elasticflow@default`` beside ``elasticflow``.
         """
-        name, _, other = name.partition("@")
-        if other:
-            return self._other(other).class_of_policy(name)
-        if name not in self.policies:
+        name, usual = _as_usual(name)
+        if usual or name not in self.policies:
             return class_of(name)
         module, _, kind = self.policies[name].partition(":")
         found: type[Policy] = getattr(import_module(module), kind)
@@ -214,9 +211,9 @@ class Preset:
         InputError
             No such policy or setting, or a value of the wrong type.
         """
-        name, _, other = name.partition("@")
-        if other:
-            return self._other(other).make_policy(name, cluster, **settings)
+        plain, as_usual = _as_usual(name)
+        if as_usual:
+            return made(class_of(plain), plain, settings)
         factory = self.class_of_policy(name)
         usual = {"choice": self.choice} if "choice" in kinds_of(factory) else {}
         return made(factory, name, usual | self.settings_of_policy(name, cluster) | settings)
@@ -230,11 +227,6 @@ class Preset:
         """What a run says of a policy that is not as this preset has it: that it is ``NAME@default``."""
         form = self.class_of_policy(policy.name) if policy.name in self.policies else type(policy)
         return {} if isinstance(policy, form) else {"policy_form": f"{policy.name}@default"}
-
-    def _other(self, name: str) -> Preset:
-        from allocator.presets import preset  # which imports this module
-
-        return preset(name)
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""
@@ -268,6 +260,14 @@ def unknown_setting(name: str, source: str, kinds: Mapping[str, Any]) -> InputEr
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     expected = f"a setting of mechanism or simulator{hint}; docs/simulator.md and docs/goodput.md say what they do"
     return InputError(source, found=name, expected=expected)
+
+
+def _as_usual(name: str) -> tuple[str, bool]:
+    """The name of a policy, and whether it is meant as it is without a preset."""
+    plain, at, form = name.partition("@")
+    if at and form != "default":
+        raise InputError("policy", found=name, expected=f"{plain}, or {plain}@default: as it is without a preset")
+    return plain, bool(at)
 
 
 def _of_size(by_gpus: Mapping[int, Mapping[str, Any]], cluster: Cluster) -> dict[str, Any]:
