@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from allocator.cluster import Cluster
 from allocator.conversion import convert, kinds_of
+from allocator.mechanism.rounds import Discipline
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol import Policy
 from allocator.registry import class_of, made
@@ -143,7 +144,7 @@ class Preset:
             rule.check(self.world)
 
     def replace(self, **changes: Any) -> Preset:
-        """The same with some settings changed, each named as a field of `MechanismSettings` or of a rule.
+        """The same with some settings changed, each named as a field of `MechanismSettings`, its discipline or a rule.
 
         They hold under every policy and on every cluster, whatever `world_settings` say. Another restart penalty
         is that of every gang, unless figures by GPUs or by job type are given with it.
@@ -153,21 +154,28 @@ class Preset:
         InputError
             No such setting, or a value of the wrong type.
         """
-        mechanism, kinds = kinds_of(MechanismSettings), kinds_of_changes()
+        discipline = changes.get("discipline", self.mechanism.discipline)
+        discipline = convert(discipline, Discipline, source="settings", field="discipline")
+        kinds = kinds_of_changes(discipline)
         for name, value in changes.items():
             if name not in kinds:
-                raise unknown_setting(name, "settings")
+                raise unknown_setting(name, "settings", kinds)
             changes[name] = convert(value, kinds[name], source="settings", field=name)
+        changes["discipline"] = _changed(discipline, changes)
         penalty = rule_of(self.world, StartsTakeTime).restart_penalty_seconds
         if changes.get("restart_penalty_seconds", penalty) != penalty:
             changes = {"restart_penalty_by_gpus": (), "restart_penalty_by_job_type": ()} | changes
         return dataclasses.replace(
             self,
-            mechanism=dataclasses.replace(self.mechanism, **{k: v for k, v in changes.items() if k in mechanism}),
+            mechanism=_changed(self.mechanism, changes),
             world=with_changes(self.world, changes, RULES),
             world_settings=_without(self.world_settings, changes),
             world_settings_by_gpus=_without(self.world_settings_by_gpus, changes),
         )
+
+    def kinds(self) -> Mapping[str, Any]:
+        """Settings that `replace` changes, each with its type."""
+        return kinds_of_changes(self.mechanism.discipline)
 
     def with_rules(self, *rules: Rule) -> Preset:
         """The same in a world that has these rules too, asked after all others."""
@@ -222,7 +230,9 @@ class Preset:
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""
-        settings = dataclasses.asdict(self.mechanism)
+        discipline = self.mechanism.discipline
+        settings = dataclasses.asdict(self.mechanism) | {"discipline": discipline.name}
+        settings |= {name: getattr(discipline, name) for name in kinds_of(type(discipline))}
         for kind in RULES:
             settings |= dataclasses.asdict(rule_of(self.world, kind))
         if own := [repr(rule) for rule in self.world if not type(rule).__module__.startswith("allocator.")]:
@@ -232,17 +242,21 @@ class Preset:
         }
 
 
-def kinds_of_changes() -> dict[str, Any]:
-    """Settings that `Preset.replace` changes, each with its type."""
-    kinds = dict(kinds_of(MechanismSettings))
-    for kind in RULES:
-        kinds |= kinds_of(kind)
-    return kinds
+def kinds_of_changes(discipline: Discipline) -> dict[str, Any]:
+    """Settings that a preset with that discipline has, each with its type."""
+    owners: tuple[Any, ...] = (MechanismSettings, type(discipline), *RULES)
+    return {name: kind for owner in owners for name, kind in kinds_of(owner).items()}
 
 
-def unknown_setting(name: str, source: str) -> InputError:
-    """What is wrong with a name that is none of a setting of mechanism or simulator: the nearest that are."""
-    near = nearest_names(name, kinds_of_changes())
+def _changed(settings: Any, changes: Mapping[str, Any]) -> Any:
+    """The same with those of the changes that are fields of it."""
+    own = {field.name for field in dataclasses.fields(settings)}
+    return dataclasses.replace(settings, **{name: value for name, value in changes.items() if name in own})
+
+
+def unknown_setting(name: str, source: str, kinds: Mapping[str, Any]) -> InputError:
+    """What is wrong with a name that is none of these settings of mechanism or simulator: the nearest that are."""
+    near = nearest_names(name, kinds)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     expected = f"a setting of mechanism or simulator{hint}; docs/simulator.md and docs/goodput.md say what they do"
     return InputError(source, found=name, expected=expected)
