@@ -19,7 +19,7 @@ from allocator.explanations.run import FinishedRun
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets.preset import Preset, kinds_of_changes
+from allocator.presets import Preset, preset, preset_names
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
@@ -117,8 +117,9 @@ def settings_of(run: FinishedRun) -> Preset:
     InputError
         A setting that is out of range.
     """
-    names = kinds_of_changes()
-    return Preset().replace(**{name: run.settings[name] for name in names if name in run.settings})
+    named = run.settings.get("preset")
+    usual = preset(named if named in preset_names() else "default")
+    return usual.replace(**{name: run.settings[name] for name in usual.kinds if name in run.settings})
 
 
 class RoundReplay:

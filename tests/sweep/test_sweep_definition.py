@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import registry
-from allocator.presets import preset
+from allocator.presets import kinds_under_any
 from allocator.registry import list_policies, settings_of
 from allocator.sweep import Point, Sweep, Workload
-from allocator.sweep.definition.settings import SETTINGS
 from allocator.sweep.store import BY_WEIGHT, FIGURES
 from tests.sweep.sweep_definitions import ENTITIES, TINY, continuous, decision, definition, static
 from throughputs import InputError, Trace, default_table, write_table, write_trace
@@ -120,9 +119,9 @@ def test_settings_are_for_the_policies_that_have_them():
     assert counts == [2, 4]  # two seeds
     taken = {*FIGURES, *Point("static", "fifo_perf", TINY, 5, 0).columns(()), "point", "status", "by_rule"}
     of_policies = {f"policy_{name}" for entry in list_policies() for name in settings_of(entry.name)}
-    assert not (taken & set(SETTINGS)) | (of_policies & (taken | set(SETTINGS)))
+    settings = set(kinds_under_any())
+    assert not (taken & settings) | (of_policies & (taken | settings))
     assert set(BY_WEIGHT) <= set(FIGURES)
-    assert set(SETTINGS) == set(preset("default").as_dict()) - {"preset", "choice", "fairness"}
 
 
 def test_usual_limits_of_a_continuous_run():
@@ -154,7 +153,7 @@ def test_identity_is_the_same_on_every_machine():
 
 @given(st.randoms(use_true_random=False))
 def test_identity_does_not_depend_on_the_order_of_keys(rng: random.Random):
-    settings = {"round_seconds": 720, "queue": "per_type", "whole_steps": True}
+    settings = {"round_seconds": 720, "queue": "per_type", "restart_when_moved": True}
     shares = {"rigid": 1, "adaptive": 2}
     keys = set()
     for load in (5, 5.0):

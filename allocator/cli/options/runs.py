@@ -42,7 +42,7 @@ from allocator.cli.options.values import (
 from allocator.conversion import convert_text, kinds_of
 from allocator.plugins import rule_of_text
 from allocator.presets import preset
-from allocator.presets.preset import kinds_of_changes, unknown_setting
+from allocator.presets.preset import unknown_setting
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.recorded import recorded_schedule
@@ -367,7 +367,8 @@ class Runs:
 
 def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
-    known, kinds = kinds_of_changes(), preset(options.preset).kinds_of_policy
+    chosen = preset(options.preset)
+    known, kinds = chosen.kinds, chosen.kinds_of_policy
     changes, policy = {}, {}
     for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
@@ -377,7 +378,7 @@ def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[st
         else:
             having = dict.fromkeys(each for each in policies if name in kinds(each))
             if not having:
-                raise unknown_setting(name, "--set")
+                raise unknown_setting(name, chosen, "--set")
             expected = f"{POLICY_PREFIX}{name}, as it is a setting of {', '.join(having)}"
             raise InputError("--set", found=name, expected=expected)
     return changes, policy
@@ -396,9 +397,8 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "max_waiting_jobs": options.max_waiting,
         "max_clock_seconds": options.max_clock,
     }
-    kinds = kinds_of_changes()
     chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
-    own_rules = map(rule_of_text, options.world or ())
+    kinds, own_rules = chosen.kinds, map(rule_of_text, options.world or ())
     return chosen.replace(
         **{name: convert_text(text, kinds[name], source="--set", field=name) for name, text in changed.items()}
     ).with_rules(*own_rules)
