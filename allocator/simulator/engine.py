@@ -274,6 +274,7 @@ class Simulation:
             self._fluid,
             _by_gpus(trace, self._throughputs, cluster) if len(trace) == len(world.jobs) else None,
             self._promises(),
+            self._policy,
         )
         return SimulationResult(
             policy=self._policy.name,

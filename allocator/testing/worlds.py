@@ -82,8 +82,8 @@ class World:
         table.isolated_seconds = 7200.0 * done
         if table.training is not None:
             table.training.admit(np.arange(self.n_jobs), trace.arrival_time)
-        state = table.snapshot(np.arange(self.n_jobs), 7200.0, cluster, needs=policy.needs)
-        state.slot_seconds = _ROUND_SECONDS
+        ids = np.arange(self.n_jobs)
+        state = table.snapshot(ids, 7200.0, cluster, policy.needs, slot_seconds=_ROUND_SECONDS)
         state.settle()
         return state
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from textwrap import dedent
 
-from allocator.protocol import Need, Policy, Trigger
+from allocator.protocol import Policy, Trigger
 from allocator.registry import PolicyEntry, kinds_of_settings, list_policies
 from docs.site import drawing, policy_runs
 from docs.site.links import ROOT
@@ -132,8 +132,8 @@ def _default(field: dataclasses.Field[object]) -> str:
 
 
 def _manner(factory: type[Policy]) -> str:
-    triggers = _names(factory.triggers, Trigger)
-    needs = _names(factory.needs, Need)
+    triggers = [each.name.lower() for each in Trigger if each in factory.triggers and each.name]
+    needs = sorted(f"`{view.name}`" for view in factory.needs)
     answer = "shares of time, which the round mechanism turns into rounds" if factory.answers == "shares" else "plans"
     types = "It distinguishes accelerator types."
     if factory.one_type:
@@ -147,10 +147,6 @@ def _manner(factory: type[Policy]) -> str:
         types,
     ]
     return " ".join(notes)
-
-
-def _names(flags: Need | Trigger, kind: type[Need] | type[Trigger]) -> list[str]:
-    return [each.name.lower().replace("_", " ") for each in kind if each in flags and each.name]
 
 
 def _properties(name: str) -> str:

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 
 from allocator import Cluster, SimulationResult, Trace, get_policy, load_throughputs, simulate
+from allocator.audit import audit
 from allocator.protocol import Policy
 from allocator.results.deadlines import assign_slos
 from allocator.testing.worlds import World
@@ -73,12 +74,12 @@ def audited(name: str) -> tuple[Measured, ...]:
     if policy.answers != "shares":
         return ()
     audits = [
-        policy.allocate(world.state(policy)).audit(seed=0, probed_jobs=_PROBED_JOBS, misreports=_MISREPORTS)
-        for world in _WORLDS
+        audit(policy.allocate(state), state, policy, probed_jobs=_PROBED_JOBS, misreports=_MISREPORTS)
+        for state in (world.state(policy) for world in _WORLDS)
     ]
     found = []
     for place, first in enumerate(audits[0].properties):
-        each = [audit.properties[place] for audit in audits]
+        each = [one.properties[place] for one in audits]
         held = None if first.holds is None else sum(bool(one.holds) for one in each)
         found.append(Measured(first.name, first.definition, held, len(each), [one.value for one in each]))
     return tuple(found)

@@ -103,7 +103,7 @@ class ConvexPolicy(SharePolicy):
         # the solver's point, where optima are many, must not depend on the order of jobs
         order = tie_order(state.throughputs.jobs)
         jobs = order[able[order]]
-        part = state.subset(jobs)
+        part = state.take(jobs)
         part = part.with_throughputs(part.throughputs.with_rates(usable[jobs]), part.known("colocation"))
         solution = solve_stated(
             Polytope(PlainColumns(part.throughputs), part.capacity),

@@ -104,7 +104,7 @@ class Chronus(PlanPolicy):
     tolerate_ratio: float = 1.0
     max_search_options: int | None = 400
 
-    needs: ClassVar[Need] = Need.DEADLINE_OPTIONS
+    needs = Need.DEADLINE_OPTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
     one_type: ClassVar[bool] = True
@@ -347,8 +347,6 @@ class Chronus(PlanPolicy):
             fallbacks=record.failed,
             dropped_slos=without,
             assignment=rows,
-            state=state,
-            decided_by=self,
         )
 
 

@@ -64,7 +64,7 @@ class DeadlinePolicy(PlanPolicy):
     Jobs of one deadline are planned as they came, and larger gangs are placed first, which keeps servers together.
     """
 
-    needs: ClassVar[Need] = Need.CONFIGURATIONS
+    needs = Need.CONFIGURATIONS
     one_type: ClassVar[bool] = True
 
     levels: Levels = "useful"

@@ -60,7 +60,7 @@ class Pollux(SelectionPolicy):
     """
 
     one_type: ClassVar[bool] = True
-    needs: ClassVar[Need] = Need.CONFIGURATIONS | Need.SERVICE
+    needs = Need.CONFIGURATIONS | Need.SERVICE
 
     power: float = -1.0
     solver: str = "auto"

@@ -100,7 +100,7 @@ class Shockwave(PlanPolicy):
     replan_rounds: int = 8
     round_seconds: float = 120.0
 
-    needs: ClassVar[Need] = Need.TRAINING
+    needs = Need.TRAINING
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
     one_type: ClassVar[bool] = True
@@ -248,8 +248,6 @@ class Shockwave(PlanPolicy):
             solver=solution.solver,
             stage=solution.stage,
             seconds=perf_counter() - started,
-            state=state,
-            decided_by=self,
         )
         return Plan(tuple(steps), allocation=allocation)
 
@@ -262,7 +260,5 @@ class Shockwave(PlanPolicy):
             status="empty",
             unserved=tuple(state.throughputs.jobs),
             seconds=seconds,
-            state=state,
-            decided_by=self,
         )
         return Plan((PlanStep(Assignment.none(), self.round_seconds),) * self.future_rounds, allocation=allocation)

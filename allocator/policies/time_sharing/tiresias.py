@@ -119,7 +119,7 @@ class Tiresias(PlanPolicy):
     promote_after: float | None = 8.0
     line: Literal["turn", "entered", "arrival"] = "turn"
 
-    needs: ClassVar[Need] = Need.SERVICE
+    needs = Need.SERVICE
     gpu_fractions: ClassVar[bool] = True
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
