@@ -109,9 +109,10 @@ def _checked_step(
     if rows is state.running and not len(rejected) and not rows.shares_gpus:
         # Everybody goes on as they are.
         return step
-    if state.gpu_thousandths is not None:
+    thousandths = state.known("gpu_thousandths")
+    if thousandths is not None:
         _positions(rows.jobs, state, where, "jobs")
-        rows = rows.with_fractions(state.gpu_thousandths.take(rows.jobs))
+        rows = rows.with_fractions(thousandths.take(rows.jobs))
         rows.check(state.capacity, where)
         step = PlanStep(rows, step.seconds)
     elif not _plainly_fits(rows, state):

@@ -76,16 +76,9 @@ class Policy(ABC):
     answers : "shares" or "plan"; set by the two subclasses.
     needs : the views that must be made ready for it (`Need`). triggers : see `Trigger`.
     period_seconds : asked at the latest after so many seconds, whatever happens; inf: not for the time alone.
-    solvers : what its setting `solver` may be, for a policy that has one; None: any solver of its programs.
     heterogeneity_aware : whether the policy distinguishes accelerator types.
     in_rounds : whether jobs come and go at the ends of rounds only. Always so under a policy that answers with shares.
-    own_gangs : whether every job runs with the GPUs that it asked for, whatever else it could run with.
-    one_type : whether the policy is for clusters with one type of accelerator only.
-    gpu_fractions : whether jobs may ask for fractions of a GPU (`ClusterState.gpu_thousandths`); a run of such jobs
-        under a policy that does not know them is an error.
     in_order_of_rows : whether jobs that stand earlier in the state go first. Ids ascend there with arrival.
-    unit_free : whether the unit in which a job's steps are counted changes nothing. Not so where steps of different
-        jobs are compared.
     """
 
     name: ClassVar[str] = ""
@@ -93,13 +86,8 @@ class Policy(ABC):
     needs: ClassVar[Needs] = Need.NOTHING
     triggers: ClassVar[Trigger] = Trigger.USUAL
     period_seconds: ClassVar[float] = np.inf
-    solvers: ClassVar[tuple[str, ...] | None] = None
     heterogeneity_aware: ClassVar[bool] = True
-    own_gangs: ClassVar[bool] = False
-    one_type: ClassVar[bool] = False
-    gpu_fractions: ClassVar[bool] = False
     in_order_of_rows: ClassVar[bool] = False
-    unit_free: ClassVar[bool] = True
     in_rounds: ClassVar[bool] = True
 
     def prepare(self) -> None:  # noqa: B027 - most policies have nothing to load

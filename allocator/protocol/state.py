@@ -169,7 +169,7 @@ class ClusterState(Views):
             return self.room_source()
         rows = self.running
         free = (self.capacity - rows.gpus_used(len(self.capacity))).tolist()
-        if rows.thousandths is not None or self.gpu_thousandths is not None:
+        if rows.thousandths is not None or self.known("gpu_thousandths") is not None:
             return self._room_in_sum(free)
         held = {
             job: (pool, tuple(range(gpus)))
@@ -264,7 +264,7 @@ class ClusterState(Views):
     @property
     def gpus_taken(self) -> NDArray[Any]:
         """(N,) GPUs that each job takes when it runs: its scale factor, or the fraction of one that it asks for."""
-        return taken_of(self.scale_factors, self.gpu_thousandths)
+        return taken_of(self.scale_factors, self.known("gpu_thousandths"))
 
     @property
     def capacity(self) -> NDArray[np.int64]:

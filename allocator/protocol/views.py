@@ -458,9 +458,11 @@ class Views:
         source=lambda source, _: source.part("membership"),
     )
     gpu_thousandths = View[_Ids | None](
-        "what the job asks for of each of its GPUs; None where all jobs have their GPUs whole",
+        "what the job asks for of each of its GPUs; None where all jobs have their GPUs whole; for policies that go by "
+        "`state.gpus_taken` and `state.room()`, and plan a fraction as 1 GPU: under others such jobs are refused",
         kind="whole",
         default=None,
+        needed=True,
         source=lambda source, _: getattr(source.part("fractions"), "thousandths", None),
     )
     # What decisions and worlds write.
@@ -579,6 +581,7 @@ class Need:
     NOTHING: Needs = frozenset()
     COLOCATION = Views.colocation
     CONFIGURATIONS = Views.configurations
+    FRACTIONS = Views.gpu_thousandths
     TRAINING = Views.training
     DEADLINE_OPTIONS = Views.deadline_options
     SERVICE = Views.run_seconds | Views.gpu_seconds

@@ -104,11 +104,9 @@ def minds_no_common_unit(policy: Policy, world: World) -> None:
 
 
 def minds_no_unit_of_a_job(policy: Policy, world: World) -> None:
-    """Steps of one job counted in another unit change nothing, unless the policy says that it compares them."""
-    if not policy.unit_free:
-        return
+    """Steps of one job counted in another unit change nothing, unless the policy compares them by intent."""
     powers = np.random.default_rng([world.seed, world.n_jobs, 3]).integers(-6, 7, world.n_jobs)
-    what = "the unit in which a job's steps are counted; say unit_free = False if steps of jobs are to be compared"
+    what = "the unit in which a job's steps are counted; name this among what it lacks if steps are to be compared"
     _in_units(policy, world, np.ldexp(1.0, powers), what)
 
 

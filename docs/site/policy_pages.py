@@ -9,7 +9,8 @@ from functools import cache
 from textwrap import dedent
 
 from allocator.protocol import Policy, Trigger
-from allocator.registry import PolicyEntry, kinds_of_settings, list_policies
+from allocator.registry import PolicyEntry, get_policy, kinds_of_settings, list_policies
+from allocator.testing.worlds import for_one_type
 from docs.site import drawing, policy_runs
 from docs.site.links import ROOT
 
@@ -136,7 +137,7 @@ def _manner(factory: type[Policy]) -> str:
     needs = sorted(f"`{view.name}`" for view in factory.needs)
     answer = "shares of time, which the round mechanism turns into rounds" if factory.answers == "shares" else "plans"
     types = "It distinguishes accelerator types."
-    if factory.one_type:
+    if for_one_type(get_policy(factory.name)):
         types = "It is for clusters with one type of accelerator."
     elif not factory.heterogeneity_aware:
         types = "It is blind to accelerator types."
@@ -174,12 +175,12 @@ def _number(value: float) -> str:
 
 def _small_run(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> Iterator[str]:
     result = policy_runs.run(entry.name)
-    colour = drawing.colour_of(entry.name)
-    peers = [each for each in entries if each.factory.one_type == entry.factory.one_type]
+    colour, cluster = drawing.colour_of(entry.name), policy_runs.cluster_of(get_policy(entry.name))
+    peers = [each for each in entries if policy_runs.cluster_of(get_policy(each.name)) == cluster]
     curves = {each.name: _hours(each.name) for each in peers}
     figures = result.summary()
     yield (
-        f"{policy_runs.JOBS} jobs of one, two or four GPUs on `{policy_runs.cluster_of(entry.factory)}`, one every 20 "
+        f"{policy_runs.JOBS} jobs of one, two or four GPUs on `{cluster}`, one every 20 "
         f"minutes on average. {_average(entry.name)} h from arrival to completion on average, "
         f"{int(figures['completed_jobs'])} completed, {int(result.jobs['preemptions'].sum())} preemptions."
     )
@@ -252,7 +253,7 @@ def _overview(entries: Sequence[PolicyEntry]) -> str:
         ]
         rows = [
             f"| [{entry.name}]({entry.name}.md) | {_cell(entry.meaning)} | {_average(entry.name)} h"
-            f"{' *' if entry.factory.one_type else ''} |"
+            f"{' *' if for_one_type(get_policy(entry.name)) else ''} |"
             for entry in entries
             if _room(entry) == room
         ]

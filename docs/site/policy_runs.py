@@ -12,7 +12,7 @@ from allocator import Cluster, SimulationResult, Trace, get_policy, load_through
 from allocator.audit import audit
 from allocator.protocol import Policy
 from allocator.results.deadlines import assign_slos
-from allocator.testing.worlds import World
+from allocator.testing.worlds import World, for_one_type
 from throughputs import TraceGenerator
 
 CLUSTER, CLUSTER_OF_ONE_TYPE = "v100:4,p100:4,k80:4", "v100:8"
@@ -36,7 +36,7 @@ def jobs() -> Trace:
 
 def cluster_of(policy: Policy) -> str:
     """The cluster of the small run of a policy: of one type for a policy that is for those."""
-    return CLUSTER_OF_ONE_TYPE if policy.one_type else CLUSTER
+    return CLUSTER_OF_ONE_TYPE if for_one_type(policy) else CLUSTER
 
 
 @cache

@@ -16,6 +16,7 @@ from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.policy import Hindrance
+from allocator.protocol.views import Needs
 from throughputs import InputError
 
 _Floats = NDArray[np.float64]
@@ -120,8 +121,8 @@ class LinePolicy(PlanPolicy):
 
     backfill: Literal["off", "skip", "easy"] = "off"
 
+    needs: ClassVar[Needs] = Need.FRACTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
-    gpu_fractions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.backfill not in BACKFILLS:

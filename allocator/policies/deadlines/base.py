@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,6 @@ class DeadlinePolicy(PlanPolicy):
     """
 
     needs = Need.CONFIGURATIONS
-    one_type: ClassVar[bool] = True
 
     levels: Levels = "useful"
     most_gpus: Mapping[str, int] = field(default_factory=dict)

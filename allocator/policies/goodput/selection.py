@@ -217,3 +217,13 @@ def held_columns(ways: Configurations, running: Assignment) -> Whole:
     same = known[order][at] == asked
     held[running.jobs[same]] = order[at[same]]
     return held
+
+
+class OwnGangs:
+    """Every job runs with as many GPUs as it asks for, whatever else it could run with."""
+
+    own_gangs: ClassVar[bool] = True
+
+    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
+        """Columns with the GPUs of the job's own gang."""
+        return np.asarray(ways.gpus == state.scale_factors[ways.job])
