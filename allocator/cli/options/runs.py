@@ -42,7 +42,7 @@ from allocator.cli.options.values import (
 from allocator.conversion import convert_text, kinds_of
 from allocator.plugins import rule_of_text
 from allocator.presets import preset
-from allocator.presets.preset import kinds_of_changes, unknown_setting
+from allocator.presets.preset import unknown_setting
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.recorded import recorded_schedule
@@ -78,10 +78,6 @@ SlotOption = Annotated[
         "the preset's if omitted.",
         metavar="SECONDS",
     ),
-]
-QueueOption = Annotated[
-    str | None,
-    typer.Option("--queue", help="per_type: types choose one after the other; global: one queue of all types."),
 ]
 RecomputeOption = Annotated[
     float | None,
@@ -186,7 +182,6 @@ class RunOptions:
     preset: PresetOption = "default"
     round_seconds: RoundOption = None
     slot_seconds: SlotOption = None
-    queue: QueueOption = None
     recompute_interval: RecomputeOption = None
     restart_penalty: RestartPenaltyOption = None
     ideal: IdealOption = False
@@ -367,7 +362,8 @@ class Runs:
 
 def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
-    known, kinds = kinds_of_changes(), preset(options.preset).kinds_of_policy
+    chosen = preset(options.preset)
+    known, kinds = chosen.kinds(), chosen.kinds_of_policy
     changes, policy = {}, {}
     for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
@@ -377,7 +373,7 @@ def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[st
         else:
             having = dict.fromkeys(each for each in policies if name in kinds(each))
             if not having:
-                raise unknown_setting(name, "--set")
+                raise unknown_setting(name, "--set", known)
             expected = f"{POLICY_PREFIX}{name}, as it is a setting of {', '.join(having)}"
             raise InputError("--set", found=name, expected=expected)
     return changes, policy
@@ -388,7 +384,6 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     own = {
         "round_seconds": options.round_seconds,
         "slot_seconds": options.slot_seconds,
-        "queue": options.queue,
         "recompute_interval_seconds": options.recompute_interval,
         **({} if options.restart_penalty is None else constant_restart_penalty(options.restart_penalty)),
         "ideal": options.ideal or None,
@@ -396,8 +391,9 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "max_waiting_jobs": options.max_waiting,
         "max_clock_seconds": options.max_clock,
     }
-    kinds = kinds_of_changes()
-    chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
+    chosen = preset(options.preset)
+    kinds = chosen.kinds()
+    chosen = chosen.replace(**{name: value for name, value in own.items() if value is not None})
     own_rules = map(rule_of_text, options.world or ())
     return chosen.replace(
         **{name: convert_text(text, kinds[name], source="--set", field=name) for name, text in changed.items()}
