@@ -268,6 +268,7 @@ class Simulation:
             world.core.ideal,
             _by_gpus(trace, self._throughputs, cluster) if len(trace) == len(world.jobs) else None,
             self._promises(),
+            self._policy,
         )
         return SimulationResult(
             policy=self._policy.name,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 import typer
@@ -444,4 +444,5 @@ def _policies(
 
 def _takes(policy: type[Policy], solver: str | None) -> bool:
     """Whether a policy asks solvers, and that of ``--solver`` is one of them as far as it says so."""
-    return "solver" in kinds_of(policy) and (policy.solvers is None or solver in policy.solvers)
+    kind = kinds_of(policy).get("solver")
+    return kind is not None and (get_origin(kind) is not Literal or solver in get_args(kind))
