@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole
 from allocator.protocol.elastic import checked_rates
 from allocator.protocol.policy import Need, Policy
+from allocator.protocol.views import Needs
 from allocator.simulator.rules.base import Round, Rule, Rules, Running, rule_of
 from throughputs import InputError, ThroughputTable, Trace
 from throughputs.training import Course
@@ -176,7 +177,7 @@ class BatchSizes(Rule):
     batch_size_adaptation: Literal["off", "exact"] = "exact"
 
     @property
-    def needs(self) -> Need:
+    def needs(self) -> Needs:
         """Jobs are followed as they train."""
         return Need.NOTHING if self.batch_size_adaptation == "off" else Need.TRAINING
 
