@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.simulator.goodput.ledger import GoodputLedger
 from allocator.simulator.goodput.rule import Goodput
 from allocator.simulator.rounds import servers_of
 from allocator.simulator.rules.base import Stretch, rule_of
@@ -41,7 +42,7 @@ class GoodputRuns:
     """
 
     def __init__(self, world: World) -> None:
-        assert world.jobs.goodput is not None
+        assert isinstance(world.jobs.goodput, GoodputLedger)
         self._core, self._truth, self._ledger = world.core, world.truth, world.jobs.goodput
         self._server = servers_of(world.core.cluster)
         self._slowdown_of = dict(rule_of(world.rules, Goodput).goodput_slowdown)
