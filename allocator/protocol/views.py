@@ -292,7 +292,7 @@ def columns_of_jobs(
     known, found = file_columns(), {}
     for view in dict.fromkeys(known[name] for name in names):
         name = next(name for name in (*view.files, view.name) if name in names)
-        default = None if callable(view.default) else view.default
+        default = "" if view.kind == "text" else None if callable(view.default) else view.default
         values = [default if value is None or value != value else value for value in column(name)]
         found[view.name] = view.checked(values, len(values), partial(where, name), source)
     return found
