@@ -85,6 +85,7 @@ class DecisionCore:
         self.cluster = cluster
         self.jobs = jobs
         self.settings = settings = settings or MechanismSettings()
+        self.ideal = ideal
         self.active: _Ids = np.empty(0, dtype=np.int64)
         self.allocation: Allocation | None = None
         self.policy_calls = 0
