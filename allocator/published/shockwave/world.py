@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative, NotNegativeWhole
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Need
-from allocator.protocol.views import Needs
+from allocator.protocol.views import Need, Needs
 from allocator.published.gavel.world import IdleTime
 from allocator.simulator.rules.base import Round, Rules, Running, rule_of
 from allocator.simulator.rules.general import BatchSizes
