@@ -227,16 +227,17 @@ class FractionPlacement:
         """What is free of a pool, to be tried on."""
         return FreeFractions(self._gangs.free_gpus(pool), self._shared[pool].copy())
 
-    def room(self, active: _Ids, running: Assignment) -> RoomForFractions:
-        """What is free when those of the `running` who are no longer `active` (ids) have given back what they had.
+    def room(self, active: _Ids, gone: Sequence[int]) -> RoomForFractions:
+        """What is free when those who are `gone` (ids) have given back what they had.
 
-        Jobs of the room are positions in `active`.
+        Jobs of the room are positions in `active` (ids).
         """
-        gone = [self._held(job) for job in running.jobs[~among_ids(running.jobs, active)].tolist()]
+        there = among_ids(np.array(gone, dtype=np.int64), np.sort(self._roster.last.jobs))
+        left = [self._held(job) for job, ran in zip(gone, there.tolist(), strict=True) if ran]
 
         def free(pool: int) -> FreeFractions:
             pools = self.free(pool)
-            for held in gone:
+            for held in left:
                 if held.pool == pool:
                     pools.give_back_held(held)
             return pools

@@ -25,7 +25,7 @@ from allocator.mechanism.placement.rules import rule_names, rule_of_others
 from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition
-from allocator.room import CountedGpus, FreeGpus
+from allocator.room import CountedGpus, FreeGpus, Room
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
@@ -147,6 +147,15 @@ class Placement:
         free: FreeGpus = rule.room() if isinstance(rule, WholeServers) else CountedGpus(self._left[pool])
         self._give_back(free, pool, self._roster.codes_of([job for job in gone if job in self._gpus]))
         return free
+
+    def room(self, active: _Ids, gone: Sequence[int]) -> Room:
+        """What is free when those who are `gone` (ids) have given back theirs; jobs are positions in `active` (ids)."""
+
+        def held(position: int) -> tuple[int, Gpus]:
+            job = int(active[position])
+            return self.pool_of(job), self.gpus_of(job)
+
+        return Room(lambda pool: self.free_gpus(pool, gone), held)
 
     def _give_back(self, free: FreeGpus, pool: int, stopped: Mapping[int, int]) -> None:
         """To the `free` GPUs of a pool add those of jobs that stop, which ran as these codes.
