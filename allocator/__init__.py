@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SharePolicy,
         Trigger,
         UpcomingRounds,
+        View,
     )
     from allocator.protocol.entities import Entities, Entity
     from allocator.recorded import recorded_schedule
@@ -72,6 +73,7 @@ __all__ = [
     "Trace",
     "Trigger",
     "UpcomingRounds",
+    "View",
     "default_table",
     "explain",
     "get_policy",
@@ -115,6 +117,7 @@ _HOME = {
     "Trace": "throughputs",
     "Trigger": "allocator.protocol",
     "UpcomingRounds": "allocator.protocol",
+    "View": "allocator.protocol",
     "default_table": "throughputs",
     "explain": "allocator.explanations.explain",
     "get_policy": "allocator.registry",

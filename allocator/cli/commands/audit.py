@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from allocator.audit import audit
 from allocator.cli.options.shared import (
     InstanceArgument,
     InstanceChoiceOption,
@@ -47,13 +48,13 @@ def audit_command(
 
     {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
     """
-    allocation = make_policy(policy, solver, choice).allocate(read_instance(instance))
-    audit = allocation.audit(seed=seed, probed_jobs=probed_jobs, misreports=misreports)
+    state, chosen = read_instance(instance), make_policy(policy, solver, choice)
+    found = audit(chosen.allocate(state), state, chosen, seed=seed, probed_jobs=probed_jobs, misreports=misreports)
     if out is not None:
-        write_text(out, json.dumps(audit.to_json(), indent=2, allow_nan=False, default=str) + "\n")
+        write_text(out, json.dumps(found.to_json(), indent=2, allow_nan=False, default=str) + "\n")
     if as_json:
-        print_json(audit.to_json())
+        print_json(found.to_json())
         return
     screen = console()
-    for table in audit.tables(jobs=jobs):
+    for table in found.tables(jobs=jobs):
         screen.print(table)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 import typer
@@ -363,7 +363,7 @@ class Runs:
 def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
     chosen = preset(options.preset)
-    known, kinds = chosen.kinds(), chosen.kinds_of_policy
+    known, kinds = chosen.kinds, chosen.kinds_of_policy
     changes, policy = {}, {}
     for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
@@ -373,7 +373,7 @@ def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[st
         else:
             having = dict.fromkeys(each for each in policies if name in kinds(each))
             if not having:
-                raise unknown_setting(name, "--set", known)
+                raise unknown_setting(name, chosen, "--set")
             expected = f"{POLICY_PREFIX}{name}, as it is a setting of {', '.join(having)}"
             raise InputError("--set", found=name, expected=expected)
     return changes, policy
@@ -391,10 +391,8 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "max_waiting_jobs": options.max_waiting,
         "max_clock_seconds": options.max_clock,
     }
-    chosen = preset(options.preset)
-    kinds = chosen.kinds()
-    chosen = chosen.replace(**{name: value for name, value in own.items() if value is not None})
-    own_rules = map(rule_of_text, options.world or ())
+    chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
+    kinds, own_rules = chosen.kinds, map(rule_of_text, options.world or ())
     return chosen.replace(
         **{name: convert_text(text, kinds[name], source="--set", field=name) for name, text in changed.items()}
     ).with_rules(*own_rules)
@@ -446,4 +444,5 @@ def _policies(
 
 def _takes(policy: type[Policy], solver: str | None) -> bool:
     """Whether a policy asks solvers, and that of ``--solver`` is one of them as far as it says so."""
-    return "solver" in kinds_of(policy) and (policy.solvers is None or solver in policy.solvers)
+    kind = kinds_of(policy).get("solver")
+    return kind is not None and (get_origin(kind) is not Literal or solver in get_args(kind))

@@ -334,7 +334,7 @@ class Point:
     def _setting(self, name: str) -> Any:
         if name.startswith(POLICY_PREFIX):
             return self.policy_settings.get(name.removeprefix(POLICY_PREFIX))
-        return self.all_settings[name]
+        return self.all_settings.get(name)
 
 
 def _hash(specification: dict[str, Any]) -> str:
