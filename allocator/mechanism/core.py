@@ -333,6 +333,7 @@ class DecisionCore:
             "running": (running.jobs, running.pool, running.gpus, running.partner),
             "executor": self._executor.state(),
             "isolated": self._isolated.state(),
+            "gpus": self._held or tuple(map(self.gpus_of, running.jobs.tolist())),
             "placement": None if self._placement is None else self._placement.state(),
         }
 
@@ -346,8 +347,8 @@ class DecisionCore:
         self._executor.restore(state["executor"])
         self._isolated.restore(state["isolated"])
         if self._placement is not None and state["placement"] is not None:
-            self._placement.restore(state["placement"])
-            self._held = tuple(map(self._placement.gpus_of, self._running.jobs.tolist()))
+            self._held = tuple(state["gpus"])
+            self._placement.restore(self._running, self._held, state["placement"])
         self.allocation, self._last = allocation, None
 
     def resume(self, state: dict[str, Any], running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:

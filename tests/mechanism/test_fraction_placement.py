@@ -103,7 +103,7 @@ def test_a_long_run_of_decisions(rule):
         where = now
         if step % 20 == 10:
             other = placement(8, 4, rule)
-            other.restore(placed.state())
+            other.restore(running, [now[job] for job in running.jobs.tolist()], placed.state())
             assert {job: other.gpus_of(job) for job in now} == now
             placed = other
         if step % 20 == 15:
