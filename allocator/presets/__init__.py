@@ -8,9 +8,11 @@ A preset of another package is an entry point in the group ``allocator.presets``
 720.0
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from allocator.mechanism.rounds import Discipline
 from allocator.presets.default import DEFAULT
 from allocator.presets.preset import ENTRY_POINT_GROUP, Comparison, FairnessYardstick, Preset
 from throughputs import InputError
@@ -48,11 +50,17 @@ def preset(name: str | Preset) -> Preset:
     return _PRESETS[name]
 
 
+def discipline_named(name: str) -> Discipline | None:
+    """The discipline of that name, with its usual settings; None where no preset has one."""
+    found = (preset(each).mechanism.discipline for each in preset_names())
+    return next((type(discipline)() for discipline in found if discipline.name == name), None)
+
+
 @cache
-def kinds_under_any() -> dict[str, Any]:
-    """All settings of mechanism and simulator under any preset, each with the types that it has anywhere."""
-    kinds: dict[str, Any] = {}
-    for name in preset_names():
-        for setting, kind in preset(name).kinds.items():
-            kinds[setting] = kinds[setting] | kind if setting in kinds else kind
-    return kinds
+def kinds_of_presets() -> Mapping[str, Any]:
+    """Settings that `Preset.replace` changes under any preset, each with the types that it has anywhere."""
+    found: dict[str, Any] = {}
+    for each in preset_names():
+        for name, kind in preset(each).kinds().items():
+            found[name] = found[name] | kind if name in found else kind
+    return found

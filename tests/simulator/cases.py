@@ -112,7 +112,7 @@ def with_settings(chosen: Preset, **changes: Any) -> Preset:
 
 
 def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
-    """The preset with these settings, and options of `simulate`."""
+    """The preset with these settings (discipline: that of the preset so named), and options of `simulate`."""
     given = dict(part.split("=", 1) for part in text.split())
     name, options = given.pop("preset", "default"), {}
     chosen = {"usual": DEFAULT, "default": Preset()}.get(name) or preset(name)
@@ -123,8 +123,10 @@ def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
             options[name] = PriceTable({"v100": (list(map(float, times)), list(map(float, prices)))})
         else:
             options[name] = tuple(map(int, value.split(":"))) if name == "window" else int(value)
+    if "discipline" in given:
+        chosen = chosen.replace(discipline=preset(given.pop("discipline")).mechanism.discipline)
     chosen = replace(chosen, world=with_rules_that_have(given, chosen.world))
-    kinds = chosen.kinds
+    kinds = chosen.kinds()
     return chosen.replace(**{n: convert_text(v, kinds[n], source="-", field=n) for n, v in given.items()}), options
 
 

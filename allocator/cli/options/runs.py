@@ -79,10 +79,6 @@ SlotOption = Annotated[
         metavar="SECONDS",
     ),
 ]
-QueueOption = Annotated[
-    str | None,
-    typer.Option("--queue", help="per_type: types choose one after the other; global: one queue of all types."),
-]
 RecomputeOption = Annotated[
     float | None,
     typer.Option("--recompute-interval", help="Least time between two decisions of the policy.", metavar="SECONDS"),
@@ -186,7 +182,6 @@ class RunOptions:
     preset: PresetOption = "default"
     round_seconds: RoundOption = None
     slot_seconds: SlotOption = None
-    queue: QueueOption = None
     recompute_interval: RecomputeOption = None
     restart_penalty: RestartPenaltyOption = None
     ideal: IdealOption = False
@@ -368,7 +363,7 @@ class Runs:
 def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
     chosen = preset(options.preset)
-    known, kinds = chosen.kinds, chosen.kinds_of_policy
+    known, kinds = chosen.kinds(), chosen.kinds_of_policy
     changes, policy = {}, {}
     for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
@@ -389,7 +384,6 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     own = {
         "round_seconds": options.round_seconds,
         "slot_seconds": options.slot_seconds,
-        "queue": options.queue,
         "recompute_interval_seconds": options.recompute_interval,
         **({} if options.restart_penalty is None else constant_restart_penalty(options.restart_penalty)),
         "ideal": options.ideal or None,
@@ -398,7 +392,7 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "max_clock_seconds": options.max_clock,
     }
     chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
-    kinds, own_rules = chosen.kinds, map(rule_of_text, options.world or ())
+    kinds, own_rules = chosen.kinds(), map(rule_of_text, options.world or ())
     return chosen.replace(
         **{name: convert_text(text, kinds[name], source="--set", field=name) for name, text in changed.items()}
     ).with_rules(*own_rules)

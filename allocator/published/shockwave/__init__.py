@@ -42,7 +42,7 @@ _POLICIES: dict[str, Mapping[str, Any]] = {
 }
 
 SHOCKWAVE = dataclasses.replace(
-    GAVEL.replace(round_seconds=120.0, recompute_interval_seconds=1000.0, decide_at_rate_changes=False),
+    GAVEL.replace(round_seconds=120.0, recompute_interval_seconds=1000.0),
     name="shockwave",
     world=(
         rule_of(GAVEL.world, RoundLength),
