@@ -363,7 +363,7 @@ class Runs:
 def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
     chosen = preset(options.preset)
-    known, kinds = chosen.kinds, chosen.kinds_of_policy
+    known, kinds = chosen.kinds(), chosen.kinds_of_policy
     changes, policy = {}, {}
     for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
@@ -392,7 +392,7 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "max_clock_seconds": options.max_clock,
     }
     chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
-    kinds, own_rules = chosen.kinds, map(rule_of_text, options.world or ())
+    kinds, own_rules = chosen.kinds(), map(rule_of_text, options.world or ())
     return chosen.replace(
         **{name: convert_text(text, kinds[name], source="--set", field=name) for name, text in changed.items()}
     ).with_rules(*own_rules)

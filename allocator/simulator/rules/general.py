@@ -265,5 +265,6 @@ class _Training(Running):
         ledger.epochs_done[ran] = course.epochs_done(jobs.steps_done)[ran]
         course.observe(world.core.active, jobs.steps_done)
         if len(changed):
-            world.core.rates_changed(changed, step_factor if self._keeps_progress else None, news=self._keeps_progress)
+            factor = step_factor if self._keeps_progress else None
+            world.core.rates_changed(changed, factor, news=self._keeps_progress)
             world.rates_changed()

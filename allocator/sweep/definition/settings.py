@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from allocator.conversion import convert, convert_text, kinds_of
-from allocator.presets import kinds_under_any, preset
+from allocator.presets import kinds_of_presets, preset
 from allocator.protocol.entities import Entities
 from allocator.sweep.definition.point import Workload
 from allocator.sweep.definition.reading import Definition, is_number, setting_value
@@ -43,8 +43,8 @@ def setting_of_text(name: str, text: str, policies: Sequence[Mapping[str, Any]],
         kinds = [_WORKLOAD.get(rest, Any)]
     elif group == "policy":
         kinds = [known[rest] for known in policies if rest in known]
-    elif name in kinds_under_any():
-        kinds = [kinds_under_any()[name]]
+    elif name in kinds_of_presets():
+        kinds = [kinds_of_presets()[name]]
     return convert_text(text, (kinds or [Any])[0], source=option, field=name)
 
 
@@ -88,13 +88,13 @@ def assignment(name: str, value: Any, top: Definition, place: str, folder: Path)
         return _workload_value(rest, value, top, place, folder)
     if name == "preset":
         top.checked(place, value, partial(preset, value))
-    elif name not in kinds_under_any() and not (group == "policy" and rest):
-        known = ("preset", *kinds_under_any(), "policy.<name>", "workload.<name>")
+    elif name not in kinds_of_presets() and not (group == "policy" and rest):
+        known = ("preset", *kinds_of_presets(), "policy.<name>", "workload.<name>")
         raise top.error(place, value, f"a setting: {one_of(name, known)}")
     if isinstance(value, float) and not is_number(value):
         raise top.error(place, value, 'a finite number, or "none"')
     # settings of policies are checked with the policies that have them
-    return convert(setting_value(value), kinds_under_any().get(name, Any), source=top.source, field=place)
+    return convert(setting_value(value), kinds_of_presets().get(name, Any), source=top.source, field=place)
 
 
 def _workload_value(name: str, value: Any, top: Definition, place: str, folder: Path) -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from allocator.cluster import Cluster
-from allocator.presets import Preset, kinds_under_any, preset, preset_names
+from allocator.presets import Preset, kinds_of_presets, preset, preset_names
 from allocator.protocol.policy import Need
 from allocator.registry import made
 from allocator.sweep.definition.point import POLICY_PREFIX, Kind, Point, Workload
@@ -182,7 +182,7 @@ class Sweep:
                 first, _, rest = name.partition(".")
                 if first == "policy":
                     names[POLICY_PREFIX + rest] = None
-                elif first in kinds_under_any():
+                elif first in kinds_of_presets():
                     names[first] = None
         for _, own in self.policies:
             names.update(dict.fromkeys(POLICY_PREFIX + name for name in own))
@@ -223,7 +223,7 @@ class Sweep:
     ) -> Point:
         known = _preset(settings).kinds_of_policy(policy)
         shared = {name: value for name, value in settings_under(settings, "policy").items() if name in known}
-        simulated = {name: value for name, value in settings.items() if name in kinds_under_any()}
+        simulated = {name: value for name, value in settings.items() if name in kinds_of_presets()}
         workload = Workload(**settings_under(settings, "workload"))
         if workload.estimated and Need.COLOCATION not in _preset(settings).class_of_policy(policy).needs:
             # Estimates are of pairs; a policy that makes none is the same run with and without.
@@ -411,8 +411,8 @@ def _check(sweep: Sweep, top: Definition) -> None:
         if not any(name in chosen.kinds_of_policy(policy) for policy, _ in sweep.policies):
             raise top.error(f"policy.{name}", name, "a setting of at least one of the policies")
     for settings in every:
-        for name in settings:
-            if sweep.kind == "decision" and name in kinds_under_any():
+        for name in kinds_of_presets():
+            if sweep.kind == "decision" and name in settings:
                 raise top.error(name, settings[name], "no setting of rounds: a decision sweep simulates nothing")
     one = dataclasses.replace(
         sweep, loads=sweep.loads[:1], seeds=sweep.seeds[:1], cases=tuple(map(_shortened, sweep.cases))
