@@ -52,7 +52,7 @@ class Variant:
     @property
     def folder(self) -> str:
         """The label as the name of a folder."""
-        return _NOT_IN_FOLDERS.sub("-", self.label)
+        return folder_of(self.label)
 
     def typed_settings(self, source: object, chosen: Preset) -> dict[str, Any]:
         """Its own settings as the policy declares them under a preset.
@@ -71,6 +71,11 @@ class Variant:
             setting: convert_text(text, known[setting], source=source, field=f"{self.name}:{setting}")
             for setting, text in self.settings.items()
         }
+
+
+def folder_of(label: str) -> str:
+    """What a run is called as the name of a folder."""
+    return _NOT_IN_FOLDERS.sub("-", label)
 
 
 def read_variants(text: str, source: object = "policies") -> list[Variant]:

@@ -6,7 +6,8 @@ They live with their systems, in `allocator.published`, and are imported when th
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -15,6 +16,8 @@ from typing import Any
 _ENTRY_POINTS = {
     "gavel_trace": "allocator.published.gavel.generator:gavel_trace",
     "shockwave_trace": "allocator.published.shockwave.generator:shockwave_trace",
+    "workload gavel": "allocator.published.gavel.workload:GavelWorkload",
+    "workload shockwave": "allocator.published.shockwave.workload:ShockwaveWorkload",
     "trace elasticflow": "allocator.published.elasticflow.traces:elasticflow",
     "trace chronus": "allocator.published.chronus.traces:chronus",
     "trace pollux": "allocator.published.pollux.traces:pollux",
@@ -36,6 +39,12 @@ def load(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
+def published(kind: str) -> dict[str, Callable[[], Any]]:
+    """What is registered under names that begin with a word, by the rest of the name: functions that import it."""
+    names = [name for name, place in _ENTRY_POINTS.items() if name.startswith(f"{kind} ") and _is_there(place)]
+    return {name.removeprefix(f"{kind} "): partial(load, name) for name in names}
+
+
 @cache
 def entries_of(group: str) -> dict[str, EntryPoint]:
     """Those of a group by name, without any whose module has gone."""
@@ -43,8 +52,8 @@ def entries_of(group: str) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in found if _is_there(entry.module)}
 
 
-def _is_there(module: str) -> bool:
+def _is_there(place: str) -> bool:
     try:
-        return find_spec(module) is not None
+        return find_spec(place.partition(":")[0]) is not None
     except ModuleNotFoundError:
         return False

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from allocator import Cluster
+from allocator.experiments.whatif.page import render_page
+from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
+from allocator.experiments.whatif.terminal import next_gpus_table, rows_table
 from allocator.report.figures import FIGURES
-from allocator.scenarios.page import render_page
-from allocator.scenarios.result import NextGpus, Row, WhatIf
-from allocator.scenarios.terminal import next_gpus_table, rows_table
 
 (JCT,) = (figure for figure in FIGURES if figure.key == "average_jct")
 

@@ -117,7 +117,7 @@ def admit_command(
         if cluster is None:
             raise InputError("--cluster, --state", found="neither", expected="one of the two")
         gpus = make_cluster(cluster, gpus_per_server, kind)
-        jobs = Trace([], [], [], []) if trace is None else read_jobs(trace, time_unit=time_unit)
+        jobs = Trace([], [], [], []) if trace is None else read_jobs(trace, time_unit_seconds=time_unit)
         last = float(jobs.arrival_time.max(initial=0.0))
         now = last if clock is None else clock
         if len(jobs) and now < last:

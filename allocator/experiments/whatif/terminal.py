@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from allocator.experiments.whatif.rows import CHANGES, WhatIf, change_of, format_change, format_ratio, ratio_of
 from allocator.report.figures import MISSING, Figure, format_column
-from allocator.scenarios.figures import CHANGES, change_of, format_change, format_ratio, ratio_of
-from allocator.scenarios.result import WhatIf
 
 if TYPE_CHECKING:
     from rich.table import Table

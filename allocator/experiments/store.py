@@ -18,11 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allocator.sweep.definition.point import FORMAT, LOAD_TEXTS, Kind, Point
-from allocator.sweep.definition.reading import is_number
-from allocator.sweep.definition.specification import Sweep
-from allocator.sweep.execute import Outcome, package_version
-from allocator.sweep.saturation import first_saturated
+from allocator.experiments.definition import Sweep, is_number
+from allocator.experiments.execute import Outcome, package_version
+from allocator.experiments.run import FORMAT, LOADS, Kind, Run
 from throughputs import InputError
 from throughputs.files import read_frame, read_json, write_frame, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
@@ -89,7 +87,7 @@ class Store:
         self.folder = Path(folder)
         self.results = self.folder / "results.parquet"
 
-    def begin(self, sweep: Sweep, points: Sequence[Point]) -> None:
+    def begin(self, sweep: Sweep, points: Sequence[Run]) -> None:
         """Make the folder and write down what the sweep is."""
         for name in ("points", "logs", *(["jobs"] if sweep.keep_jobs else [])):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -130,9 +128,9 @@ class Store:
         """Where the jobs of a run are kept."""
         return self.folder / "jobs" / f"{key}.parquet"
 
-    def log_path(self, point: Point) -> Path:
+    def log_path(self, run: Run) -> Path:
         """Where a run writes its log."""
-        return self.folder / "logs" / point.log_name
+        return self.folder / "logs" / run.log_name
 
     def table(self, records: Mapping[str, Record] | None = None) -> pd.DataFrame:
         """One row per run of the sweep that has finished or need not run; columns as in docs/sweeps.md."""
@@ -184,6 +182,31 @@ class Store:
         except (FileNotFoundError, InputError):
             return None  # a damaged file counts as none: the run is made again
         return record if _is_record(record, key) else None
+
+
+Place = tuple[float, int]
+"""Load and seed."""
+
+
+def first_saturated(
+    places: Iterable[tuple[str, str, Place]], records: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Place]:
+    """By series, the first place whose own run saturated.
+
+    A series is the runs that differ in load and seed only. They stand in the order of load, and of seed for equal
+    loads. The first one that saturates marks all behind it: a larger load, or the same load with another seed, is taken
+    to saturate too. The mark depends on the results alone, not on the order in which the runs happened to be made.
+
+    Parameters
+    ----------
+    places : (run, series, place) of every run of the sweep.
+    records : records of the runs so far, by run.
+    """
+    first: dict[str, Place] = {}
+    for key, series, place in places:
+        if records.get(key, {}).get("status") == "saturated" and (series not in first or place < first[series]):
+            first[series] = place
+    return first
 
 
 def load(out: str | os.PathLike[str]) -> pd.DataFrame:
@@ -306,7 +329,7 @@ def _skipped(point: Mapping[str, Any], kind: Kind, first: tuple[float, int]) -> 
     return {
         "point": point["point"],
         "status": "saturated",
-        "status_detail": f"not run: saturated at {LOAD_TEXTS[kind].format(first[0])} with seed {first[1]}",
+        "status_detail": f"not run: saturated at {LOADS[kind][1].format(first[0])} with seed {first[1]}",
         "saturated_load": first[0],
         "by_rule": True,
         **point["cells"],
