@@ -26,6 +26,9 @@ TORCH ?= torch==2.13.0
 CONSTRAINTS := tests/constraints.txt
 EXAMPLES := .venv-examples
 
+# Tests start hundreds of processes, each of which would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all test-deep slurm test-slurm test-examples golden mutants lint docs tables bench clean
 
 demo: $(VENV)/.run

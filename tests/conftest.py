@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from throughputs import default_table, gavel_trace, write_table, write_trace
@@ -30,7 +30,7 @@ settings.load_profile("same-examples")
 
 # Hypothesis also draws constants from the source of whatever modules are loaded, so that examples would depend on what
 # is tested beside them. No setting turns this off; `test_examples_are_the_same_whatever_is_loaded` guards it.
-HypothesisProvider._local_constants = Constants()
+providers._get_local_constants = Constants
 
 # A shell has what it starts in the background ignore SIGINT, and so would all that the tests start.
 if threading.current_thread() is threading.main_thread():

@@ -1,48 +1,41 @@
-"""What published systems have for themselves, by name: formats, measured tables and generators of their artifacts.
+"""What packages bring along, by name: entry points, imported when they are asked for.
 
-They live with their systems, in `allocator.published`, and are imported when they are asked for. An entry point is
-``module:attribute``. `entries_of` finds those that installed packages, ours among them, declare by group.
+Readers, generators and fits that only one published system has are no part of what all share. Each is declared as an
+entry point, ours in ``pyproject.toml`` as anybody's, in one of these groups:
+
+========================  ==============================================================================================
+``throughputs.traces``    ``(frame, source, first_line, time_unit_seconds) -> Trace`` of a table of that system
+``throughputs.writers``   the table of that system from a `Trace`
+``throughputs.logs``      cells of a job log in a layout of ``data/job_logs.toml`` that is no table with a header
+``throughputs.draws``     ``(n_jobs, mean_interarrival, **settings) -> Trace``, draw for draw as published
+``throughputs.tables``    throughputs from a folder of that system
+``throughputs.goodput``   trainings from the measured tables of that system, and its fit of the throughput model
+========================  ==============================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
-from importlib import import_module
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any
 
-_ENTRY_POINTS = {
-    "gavel_trace": "allocator.published.gavel.generator:gavel_trace",
-    "shockwave_trace": "allocator.published.shockwave.generator:shockwave_trace",
-    "workload gavel": "allocator.published.gavel.workload:GavelWorkload",
-    "workload shockwave": "allocator.published.shockwave.workload:ShockwaveWorkload",
-    "trace elasticflow": "allocator.published.elasticflow.traces:elasticflow",
-    "trace chronus": "allocator.published.chronus.traces:chronus",
-    "trace pollux": "allocator.published.pollux.traces:pollux",
-    "trace lucid": "allocator.published.lucid.traces:lucid",
-    "merged models": "allocator.published.pollux.traces:merged_models",
-    "write pollux": "allocator.published.pollux.traces:pollux_frame",
-    "predictions": "allocator.published.lucid.predictions:with_predictions",
-    "log philly": "allocator.published.logs.philly:philly_cells",
-    "log pai-2020": "allocator.published.logs.pai:pai_cells",
-    "table folder": "allocator.published.elasticflow.tables:read_folder",
-    "trainings": "allocator.published.pollux.trainings:read_trainings",
-    "fit": "allocator.published.pollux.descent:descended",
-}
+from throughputs.errors import InputError, one_of
 
 
-def load(name: str) -> Any:
-    """What is registered under a name, imported now."""
-    module, _, attribute = _ENTRY_POINTS[name].partition(":")
-    return getattr(import_module(module), attribute)
+def load(kind: str, name: str) -> Any:
+    """What is declared under a name in the group ``throughputs.KIND``.
 
-
-def published(kind: str) -> dict[str, Callable[[], Any]]:
-    """What is registered under names that begin with a word, by the rest of the name: functions that import it."""
-    names = [name for name, place in _ENTRY_POINTS.items() if name.startswith(f"{kind} ") and _is_there(place)]
-    return {name.removeprefix(f"{kind} "): partial(load, name) for name in names}
+    Raises
+    ------
+    InputError
+        No installed package has it.
+    """
+    known = entries_of(f"throughputs.{kind}")
+    if name not in known:
+        expected = one_of(name, known) if known else "an installed package that has it"
+        raise InputError(f"entry point throughputs.{kind}", found=name, expected=expected)
+    return known[name].load()
 
 
 @cache
@@ -52,8 +45,8 @@ def entries_of(group: str) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in found if _is_there(entry.module)}
 
 
-def _is_there(place: str) -> bool:
+def _is_there(module: str) -> bool:
     try:
-        return find_spec(place.partition(":")[0]) is not None
+        return find_spec(module) is not None
     except ModuleNotFoundError:
         return False

@@ -19,8 +19,7 @@ from allocator.cluster import Cluster
 from allocator.conversion import AtLeastOne, Reads, convert, convert_text, declared_kinds, read_field
 from allocator.experiments.run import OF_WORKLOAD, POLICY_PREFIX, Kind, Run
 from allocator.experiments.workloads import Above0, Recorded, kinds_of_workload, workload, workloads
-from allocator.presets import Preset, preset, preset_names
-from allocator.presets.preset import kinds_of_changes
+from allocator.presets import Preset, kinds_of_presets, preset, preset_names
 from allocator.protocol.policy import Need
 from allocator.registry import made
 from allocator.variants import Variant
@@ -50,11 +49,6 @@ _OF_KIND: Mapping[str, Kind] = {
 # Settings: one flat mapping from names to values. Names are "preset", fields of `MechanismSettings` and of rules,
 # "policy.<name>" and "workload.<name>".
 
-_KINDS: Mapping[str, Any] = kinds_of_changes()
-
-SETTINGS = tuple(_KINDS)
-"""Names of all settings of mechanism and simulator."""
-
 
 def _generator(value: Any, place: str, source: object, _folder: Path) -> Any:
     if value not in workloads():
@@ -79,7 +73,7 @@ def setting_of_text(name: str, text: str, policies: Sequence[Mapping[str, Any]],
         The text stands for nothing of that type, or there is no such policy.
     """
     group, _, rest = name.partition(".")
-    kinds: list[Any] = [_KINDS.get(name, Any)]
+    kinds: list[Any] = [kinds_of_presets().get(name, Any)]
     if group == "workload":
         kinds = [kinds_under_workload().get(rest, Any)]
     elif group == "policy":
@@ -221,7 +215,7 @@ class Table:
     def assignment(self, name: str, value: Any, place: str) -> Any:
         """The value of one setting; whether mechanism and simulator take it is seen when runs are made."""
         group, _, rest = name.partition(".")
-        kinds, known = dict(_KINDS), rest
+        kinds, known = kinds_of_presets(), rest
         if group == "workload" and rest:
             kinds = kinds_under_workload()
             if rest not in kinds:
@@ -230,7 +224,7 @@ class Table:
             self.checked(place, value, partial(preset, value))
             return value
         elif name not in kinds and not (group == "policy" and rest):
-            listed = ("preset", *SETTINGS, "policy.<name>", "workload.<name>")
+            listed = ("preset", *kinds, "policy.<name>", "workload.<name>")
             raise self.error(place, value, f"a setting: {one_of(name, listed)}")
         else:
             known = name
@@ -387,7 +381,7 @@ class Sweep:
                 first, _, rest = name.partition(".")
                 if first == "policy":
                     names[POLICY_PREFIX + rest] = None
-                elif first in SETTINGS:
+                elif first in kinds_of_presets():
                     names[first] = None
         for _, own in self.policies:
             names.update(dict.fromkeys(POLICY_PREFIX + name for name in own))
@@ -438,7 +432,7 @@ class Sweep:
             "policy_settings": {**shared, **own},
             "workload": workload(jobs),
             "preset": settings.get("preset", "default"),
-            "settings": {name: value for name, value in settings.items() if name in SETTINGS},
+            "settings": {name: value for name, value in settings.items() if name in kinds_of_presets()},
             **of_run,
         }
 
@@ -588,7 +582,7 @@ def _check(sweep: Sweep, top: Table) -> None:
         if not any(name in chosen.kinds_of_policy(policy) for policy, _ in sweep.policies):
             raise top.error(f"policy.{name}", name, "a setting of at least one of the policies")
     for settings in every if sweep.kind == "decision" else ():
-        for name in SETTINGS:
+        for name in kinds_of_presets():
             if name in settings:
                 raise top.error(name, settings[name], "no setting of rounds: a decision sweep simulates nothing")
     one = replace(

@@ -31,7 +31,7 @@ from throughputs import (
     deadline_trace,
     with_deadlines,
 )
-from throughputs.entry_points import entries_of, published
+from throughputs.entry_points import entries_of
 from throughputs.errors import did_you_mean, one_of
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.goodput.trainings.finding import EMBEDDED
@@ -443,14 +443,14 @@ def _blocks(generator: TraceGenerator, n: int) -> Trace:
 _OWN: tuple[type[Workload], ...] = (OwnWorkload, DeadlineWorkload, TrainingWorkload, Recorded)
 
 USUAL = "gavel"
-"""The generator where none is named."""
+"""The generator where none is named, if it is installed."""
 
 
 @cache
 def workloads() -> dict[str, type[Workload]]:
     """Every workload by the name of its generator."""
-    others = published("workload") | {name: entry.load for name, entry in entries_of("allocator.workloads").items()}
-    return {name: load() for name, load in others.items()} | {kind.generator: kind for kind in _OWN}
+    others = {name: entry.load() for name, entry in entries_of("allocator.workloads").items()}
+    return others | {kind.generator: kind for kind in _OWN}
 
 
 @cache
@@ -474,7 +474,9 @@ def workload(settings: Mapping[str, Any], source: object = "workload") -> Worklo
         No such generator, or a setting that it does not have.
     """
     known, given = workloads(), dict(settings)
-    name = given.pop("generator", USUAL)
+    name = given.pop("generator", USUAL if USUAL in known else OwnWorkload.generator)
+    if name not in known:
+        raise InputError(source, field="workload.generator", found=name, expected=one_of(name, known))
     usual, owned = usual_values(), {field.name for field in dataclasses.fields(known[name])}
     for setting, value in list(given.items()):
         if setting not in owned:

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.explanations.columns import Rows
-from allocator.explanations.replay import Instant, job_table, settings_of
+from allocator.explanations.replay import Instant, job_table, mechanism_of, settings_of
 from allocator.explanations.run import FinishedRun
 from allocator.fractions import WHOLE, GpuFractions
 from allocator.mechanism.core import DecisionCore
-from allocator.mechanism.rounds import RoundMechanism
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Hindrance, Need, PlanPolicy, SharePolicy
@@ -88,7 +87,7 @@ def decided(
     state = table.snapshot(active, at.clock, cluster, None, policy.needs, at.running.among(active))
     assert at.mechanism is not None
     sharing = cast(SharePolicy, policy)
-    mechanism = RoundMechanism(sharing, cluster, table, settings_of(run).mechanism, int(run.settings.get("seed", 0)))
+    mechanism = mechanism_of(run, table, cluster)
     mechanism.restore(_copied(at.mechanism))
     if without >= 0:
         mechanism.left(np.array([without]))

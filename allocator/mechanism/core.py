@@ -24,7 +24,6 @@ from allocator.mechanism.placement.fractions import FractionPlacement
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.mechanism.plans import PlanBook
-from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
 from allocator.mechanism.shares import IdealShares
 from allocator.protocol.assignment import Assignment, among_ids
@@ -205,15 +204,16 @@ class DecisionCore:
         self.tell(Trigger.RATES)
         return True
 
-    def rates_changed(self, jobs: _Ids, step_factor: NDArray[np.float64] | None = None) -> None:
+    def rates_changed(self, jobs: _Ids, step_factor: NDArray[np.float64] | None = None, *, news: bool = True) -> None:
         """The (K,) jobs of the table have other rates and steps from now on (their batch size changed).
 
-        `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same.
+        `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same. The
+        policy is asked about it where it is `news`.
         """
         self._rates_version += 1
         self._executor.rates_changed()
         self._isolated.rates_changed(jobs, step_factor)
-        if self.settings.decide_at_rate_changes:
+        if news:
             self.tell(Trigger.RATES)
 
     def sums(self) -> list[NDArray[np.float64]]:
@@ -405,7 +405,7 @@ def _executor(
     """What carries out the answers of this kind of policy."""
 
     def shares(policy: SharePolicy) -> Executor[SharePolicy]:
-        return IdealShares(cluster, jobs) if ideal else RoundMechanism(policy, cluster, jobs, settings, seed)
+        return IdealShares(cluster, jobs) if ideal else settings.start(policy, cluster, jobs, seed)
 
     kinds: dict[str, Callable[[Any], Executor[Any]]] = {
         "shares": shares,

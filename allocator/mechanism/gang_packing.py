@@ -46,43 +46,6 @@ class Vacancies:
         self.waiting = n_jobs
 
 
-def pack_per_type(
-    queues: Sequence[Iterable[int]], visit_order: Sequence[int], rows: Rows, left: Vacancies, strict: bool = False
-) -> list[list[int]]:
-    """Let the types choose one after the other, each from its own queue; returns the rows of each type."""
-    chosen: list[list[int]] = [[] for _ in queues]
-    first, second, gpus, taken, waiting = rows.first, rows.second, rows.gpus, left.taken, left.waiting
-    for j in visit_order:
-        free = left.free[j]
-        if not free or not waiting:
-            continue
-        mine = chosen[j]
-        for row in queues[j]:
-            job = first[row]
-            if taken[job]:
-                continue
-            size = gpus[row]
-            if size > free:
-                if strict:
-                    break
-                continue
-            partner = second[row]
-            if partner >= 0:
-                if taken[partner]:
-                    continue
-                taken[partner] = 1
-                waiting -= 1
-            taken[job] = 1
-            waiting -= 1
-            mine.append(row)
-            free -= size
-            if not free or not waiting:
-                break
-        left.free[j] = free
-    left.waiting = waiting
-    return chosen
-
-
 def pack_global(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: bool = False) -> list[list[int]]:
     """Serve one queue of (row, type) from the front; returns the rows of each type."""
     free, taken, waiting = left.free, left.taken, left.waiting

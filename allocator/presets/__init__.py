@@ -8,6 +8,11 @@ A preset of another package is an entry point in the group ``allocator.presets``
 720.0
 """
 
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from allocator.mechanism.rounds import Discipline
 from allocator.presets.default import DEFAULT
 from allocator.presets.preset import Comparison, FairnessYardstick, Preset
 from throughputs import InputError
@@ -45,3 +50,15 @@ def preset(name: str | Preset) -> Preset:
             raise InputError("preset plugin", field=name, found=found, expected="a Preset")
         _PRESETS[name] = found
     return _PRESETS[name]
+
+
+def discipline_named(name: str) -> Discipline | None:
+    """The discipline of that name, with its usual settings; None where no preset has one."""
+    found = (preset(each).mechanism.discipline for each in preset_names())
+    return next((type(discipline)() for discipline in found if discipline.name == name), None)
+
+
+@cache
+def kinds_of_presets() -> Mapping[str, Any]:
+    """Settings that `Preset.replace` changes under any preset, each with its type."""
+    return {name: kind for each in preset_names() for name, kind in preset(each).kinds().items()}

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from allocator.cluster import Cluster
 from allocator.conversion import convert, kinds_of
+from allocator.mechanism.rounds import Discipline
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol import Policy
 from allocator.registry import class_of, made
@@ -139,7 +140,7 @@ class Preset:
             rule.check(self.world)
 
     def replace(self, **changes: Any) -> Preset:
-        """The same with some settings changed, each named as a field of `MechanismSettings` or of a rule.
+        """The same with some settings changed, each named as a field of `MechanismSettings`, its discipline or a rule.
 
         They hold under every policy and on every cluster, whatever `world_settings` say. Another restart penalty
         is that of every gang, unless figures by GPUs or by job type are given with it.
@@ -149,21 +150,28 @@ class Preset:
         InputError
             No such setting, or a value of the wrong type.
         """
-        mechanism, kinds = kinds_of(MechanismSettings), kinds_of_changes()
+        discipline = changes.get("discipline", self.mechanism.discipline)
+        discipline = convert(discipline, Discipline, source="settings", field="discipline")
+        kinds = kinds_of_changes(discipline)
         for name, value in changes.items():
             if name not in kinds:
-                raise unknown_setting(name, "settings")
+                raise unknown_setting(name, "settings", kinds)
             changes[name] = convert(value, kinds[name], source="settings", field=name)
+        changes["discipline"] = _changed(discipline, changes)
         penalty = rule_of(self.world, StartsTakeTime).restart_penalty_seconds
         if changes.get("restart_penalty_seconds", penalty) != penalty:
             changes = {"restart_penalty_by_gpus": (), "restart_penalty_by_job_type": ()} | changes
         return dataclasses.replace(
             self,
-            mechanism=dataclasses.replace(self.mechanism, **{k: v for k, v in changes.items() if k in mechanism}),
+            mechanism=_changed(self.mechanism, changes),
             world=with_changes(self.world, changes, RULES),
             world_settings=_without(self.world_settings, changes),
             world_settings_by_gpus=_without(self.world_settings_by_gpus, changes),
         )
+
+    def kinds(self) -> Mapping[str, Any]:
+        """Settings that `replace` changes, each with its type."""
+        return kinds_of_changes(self.mechanism.discipline)
 
     def with_rules(self, *rules: Rule) -> Preset:
         """The same in a world that has these rules too, asked after all others."""
@@ -178,13 +186,10 @@ class Preset:
     def class_of_policy(self, name: str) -> type[Policy]:
         """The class of the policy of that name in this system; raises `InputError` where there is no such policy.
 
-        ``NAME@PRESET`` is the policy as it is under another preset: ``elasticflow@default`` beside ``elasticflow``, in
-        the world of one.
+        ``NAME@default`` is the policy as it is without a preset: ``elasticflow@default`` beside ``elasticflow``.
         """
-        name, _, other = name.partition("@")
-        if other:
-            return self._other(other).class_of_policy(name)
-        if name not in self.policies:
+        name, usual = _as_usual(name)
+        if usual or name not in self.policies:
             return class_of(name)
         module, _, kind = self.policies[name].partition(":")
         found: type[Policy] = getattr(import_module(module), kind)
@@ -202,9 +207,9 @@ class Preset:
         InputError
             No such policy or setting, or a value of the wrong type.
         """
-        name, _, other = name.partition("@")
-        if other:
-            return self._other(other).make_policy(name, cluster, **settings)
+        plain, as_usual = _as_usual(name)
+        if as_usual:
+            return made(class_of(plain), plain, settings)
         factory = self.class_of_policy(name)
         usual = {"choice": self.choice} if "choice" in kinds_of(factory) else {}
         return made(factory, name, usual | self.settings_of_policy(name, cluster) | settings)
@@ -219,14 +224,11 @@ class Preset:
         form = self.class_of_policy(policy.name) if policy.name in self.policies else type(policy)
         return {} if isinstance(policy, form) else {"policy_form": f"{policy.name}@default"}
 
-    def _other(self, name: str) -> Preset:
-        from allocator.presets import preset  # which imports this module
-
-        return preset(name)
-
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""
-        settings = dataclasses.asdict(self.mechanism)
+        discipline = self.mechanism.discipline
+        settings = dataclasses.asdict(self.mechanism) | {"discipline": discipline.name}
+        settings |= {name: getattr(discipline, name) for name in kinds_of(type(discipline))}
         for kind in RULES:
             settings |= dataclasses.asdict(rule_of(self.world, kind))
         if own := [repr(rule) for rule in self.world if not type(rule).__module__.startswith("allocator.")]:
@@ -236,20 +238,32 @@ class Preset:
         }
 
 
-def kinds_of_changes() -> dict[str, Any]:
-    """Settings that `Preset.replace` changes, each with its type."""
-    kinds = dict(kinds_of(MechanismSettings))
-    for kind in RULES:
-        kinds |= kinds_of(kind)
-    return kinds
+def kinds_of_changes(discipline: Discipline) -> dict[str, Any]:
+    """Settings that a preset with that discipline has, each with its type."""
+    owners: tuple[Any, ...] = (MechanismSettings, type(discipline), *RULES)
+    return {name: kind for owner in owners for name, kind in kinds_of(owner).items()}
 
 
-def unknown_setting(name: str, source: str) -> InputError:
-    """What is wrong with a name that is none of a setting of mechanism or simulator: the nearest that are."""
-    near = nearest_names(name, kinds_of_changes())
+def _changed(settings: Any, changes: Mapping[str, Any]) -> Any:
+    """The same with those of the changes that are fields of it."""
+    own = {field.name for field in dataclasses.fields(settings)}
+    return dataclasses.replace(settings, **{name: value for name, value in changes.items() if name in own})
+
+
+def unknown_setting(name: str, source: str, kinds: Mapping[str, Any]) -> InputError:
+    """What is wrong with a name that is none of these settings of mechanism or simulator: the nearest that are."""
+    near = nearest_names(name, kinds)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     expected = f"a setting of mechanism or simulator{hint}; docs/simulator.md and docs/goodput.md say what they do"
     return InputError(source, found=name, expected=expected)
+
+
+def _as_usual(name: str) -> tuple[str, bool]:
+    """The name of a policy, and whether it is meant as it is without a preset."""
+    plain, at, form = name.partition("@")
+    if at and form != "default":
+        raise InputError("policy", found=name, expected=f"{plain}, or {plain}@default: as it is without a preset")
+    return plain, bool(at)
 
 
 def _of_size(by_gpus: Mapping[int, Mapping[str, Any]], cluster: Cluster) -> dict[str, Any]:

@@ -267,8 +267,9 @@ class RoundExecution:
         assert self._training is not None
         elapsed = (self.world.round + 1) * self.seconds
         changed, step_factor = self._training.round_ended(ran, rates, self.world.core.active, elapsed)
+        exact = self._exact_adaptation
         if len(changed):
-            self.world.core.rates_changed(changed, step_factor if self._exact_adaptation else None)
+            self.world.core.rates_changed(changed, step_factor if exact else None, news=exact)
             self.rates_changed()
 
 

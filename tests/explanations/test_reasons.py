@@ -39,7 +39,7 @@ def case(reasons, seconds, gpus, job=-1, arrivals=None, cluster="v100:1", policy
 
 
 QUOTAS = {"quotas": {"a.v100": 2, "b.v100": 2}, "cohorts": "none"}
-LATE = {"recompute_interval_seconds": 500, "idle_fill": "off", "decide_early_when_idle": False}
+LATE = {"recompute_interval_seconds": 500, "idle_fill": "off"}
 FAIR = "max_min_fairness_perf"
 CASES = {
     "a gang that does not fit": case(

@@ -105,11 +105,11 @@ entities = [{ name = "vision", weight = 2, policy = "fifo", jobs = 2 }]
 
 [settings]
 preset = "gavel"
-max_overdraft_rounds = "none"
+max_waiting_jobs = "none"
 accelerator_order = ["v100", "k80"]
 
 [vary]
-priority_digits = [3, 4]
+decide_every_seconds = [600.0, 7200.0]
 policy.choice = ["balanced", "published"]
 """
 ELASTICFLOW = """job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration,best_effort

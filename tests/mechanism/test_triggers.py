@@ -85,7 +85,7 @@ HAPPENS = {
 @pytest.mark.parametrize("happens", SINGLE)
 @pytest.mark.parametrize("chosen", [*SINGLE, Trigger.NEVER])
 def test_a_policy_is_asked_about_what_it_chose_and_nothing_else(kind, happens, chosen):
-    core = core_of(kind(chosen), decide_early_when_idle=False)
+    core = core_of(kind(chosen))
     core.next(100.0)
     asked = core.policy_calls
     HAPPENS[happens](core)
@@ -97,13 +97,13 @@ def test_a_policy_is_asked_about_what_it_chose_and_nothing_else(kind, happens, c
     assert core.policy_calls - asked == (1 if happens is chosen else 0)
 
 
-def test_changed_rates_are_told_only_where_the_mechanism_says_so():
-    for told in (True, False):
-        core = core_of(shares_policy(Trigger.USUAL), decide_at_rate_changes=told)
+def test_changed_rates_are_told_only_where_they_are_news():
+    for news in (True, False):
+        core = core_of(shares_policy(Trigger.USUAL))
         asked = core.policy_calls
-        core.rates_changed(np.array([1]))
+        core.rates_changed(np.array([1]), news=news)
         core.next(360.0)
-        assert core.policy_calls - asked == told
+        assert core.policy_calls - asked == news
 
 
 def test_a_period_is_a_reason_to_ask_of_its_own():

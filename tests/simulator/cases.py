@@ -19,7 +19,6 @@ from allocator.cluster import Cluster
 from allocator.conversion import convert_text
 from allocator.presets import Preset, preset
 from allocator.presets.default import DEFAULT
-from allocator.presets.preset import kinds_of_changes
 from allocator.protocol import Policy, Trigger
 from allocator.published.chronus import WaitingCounts
 from allocator.registry import get_policy
@@ -81,7 +80,7 @@ def policy_of(text: str) -> Policy:
 
 
 def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
-    """The preset with these settings, and options of `simulate`."""
+    """The preset with these settings (discipline: that of the preset so named), and options of `simulate`."""
     given = dict(part.split("=", 1) for part in text.split())
     name, options = given.pop("preset", "default"), {}
     chosen = {"usual": DEFAULT, "default": Preset()}.get(name) or preset(name)
@@ -92,7 +91,9 @@ def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
             options[name] = PriceTable({"v100": (list(map(float, times)), list(map(float, prices)))})
         else:
             options[name] = tuple(map(int, value.split(":"))) if name == "window" else int(value)
-    kinds = kinds_of_changes()
+    if "discipline" in given:
+        chosen = chosen.replace(discipline=preset(given.pop("discipline")).mechanism.discipline)
+    kinds = chosen.kinds()
     return chosen.replace(**{n: convert_text(v, kinds[n], source="-", field=n) for n, v in given.items()}), options
 
 

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import registry
-from allocator.experiments.definition import SETTINGS
 from allocator.experiments.store import BY_WEIGHT, FIGURES
 from allocator.experiments.workloads import workload
-from allocator.presets import preset
+from allocator.presets import kinds_of_presets, preset, preset_names
 from allocator.registry import list_policies, settings_of
 from allocator.sweep import Point, Sweep
 from tests.sweep.sweep_definitions import ENTITIES, TINY, continuous, decision, definition, static
@@ -121,9 +120,10 @@ def test_settings_are_for_the_policies_that_have_them():
     assert counts == [2, 4]  # two seeds
     taken = {*FIGURES, *Point("static", "fifo_perf", TINY, 5, 0).columns(()), "point", "status", "by_rule"}
     of_policies = {f"policy_{name}" for entry in list_policies() for name in settings_of(entry.name)}
-    assert not (taken & set(SETTINGS)) | (of_policies & (taken | set(SETTINGS)))
+    assert not (taken & set(kinds_of_presets())) | (of_policies & (taken | set(kinds_of_presets())))
     assert set(BY_WEIGHT) <= set(FIGURES)
-    assert set(SETTINGS) == set(preset("default").as_dict()) - {"preset", "choice", "fairness"}
+    of_presets = set().union(*(preset(name).as_dict() for name in preset_names()))
+    assert set(kinds_of_presets()) == of_presets - {"preset", "choice", "fairness"}
 
 
 def test_usual_limits_of_a_continuous_run():
@@ -133,7 +133,7 @@ def test_usual_limits_of_a_continuous_run():
     assert Sweep.from_dict(static()).points()[0].chosen.as_dict()["max_waiting_jobs"] is None
     unlimited = Sweep.from_dict(continuous(settings={"max_waiting_jobs": "none", "max_overdraft_rounds": "none"}))
     chosen = unlimited.points()[0].chosen
-    assert (chosen.as_dict()["max_waiting_jobs"], chosen.mechanism.max_overdraft_rounds) == (None, None)
+    assert (chosen.as_dict()["max_waiting_jobs"], chosen.mechanism.discipline.max_overdraft_rounds) == (None, None)
 
 
 def test_a_cluster_grows_with_the_jobs():
@@ -155,7 +155,7 @@ def test_identity_is_the_same_on_every_machine():
 
 @given(st.randoms(use_true_random=False))
 def test_identity_does_not_depend_on_the_order_of_keys(rng: random.Random):
-    settings = {"round_seconds": 720, "queue": "per_type", "whole_steps": True}
+    settings = {"round_seconds": 720, "placement": "in_order", "whole_steps": True}
     shares = {"rigid": 1, "adaptive": 2}
     keys = set()
     for load in (5, 5.0):
@@ -170,7 +170,7 @@ def test_what_is_as_in_the_preset_and_labels_do_not_count():
     def key(**changes):
         return Point("static", "fifo_perf", TINY, 5, 0, **changes).key
 
-    usual = {"round_seconds": 360, "queue": "per_type"}
+    usual = {"round_seconds": 360, "placement": "in_order"}
     assert key(preset="gavel") == key(preset="gavel", settings=usual) != key(settings={"round_seconds": 360})
     assert key(workload=workload({})) == key()
     named = (Sweep.from_dict(static(cases=[{"name": name, "round_seconds": 720}])) for name in ("one", "two"))

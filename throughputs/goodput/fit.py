@@ -61,7 +61,7 @@ def _least(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def _published(cells: Cells, tolerance: float | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(P, 7) parameters at which the descent in the public code ends, and their losses (P,)."""
-    parameters, losses = load("fit")(cells, tolerance)
+    parameters, losses = load("goodput", "descent")(cells, tolerance)
     return parameters, losses
 
 

@@ -57,7 +57,7 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
     """
     path = Path(path)
     if path.is_dir():
-        table: ThroughputTable = load("table folder")(path, accelerator)
+        table: ThroughputTable = load("tables", "elasticflow")(path, accelerator)
         return table
     kind = file_kind(path)
     if kind == "json":

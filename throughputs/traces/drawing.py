@@ -19,7 +19,7 @@ from throughputs.trace import Trace
 
 def published_trace(system: str, n_jobs: int, mean_interarrival: float, **settings: Any) -> Trace:
     """Jobs drawn as the generator of a published system, "gavel" or "shockwave", draws them, with its settings."""
-    trace: Trace = load(f"{system}_trace")(n_jobs, mean_interarrival, **settings)
+    trace: Trace = load("draws", system)(n_jobs, mean_interarrival, **settings)
     return trace
 
 

@@ -192,10 +192,10 @@ def read_trace(
         check_table_name(path)
         frame, first_line = read_frame(path)
         if predictions is not None:
-            frame = load("predictions")(frame, source_of(path), predictions)
+            frame = load("traces", "predictions")(frame, source_of(path), predictions)
         format = format_of_columns(frame.columns.tolist()) if format == "auto" else format
         if format in NAMED_FORMATS:
-            trace: Trace = load(f"trace {format}")(frame, source_of(path), first_line, time_unit_seconds)
+            trace: Trace = load("traces", format)(frame, source_of(path), first_line, time_unit_seconds)
             return trace
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
     if predictions is not None:
@@ -277,7 +277,7 @@ def write_trace(
         check_table_name(path)
         if not lossy:
             _check_dropped(path, trace, format, _POLLUX)
-        write_frame(path, load("write pollux")(trace, start=start, rename=rename))
+        write_frame(path, load("writers", "pollux")(trace, start=start, rename=rename))
         return
     if start or rename:
         raise InputError(path, field="format", found=format, expected="pollux, with another start or other names")

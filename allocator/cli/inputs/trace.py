@@ -149,7 +149,7 @@ def convert_command(
     names = named_values("--rename", rename or [])
     write_trace(trace, target, format=target_format, lossy=lossy, start=begin, rename=names)
     typer.echo(f"{target}: {len(trace)} jobs")
-    for application, models in load("merged models")(trace, names).items() if names else ():
+    for application, models in load("writers", "pollux-merged")(trace, names).items() if names else ():
         warn(f"{target}: the models {', '.join(models)} are one application there, {application}")
 
 

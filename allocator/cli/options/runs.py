@@ -35,7 +35,8 @@ from allocator.experiments.run import Materials, Run
 from allocator.experiments.workloads import Recorded
 from allocator.plugins import rule_of_text
 from allocator.presets import preset
-from allocator.presets.preset import kinds_of_changes, unknown_setting
+from allocator.presets.default import DEFAULT
+from allocator.presets.preset import unknown_setting
 from allocator.protocol.policy import Need
 from allocator.simulator.rules.starts import constant_restart_penalty
 from throughputs import InputError
@@ -58,7 +59,6 @@ _SAID = {
         "preset's if omitted.",
         "SECONDS",
     ),
-    "queue": Said("--queue", "per_type: types choose one after the other; global: one queue of all types."),
     "recompute_interval_seconds": Said(
         "--recompute-interval", "Least time between two decisions of the policy.", "SECONDS"
     ),
@@ -76,7 +76,7 @@ _SAID = {
 }
 """Settings of mechanism and simulator that have options of their own; all others are given by ``--set``."""
 
-_KINDS = {name: Annotated[kinds_of_changes()[name], said] for name, said in _SAID.items()}
+_KINDS = {name: Annotated[DEFAULT.kinds()[name], said] for name, said in _SAID.items()}
 
 RoundOption, SlotOption = option_of(_KINDS["round_seconds"]), option_of(_KINDS["slot_seconds"])
 
@@ -204,7 +204,8 @@ def _said_of_lengths(runs: Sequence[Run], trace: Trace) -> Iterator[str]:
 
 def _settings(given: Given, policies: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings of the preset that have options of their own or are set by ``--set``; and those of policies, as text."""
-    known, kinds = kinds_of_changes(), preset(given.get("preset", "default")).kinds_of_policy
+    chosen = preset(given.get("preset", "default"))
+    known, kinds = chosen.kinds(), chosen.kinds_of_policy
     changes = given.some(_SAID)
     if "restart_penalty_seconds" in changes:
         changes |= constant_restart_penalty(changes["restart_penalty_seconds"])
@@ -217,7 +218,7 @@ def _settings(given: Given, policies: Sequence[str]) -> tuple[dict[str, Any], di
         else:
             having = dict.fromkeys(each for each in policies if name in kinds(each))
             if not having:
-                raise unknown_setting(name, "--set")
+                raise unknown_setting(name, "--set", known)
             expected = f"{POLICY_PREFIX}{name}, as it is a setting of {', '.join(having)}"
             raise InputError("--set", found=name, expected=expected)
     return changes, of_policies

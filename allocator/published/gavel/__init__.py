@@ -2,6 +2,7 @@
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Preset
+from allocator.published.gavel.rounds import TimeFractions
 from allocator.simulator.rules.general import BatchSizes
 from allocator.simulator.rules.rounds import IdleTime, RoundLength
 
@@ -10,22 +11,8 @@ GAVEL = Preset(
     MechanismSettings(
         round_seconds=360.0,
         recompute_interval_seconds=1920.0,
-        free_decision_at_start=True,
-        decide_early_when_idle=False,
-        initial_credit_rounds=0.5,
-        max_overdraft_rounds=None,
-        late_jobs_add_type_time=False,
-        priority="time_fraction",
-        queue="per_type",
-        accelerator_order=("v100", "p100", "k80"),
-        shuffle_accelerators=True,
-        shuffle_seed_offset=5,
-        tie_breaks=("deficit", "share"),
-        idle_fill="queue_order",
-        undecided_jobs_block_gpus=True,
         placement="in_order",
-        pair_rows="all",
-        priority_digits=None,
+        discipline=TimeFractions(accelerator_order=("v100", "p100", "k80")),
     ),
     (
         RoundLength(round_end="slowest", whole_steps=True, pairs_end_together=True),

@@ -42,7 +42,6 @@ SHOCKWAVE = dataclasses.replace(
     GAVEL.replace(
         round_seconds=120.0,
         recompute_interval_seconds=1000.0,
-        decide_at_rate_changes=False,
         restart_penalty_seconds=20.0,
         restart_penalty_slack_seconds=5.0,
         overtime_factor=1.5,

@@ -7,6 +7,7 @@ from typing import Any
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Preset
 from allocator.published.pollux import EVERY_MINUTE, GOODPUT, POLLUX, STARTS
+from allocator.published.sia.rounds import FractionsSinceArrival
 
 # Policies in rounds have six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
 _ROUNDS: Mapping[str, Any] = {
@@ -16,17 +17,11 @@ _ROUNDS: Mapping[str, Any] = {
     "goodput_in_rounds": "trained",
     "restart_delays": True,
     "placement": "in_order",
-    "priority": "time_fraction",
-    "time_counted": "since_arrival",
-    "share_decimals": 5,
-    "tie_breaks": ("share",),
-    "shuffle_accelerators": False,
-    "idle_fill": "queue_order",
 }
 
 SIA = Preset(
     "sia",
-    MechanismSettings(placement="anew", decide_every_seconds=60.0),
+    MechanismSettings(placement="anew", decide_every_seconds=60.0, discipline=FractionsSinceArrival()),
     (
         replace(
             STARTS,

@@ -29,7 +29,9 @@ def find_trainings(source: str | os.PathLike[str]) -> Trainings | None:
     """
     path = Path(source)
     if path.is_dir():
-        measured: Trainings | None = load("trainings")(path) if any(path.glob("*/validation-*.csv")) else None
+        if not any(path.glob("*/validation-*.csv")):
+            return None
+        measured: Trainings = load("goodput", "trainings")(path)
         return measured
     if path.suffix.lower() == ".toml":
         return trainings_of(read_profiles(path))

@@ -103,7 +103,7 @@ def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
     if kind == "sacct --json":
         return _of_json(parse_json(text, source), source)
     if kind == "philly":
-        cells, notes = load("log philly")(parse_json(text, source), source)
+        cells, notes = load("logs", "philly")(parse_json(text, source), source)
         return Log(cells, source, kind, 0, "", _none_of(cells), notes=notes)
     if kind in _OF_LINES and separator is None:
         cells, lines, notes = _OF_LINES[kind](text, source)
@@ -113,7 +113,7 @@ def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
 
 _OF_LINES: dict[str, Callable[[str, str], tuple[Cells, NDArray[np.int64], tuple[str, ...]]]] = {
     "swf": swf_cells,
-    "pai-2020": lambda text, source: load("log pai-2020")(text, source),
+    "pai-2020": lambda text, source: load("logs", "pai-2020")(text, source),
 }
 """Readers of text without a header: columns, the line of each row, and notes."""
 
