@@ -12,21 +12,21 @@ An instance holds the cluster and the jobs of one decision::
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.conversion import NotNegative, convert
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import from_json
 from allocator.protocol.entities import Entities, Membership, arrival_ranks
 from throughputs import InputError, ThroughputMatrix
 from throughputs.files import read_json, source_of
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
 
 
 def read_instance(path: str | Path) -> ClusterState:
@@ -185,6 +185,17 @@ def _pairs_to_json(allocation: Allocation) -> list[dict[str, Any]]:
     ]
 
 
+_JOB: dict[str, tuple[str, Any, Any]] = {
+    "weight": ("priority_weight", 1.0, Annotated[float, Range(above=True)]),
+    "elapsed": ("time_since_start", 0.0, NotNegative),
+    "isolated": ("isolated_seconds", 0.0, NotNegative),
+    "due": ("slo_seconds", None, float | None),
+    "rank": ("arrival_rank", None, NotNegative | None),
+    "scale_factor": ("scale_factor", 1, Annotated[float, Range(1, LARGEST_WHOLE_NUMBER)]),
+}
+"""Fields of a job by what they become, each with its usual value and its type."""
+
+
 def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
     where = f"jobs[{index}]"
     if not isinstance(job, dict):
@@ -192,36 +203,21 @@ def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
     rates = _field(job, "throughputs", dict, source, "an object of steps/s by accelerator type", where)
     missing = [name for name in cluster.accelerators if name not in rates]
     if missing:
-        raise InputError(
-            source,
-            field=f"{where}.throughputs",
-            found=sorted(rates),
-            expected=f"also a throughput on {missing[0]}",
-        )
-    scale = _number(job.get("scale_factor", 1), f"{where}.scale_factor", source)
-    if scale != int(scale) or not 1 <= scale <= LARGEST_WHOLE_NUMBER:
-        raise InputError(
-            source, field=f"{where}.scale_factor", found=scale, expected="a whole number of GPUs, at least 1"
-        )
-    weight = _number(job.get("priority_weight", 1.0), f"{where}.priority_weight", source)
-    if not weight > 0:
-        raise InputError(source, field=f"{where}.priority_weight", found=weight, expected="a positive weight")
-    return {
-        "job_id": _job_id(job.get("job_id", index), f"{where}.job_id", source),
-        "scale_factor": int(scale),
-        "weight": weight,
-        "left": _number(
-            job.get("num_steps_remaining", job.get("total_steps", 1.0)),
-            f"{where}.num_steps_remaining",
-            source,
-        ),
-        "elapsed": _number(job.get("time_since_start", 0.0), f"{where}.time_since_start", source),
-        "isolated": _number(job.get("isolated_seconds", 0.0), f"{where}.isolated_seconds", source),
-        "due": _due(job.get("slo_seconds"), f"{where}.slo_seconds", source),
+        expected = f"also a throughput on {missing[0]}"
+        raise InputError(source, field=f"{where}.throughputs", found=sorted(rates), expected=expected)
+    steps = "num_steps_remaining" if "num_steps_remaining" in job else "total_steps"
+    fields = _JOB | {"left": (steps, 1.0, NotNegative), "job_id": ("job_id", index, int | float | str)}
+    row = {
+        key: convert(job.get(name, usual), kind, source=source, field=f"{where}.{name}")
+        for key, (name, usual, kind) in fields.items()
+    }
+    if row["scale_factor"] != int(row["scale_factor"]):
+        expected = "a whole number of GPUs, at least 1"
+        raise InputError(source, field=f"{where}.scale_factor", found=row["scale_factor"], expected=expected)
+    return row | {
+        "scale_factor": int(row["scale_factor"]),
+        "due": np.inf if row["due"] is None else row["due"],
         "entity": job.get("entity"),
-        "rank": None
-        if job.get("arrival_rank") is None
-        else _number(job["arrival_rank"], f"{where}.arrival_rank", source),
         "rates": [_number(rates[name], f"{where}.throughputs.{name}", source) for name in cluster.accelerators],
     }
 
@@ -234,30 +230,9 @@ def _field(data: dict[str, Any], name: str, kind: Any, source: str, expected: st
     return value
 
 
-def _job_id(value: Any, field: str, source: str) -> int | float | str:
-    if isinstance(value, bool) or not isinstance(value, int | float | str) or value != value:
-        raise InputError(source, field=field, found=value, expected="a number or text")
-    return value
-
-
-def _is_finite(value: Any) -> bool:
-    """Whether the value is a number, and not beyond what a float can hold."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
 def _number(value: Any, field: str, source: str) -> Any:
-    if not _is_finite(value) or value < 0:
-        raise InputError(source, field=field, found=value, expected="a finite number, at least 0")
+    convert(value, NotNegative, source=source, field=field)
     return value
-
-
-def _due(value: Any, field: str, source: str) -> float:
-    """Seconds left to the deadline; inf for null, none."""
-    if value is None:
-        return np.inf
-    if not _is_finite(value):
-        raise InputError(source, field=field, found=value, expected="a finite number of seconds, or null")
-    return float(value)
 
 
 def _finite(value: float) -> float | None:

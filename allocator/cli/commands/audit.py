@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from allocator.cli.options.shared import (
     InstanceArgument,
     InstanceChoiceOption,
@@ -19,6 +17,7 @@ from allocator.cli.options.shared import (
     print_json,
 )
 from allocator.cli.options.values import make_policy
+from allocator.cli.options.words import option
 from allocator.instance import read_instance
 from throughputs.files import write_text
 
@@ -29,14 +28,10 @@ def audit_command(
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
     seed: SeedOption = 0,
-    probed_jobs: Annotated[
-        int, typer.Option("--probed-jobs", help="Jobs that are made to misreport; 0 for no probe.", min=0)
-    ] = 8,
-    misreports: Annotated[int, typer.Option("--misreports", help="Misreports of each of them.", min=0)] = 8,
-    jobs: Annotated[int, typer.Option("--jobs", help="Jobs to explain in the table, the slowest first.", min=0)] = 10,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Also write the audit as JSON to this file.", metavar="FILE")
-    ] = None,
+    probed_jobs: Annotated[int, option("--probed-jobs", "Jobs that are made to misreport; 0 for no probe.", min=0)] = 8,
+    misreports: Annotated[int, option("--misreports", "Misreports of each of them.", min=0)] = 8,
+    jobs: Annotated[int, option("--jobs", "Jobs to explain in the table, the slowest first.", min=0)] = 10,
+    out: Annotated[Path | None, option("--out", "Also write the audit as JSON to this file.", "FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.

@@ -15,6 +15,7 @@ from allocator.cli.options.outputs import RUN as FOLDER
 from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say, say_unserved, warn_of_fallbacks
 from allocator.cli.options.values import read_jobs
+from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
 from allocator.experiments.compare import compare
 from allocator.experiments.run import Materials
@@ -42,46 +43,44 @@ def compare_command(
     *,
     policies: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--policies",
-            help="Names of policies, each with settings of its own where wanted, as in "
+            "Names of policies, each with settings of its own where wanted, as in "
             "elasticflow,elasticflow:admission=repair; the preset's if omitted.",
-            metavar="NAME[:SETTING=VALUE,...],...",
+            "NAME[:SETTING=VALUE,...],...",
         ),
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--trace",
-            help="Jobs; drawn by the generator of the preset if omitted; -: standard input.",
-            metavar="FILE|-",
+            "Jobs; drawn by the generator of the preset if omitted; -: standard input.",
+            "FILE|-",
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", help="Number of jobs to draw when there is no --trace; the preset's if omitted."),
+        option("--jobs", "Number of jobs to draw when there is no --trace; the preset's if omitted."),
     ] = None,
     mean_interarrival: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--mean-interarrival",
-            help="Mean time between their arrivals; the preset's if omitted.",
-            metavar="SECONDS",
+            "Mean time between their arrivals; the preset's if omitted.",
+            "SECONDS",
         ),
     ] = None,
     repeats: Annotated[
         int,
-        typer.Option(
+        option(
             "--runs",
-            help="Runs of each policy, with seeds SEED, SEED + 1, ..., on jobs drawn with them: table and report show "
+            "Runs of each policy, with seeds SEED, SEED + 1, ..., on jobs drawn with them: table and report show "
             "means, the report with 95 % intervals.",
-            metavar="COUNT",
+            "COUNT",
             min=1,
         ),
     ] = 1,
-    out: Annotated[Path, typer.Option("--out", help="Folder for report.html and the results.", metavar="DIR")] = Path(
-        "comparison"
-    ),
+    out: Annotated[Path, option("--out", "Folder for report.html and the results.", "DIR")] = Path("comparison"),
     given: Annotated[Given, RUN],
     as_json: JsonOption = False,
 ) -> None:

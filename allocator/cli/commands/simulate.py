@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from allocator.cli.options.groups import Given, option_groups
 from allocator.cli.options.profiler import ProfilerOption, profile_first, told
 from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
 from allocator.cli.options.values import read_jobs
+from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
 from allocator.experiments.run import Materials
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
@@ -27,30 +26,28 @@ from throughputs.files import source_of
 def simulate_command(
     trace: Annotated[
         Path,
-        typer.Option(
+        option(
             "--trace",
-            help="Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.",
-            metavar="FILE|-",
+            "Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.",
+            "FILE|-",
         ),
     ],
     policy: Annotated[
         str,
-        typer.Option(
+        option(
             "--policy",
-            help="Name of the policy, which `allocator policies` lists; settings of its own may follow.",
-            metavar="NAME[:SETTING=VALUE,...]",
+            "Name of the policy, which `allocator policies` lists; settings of its own may follow.",
+            "NAME[:SETTING=VALUE,...]",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results.", metavar="DIR")],
+    out: Annotated[Path, option("--out", "Folder for the results.", "DIR")],
     given: Annotated[Given, RUN],
     checkpoint: Annotated[
         Path | None,
-        typer.Option("--checkpoint", help="File into which the run is put away as it goes.", metavar="FILE"),
+        option("--checkpoint", "File into which the run is put away as it goes.", "FILE"),
     ] = None,
-    checkpoint_every: Annotated[
-        int, typer.Option("--checkpoint-every", help="Rounds between checkpoints.", min=1)
-    ] = 2000,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    checkpoint_every: Annotated[int, option("--checkpoint-every", "Rounds between checkpoints.", min=1)] = 2000,
+    resume: Annotated[bool, option("--resume", "Go on from the checkpoint, if there is one.")] = False,
     profiler: ProfilerOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -25,6 +25,7 @@ from allocator.cli.options.sweep import (
     stopped,
     window,
 )
+from allocator.cli.options.words import argument, option
 from allocator.cli.screen import rich_console
 from allocator.experiments.definition import Sweep
 from allocator.experiments.runner import run
@@ -46,12 +47,10 @@ SHOWN_ROWS = 60
 @option_groups
 def continuous_command(
     out: OutOption,
-    rates: Annotated[str, typer.Option("--rates", help="Jobs per hour.", metavar="RATE,...|FIRST:LAST:COUNT")],
+    rates: Annotated[str, option("--rates", "Jobs per hour.", "RATE,...|FIRST:LAST:COUNT")],
     given: Annotated[Given, SWEPT, DRAWN, options(Workload, "preload")],
     running: Annotated[Given, RUNNING],
-    measured: Annotated[
-        str, typer.Option("--window", help="Jobs FIRST to END-1 are measured.", metavar="FIRST:END")
-    ] = "4000:5000",
+    measured: Annotated[str, option("--window", "Jobs FIRST to END-1 are measured.", "FIRST:END")] = "4000:5000",
     every_point: EveryOption = False,
 ) -> None:
     """Jobs arrive at a rate; those of a window in the middle are measured.
@@ -67,9 +66,7 @@ def continuous_command(
 @option_groups
 def static_command(
     out: OutOption,
-    jobs: Annotated[
-        str, typer.Option("--jobs", help="Numbers of jobs, all there at time 0.", metavar="N,...|FIRST:LAST:COUNT")
-    ],
+    jobs: Annotated[str, option("--jobs", "Numbers of jobs, all there at time 0.", "N,...|FIRST:LAST:COUNT")],
     given: Annotated[Given, SWEPT, DRAWN],
     running: Annotated[Given, RUNNING],
 ) -> None:
@@ -89,10 +86,10 @@ def trace_command(
     running: Annotated[Given, RUNNING],
     load: Annotated[
         str,
-        typer.Option(
+        option(
             "--load",
-            help="How many times as often as in the trace jobs arrive; a deadline moves with the arrival of its job.",
-            metavar="FACTOR,...|FIRST:LAST:COUNT",
+            "How many times as often as in the trace jobs arrive; a deadline moves with the arrival of its job.",
+            "FACTOR,...|FIRST:LAST:COUNT",
         ),
     ] = "1",
 ) -> None:
@@ -107,15 +104,13 @@ def trace_command(
 @app.command("run")
 @option_groups
 def run_command(
-    file: Annotated[Path, typer.Argument(help="Definition of a sweep (TOML).", metavar="FILE")],
+    file: Annotated[Path, argument("Definition of a sweep (TOML).", "FILE")],
     running: Annotated[Given, RUNNING],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Folder of the sweep; sweeps/NAME, or sweeps/NAME-small, if omitted.", metavar="DIR"
-        ),
+        option("--out", "Folder of the sweep; sweeps/NAME, or sweeps/NAME-small, if omitted.", "DIR"),
     ] = None,
-    small: Annotated[bool, typer.Option("--small", help="The small variant that the file defines.")] = False,
+    small: Annotated[bool, option("--small", "The small variant that the file defines.")] = False,
 ) -> None:
     """Run a sweep from a file, or what is missing of it."""
     sweep = Sweep.from_toml(file, small=small)
@@ -126,7 +121,7 @@ def run_command(
 
 @app.command("show")
 def show_command(
-    folder: Annotated[Path, typer.Argument(help="Folder of a sweep.", metavar="DIR")],
+    folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
     as_json: JsonOption = False,
 ) -> None:
     """Show the results of a sweep as far as it has come, and bring results.parquet up to date."""

@@ -28,6 +28,7 @@ from allocator.cli.options.values import (
     told_of_throughputs,
     unused_columns,
 )
+from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
 from allocator.experiments.run import Run
@@ -44,43 +45,41 @@ USUAL_POLICY = "fifo"
 
 ClustersOption = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--cluster",
         "-c",
-        help="GPUs by accelerator type, or a CSV file that describes the cluster; may be repeated.",
-        metavar="TYPE:COUNT,...|FILE",
+        "GPUs by accelerator type, or a CSV file that describes the cluster; may be repeated.",
+        "TYPE:COUNT,...|FILE",
     ),
 ]
 LoadsOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--load",
-        help="How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the "
+        "How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the "
         "arrival of its job.",
-        metavar="FACTOR,...",
+        "FACTOR,...",
     ),
 ]
 PenaltiesOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--restart-penalty",
-        help="What it costs a gang to start, whatever its size; the preset's if omitted.",
-        metavar="SECONDS,...",
+        "What it costs a gang to start, whatever its size; the preset's if omitted.",
+        "SECONDS,...",
     ),
 ]
 NextOption = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--next-gpus",
-        help="Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If "
+        "Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If "
         "omitted 1 where that takes at most 8 further runs.",
-        metavar="COUNT",
+        "COUNT",
         min=0,
     ),
 ]
-OutOption = Annotated[
-    Path, typer.Option("--out", help="Folder for table, page and runs; run again to continue.", metavar="DIR")
-]
+OutOption = Annotated[Path, option("--out", "Folder for table, page and runs; run again to continue.", "DIR")]
 
 
 @option_groups

@@ -25,6 +25,7 @@ from allocator.cli.options.shared import (
     warn,
 )
 from allocator.cli.options.values import make_cluster, named_values, read_jobs
+from allocator.cli.options.words import argument, option
 from allocator.experiments.workloads import Draw, Lengths, TrainingWorkload, workload
 from throughputs import InputError, describe_trace, read_trace, write_trace
 from throughputs.entry_points import load
@@ -49,34 +50,30 @@ _BY_PRESET = {"default": "default", "gavel": "gavel", "shockwave": "shockwave", 
 @app.command("generate")
 @option_groups
 def generate_command(
-    out: Annotated[
-        Path, typer.Option("--out", help="File to write: .csv, .parquet, or a text format.", metavar="FILE")
-    ],
+    out: Annotated[Path, option("--out", "File to write: .csv, .parquet, or a text format.", "FILE")],
     given: Annotated[Given, options(Lengths, "priorities fixed_duration_seconds")],
-    jobs: Annotated[int, typer.Option("--jobs", help="Number of jobs.")] = 100,
+    jobs: Annotated[int, option("--jobs", "Number of jobs.")] = 100,
     mean_interarrival: Annotated[
         float,
-        typer.Option(
-            "--mean-interarrival", help="Mean time between Poisson arrivals; 0: all at once.", metavar="SECONDS"
-        ),
+        option("--mean-interarrival", "Mean time between Poisson arrivals; 0: all at once.", "SECONDS"),
     ] = 600.0,
-    single_gpu: Annotated[bool, typer.Option("--single-gpu", help="Only jobs of one GPU.")] = False,
+    single_gpu: Annotated[bool, option("--single-gpu", "Only jobs of one GPU.")] = False,
     preset: Annotated[
         str,
-        typer.Option(
+        option(
             "--preset",
-            help="default; gavel or shockwave: published generators, draw for draw; elasticflow: jobs with deadlines, "
+            "default; gavel or shockwave: published generators, draw for draw; elasticflow: jobs with deadlines, "
             "by the rules of its generator.",
         ),
     ] = "default",
-    format: Annotated[str, typer.Option("--format", help=FormatHelp)] = "auto",
+    format: Annotated[str, option("--format", FormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--cluster",
-            help="For jobs that choose their batch size: they ask for GPUs of its first type, as it has them.",
-            metavar="TYPE:COUNT,...|FILE",
+            "For jobs that choose their batch size: they ask for GPUs of its first type, as it has them.",
+            "TYPE:COUNT,...|FILE",
         ),
     ] = None,
     gpus_per_server: ServersOption = None,
@@ -110,32 +107,32 @@ def generate_command(
 
 def _refuse(what: str, options: Mapping[str, object]) -> None:
     """InputError for the first option that is given; none of them means anything with `what`."""
-    for option, given in options.items():
+    for name, given in options.items():
         if given is not None:
-            raise InputError(option, found=given, expected=f"nothing with {what}")
+            raise InputError(name, found=given, expected=f"nothing with {what}")
 
 
 @app.command("convert")
 def convert_command(
-    source: Annotated[Path, typer.Argument(help="Trace to read; -: standard input.", metavar="FROM|-")],
-    target: Annotated[Path, typer.Argument(help="Trace to write.", metavar="TO")],
-    source_format: Annotated[str, typer.Option("--from", help=SourceFormatHelp)] = "auto",
-    target_format: Annotated[str, typer.Option("--to", help=FormatHelp)] = "auto",
-    lossy: Annotated[bool, typer.Option("--lossy", help="Drop what the target format cannot hold.")] = False,
+    source: Annotated[Path, argument("Trace to read; -: standard input.", "FROM|-")],
+    target: Annotated[Path, argument("Trace to write.", "TO")],
+    source_format: Annotated[str, option("--from", SourceFormatHelp)] = "auto",
+    target_format: Annotated[str, option("--to", FormatHelp)] = "auto",
+    lossy: Annotated[bool, option("--lossy", "Drop what the target format cannot hold.")] = False,
     start: Annotated[
         str,
-        typer.Option(
+        option(
             "--start",
-            help="With --to pollux: the time that becomes second 0; first: the first arrival.",
-            metavar="SECONDS|first",
+            "With --to pollux: the time that becomes second 0; first: the first arrival.",
+            "SECONDS|first",
         ),
     ] = "0",
     rename: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--rename",
-            help="With --to pollux: what the application of a model is called: inception3=inceptionv3; repeatable.",
-            metavar="MODEL=NAME",
+            "With --to pollux: what the application of a model is called: inception3=inceptionv3; repeatable.",
+            "MODEL=NAME",
         ),
     ] = None,
     time_unit: TimeUnitOption = None,
@@ -165,8 +162,8 @@ def _seconds(text: str) -> float:
 
 @app.command("describe")
 def describe_command(
-    trace: Annotated[Path, typer.Argument(help="Trace to read; -: standard input.", metavar="FILE|-")],
-    format: Annotated[str, typer.Option("--format", help=SourceFormatHelp)] = "auto",
+    trace: Annotated[Path, argument("Trace to read; -: standard input.", "FILE|-")],
+    format: Annotated[str, option("--format", SourceFormatHelp)] = "auto",
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     cluster: DemandOption = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocator.cli.options.groups import Options, option_of, parameter_of
+from allocator.cli.options.words import argument, option
 from allocator.cli.screen import rich_console
 from allocator.experiments.words import ACCELERATOR, SERVERS, THROUGHPUTS, TIME_UNIT
 from allocator.results.measures.unserved import unserved_reasons
@@ -26,18 +27,16 @@ DEFAULT_CLUSTER = "v100:36,p100:36,k80:36"
 
 OriginOption = Annotated[
     str | None,
-    typer.Option("--origin", help="When second 0 of the trace was, for days of the week and hours.", metavar="DATE"),
+    option("--origin", "When second 0 of the trace was, for days of the week and hours.", "DATE"),
 ]
 InstanceArgument = Annotated[
     Path,
-    typer.Argument(help="Allocation problem in JSON, as shown above; -: standard input.", metavar="INSTANCE.json|-"),
+    argument("Allocation problem in JSON, as shown above; -: standard input.", "INSTANCE.json|-"),
 ]
-PolicyNameOption = Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")]
-InstanceChoiceOption = Annotated[
-    str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")
-]
+PolicyNameOption = Annotated[str, option("--policy", "Name of the policy; `allocator policies` lists them.")]
+InstanceChoiceOption = Annotated[str | None, option("--choice", "Which of the optima: balanced or published.")]
 _TABLE_HELP = "Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted."
-TableOption = Annotated[Path | None, typer.Option("--throughputs", help=_TABLE_HELP, metavar="FILE|FOLDER")]
+TableOption = Annotated[Path | None, option("--throughputs", _TABLE_HELP, "FILE|FOLDER")]
 ServersOption, AcceleratorOption, ThroughputsOption, TimeUnitOption = (
     option_of(kind)
     for kind in (
@@ -47,36 +46,36 @@ ServersOption, AcceleratorOption, ThroughputsOption, TimeUnitOption = (
         Annotated[float, TIME_UNIT],
     )
 )
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.", min=0)]
+SeedOption = Annotated[int, option("--seed", "Seed of everything that is drawn at random.", min=0)]
 SolverOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--solver",
-        help="auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, "
+        "auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, "
         "ecos_direct, scs, cbc.",
     ),
 ]
 ChoiceOption = Annotated[
-    str | None, typer.Option("--choice", help="Which of the optima: balanced or published; the preset's if omitted.")
+    str | None, option("--choice", "Which of the optima: balanced or published; the preset's if omitted.")
 ]
 SettingOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
-        help="Any other setting of the preset, or policy.NAME of the policies that have it; values are numbers, true, "
+        "Any other setting of the preset, or policy.NAME of the policies that have it; values are numbers, true, "
         "false, none, names, or lists A,B; may be repeated.",
-        metavar="NAME=VALUE",
+        "NAME=VALUE",
     ),
 ]
 WorldOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--world",
-        help="A rule of your own for the simulated world, with its fields; may be given several times.",
-        metavar="FILE.py:RULE(NAME=VALUE)",
+        "A rule of your own for the simulated world, with its fields; may be given several times.",
+        "FILE.py:RULE(NAME=VALUE)",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of a table.")]
+JsonOption = Annotated[bool, option("--json", "Print JSON for scripts instead of a table.")]
 
 
 def option_parameters(**annotations: Any) -> Options:

@@ -11,6 +11,7 @@ import typer
 from allocator.cli.options.groups import Given, Options, options, parameter_of
 from allocator.cli.options.shared import DEFAULT_CLUSTER, JsonOption, SettingOption, option_parameters, say
 from allocator.cli.options.values import make_window, named_values, prices_of_text
+from allocator.cli.options.words import option
 from allocator.experiments.definition import definition_of_policies, kinds_under_workload, setting_of_text
 from allocator.experiments.run import Run
 from allocator.experiments.workloads import Lengths
@@ -24,35 +25,33 @@ DEFAULT_POLICIES = "max_min_fairness_perf,max_min_fairness,fifo_perf"
 
 PoliciesOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--policies",
         "-p",
-        help="Names of policies, each with settings of its own where wanted.",
-        metavar="NAME[:SETTING=VALUE,...],...",
+        "Names of policies, each with settings of its own where wanted.",
+        "NAME[:SETTING=VALUE,...],...",
     ),
 ]
-SeedsOption = Annotated[str, typer.Option("--seeds", help="Seeds; 0:3 is 0, 1 and 2.", metavar="SEED,...|FIRST:END")]
+SeedsOption = Annotated[str, option("--seeds", "Seeds; 0:3 is 0, 1 and 2.", "SEED,...|FIRST:END")]
 ClustersOption = Annotated[
-    list[str], typer.Option("--cluster", "-c", help="GPUs by accelerator type; may be repeated.", metavar="TYPE:N,...")
+    list[str], option("--cluster", "-c", "GPUs by accelerator type; may be repeated.", "TYPE:N,...")
 ]
 GeneratorOption = Annotated[
-    str, typer.Option("--generator", help="gavel, shockwave: published ones, draw for draw; default: our own.")
+    str, option("--generator", "gavel, shockwave: published ones, draw for draw; default: our own.")
 ]
-TraceOption = Annotated[Path, typer.Option("--trace", help="Jobs as they were submitted.", metavar="FILE")]
+TraceOption = Annotated[Path, option("--trace", "Jobs as they were submitted.", "FILE")]
 VaryOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--vary",
-        help="A setting with several values: of mechanism or simulator, policy.NAME, workload.NAME; may be repeated.",
-        metavar="NAME=VALUE,...",
+        "A setting with several values: of mechanism or simulator, policy.NAME, workload.NAME; may be repeated.",
+        "NAME=VALUE,...",
     ),
 ]
-KeepOption = Annotated[bool, typer.Option("--keep-jobs", help="Keep the table of measured jobs of every run.")]
-EveryOption = Annotated[bool, typer.Option("--every-point", help="Run points beyond saturation too.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the sweep; run again to continue.", metavar="DIR")]
-JobsOption = Annotated[
-    int | None, typer.Option("-j", "--parallel", help="Runs at a time; all cores if omitted.", metavar="N", min=1)
-]
+KeepOption = Annotated[bool, option("--keep-jobs", "Keep the table of measured jobs of every run.")]
+EveryOption = Annotated[bool, option("--every-point", "Run points beyond saturation too.")]
+OutOption = Annotated[Path, option("--out", "Folder of the sweep; run again to continue.", "DIR")]
+JobsOption = Annotated[int | None, option("-j", "--parallel", "Runs at a time; all cores if omitted.", "N", min=1)]
 
 SWEPT: Options = (
     parameter_of("policies", PoliciesOption, DEFAULT_POLICIES),
@@ -71,12 +70,10 @@ DRAWN: Options = (
 )
 """The jobs of a sweep that draws them."""
 
-EngineOption = Annotated[str, typer.Option("--engine", help="local: processes of this machine; ray: a Ray cluster.")]
-AddressOption = Annotated[
-    str | None, typer.Option("--address", help="Of the Ray cluster; one of this machine alone if omitted.")
-]
-RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Run points again that failed before.")]
-PlanOption = Annotated[bool, typer.Option("--plan", help="List the points and run none.")]
+EngineOption = Annotated[str, option("--engine", "local: processes of this machine; ray: a Ray cluster.")]
+AddressOption = Annotated[str | None, option("--address", "Of the Ray cluster; one of this machine alone if omitted.")]
+RetryOption = Annotated[bool, option("--retry-failed", "Run points again that failed before.")]
+PlanOption = Annotated[bool, option("--plan", "List the points and run none.")]
 
 RUNNING: Options = (
     parameter_of("parallel", JobsOption, None),

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from allocator.cli.options.groups import Given, option_groups
 from allocator.cli.options.runs import runs_of
 from allocator.cli.options.shared import console
 from allocator.cli.options.values import only_table
+from allocator.cli.options.words import option
 from allocator.cli.service.options import StateOption
 from allocator.cli.service.serve_options import ServeOptions, Told, WebOptions
 from allocator.cluster import cluster_texts
@@ -44,9 +43,7 @@ def serve_command(
     state: StateOption,
     options: ServeOptions,
     web: WebOptions,
-    anew: Annotated[
-        bool, typer.Option("--defaults", help="What is omitted is at its default, not as at the last start.")
-    ] = False,
+    anew: Annotated[bool, option("--defaults", "What is omitted is at its default, not as at the last start.")] = False,
 ) -> None:
     """Run real jobs under a policy, on this machine or a Slurm cluster.
 
