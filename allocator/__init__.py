@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         SharePolicy,
         Trigger,
         UpcomingRounds,
+        View,
     )
     from allocator.protocol.entities import Entities, Entity
     from allocator.recorded import recorded_schedule
@@ -75,6 +76,7 @@ __all__ = [
     "Trace",
     "Trigger",
     "UpcomingRounds",
+    "View",
     "compare",
     "default_table",
     "explain",
@@ -120,6 +122,7 @@ _HOME = {
     "Trace": "throughputs",
     "Trigger": "allocator.protocol",
     "UpcomingRounds": "allocator.protocol",
+    "View": "allocator.protocol",
     "compare": "allocator.experiments.compare",
     "default_table": "throughputs",
     "explain": "allocator.explanations.explain",

@@ -126,6 +126,15 @@ class Cluster:
         """(M,) id of the first GPU of each type: GPUs are numbered from 0, type by type."""
         return np.concatenate([[0], np.cumsum(self.capacity)[:-1]])
 
+    @cached_property
+    def servers(self) -> tuple[int, ...]:
+        """The server of each GPU, both numbered from 0, type by type."""
+        found: list[int] = []
+        for name, gpus in self.gpus.items():
+            first, size = (found[-1] + 1 if found else 0), int(self.gpus_per_server[name])
+            found += [first + gpu // size for gpu in range(gpus)]
+        return tuple(found)
+
     @property
     def total_gpus(self) -> int:
         """All GPUs of the cluster."""

@@ -12,21 +12,22 @@ An instance holds the cluster and the jobs of one decision::
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, convert
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import from_json
 from allocator.protocol.entities import Entities, Membership, arrival_ranks
+from allocator.protocol.views import columns_of_jobs, file_columns
 from throughputs import InputError, ThroughputMatrix
 from throughputs.files import read_json, source_of
-from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 
 def read_instance(path: str | Path) -> ClusterState:
@@ -59,26 +60,24 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
     if len(set(map(str, ids))) != len(ids):
         repeated = next(i for i in ids if list(map(str, ids)).count(str(i)) > 1)
         raise InputError(source, field="jobs[].job_id", found=repeated, expected="distinct job ids")
-    columns = {
-        name: np.array([row[name] for row in rows], dtype=float)
-        for name in ("weight", "left", "elapsed", "isolated", "due")
-    }
     matrix = ThroughputMatrix(
         np.array([row["rates"] for row in rows], dtype=float).reshape(len(rows), len(cluster.accelerators)),
         ids,
         cluster.accelerators,
         np.array([row["scale_factor"] for row in rows], dtype=np.int64),
     )
+    columns = columns_of_jobs(
+        [name for name in file_columns() if any(name in job for job in jobs)],
+        lambda name: [job.get(name) for job in jobs],
+        lambda name, i: f"jobs[{i}].{name}",
+        source,
+    )
     return ClusterState(
         cluster,
         matrix,
-        priority_weights=columns["weight"],
-        steps_remaining=columns["left"],
-        elapsed_seconds=columns["elapsed"],
-        isolated_seconds=columns["isolated"],
-        slo_seconds=columns["due"],
+        **columns,
         gpu_prices=_gpu_prices(data, cluster, source),
-        membership=_membership(data, rows, source),
+        membership=_membership(data, rows, columns.get("elapsed_seconds", np.zeros(len(rows))), source),
         colocation=None if data.get("pairs") is None else from_json(data["pairs"], matrix, source),
     )
 
@@ -94,7 +93,9 @@ def _gpu_prices(data: dict[str, Any], cluster: Cluster, source: str) -> NDArray[
     return np.array([_number(prices[name], f"gpu_prices.{name}", source) for name in cluster.accelerators], dtype=float)
 
 
-def _membership(data: dict[str, Any], rows: list[dict[str, Any]], source: str) -> Membership | None:
+def _membership(
+    data: dict[str, Any], rows: list[dict[str, Any]], elapsed_seconds: NDArray[np.float64], source: str
+) -> Membership | None:
     """Entities of the jobs; jobs without an entity stand at the top."""
     names = [row["entity"] for row in rows]
     if data.get("entities") is None:
@@ -122,7 +123,7 @@ def _membership(data: dict[str, Any], rows: list[dict[str, Any]], source: str) -
     if given and len(given) < len(ranks):
         missing = ranks.index(None)
         raise InputError(source, field=f"jobs[{missing}].arrival_rank", expected="a rank, as other jobs have one")
-    by_time = arrival_ranks([row["elapsed"] for row in rows], [row["job_id"] for row in rows])
+    by_time = arrival_ranks(elapsed_seconds, [row["job_id"] for row in rows])
     return Membership(entities, of_job, ranks if given else by_time)
 
 
@@ -185,17 +186,6 @@ def _pairs_to_json(allocation: Allocation) -> list[dict[str, Any]]:
     ]
 
 
-_JOB: dict[str, tuple[str, Any, Any]] = {
-    "weight": ("priority_weight", 1.0, Annotated[float, Range(above=True)]),
-    "elapsed": ("time_since_start", 0.0, NotNegative),
-    "isolated": ("isolated_seconds", 0.0, NotNegative),
-    "due": ("slo_seconds", None, float | None),
-    "rank": ("arrival_rank", None, NotNegative | None),
-    "scale_factor": ("scale_factor", 1, Annotated[float, Range(1, LARGEST_WHOLE_NUMBER)]),
-}
-"""Fields of a job by what they become, each with its usual value and its type."""
-
-
 def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
     where = f"jobs[{index}]"
     if not isinstance(job, dict):
@@ -203,21 +193,24 @@ def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
     rates = _field(job, "throughputs", dict, source, "an object of steps/s by accelerator type", where)
     missing = [name for name in cluster.accelerators if name not in rates]
     if missing:
-        expected = f"also a throughput on {missing[0]}"
-        raise InputError(source, field=f"{where}.throughputs", found=sorted(rates), expected=expected)
-    steps = "num_steps_remaining" if "num_steps_remaining" in job else "total_steps"
-    fields = _JOB | {"left": (steps, 1.0, NotNegative), "job_id": ("job_id", index, int | float | str)}
-    row = {
-        key: convert(job.get(name, usual), kind, source=source, field=f"{where}.{name}")
-        for key, (name, usual, kind) in fields.items()
-    }
-    if row["scale_factor"] != int(row["scale_factor"]):
-        expected = "a whole number of GPUs, at least 1"
-        raise InputError(source, field=f"{where}.scale_factor", found=row["scale_factor"], expected=expected)
-    return row | {
-        "scale_factor": int(row["scale_factor"]),
-        "due": np.inf if row["due"] is None else row["due"],
+        raise InputError(
+            source,
+            field=f"{where}.throughputs",
+            found=sorted(rates),
+            expected=f"also a throughput on {missing[0]}",
+        )
+    scale = _number(job.get("scale_factor", 1), f"{where}.scale_factor", source)
+    if scale != int(scale) or not 1 <= scale <= LARGEST_WHOLE_NUMBER:
+        raise InputError(
+            source, field=f"{where}.scale_factor", found=scale, expected="a whole number of GPUs, at least 1"
+        )
+    return {
+        "job_id": _job_id(job.get("job_id", index), f"{where}.job_id", source),
+        "scale_factor": int(scale),
         "entity": job.get("entity"),
+        "rank": None
+        if job.get("arrival_rank") is None
+        else _number(job["arrival_rank"], f"{where}.arrival_rank", source),
         "rates": [_number(rates[name], f"{where}.throughputs.{name}", source) for name in cluster.accelerators],
     }
 
@@ -230,8 +223,20 @@ def _field(data: dict[str, Any], name: str, kind: Any, source: str, expected: st
     return value
 
 
+def _job_id(value: Any, field: str, source: str) -> int | float | str:
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or value != value:
+        raise InputError(source, field=field, found=value, expected="a number or text")
+    return value
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether the value is a number, and not beyond what a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
 def _number(value: Any, field: str, source: str) -> Any:
-    convert(value, NotNegative, source=source, field=field)
+    if not _is_finite(value) or value < 0:
+        raise InputError(source, field=field, found=value, expected="a finite number, at least 0")
     return value
 
 

@@ -182,7 +182,7 @@ _FORMS: dict[str, tuple[Callable[[list[Any]], Any], Callable[[Any], list[Any]]]]
 }
 """How a column of values of a type is kept, and read again; of other types as a list."""
 
-_APART = ("throughputs", "pairs", "warm_start", "assignment", "state", "decided_by")
+_APART = ("throughputs", "pairs", "warm_start", "assignment")
 _ALLOCATION = [field.name for field in fields(Allocation) if field.name not in _APART]
 
 

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from allocator.cli.options.words import option
-
 COMMANDS = {
     "solve": "Solve one allocation problem: who gets which share of time on which accelerator type.",
     "audit": "Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.",
@@ -113,7 +111,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _whole(
     version: Annotated[
-        bool, option("--version", "Print the version and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Scheduling policies for GPU clusters as programs over a throughput matrix: solve, simulate, compare."""

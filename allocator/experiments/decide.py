@@ -49,13 +49,14 @@ def decide(
     estimation = run.estimation
     if estimation is not None and jobs.colocation is not None:
         jobs.believed = BelievedColocation(jobs.colocation, estimation, run.seed)
-    gpu_prices = None if prices is None else price_table(prices, cluster.accelerators).price_at(0, cluster.accelerators)
+    names = cluster.accelerators
+    priced: dict[str, Any] = {} if prices is None else {"gpu_prices": price_table(prices, names).price_at(0, names)}
     policy.prepare()
     seconds: list[float] = []
     unmeasured = int(run.repetitions > 1)
     for done in range(run.repetitions + unmeasured):
         # A new state for each: nothing that a decision works out about it is there for the next one.
-        state = jobs.snapshot(np.arange(len(jobs)), 0.0, cluster, gpu_prices, policy.needs)
+        state = jobs.snapshot(np.arange(len(jobs)), 0.0, cluster, policy.needs, **priced)
         state.settle()
         started = time.process_time()
         allocation = policy.allocate(state)

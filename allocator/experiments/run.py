@@ -396,7 +396,7 @@ class Run:
     def _setting(self, name: str) -> Any:
         if name.startswith(POLICY_PREFIX):
             return self.policy_settings.get(name.removeprefix(POLICY_PREFIX))
-        return self.all_settings[name]
+        return self.all_settings.get(name)
 
 
 def _cell(value: Any) -> Any:

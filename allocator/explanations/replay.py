@@ -21,7 +21,7 @@ from allocator.explanations.run import FinishedRun
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.rounds import Discipline, RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets import Preset, discipline_named
+from allocator.presets import Preset, discipline_named, preset, preset_names
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
@@ -119,9 +119,12 @@ def settings_of(run: FinishedRun) -> Preset:
     InputError
         A setting that is out of range.
     """
+    named = run.settings.get("preset")
+    chosen = preset(named if named in preset_names() else "default")
     discipline = _discipline_of(run)
-    chosen = Preset() if discipline is None else Preset().replace(discipline=discipline)
-    names = chosen.kinds().keys() - {"discipline"}
+    if discipline is not None:
+        chosen = chosen.replace(discipline=discipline)
+    names = chosen.kinds.keys() - {"discipline"}
     return chosen.replace(**{name: run.settings[name] for name in names if name in run.settings})
 
 

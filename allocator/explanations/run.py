@@ -137,10 +137,8 @@ class FinishedRun:
 def _of_result(result: SimulationResult) -> FinishedRun:
     if result.record is None:
         raise InputError("result", found="tables without the record of a run", expected="what `simulate` returned")
-    decided = [allocation for _, _, allocation in result.decisions]
-    given = next((a.decided_by for a in decided if isinstance(a.decided_by, Policy)), None)
     tables = None
-    if decided:
+    if result.decisions:
         tables = (decisions_table(result.decisions, result.cluster), shares_table(result.decisions, result.cluster))
     return _run(
         result.label,
@@ -154,7 +152,7 @@ def _of_result(result: SimulationResult) -> FinishedRun:
             "rates.parquet": FrameReader(rates_table(result.record), "rates"),
         },
         tables,
-        given,
+        result.record.policy,
     )
 
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment, among_ids, within
 from allocator.protocol.plan import Plan, PlanStep
-from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
+from allocator.protocol.views import Need, Needs
 from formulations import Pairs
 from throughputs import InputError
 
@@ -75,7 +75,7 @@ def checked_allocation(allocation: object, name: str) -> Allocation:
     return allocation
 
 
-def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> Plan:
+def checked_plan(plan: object, state: ClusterState, name: str, needs: Needs) -> Plan:
     """The plan, its rows in order, if it is one that the cluster can run.
 
     Raises
@@ -102,16 +102,17 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
 
 
 def _checked_step(
-    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Need, last: bool
+    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Needs, last: bool
 ) -> PlanStep:
     rows = step.assignment
     _check_seconds(step.seconds, where, last=last)
     if rows is state.running and not len(rejected) and not rows.shares_gpus:
         # Everybody goes on as they are.
         return step
-    if state.gpu_thousandths is not None:
+    thousandths = state.known("gpu_thousandths")
+    if thousandths is not None:
         _positions(rows.jobs, state, where, "jobs")
-        rows = rows.with_fractions(state.gpu_thousandths.take(rows.jobs))
+        rows = rows.with_fractions(thousandths.take(rows.jobs))
         rows.check(state.capacity, where)
         step = PlanStep(rows, step.seconds)
     elif not _plainly_fits(rows, state):
@@ -161,7 +162,7 @@ def _each_once(positions: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(positions) if len(positions) > 1 else positions
 
 
-def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Need) -> None:
+def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Needs) -> None:
     """Raise InputError where nobody knows what the rows do: nothing would say how fast they go."""
     if assignment.shares_gpus and Need.COLOCATION not in needs:
         expected = "no partners, or a policy with Need.COLOCATION among its needs"

@@ -63,7 +63,7 @@ class DecisionCore:
     active : (n,) ids of the active jobs, ascending.
     next_price_change : when a policy that watches prices is to be asked anew, seconds; inf for never.
     allocation : what the policy last decided; None before its first call, and from policies that have none.
-    keeps_service : whether the policy needs to know how long jobs have trained; the world then tells it.
+    keeps_service : whether a view that the policy needs is kept by what trains; the world then tells it.
     more_arrivals : whether the world still expects arrivals; it may know better than True.
     restart_seconds : what it takes a gang to start at most, as the world says.
     slot_seconds : how long the world waits from decision to decision at least.
@@ -85,6 +85,7 @@ class DecisionCore:
         self.cluster = cluster
         self.jobs = jobs
         self.settings = settings = settings or MechanismSettings()
+        self.ideal = ideal
         self.active: _Ids = np.empty(0, dtype=np.int64)
         self.allocation: Allocation | None = None
         self.policy_calls = 0
@@ -92,10 +93,10 @@ class DecisionCore:
         self.more_arrivals = True
         self.slot_seconds = self.restart_seconds = 0.0
         self.decisions = 0
-        self.keeps_service = Need.SERVICE in policy.needs
-        if self.keeps_service:
-            for name in _SERVICE:
-                jobs.register(name, 0.0)
+        self._kept = [view for view in policy.needs if view.adds is not None]
+        for view in self._kept:
+            jobs.register(view.column, view.default)
+        self.keeps_service = bool(self._kept)
         self._prices = prices
         watched = prices is not None and Trigger.PRICES in policy.triggers
         self.next_price_change = 0.0 if watched else np.inf
@@ -169,10 +170,9 @@ class DecisionCore:
 
         Their jobs are `at` these rows (K,) of the table.
         """
-        if self.keeps_service:
-            columns = self.jobs.columns
-            columns["service_seconds"][at] += seconds
-            columns["service_gpu_seconds"][at] += seconds * rows.gpus_taken
+        for view in self._kept:
+            assert view.adds is not None
+            self.jobs.columns[view.column][at] += view.adds(self.cluster, rows, seconds)
 
     @property
     def asked_at(self) -> float:
@@ -218,8 +218,7 @@ class DecisionCore:
 
     def sums(self) -> list[NDArray[np.float64]]:
         """What every round adds to, changed in place."""
-        service = [self.jobs.columns[name] for name in _SERVICE] if self.keeps_service else []
-        return self._executor.sums() + service
+        return self._executor.sums() + [self.jobs.columns[view.column] for view in self._kept]
 
     def steady_rounds(self) -> bool:
         """Whether every coming round is like the last one, as long as the world has no news."""
@@ -260,17 +259,22 @@ class DecisionCore:
             return _NOBODY
         if self._keeps_isolated_time:
             self._isolated.advance(active)
-        prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
-        state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
-        state.more_arrivals, state.slot_seconds = self.more_arrivals, self.slot_seconds
-        state.restart_seconds = self.restart_seconds
-        state.rates_version = self._rates_version
-        state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
+        given: dict[str, Any] = {
+            "more_arrivals": self.more_arrivals,
+            "slot_seconds": self.slot_seconds,
+            "restart_seconds": self.restart_seconds,
+            "rates_version": self._rates_version,
+            "upcoming": UpcomingRounds(self._rounds, self.settings.round_seconds),
+        }
+        if self._prices is not None:
+            given["gpu_prices"] = self._prices.price_at(clock, self.cluster.accelerators)
+        if self.allocation is not None:
+            given["warm_start"] = self.allocation.warm_start
+        state = self.jobs.snapshot(active, clock, self.cluster, self.policy.needs, self._running, **given)
         if isinstance(self._placement, Placement):
             state.room_source = partial(self._room, self._placement, active, self._left)
         elif isinstance(self._placement, FractionPlacement):
             state.room_source = partial(self._placement.room, active, self._running)
-        state = state.after(self.allocation)
         yield state
         answer = self._executor.ask(self.policy, state, active)
         self.policy_seconds += answer.seconds
@@ -384,9 +388,6 @@ class DecisionCore:
 
 
 _NOBODY: _Ids = np.empty(0, dtype=np.int64)
-
-# Columns of the job table that are kept for policies with Need.SERVICE.
-_SERVICE = ("service_seconds", "service_gpu_seconds")
 
 
 def finished(steps: Generator[Any, None, Returned]) -> Returned:

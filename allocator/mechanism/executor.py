@@ -163,7 +163,6 @@ def ask_for_shares(
     InputError
         Shares or pairs that no mechanism can follow.
     """
-    state.settle()
     started = perf_counter()
     allocation = checked_allocation(policy.allocate(state), policy.name)
     seconds = perf_counter() - started
@@ -174,4 +173,5 @@ def ask_for_shares(
     if not policy.preemptive:
         given = shares.max(axis=1) >= _WHOLE
         table.current_accelerator[table.rows(active)] = np.where(given, shares.argmax(axis=1), -1)
+    state.close()
     return Answer(allocation, seconds), shares, pairs

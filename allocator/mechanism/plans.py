@@ -76,10 +76,7 @@ class PlanBook(Executor[PlanPolicy]):
         plan = policy.plan(state, self.memory)
         seconds = perf_counter() - started
         plan = checked_plan(plan, state, policy.name, policy.needs)
-        if plan.allocation is None:
-            state.close()
-        else:
-            state.settle()
+        state.close()
         self._begin([self._step(step, active) for step in plan.steps])
         if self._packs:
             first = plan.steps[0].assignment

@@ -8,20 +8,17 @@ A preset of another package is an entry point in the group ``allocator.presets``
 720.0
 """
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from allocator.mechanism.rounds import Discipline
 from allocator.presets.default import DEFAULT
-from allocator.presets.preset import Comparison, FairnessYardstick, Preset
+from allocator.presets.preset import ENTRY_POINT_GROUP, Comparison, FairnessYardstick, Preset
 from throughputs import InputError
 from throughputs.entry_points import entries_of
 from throughputs.errors import one_of
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
-
-ENTRY_POINT_GROUP = "allocator.presets"
 
 _PRESETS = {DEFAULT.name: DEFAULT}
 """Those that are loaded."""
@@ -59,6 +56,10 @@ def discipline_named(name: str) -> Discipline | None:
 
 
 @cache
-def kinds_of_presets() -> Mapping[str, Any]:
-    """Settings that `Preset.replace` changes under any preset, each with its type."""
-    return {name: kind for each in preset_names() for name, kind in preset(each).kinds().items()}
+def kinds_under_any() -> dict[str, Any]:
+    """All settings of mechanism and simulator under any preset, each with the types that it has anywhere."""
+    kinds: dict[str, Any] = {}
+    for name in preset_names():
+        for setting, kind in preset(name).kinds.items():
+            kinds[setting] = kinds[setting] | kind if setting in kinds else kind
+    return kinds

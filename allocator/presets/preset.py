@@ -14,47 +14,18 @@ from allocator.mechanism.rounds import Discipline
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol import Policy
 from allocator.registry import class_of, made
-from allocator.simulator.goodput.rule import Goodput
-from allocator.simulator.rules.base import Rule, Rules, rule_of, with_changes
-from allocator.simulator.rules.counted import SharedGpus
-from allocator.simulator.rules.general import (
-    BatchSizes,
-    DeadlineMeasure,
-    GangRates,
-    IdealShares,
-    Limits,
-    SpreadGangs,
-)
-from allocator.simulator.rules.rounds import IdleTime, RoundLength
-from allocator.simulator.rules.slots import Slots
+from allocator.simulator.rules.base import Rule, Rules, rule_of
 from allocator.simulator.rules.starts import StartsTakeTime
-from allocator.simulator.rules.stretches import DecisionsCostTime, Ends, StoppingCostsWork
+from allocator.simulator.rules.world import completed, kinds_of_world, with_changes
 from throughputs import InputError
+from throughputs.entry_points import entries_of
 from throughputs.errors import nearest_names
+
+ENTRY_POINT_GROUP = "allocator.presets"
 
 FairnessYardstick = Literal["isolated", "static", "themis"]
 """What rho divides a completion time by: "isolated": `fairness.isolated_jct`; "static", "themis": the time that the job
 needs alone times `fairness.static_contention` or `fairness.round_contention`."""
-
-
-RULES: tuple[Any, ...] = (
-    RoundLength,
-    StartsTakeTime,
-    IdleTime,
-    Slots,
-    SharedGpus,
-    Ends,
-    StoppingCostsWork,
-    DecisionsCostTime,
-    Limits,
-    IdealShares,
-    SpreadGangs,
-    GangRates,
-    DeadlineMeasure,
-    BatchSizes,
-    Goodput,
-)
-"""The rules whose fields are settings by name, in the order in which a world asks them."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +72,8 @@ class Preset:
     Attributes
     ----------
     name, mechanism : the settings of the mechanism, and the name.
-    world : the rules of the simulated world, in the order in which they are asked.
+    world : the rules of the simulated world, in the order in which they are asked; general rules that are not listed
+        come first, with their usual fields.
     choice : which of the optima of a program is taken.
     fairness : the rho by which runs are compared; all that are known stay in the results.
     policies : forms that policies have in the published system, as ``module:Class`` by our names: subclasses of ours.
@@ -136,8 +108,18 @@ class Preset:
         known = get_args(FairnessYardstick)
         if self.fairness not in known:
             raise InputError("preset", field="fairness", found=self.fairness, expected=f"one of {', '.join(known)}")
+        object.__setattr__(self, "world", completed(self.world))
         for rule in self.world:
             rule.check(self.world)
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """Settings that `replace` changes, each with its type: of mechanism, discipline and the world's rules."""
+        return self._kinds_with(self.mechanism.discipline)
+
+    def _kinds_with(self, discipline: Discipline) -> dict[str, Any]:
+        own: Any = type(discipline)
+        return {**kinds_of(MechanismSettings), **kinds_of(own), **kinds_of_world(self.world)}
 
     def replace(self, **changes: Any) -> Preset:
         """The same with some settings changed, each named as a field of `MechanismSettings`, its discipline or a rule.
@@ -152,10 +134,10 @@ class Preset:
         """
         discipline = changes.get("discipline", self.mechanism.discipline)
         discipline = convert(discipline, Discipline, source="settings", field="discipline")
-        kinds = kinds_of_changes(discipline)
+        kinds = self._kinds_with(discipline)
         for name, value in changes.items():
             if name not in kinds:
-                raise unknown_setting(name, "settings", kinds)
+                raise unknown_setting(name, self, "settings")
             changes[name] = convert(value, kinds[name], source="settings", field=name)
         changes["discipline"] = _changed(discipline, changes)
         penalty = rule_of(self.world, StartsTakeTime).restart_penalty_seconds
@@ -164,14 +146,10 @@ class Preset:
         return dataclasses.replace(
             self,
             mechanism=_changed(self.mechanism, changes),
-            world=with_changes(self.world, changes, RULES),
+            world=with_changes(self.world, changes),
             world_settings=_without(self.world_settings, changes),
             world_settings_by_gpus=_without(self.world_settings_by_gpus, changes),
         )
-
-    def kinds(self) -> Mapping[str, Any]:
-        """Settings that `replace` changes, each with its type."""
-        return kinds_of_changes(self.mechanism.discipline)
 
     def with_rules(self, *rules: Rule) -> Preset:
         """The same in a world that has these rules too, asked after all others."""
@@ -229,19 +207,13 @@ class Preset:
         discipline = self.mechanism.discipline
         settings = dataclasses.asdict(self.mechanism) | {"discipline": discipline.name}
         settings |= {name: getattr(discipline, name) for name in kinds_of(type(discipline))}
-        for kind in RULES:
-            settings |= dataclasses.asdict(rule_of(self.world, kind))
+        for rule in self.world:
+            settings |= dataclasses.asdict(rule)
         if own := [repr(rule) for rule in self.world if not type(rule).__module__.startswith("allocator.")]:
             settings["world"] = own
         return {"preset": self.name, "choice": self.choice, "fairness": self.fairness} | {
             k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()
         }
-
-
-def kinds_of_changes(discipline: Discipline) -> dict[str, Any]:
-    """Settings that a preset with that discipline has, each with its type."""
-    owners: tuple[Any, ...] = (MechanismSettings, type(discipline), *RULES)
-    return {name: kind for owner in owners for name, kind in kinds_of(owner).items()}
 
 
 def _changed(settings: Any, changes: Mapping[str, Any]) -> Any:
@@ -250,10 +222,13 @@ def _changed(settings: Any, changes: Mapping[str, Any]) -> Any:
     return dataclasses.replace(settings, **{name: value for name, value in changes.items() if name in own})
 
 
-def unknown_setting(name: str, source: str, kinds: Mapping[str, Any]) -> InputError:
-    """What is wrong with a name that is none of these settings of mechanism or simulator: the nearest that are."""
-    near = nearest_names(name, kinds)
+def unknown_setting(name: str, chosen: Preset, source: str) -> InputError:
+    """What is wrong with a name that is no setting under a preset: other presets have it, or these are the nearest."""
+    others = [(other, entry.load()) for other, entry in entries_of(ENTRY_POINT_GROUP).items()]
+    having = [other for other, preset in others if isinstance(preset, Preset) and name in preset.kinds]
+    near = nearest_names(name, chosen.kinds)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    hint = f" of the preset {chosen.name}: {name} is one of {', '.join(having)}" if having else hint
     expected = f"a setting of mechanism or simulator{hint}; docs/simulator.md and docs/goodput.md say what they do"
     return InputError(source, found=name, expected=expected)
 

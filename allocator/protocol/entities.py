@@ -287,6 +287,9 @@ class Membership:
         if rank.shape != of.shape or np.isnan(rank).any():
             raise InputError("membership", field="arrival_rank", found=rank, expected=f"{len(of)} numbers")
 
+    def __len__(self) -> int:
+        return len(self.of_job)
+
     def take(self, jobs: NDArray[np.integer[Any]]) -> Membership:
         """Of some of the jobs (positions)."""
         return Membership(self.entities, self.of_job[jobs], self.arrival_rank[jobs])

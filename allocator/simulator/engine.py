@@ -11,6 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,9 +34,6 @@ from allocator.results.record import Promises, RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.goodput.world import goodput_world
-from allocator.simulator.rules.base import rule_of
-from allocator.simulator.rules.general import BatchSizes, GangRates, IdealShares, SpreadGangs
-from allocator.simulator.rules.rounds import IdleTime
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
@@ -194,24 +193,18 @@ class Simulation:
         _check_window(trace, window, extend)
         priced = None if prices is None else price_table(prices, cluster.accelerators)
         owners = None if entities is None else Entities.parse(entities)
-        adaptation = _adaptation(trace, known, policy, chosen)
-        # The world itself follows how jobs train where batch sizes change, or jobs are cut off by their profiles.
-        follows_training = adaptation != "off" or rule_of(chosen.world, IdleTime).overtime_factor is not None
-        needs = policy.needs | Need.TRAINING if follows_training else policy.needs
+        world = tuple(rule.in_run(trace, known, policy, chosen.world) for rule in chosen.world)
+        needs = reduce(or_, (rule.needs for rule in world), policy.needs)
+        about_jobs = {name: value for rule in world for name, value in rule.about_jobs.items()}
 
         def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
             if isinstance(known, Trainings):
                 return goodput_world(some, known, cluster, policy, chosen, whose)
-            table = JobTable.from_trace(
-                some,
-                known,
-                cluster,
-                needs=needs,
-                entities=whose,
-                published_profiles=adaptation == "published",
-                by_duration=rule_of(chosen.world, GangRates).gang_rates == "duration",
-            )
-            return table, Truth.from_trace(some, known, cluster, table, chosen.world, adaptation)
+            table = JobTable.from_trace(some, known, cluster, needs=needs, entities=whose, **about_jobs)
+            truth = Truth(table.rates, table.scale_factor, pairs=table.colocation, configurations=table.configurations)
+            for rule in world:
+                rule.make_true(truth, some, known, cluster, world)
+            return table, truth
 
         jobs, self._truth = build(trace, owners)
         if estimation is not None and jobs.colocation is not None:
@@ -230,14 +223,15 @@ class Simulation:
         if estimation is not None:
             self.settings["estimation"] = estimation.as_dict()
         self._trace, self._cluster, self._policy, self._throughputs = trace, cluster, policy, known
-        self._window, self._prices, self._fluid = window, priced, rule_of(chosen.world, IdealShares).ideal
+        self._window, self._prices = window, priced
         self.recorder = Recorder()
         self.world = World(
             jobs,
             self._truth,
             cluster,
             policy,
-            chosen,
+            chosen.mechanism,
+            world,
             seed,
             window,
             priced,
@@ -271,9 +265,10 @@ class Simulation:
             self.recorder.outcomes,
             self._window,
             self._prices,
-            self._fluid,
+            world.core.ideal,
             _by_gpus(trace, self._throughputs, cluster) if len(trace) == len(world.jobs) else None,
             self._promises(),
+            self._policy,
         )
         return SimulationResult(
             policy=self._policy.name,
@@ -331,39 +326,6 @@ def _as_json(value: Any) -> Any:
         return {str(key): _as_json(item) for key, item in value.items()}
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
     return value if plain else str(value)
-
-
-def _adaptation(trace: Trace, throughputs: Any, policy: Policy, settings: Preset) -> str:
-    """How batch sizes change in this run; "off" where no job changes its own.
-
-    Raises
-    ------
-    InputError
-        Jobs would change their batch size in a run that cannot have that.
-    """
-    chosen = rule_of(settings.world, BatchSizes).batch_size_adaptation
-    # An array of rates says what is so, once and for all.
-    if chosen == "off" or not (trace.mode != "static").any() or not isinstance(throughputs, ThroughputTable):
-        return "off"
-    hindrance = (
-        "a run without rounds (ideal)"
-        if rule_of(settings.world, IdealShares).ideal
-        else "unconsolidated_throughputs"
-        if rule_of(settings.world, SpreadGangs).unconsolidated_throughputs
-        else f"policy {policy.name}, under which jobs share GPUs"
-        if Need.COLOCATION in policy.needs
-        else f"policy {policy.name}, which decides at events"
-        if policy.answers == "plan" and not policy.in_rounds
-        else ""
-    )
-    if hindrance:
-        raise InputError(
-            trace.source,
-            field="mode",
-            found="jobs that change their batch size",
-            expected=f"static jobs for {hindrance}; batch_size_adaptation=off takes all jobs for static",
-        )
-    return chosen
 
 
 def _run(run: Simulation, files: Checkpoints | None, every: int) -> None:

@@ -116,7 +116,7 @@ def test_a_state_without_placement_has_room_in_sum():
     running = Assignment.of([0, 1], [0, 0], [1, 1]).with_fractions(np.array([700, 1000]))
     state = ClusterState("gpu:2", {"gpu": [1.0, 1.0, 1.0]}, running=running, gpu_thousandths=np.array([700, 1000, 300]))
     assert state.gpus_taken.tolist() == [0.7, 1.0, 0.3]
-    assert state.subset(np.array([0, 2])).running.thousandths.tolist() == [700]
+    assert state.take(np.array([0, 2])).running.thousandths.tolist() == [700]
     room = state.room()
     assert [room.free(0), room.take(0, 0.3), room.take(0, 0.1)] == [0.3, True, False]
     room.give_back(0)

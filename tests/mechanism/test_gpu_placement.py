@@ -13,7 +13,7 @@ from allocator.cluster import Cluster
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import transition
+from allocator.protocol.decision import transition
 from throughputs import InputError
 
 RULES = ("in_order", "consolidated", "buddy", "local_search")

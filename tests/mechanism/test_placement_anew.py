@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
 from allocator.protocol import Assignment
-from allocator.protocol.transition import transition
+from allocator.protocol.decision import transition
 from allocator.published.elasticflow.placement import PlacementAnew
 
 PER_SERVER = 4

@@ -131,12 +131,9 @@ def test_what_a_policy_does_not_need_is_not_made_ready(kind):
                 getattr(state, name)
 
 
-def test_nothing_of_a_state_can_be_read_when_the_plan_is_made():
-    """A planner that keeps its state cannot learn from it what happened later."""
-    core = core_of(plan_policy(Trigger.USUAL))
+@pytest.mark.parametrize("kind", [plan_policy, shares_policy])
+def test_nothing_more_of_a_state_can_be_read_when_the_decision_is_made(kind):
+    """A policy that keeps its state cannot learn from it what happened later."""
+    core_of(kind(Trigger.USUAL))
     with pytest.raises(AttributeError, match="steps_remaining"):
         _ = STATES[-1].steps_remaining
-    # Shares are certified against their state, which therefore stays as it was.
-    core = core_of(shares_policy(Trigger.USUAL))
-    core.jobs.steps_done[:] = 7.0
-    assert STATES[-1].steps_remaining.tolist() == [1e6] * 3

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from allocator import Cluster, ClusterState, ThroughputMatrix
 from allocator.protocol import Plan
 from allocator.simulator import SimulationResult, preset, simulate
+from tests.simulator.cases import with_settings
 from throughputs import Trace
 from throughputs.configurations import Configurations
 
@@ -30,7 +31,7 @@ def curves_of(rates: Any) -> Configurations:
 def run(name: str, gpus: int, rates: Any, steps: Any, slack: Any, arrivals: Any, **options: Any) -> SimulationResult:
     """Jobs that are due `slack` seconds after their arrival; nan: never."""
     own = {k: options.pop(k) for k in ("restart_penalty_seconds",) if k in options}
-    chosen = preset("default").replace(**own, **options.pop("changes", {}))
+    chosen = with_settings(preset("default"), **own, **options.pop("changes", {}))
     n = len(steps)
     due = np.asarray(slack, dtype=np.float64)
     cluster = Cluster({"a100": gpus})

@@ -106,10 +106,9 @@ def test_a_simulation_is_the_same_with_and_without_warm_starts(name, starts_used
 def test_only_where_nobody_asked_for_a_solver_or_the_published_point(starts_used):
     last = get_policy("finish_time_fairness_perf").allocate(state_listing(LISTED, 40))
     assert last.warm_start is not None
-    state = state_listing(LISTED, 40, seed=4).after(last)
-    assert state.warm_start is state.subset(np.arange(5)).warm_start is last.warm_start
+    state = state_listing(LISTED, 40, seed=4).having(warm_start=last.warm_start)
+    assert state.warm_start is state.take(np.arange(5)).warm_start is last.warm_start
     for settings in ({}, {"solver": "structured"}, {"choice": "published"}, {"warm_starts": False}):
         get_policy("finish_time_fairness_perf", **settings).allocate(state)
     assert [start is not None for start in starts_used] == [False, True, False, False, False]
-    for other in (None, get_policy("isolated").allocate(state)):
-        assert state_listing(LISTED).after(other).warm_start is None
+    assert get_policy("isolated").allocate(state).warm_start is None

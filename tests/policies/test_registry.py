@@ -334,7 +334,7 @@ def table(index: str = "ab", **columns: list[object]) -> pd.DataFrame:
     [
         ("cluster", "v100:1,tpu:2", "'tpu'"),
         ("jobs", table("a", priority_weight=[1.0]), "'b'"),
-        ("jobs", table(priority_weight=[1.0, -1.0]), "priority_weights of job 'b'"),
+        ("jobs", table(priority_weight=[1.0, -1.0]), "jobs: .*priority_weight of 'b'.*-1"),
         ("throughputs", table(v100=[1.0, -2.0]), "job 'b' on 'v100'"),
     ],
 )

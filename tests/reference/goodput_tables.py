@@ -137,7 +137,7 @@ def decided(state: ClusterState, generations: int, jobs: list[int]) -> float:
     policy = get_policy("pollux", search="genetic", generations=generations)
     memory, running = policy.new_memory(), Assignment.none()
     for count in jobs:
-        there = state.subset(np.arange(count))
+        there = state.take(np.arange(count))
         there.running = running
         plan = policy.plan(there, memory)
         running = plan.steps[0].assignment

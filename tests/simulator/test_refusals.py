@@ -103,12 +103,19 @@ def test_what_runs_are_made_of(trace, throughputs, options, told):
 
 def test_settings_of_the_world_go_with_policy_and_cluster():
     chosen = Preset(
-        world_settings={"edf": {"ends": "second"}},
+        world_settings={"edf": {"slot_grid": True}},
         world_settings_by_gpus={1: {"slot_seconds": 1.0}, 8: {"slot_seconds": 2.0}},
     )
     small, large = Cluster({"a100": 4}), Cluster({"a100": 9})
     assert chosen.in_run("other", small).as_dict()["slot_seconds"] == 1.0
     other = chosen.in_run("edf", large).as_dict()
-    assert (other["slot_seconds"], other["ends"]) == (2.0, "second")
-    mine = chosen.replace(slot_seconds=5.0, ends="exact").in_run("edf", large).as_dict()
-    assert (mine["slot_seconds"], mine["ends"]) == (5.0, "exact")
+    assert (other["slot_seconds"], other["slot_grid"]) == (2.0, True)
+    mine = chosen.replace(slot_seconds=5.0, slot_grid=False).in_run("edf", large).as_dict()
+    assert (mine["slot_seconds"], mine["slot_grid"]) == (5.0, False)
+
+
+def test_a_setting_of_another_world_is_refused_with_the_presets_that_have_it():
+    with pytest.raises(InputError, match="preset default: late_jobs_wait is one of elasticflow"):
+        Preset().replace(late_jobs_wait=True)
+    with pytest.raises(InputError, match="did you mean 'slot_seconds'"):
+        Preset().replace(slot_second=1.0)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+from allocator.audit import audit
 from allocator.cli.options.shared import (
     InstanceArgument,
     InstanceChoiceOption,
@@ -42,13 +43,13 @@ def audit_command(
 
     {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
     """
-    allocation = make_policy(policy, solver, choice).allocate(read_instance(instance))
-    audit = allocation.audit(seed=seed, probed_jobs=probed_jobs, misreports=misreports)
+    chosen, state = make_policy(policy, solver, choice), read_instance(instance)
+    found = audit(chosen.allocate(state), state, chosen, seed=seed, probed_jobs=probed_jobs, misreports=misreports)
     if out is not None:
-        write_text(out, json.dumps(audit.to_json(), indent=2, allow_nan=False, default=str) + "\n")
+        write_text(out, json.dumps(found.to_json(), indent=2, allow_nan=False, default=str) + "\n")
     if as_json:
-        print_json(audit.to_json())
+        print_json(found.to_json())
         return
     screen = console()
-    for table in audit.tables(jobs=jobs):
+    for table in found.tables(jobs=jobs):
         screen.print(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 
@@ -76,7 +76,7 @@ _SAID = {
 }
 """Settings of mechanism and simulator that have options of their own; all others are given by ``--set``."""
 
-_KINDS = {name: Annotated[DEFAULT.kinds()[name], said] for name, said in _SAID.items()}
+_KINDS = {name: Annotated[DEFAULT.kinds[name], said] for name, said in _SAID.items()}
 
 RoundOption, SlotOption = option_of(_KINDS["round_seconds"]), option_of(_KINDS["slot_seconds"])
 
@@ -205,7 +205,7 @@ def _said_of_lengths(runs: Sequence[Run], trace: Trace) -> Iterator[str]:
 def _settings(given: Given, policies: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings of the preset that have options of their own or are set by ``--set``; and those of policies, as text."""
     chosen = preset(given.get("preset", "default"))
-    known, kinds = chosen.kinds(), chosen.kinds_of_policy
+    known, kinds = chosen.kinds, chosen.kinds_of_policy
     changes = given.some(_SAID)
     if "restart_penalty_seconds" in changes:
         changes |= constant_restart_penalty(changes["restart_penalty_seconds"])
@@ -218,7 +218,7 @@ def _settings(given: Given, policies: Sequence[str]) -> tuple[dict[str, Any], di
         else:
             having = dict.fromkeys(each for each in policies if name in kinds(each))
             if not having:
-                raise unknown_setting(name, "--set", known)
+                raise unknown_setting(name, chosen, "--set")
             expected = f"{POLICY_PREFIX}{name}, as it is a setting of {', '.join(having)}"
             raise InputError("--set", found=name, expected=expected)
     return changes, of_policies
@@ -263,4 +263,5 @@ def _policy_settings(
 
 def _takes(policy: type[Policy], solver: str | None) -> bool:
     """Whether a policy asks solvers, and that of ``--solver`` is one of them as far as it says so."""
-    return "solver" in kinds_of(policy) and (policy.solvers is None or solver in policy.solvers)
+    kind = kinds_of(policy).get("solver")
+    return kind is not None and (get_origin(kind) is not Literal or solver in get_args(kind))

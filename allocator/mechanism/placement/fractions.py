@@ -21,9 +21,9 @@ from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.roster import NOT_RUNNING, Roster
 from allocator.mechanism.placement.rules import rule_of_others
 from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.decision import Transition
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Policy
-from allocator.protocol.transition import Transition
+from allocator.protocol.policy import Need, Policy
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
@@ -63,7 +63,7 @@ class FractionPlacement:
         """
         hindrance = (
             f"policy {policy.name} gives out whole GPUs"
-            if not policy.gpu_fractions
+            if Need.FRACTIONS not in policy.needs
             else f"GPUs are given out whole with placement {rule}"
             if not _places_fractions(rule)
             else ""

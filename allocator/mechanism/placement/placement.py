@@ -24,7 +24,7 @@ from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, ru
 from allocator.mechanism.placement.rules import rule_names, rule_of_others
 from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import Transition
+from allocator.protocol.decision import Transition
 from allocator.room import CountedGpus, FreeGpus
 from throughputs import InputError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from formulations.leases import SIGNS, TIE_BREAKS
 from throughputs import InputError, ThroughputMatrix
 from throughputs.tie_order import tie_order
 
-_SOLVERS: Final = ("highs", "cbc", "none")
 _OBJECTIVES: Final = ("adaptive", *SIGNS)
 _FILLING: Final = ("between_slots", "off")
 
@@ -89,7 +88,7 @@ class Chronus(PlanPolicy):
     tick_seconds: float = 60.0
     time_unit_seconds: float = 60.0
     objective: str = "adaptive"
-    solver: str = "highs"
+    solver: Literal["highs", "cbc", "none"] = "highs"
     time_limit_seconds: float = 5.0
     relative_gap: float | None = None
     tie_break: str = "urgent"
@@ -104,11 +103,9 @@ class Chronus(PlanPolicy):
     tolerate_ratio: float = 1.0
     max_search_options: int | None = 400
 
-    needs: ClassVar[Need] = Need.DEADLINE_OPTIONS
+    needs = Need.DEADLINE_OPTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
-    one_type: ClassVar[bool] = True
-    solvers: ClassVar[tuple[str, ...] | None] = _SOLVERS
 
     def __post_init__(self) -> None:
         whole = all(
@@ -123,7 +120,6 @@ class Chronus(PlanPolicy):
             ("time_unit_seconds", self.time_unit_seconds > 0, "a time above 0"),
             ("lease_seconds", whole, "leases and slots of whole ticks, ticks of whole units of time"),
             ("objective", self.objective in _OBJECTIVES, f"one of {', '.join(_OBJECTIVES)}"),
-            ("solver", self.solver in _SOLVERS, f"one of {', '.join(_SOLVERS)}"),
             ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
             ("relative_gap", self.relative_gap is None or self.relative_gap >= 0, "at least 0, or None"),
             ("tie_break", self.tie_break in TIE_BREAKS, f"one of {', '.join(TIE_BREAKS)}"),
@@ -347,8 +343,6 @@ class Chronus(PlanPolicy):
             fallbacks=record.failed,
             dropped_slos=without,
             assignment=rows,
-            state=state,
-            decided_by=self,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +64,7 @@ class DeadlinePolicy(PlanPolicy):
     Jobs of one deadline are planned as they came, and larger gangs are placed first, which keeps servers together.
     """
 
-    needs: ClassVar[Need] = Need.CONFIGURATIONS
-    one_type: ClassVar[bool] = True
+    needs = Need.CONFIGURATIONS
 
     levels: Levels = "useful"
     most_gpus: Mapping[str, int] = field(default_factory=dict)

@@ -118,8 +118,6 @@ class ElasticFlowProgram(ElasticPolicy):
             seconds=perf_counter() - started,
             assignment=first,
             rejected=tuple(state.throughputs.jobs[i] for i in plan.rejected.tolist()),
-            state=state,
-            decided_by=self,
         )
 
 

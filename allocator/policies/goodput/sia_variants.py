@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.policies.base.one_type import the_one_type
-from allocator.policies.goodput.selection import Array, Restarts, Selected, Whole
+from allocator.policies.goodput.selection import Array, OwnGangs, Restarts, Selected, Whole
 from allocator.policies.goodput.sia import Sia
 from allocator.protocol import ClusterState
 from allocator.registry import register
@@ -26,18 +26,12 @@ _VIRTUAL_NODE = 4
     program="min_x sum_i w_i (sum_j (r_i g_ij)^p x_ij + l (1 - sum_j x_ij)), sum_i s_i x_ij <= c_j, x_ij in {0, 1}",
 )
 @dataclass(frozen=True)
-class SiaFixed(Sia):
+class SiaFixed(OwnGangs, Sia):
     """Give each job the accelerator type that is worth most to all, on as many GPUs as it asks for.
 
     `sia` without a choice of GPUs, so that what the choice is worth can be told. Goodput is in multiples of that on the
     slowest type, which counts as the GPUs of the job.
     """
-
-    own_gangs: ClassVar[bool] = True
-
-    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
-        """Columns with the GPUs of the job's own gang."""
-        return np.asarray(ways.gpus == state.scale_factors[ways.job])
 
 
 class WaitingMemory(Restarts):
@@ -74,8 +68,6 @@ class SiaUnaware(Sia):
     `sia` on GPUs of one type in nodes of four, on 1, 2 or 4 GPUs or whole nodes. n: decisions that left the job without
     GPUs; each raises its weight by 1, and for good.
     """
-
-    one_type: ClassVar[bool] = True
 
     def new_memory(self) -> WaitingMemory:
         """Nobody has run or waited."""

@@ -204,7 +204,7 @@ class LucidMemory:
 
     def _meet(self, state: ClusterState, first: int, profiler: int, profiled_gpus: int) -> None:
         """The jobs from the position `first` on are new."""
-        own = state.columns_of(np.arange(first, state.n_jobs))
+        own = state.take(np.arange(first, state.n_jobs))
         # Where types are not known every job is one of its own.
         types = own.throughputs.jobs if own.job_types is None else own.job_types
         already = state.running.take(state.running.jobs >= first)
@@ -303,7 +303,7 @@ class LucidMemory:
 
     def _read(self, state: ClusterState, pool: int, ids: _Ids) -> None:
         """Note what the kinds of these jobs (ascending ids) do in pairs on a pool."""
-        columns = state.columns_of(state.ids.searchsorted(ids)).packed
+        columns = state.take(state.ids.searchsorted(ids)).packed
         kinds, group = self.columns[ids, 2].astype(np.int64), columns.group
         alone = columns.alone[group, pool][:, None]
         together = columns.together[group[:, None], group, pool]

@@ -89,7 +89,7 @@ class Lucid(PlanPolicy):
     profiling_seconds: float = 200.0
     profiling_gpus: int = 8
 
-    needs: ClassVar[Need] = Need.COLOCATION | Need.PREDICTIONS
+    needs = Need.COLOCATION | Need.PREDICTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
     in_order_of_rows: ClassVar[bool] = True

@@ -47,7 +47,6 @@ class GandivaTimeSlicing(PlanPolicy):
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
-    one_type: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.turn_seconds > 0:

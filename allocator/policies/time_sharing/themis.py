@@ -106,7 +106,6 @@ class Themis(PlanPolicy):
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
-    one_type: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.lease_seconds > 0:

@@ -119,8 +119,7 @@ class Tiresias(PlanPolicy):
     promote_after: float | None = 8.0
     line: Literal["turn", "entered", "arrival"] = "turn"
 
-    needs: ClassVar[Need] = Need.SERVICE
-    gpu_fractions: ClassVar[bool] = True
+    needs = Need.SERVICE | Need.FRACTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
     def __post_init__(self) -> None:

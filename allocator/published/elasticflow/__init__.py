@@ -5,9 +5,8 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
+from allocator.published.elasticflow.world import DecisionsCostTime, Ends, SlotsThatSpare
 from allocator.simulator.rules.general import BatchSizes
-from allocator.simulator.rules.slots import Slots
-from allocator.simulator.rules.stretches import DecisionsCostTime, Ends
 
 # What a decision costs jobs that have GPUs, in the loops of the policies that are charged.
 _CHARGED: Mapping[str, Any] = {"overhead": "running", "overhead_reuses_groups": True}
@@ -50,7 +49,7 @@ ELASTICFLOW = Preset(
     "elasticflow",
     MechanismSettings(placement="anew"),
     (
-        Slots(slot_seconds=60.0),
+        SlotsThatSpare(slot_seconds=60.0),
         Ends(ends="second"),
         DecisionsCostTime(overhead_doubling_seconds=2.0, overhead_restart_decisions="slot"),
         BatchSizes("off"),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import Transition
+from allocator.protocol.decision import Transition
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]

@@ -3,8 +3,9 @@
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Preset
 from allocator.published.gavel.rounds import TimeFractions
+from allocator.published.gavel.world import IdleTime, RoundLength
 from allocator.simulator.rules.general import BatchSizes
-from allocator.simulator.rules.rounds import IdleTime, RoundLength
+from allocator.simulator.rules.starts import StartsTakeTime
 
 GAVEL = Preset(
     "gavel",
@@ -16,6 +17,7 @@ GAVEL = Preset(
     ),
     (
         RoundLength(round_end="slowest", whole_steps=True, pairs_end_together=True),
+        StartsTakeTime(),
         IdleTime(idle_gap_counts_as_service=True, max_zero_step_rounds=5),
         BatchSizes("off"),
     ),

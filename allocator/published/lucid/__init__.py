@@ -5,6 +5,7 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
+from allocator.published.lucid.world import SecondsCountedDown, SharedGpus
 from allocator.simulator.rules.general import BatchSizes, GangRates
 
 # A loop that counts seconds down and looks for zero first sees the end of a job a second late.
@@ -16,12 +17,12 @@ _COUNTED_DOWN: Mapping[str, Any] = {
 LUCID = Preset(
     "lucid",
     MechanismSettings(placement="best_fit"),
-    (GangRates("duration"), BatchSizes("off")),
+    (SharedGpus(), SecondsCountedDown(), GangRates("duration"), BatchSizes("off")),
     world_settings={
         "srtf": _COUNTED_DOWN,
         # Once a minute of the clock of the trace.
         "tiresias": {**_COUNTED_DOWN, "slot_seconds": 60.0, "slot_grid": True},
-        "lucid": {"ends": "counted", "end_delay_seconds": 1.0, "guests_stay_slow": True},
+        "lucid": {"seconds_counted_down": True, "end_delay_seconds": 1.0, "guests_stay_slow": True},
     },
     policies={"lucid": "allocator.published.lucid.policy:PublishedLucid"},
     policy_names={"fifo": "fcfs"},

@@ -6,14 +6,12 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
+from allocator.published.pollux.world import SlotsOfTheClock, StartsThatServe
 from allocator.simulator.goodput.rule import Goodput
-from allocator.simulator.rules.slots import Slots
-from allocator.simulator.rules.starts import StartsTakeTime
 
-STARTS = StartsTakeTime(restart_penalty_seconds=30.0, restart_when_moved=True)
-EVERY_MINUTE = Slots(slot_seconds=60.0, slot_grid=True, slot_origin_seconds=0.0)
+EVERY_MINUTE = SlotsOfTheClock(slot_seconds=60.0, slot_grid=True, slot_origin_seconds=0.0)
 GOODPUT = Goodput(epoch_ends="second", goodput_most_gpus=64)
-"""The loop of this simulator, from which that of Sia was made: decisions every minute, starts of 30 s."""
+"""The loop of this simulator, from which that of Sia was made: decisions every minute."""
 
 # Optimus knows the true step times, and counts iterations of whole epochs with the batch size asked for.
 _ORACLE: Mapping[str, Any] = {
@@ -26,7 +24,7 @@ POLLUX = Preset(
     "pollux",
     MechanismSettings(placement="most_free", decide_every_seconds=60.0),
     (
-        replace(STARTS, starts_count_as_service=True),
+        StartsThatServe(restart_penalty_seconds=30.0, restart_when_moved=True, starts_count_as_service=True),
         EVERY_MINUTE,
         replace(
             GOODPUT,

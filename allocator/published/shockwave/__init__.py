@@ -6,6 +6,9 @@ from typing import Any
 
 from allocator.presets.preset import Comparison
 from allocator.published.gavel import GAVEL
+from allocator.published.gavel.world import RoundLength
+from allocator.published.shockwave.world import RoundedBatchSizes, ShortRoundsStartFree, UnnoticedEnds
+from allocator.simulator.rules.base import rule_of
 
 SHOCKWAVE_COMPARISON: dict[str, dict[str, float | str]] = {
     "shockwave": {},
@@ -39,15 +42,14 @@ _POLICIES: dict[str, Mapping[str, Any]] = {
 }
 
 SHOCKWAVE = dataclasses.replace(
-    GAVEL.replace(
-        round_seconds=120.0,
-        recompute_interval_seconds=1000.0,
-        restart_penalty_seconds=20.0,
-        restart_penalty_slack_seconds=5.0,
-        overtime_factor=1.5,
-        batch_size_adaptation="published",
-    ),
+    GAVEL.replace(round_seconds=120.0, recompute_interval_seconds=1000.0),
     name="shockwave",
+    world=(
+        rule_of(GAVEL.world, RoundLength),
+        ShortRoundsStartFree(restart_penalty_seconds=20.0, restart_penalty_slack_seconds=5.0),
+        UnnoticedEnds(idle_gap_counts_as_service=True, max_zero_step_rounds=5, overtime_factor=1.5),
+        RoundedBatchSizes("published"),
+    ),
     fairness="static",
     policy_settings=_POLICIES,
     policy_settings_by_gpus={"shockwave": SHOCKWAVE_WEIGHTS},

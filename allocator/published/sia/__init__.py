@@ -6,8 +6,9 @@ from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Preset
-from allocator.published.pollux import EVERY_MINUTE, GOODPUT, POLLUX, STARTS
+from allocator.published.pollux import EVERY_MINUTE, GOODPUT, POLLUX
 from allocator.published.sia.rounds import FractionsSinceArrival
+from allocator.published.sia.world import StartsByShape
 
 # Policies in rounds have six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
 _ROUNDS: Mapping[str, Any] = {
@@ -23,8 +24,9 @@ SIA = Preset(
     "sia",
     MechanismSettings(placement="anew", decide_every_seconds=60.0, discipline=FractionsSinceArrival()),
     (
-        replace(
-            STARTS,
+        StartsByShape(
+            restart_penalty_seconds=30.0,
+            restart_when_moved=True,
             restart_penalty_by_job_type=(
                 ("bert", 120.0),
                 ("cifar10", 50.0),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from allocator.conversion import AtLeastOne
 from allocator.protocol.goodput.rules import GoodputRules
-from allocator.simulator.rules.base import Rule
+from allocator.simulator.goodput.runs import GoodputRuns
+from allocator.simulator.rules.base import Rule, Running
 from allocator.simulator.rules.starts import check_by_name
+
+if TYPE_CHECKING:
+    from allocator.simulator.world import World
 
 _LEAST_ABOVE_0 = 5e-324
 """The smallest number above 0."""
@@ -62,3 +67,9 @@ class Goodput(Rule):
         """What is known of the jobs, and what may be chosen for them."""
         names = GoodputRules.__dataclass_fields__
         return GoodputRules(**{name: getattr(self, f"goodput_{name}") for name in names})
+
+    def start(self, world: World) -> Iterable[Running]:
+        """Jobs with goodput go at a pace of their own."""
+        if world.jobs.goodput is None:
+            return ()
+        return (GoodputRuns(world, dict(self.goodput_slowdown), self.epoch_ends == "second"),)

@@ -1,8 +1,7 @@
-"""What published simulators do between events that others do not.
+"""What the simulator of ElasticFlow does between events that others do not (Gu et al., ASPLOS 2023, public artifact).
 
-A stretch goes from one event to the next. These rules say what a decision costs those who run on, and when a job that
-has done its last step is through. Sources: ElasticFlow (Gu et al., ASPLOS 2023, public artifact) and Lucid (Hu et al.,
-ASPLOS 2023, public artifact).
+It has a loop for each policy. These rules say when they look, what a decision costs those who run on, and when a job
+that has done its last step is through.
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, NotNegative
-from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Rule, Rules, Running, Stretch, rule_of
-from allocator.simulator.rules.counted import EndsCountedDown, SharedGpus
-from allocator.simulator.rules.slots import Slots
-from allocator.simulator.rules.starts import check_by_gpus
+from allocator.simulator.rules.slots import Slots, SlotsInRun
 from throughputs import InputError
 from throughputs.numerics import log2
 
@@ -35,26 +32,65 @@ _SECONDS_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
+class SlotsThatSpare(Slots):
+    """Decisions at events are at least a slot apart, but for the last.
+
+    Attributes
+    ----------
+    slot_spares_last_arrival : the last arrival of a trace does not wait for the end of a slot.
+    slot_spares_last_end : nor does an end after which nobody is left who has run before, once no more jobs are to
+        arrive: jobs that still wait for their first GPUs get them at once instead of with the next slot.
+    """
+
+    slot_spares_last_arrival: bool = False
+    slot_spares_last_end: bool = False
+
+    def start(self, world: World) -> Iterable[Running]:
+        """Slots, or only what is spared."""
+        return [*super().start(world), *([_SparesLastEnd(world)] if self.slot_spares_last_end else [])]
+
+    def in_a_run(self, world: World) -> SlotsInRun:
+        """When the world looks."""
+        return _SparesLastArrival(self, world) if self.slot_spares_last_arrival else super().in_a_run(world)
+
+
+class _SparesLastArrival(SlotsInRun):
+    def seen_at(self, time: float) -> float:
+        """At once."""
+        arrivals = self.world.arrivals
+        return time if arrivals.only_last_left and time == arrivals.next_time else super().seen_at(time)
+
+
+class _SparesLastEnd(Running):
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def seen_at_once(self, first: float, finish: _Floats, jobs: _Ids) -> bool:
+        """Where all `jobs` that run end at `first`, and nobody else has ever run or is to arrive."""
+        world = self._world
+        if first == np.inf or world.arrivals.next_time < np.inf or (finish > first).any():
+            return False
+        waiting = world.core.active[~among_ids(world.core.active, np.sort(jobs))]
+        return not (world.jobs.steps_done[world.jobs.rows(waiting)] > 0).any()
+
+
+@dataclass(frozen=True)
 class Ends(Rule):
     """When a job that has done its last step is through.
 
     Attributes
     ----------
-    ends : "exact": then; "second": at the next whole second; "counted": at the second at which nothing is left if each
-        takes the rate off in floating point; "slot": at the end of that slot of its present stretch (with slot_seconds
-        above 0).
+    ends : "exact": then; "second": at the next whole second; "slot": at the end of that slot of its present stretch
+        (with slot_seconds above 0).
     late_jobs_wait : with ends "slot", a job whose deadline passes in a stretch stands still from its deadline to the
         end of the slot in which that lies, and is through so much later, as the published loop looks at late jobs at
         ends of slots only. A decision before it is through takes that back: up to then it has trained without a wait.
-    end_delay_seconds : a job keeps its GPUs for so long after its last step, and is through only then: simulators that
-        go second by second may look for those who have ended before they count the second.
     deadlines_judged_by : what a deadline is compared with: "end": the end of the job, as in its completion time;
         "training": the second of its last step, without the overhead of its last stretch and the rest of the slot.
     """
 
-    ends: Literal["exact", "second", "counted", "slot"] = "exact"
+    ends: Literal["exact", "second", "slot"] = "exact"
     late_jobs_wait: bool = False
-    end_delay_seconds: NotNegative = 0.0
     deadlines_judged_by: Literal["end", "training"] = "end"
 
     def check(self, world: Rules) -> None:
@@ -63,18 +99,11 @@ class Ends(Rule):
             _check_slot(world)
 
     def start(self, world: World) -> Iterator[Running]:
-        """Rounded to seconds or slots first, then late."""
-        if self.ends == "counted":
-            shared = rule_of(world.rules, SharedGpus)
-            if shared not in world.rules:
-                yield from shared.start(world)  # who is whose guest
-            yield EndsCountedDown(world.jobs, guests_recover=not shared.guests_stay_slow)
-        elif self.ends == "second":
+        """Rounded to seconds or slots first."""
+        if self.ends == "second":
             yield _EndsInWholeSeconds()
         elif self.ends == "slot":
             yield _EndsWithSlots(self, rule_of(world.rules, Slots).slot_seconds, world.jobs)
-        if self.end_delay_seconds:
-            yield _EndsLate(self.end_delay_seconds)
         if self.deadlines_judged_by == "training":
             yield _JudgedByTraining()
 
@@ -92,18 +121,6 @@ class _JudgedByTraining(Running):
     def shape(self, s: Stretch) -> None:
         """Without overhead."""
         s.judged = s.judged - (s.begin - s.clock)
-
-
-class _EndsLate(Running):
-    """A job is through some time after its last step, and has its GPUs until then."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def shape(self, s: Stretch) -> None:
-        """Later."""
-        s.finish = s.finish + self._seconds
-        s.judged = s.judged + self._seconds
 
 
 class _EndsInWholeSeconds(Running):
@@ -137,40 +154,6 @@ class _EndsWithSlots(Running):
         s.finish = s.begin + np.ceil(seconds / self._slot) * self._slot
         s.judged = s.begin + seconds if self._rule.deadlines_judged_by == "training" else s.finish
         s.until = s.clock + seconds
-
-
-@dataclass(frozen=True)
-class StoppingCostsWork(Rule):
-    """A job that is stopped loses steps, possibly more than it has done: it has so much more to do.
-
-    Attributes
-    ----------
-    preemption_penalty_by_gpus : pairs (GPUs, seconds), ascending: a job that has so many GPUs or more and is stopped
-        by a decision at an event has so much more to do, as time at the rate at which it ran; that counts into the time
-        that policies see it needs. Between events only.
-    """
-
-    preemption_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_by_gpus("preemption_penalty_by_gpus", self.preemption_penalty_by_gpus)
-
-    def start(self, world: World) -> Iterable[Running]:
-        """Nothing where stops are free."""
-        return (_StoppingCostsWork(self, world.jobs),) if self.preemption_penalty_by_gpus else ()
-
-
-class _StoppingCostsWork(Running):
-    def __init__(self, rule: StoppingCostsWork, jobs: JobTable) -> None:
-        by_gpus = rule.preemption_penalty_by_gpus
-        self._jobs = jobs
-        self._counts = np.array([gpus for gpus, _ in by_gpus], dtype=np.int64)
-        self._seconds = np.array([0.0, *(seconds for _, seconds in by_gpus)])
-
-    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
-        """Take steps back."""
-        self._jobs.steps_done[at] -= rates * self._seconds[self._counts.searchsorted(rows.gpus, side="right")]
 
 
 @dataclass(frozen=True)

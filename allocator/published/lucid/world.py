@@ -1,20 +1,21 @@
-"""Rules of simulators that go second by second, and of what two jobs on the same GPUs do in them.
+"""What the simulator of Lucid does that others do not (Hu et al., ASPLOS 2023, public artifact).
 
-Source: Lucid (Hu et al., ASPLOS 2023, public artifact).
+It goes second by second, and tells two jobs on the same GPUs apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import NotNegative
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.rules.base import Rule, Running, Stretch
+from allocator.simulator.rules.base import Rule, Running, Stretch, rule_of
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -41,8 +42,10 @@ class SharedGpus(Rule):
     pairs_of_one_type: tuple[tuple[str, float, float], ...] = ()
 
     def start(self, world: World) -> Iterable[Running]:
-        """Who is whose guest."""
-        return (_SharedGpus(self, world.jobs),)
+        """Who is whose guest, where anybody asks."""
+        counted = rule_of(world.rules, SecondsCountedDown).seconds_counted_down
+        asked = self.guests_stay_slow or self.pairs_of_one_type or counted
+        return (_SharedGpus(self, world.jobs),) if asked else ()
 
 
 class _SharedGpus(Running):
@@ -82,7 +85,45 @@ class _SharedGpus(Running):
         s.rates = rates
 
 
-class EndsCountedDown(Running):
+@dataclass(frozen=True)
+class SecondsCountedDown(Rule):
+    """When a job that has done its last step is through.
+
+    Attributes
+    ----------
+    seconds_counted_down : at the second at which nothing is left if each takes the rate off in floating point;
+        otherwise then.
+    end_delay_seconds : a job keeps its GPUs for so long after that: the loop looks for those who have ended before it
+        counts the second.
+    """
+
+    seconds_counted_down: bool = False
+    end_delay_seconds: NotNegative = 0.0
+
+    def start(self, world: World) -> Iterator[Running]:
+        """Counted first, then late."""
+        if self.seconds_counted_down:
+            shared = rule_of(world.rules, SharedGpus)
+            if shared not in world.rules:
+                yield from shared.start(world)
+            yield _EndsCountedDown(world.jobs, guests_recover=not shared.guests_stay_slow)
+        if self.end_delay_seconds:
+            yield _EndsLate(self.end_delay_seconds)
+
+
+class _EndsLate(Running):
+    """A job is through some time after its last step, and has its GPUs until then."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def shape(self, s: Stretch) -> None:
+        """Later."""
+        s.finish = s.finish + self._seconds
+        s.judged = s.judged + self._seconds
+
+
+class _EndsCountedDown(Running):
     """Each second takes a job's rate off what it has left; it is through at the first one at which nothing is.
 
     That is a sum of rounded terms: where the seconds are nearly a whole number it may be one more than their ceiling.
