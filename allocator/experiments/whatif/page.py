@@ -15,20 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from allocator.experiments.whatif.rows import (
-    CHANGES,
-    Row,
-    WhatIf,
-    change_of,
-    format_change,
-    format_ratio,
-    ratio_of,
-    title_of,
-)
+from allocator.experiments.whatif.rows import Column, Row, WhatIf, title_of
 from allocator.report.bar_charts import figure_panels
 from allocator.report.charts import policy_class
 from allocator.report.colours import style_rules
-from allocator.report.figures import MISSING, Figure, format_column, value_of
+from allocator.report.figures import Figure, format_column, value_of
 from allocator.report.page.markup import head
 from allocator.report.svg import Axis, Frame, axes, element
 from allocator.variants import folder_of as folder_of_label
@@ -237,41 +228,19 @@ def _distinct(texts: Sequence[str]) -> str:
 
 def _rows(result: WhatIf) -> str:
     """The table of figures with their ratios."""
-    rows, figures = result.side_by_side, result.figures
-    summaries = [row.figures for row in rows]
-    heads = [("", ""), *((title_of(figure), figure.about) for figure in figures)]
-    cut_short = any(summary.get("completed_jobs") != summary.get("jobs") or not summary for summary in summaries)
-    if cut_short:
-        heads.append(("jobs done", "completed of all jobs"))
-    columns = [_cells(figure, result) for figure in figures]
-    lines = []
-    for place, row in enumerate(rows):
-        cells = "".join(f"<td>{column[place]}</td>" for column in columns)
-        if cut_short:
-            done = summaries[place].get("completed_jobs")
-            ended = row.status if done is None else f"{done:,} / {summaries[place]['jobs']:,}"
-            cells += f"<td>{escape(ended)}</td>"
-        lines.append(f"<tr>{_name(row.label, place, result)}{cells}</tr>")
+    rows, columns = result.side_by_side, result.columns()
+    labels = [_name(row.label, place, result) for place, row in enumerate(rows)]
     how = (
         "Times are of completed jobs, waiting is the part of the average JCT without GPUs, and utilisation that up to "
         "the last arrival."
     )
-    if any(figure.key == "owned_cost" for figure in figures):
+    if any(column.key == "owned_cost" for column in columns):
         how += " Owned cost is the price of all GPUs from the first arrival to the makespan, busy or not."
     if len(rows) > 1:
         how += f" Behind each value its ratio (×) to that of the first row, {rows[0].label}."
     if result.recorded is not None:
         how += f" {result.recorded.label}: the schedule that the trace records, not simulated."
-    return _section("rows", "Side by side", how, _table(heads, lines))
-
-
-def _cells(figure: Figure, result: WhatIf) -> list[str]:
-    first = result.rows[0].figures
-    texts = format_column(figure, [row.figures for row in result.side_by_side])
-    if len(texts) == 1:
-        return texts
-    ratios = ["", *(format_ratio(ratio_of(figure, row.figures, first)) for row in result.side_by_side[1:])]
-    return [f'{text}<span class="ratio">{ratio}</span>' for text, ratio in zip(texts, ratios, strict=True)]
+    return _section("rows", "Side by side", how, _table([("", "")], labels, columns))
 
 
 def _charts(result: WhatIf) -> str:
@@ -307,36 +276,22 @@ def _along(name: str, dimension: Dimension, figures: Sequence[Figure], result: W
 
 def _next_gpus(result: WhatIf) -> str:
     """What more GPUs of each type change, and their price."""
-    pairs = [(place, row, more) for place, row in enumerate(result.rows) for more in row.next_gpus]
+    pairs, columns = result.next_columns()
     if not pairs:
         return ""
-    shown = [
-        figure for figure in CHANGES if any(math.isfinite(change_of(figure, m.figures, r.figures)) for _, r, m in pairs)
-    ]
-    columns = [[format_change(change_of(f, more.figures, row.figures)) for _, row, more in pairs] for f in shown]
-    heads = [("", ""), ("type", ""), *((title_of(figure), figure.about) for figure in shown)]
-    priced = any(more.price is not None for *_, more in pairs)
-    if priced:
-        heads.append(("price per GPU", "gain of the policy's objective by one more GPU, averaged over time"))
-    lines = []
-    for at, (place, row, more) in enumerate(pairs):
-        cells = f"<td>{escape(more.accelerator)}</td>" + "".join(f"<td>{column[at]}</td>" for column in columns)
-        if priced:
-            price = MISSING if more.price is None else f"{more.price:.3g} {more.price_unit}".rstrip()
-            cells += f"<td>{escape(price)}</td>"
-        lines.append(f"<tr>{_name(row.label, place, result)}{cells}</tr>")
+    labels = [f"{_name(row.label, place, result)}<td>{escape(more.accelerator)}</td>" for place, row, more in pairs]
     gpus = "one more GPU" if result.more_gpus == 1 else f"{result.more_gpus} more GPUs"
     how = (
         f"Measured: each row simulated again with {gpus} of a type, and the change of its figures. It is what these "
         "very jobs would have seen: a single GPU more can also make gangs fit worse, so a small change may have any "
         "sign."
     )
-    if priced:
+    if columns and columns[-1].key == "price":
         how += (
             " The price is the policy's own answer, in the unit of its objective: the gain of the objective by one "
             "more GPU at a moment, averaged over time; it knows nothing of queues to come."
         )
-    return _section("next", f"What {gpus} would change", how, _table(heads, lines))
+    return _section("next", f"What {gpus} would change", how, _table([("", ""), ("type", "")], labels, columns))
 
 
 def _name(label: str, place: int, result: WhatIf) -> str:
@@ -346,8 +301,17 @@ def _name(label: str, place: int, result: WhatIf) -> str:
     return f'<th scope="row">{swatch}{escape(label)}</th>'
 
 
-def _table(heads: Sequence[tuple[str, str]], lines: Sequence[str]) -> str:
-    head = "".join(f'<th scope="col" title="{escape(hint)}">{escape(text)}</th>' for text, hint in heads)
+def _table(heads: Sequence[tuple[str, str]], labels: Sequence[str], columns: Sequence[Column]) -> str:
+    """A table of rows, of each of which the first cells are there, and columns of figures behind them."""
+    said = [*heads, *((column.title, column.figure.about) for column in columns)]
+    head = "".join(f'<th scope="col" title="{escape(hint)}">{escape(text)}</th>' for text, hint in said)
+    lines = []
+    for place, label in enumerate(labels):
+        cells = ""
+        for column in columns:
+            ratio = column.ratios and len(column.texts) > 1 and f'<span class="ratio">{column.ratios[place]}</span>'
+            cells += f"<td>{escape(column.texts[place])}{ratio or ''}</td>"
+        lines.append(f"<tr>{label}{cells}</tr>")
     table = f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
     return f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
 
