@@ -20,7 +20,6 @@ from allocator.simulator.rules.world import completed
 from throughputs import InputError
 from throughputs.entry_points import entries_of
 from throughputs.errors import nearest_names
-from throughputs.traces.deadline_generator import DEADLINE_FACTORS
 
 ENTRY_POINT_GROUP = "allocator.presets"
 
@@ -39,10 +38,8 @@ class Comparison:
     cluster, gpus_per_server : GPUs by accelerator type, and those of one server; None: 1.
     throughputs : those of a run on that cluster: "goodput", or None for the embedded table.
     drawn_cluster, drawn_gpus_per_server : where jobs are drawn and the embedded table lacks types of `cluster`.
-    generator : "default": `throughputs.TraceGenerator`; "shockwave": `throughputs.shockwave_trace`; "deadlines":
-        `throughputs.deadline_trace`. With throughputs of jobs that choose their batch size, whatever it is:
-        `throughputs.goodput.trainings.training_trace`.
-    deadline_factors : of "deadlines": times the duration, least and most.
+    workload : generator of the jobs and its settings, as a sweep has them (`allocator.experiments.workloads`). With
+        throughputs of jobs that choose their batch size, whatever it is, their trainings are drawn.
     jobs, mean_interarrival_seconds, seed : of the jobs that are drawn.
     """
 
@@ -62,8 +59,7 @@ class Comparison:
     throughputs: str | None = None
     drawn_cluster: str | None = None
     drawn_gpus_per_server: str | None = None
-    generator: Literal["default", "shockwave", "deadlines"] = "default"
-    deadline_factors: tuple[float, float] = DEADLINE_FACTORS
+    workload: Mapping[str, Any] = field(default_factory=dict)
     jobs: int = 240
     mean_interarrival_seconds: float = 240.0
     seed: int = 0

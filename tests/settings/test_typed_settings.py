@@ -124,7 +124,7 @@ def test_values_of_other_types_are_refused(kind):
 
 def having(setting):
     """A preset that has it."""
-    return next(chosen for chosen in map(preset, preset_names()) if setting in chosen.kinds)
+    return next(chosen for chosen in map(preset, preset_names()) if setting in chosen.kinds())
 
 
 def test_every_setting_goes_through_the_conversion():
