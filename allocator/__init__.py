@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
     from allocator.cluster_spec import read_cluster
+    from allocator.experiments.compare import compare
+    from allocator.experiments.run import Run
+    from allocator.experiments.whatif import whatif
     from allocator.explanations.explain import explain
     from allocator.policies.base.convex import ConvexPolicy
     from allocator.policies.base.ordering import OrderPolicy
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from allocator.report.html import write_report
     from allocator.results.result import SimulationResult
     from allocator.results.views.summary import Summary
-    from allocator.scenarios import whatif
     from allocator.simulator.engine import simulate
     from throughputs import InputError, ThroughputMatrix, Trace, default_table, read_table, read_trace
     from throughputs.estimator.believed import Estimation
@@ -66,6 +68,7 @@ __all__ = [
     "PlanStep",
     "Policy",
     "ProgramPolicy",
+    "Run",
     "SharePolicy",
     "SimulationResult",
     "Summary",
@@ -74,6 +77,7 @@ __all__ = [
     "Trigger",
     "UpcomingRounds",
     "View",
+    "compare",
     "default_table",
     "explain",
     "get_policy",
@@ -110,6 +114,7 @@ _HOME = {
     "PlanStep": "allocator.protocol",
     "Policy": "allocator.protocol",
     "ProgramPolicy": "allocator.policies.base.programs",
+    "Run": "allocator.experiments.run",
     "SharePolicy": "allocator.protocol",
     "SimulationResult": "allocator.results.result",
     "Summary": "allocator.results.views.summary",
@@ -118,6 +123,7 @@ _HOME = {
     "Trigger": "allocator.protocol",
     "UpcomingRounds": "allocator.protocol",
     "View": "allocator.protocol",
+    "compare": "allocator.experiments.compare",
     "default_table": "throughputs",
     "explain": "allocator.explanations.explain",
     "get_policy": "allocator.registry",
@@ -130,7 +136,7 @@ _HOME = {
     "register": "allocator.registry",
     "simulate": "allocator.simulator.engine",
     "solve": "allocator.api",
-    "whatif": "allocator.scenarios",
+    "whatif": "allocator.experiments.whatif",
     "write_report": "allocator.report.html",
 }
 

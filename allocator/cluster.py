@@ -163,6 +163,13 @@ class Cluster:
         return ",".join(f"{name}:{count}" for name, count in self.gpus.items())
 
 
+def cluster_texts(cluster: Cluster) -> tuple[str, str | None]:
+    """A cluster as `Cluster.parse` takes it: GPUs, and GPUs per server where a server has several."""
+    servers = cluster.gpus_per_server
+    some = any(size > 1 for size in servers.values())
+    return str(cluster), ",".join(f"{name}:{size}" for name, size in servers.items()) if some else None
+
+
 def _parse_counts(text: str, source: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for part in text.split(","):

@@ -30,7 +30,6 @@ import pandas as pd
 from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.presets import Preset, preset
 from allocator.sweep import Point, Sweep
-from allocator.sweep.execute import Materials
 from benchmarks.published import CLUSTER_RATIOS, TESTBED_RATIOS
 from benchmarks.study import RESULTS, Options, Row, Run, Study
 from benchmarks.tables import Shown, markdown
@@ -252,10 +251,7 @@ def _labelled(results: pd.DataFrame) -> pd.DataFrame:
 
 def simulated(point: Point) -> SimulationResult:
     """One run of a study, made now."""
-    materials = Materials.of([point])
-    jobs, cluster = materials.jobs_of(point)(int(point.load)), Cluster.parse(point.cluster, point.gpus_per_server)
-    table = materials.tables[point.workload.throughputs]
-    return simulate(jobs, cluster, point.make_policy(), table, preset=point.chosen)
+    return point.result()
 
 
 def efficiency_over_time(

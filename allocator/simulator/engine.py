@@ -36,6 +36,7 @@ from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.goodput.world import goodput_world
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
+from allocator.variants import policy_of
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.estimator.believed import BelievedColocation, Estimation
@@ -55,7 +56,7 @@ __all__ = ["SimulationStalledError"]
 def simulate(
     trace: Trace,
     cluster: Cluster | str | Mapping[str, int],
-    policy: Policy,
+    policy: Policy | str,
     throughputs: Known = None,
     *,
     preset: str | Preset = "default",
@@ -78,7 +79,8 @@ def simulate(
     ----------
     trace : N jobs in the order of their arrival.
     cluster : of M types: a cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
-    policy : decides on shares of time, or on plans of who runs as what.
+    policy : decides on shares of time, or on plans of who runs as what; or its name, with settings of its own where
+        wanted, as in ``"elasticflow:admission=repair"``: it is made as the preset has it.
     throughputs : a throughput table, or the (N, M) true rates in steps/s: an array with the types in the order of the
         cluster, or with their names a DataFrame, a mapping of columns, or a `ThroughputMatrix`. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs. None: the
@@ -123,11 +125,14 @@ def simulate(
 
     >>> import allocator
     >>> trace = allocator.Trace(["a", "b"], scale_factor=[1, 1], total_steps=[360.0, 720.0], arrival_time=[0.0, 0.0])
-    >>> result = simulate(trace, {"v100": 1}, allocator.get_policy("fifo"), [[1.0], [1.0]])
+    >>> result = simulate(trace, "v100:1", "fifo", [[1.0], [1.0]])
     >>> result.jobs["jct"].tolist()
     [390.0, 1470.0]
     """
     _check_checkpoint(checkpoint, checkpoint_every, resume)
+    if isinstance(policy, str):
+        cluster = Cluster.of(cluster)
+        policy = policy_of(policy, find_preset(preset), cluster)
     try:
         run = Simulation(
             trace,

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from allocator.experiments.run import Materials
 from allocator.sweep import Sweep
-from allocator.sweep.execute import Materials
 from benchmarks import deadlines
 from benchmarks.published import CLUSTER_RATIOS
 from throughputs import InputError, write_trace

@@ -20,12 +20,12 @@ from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
 from allocator.data.listing import markdown_table
 from allocator.data.registry import read_sets
+from allocator.experiments.store import Store
 from allocator.instance import read_instance
 from allocator.protocol.entities import Entities
 from allocator.published.elasticflow.tables import read_folder
 from allocator.published.shockwave.generator import shockwave_trace
 from allocator.sweep import Sweep
-from allocator.sweep.store import Store
 from tests.fuzz import mutations
 from throughputs import (
     InputError,

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import registry
-from allocator.presets import kinds_under_any
+from allocator.experiments.store import BY_WEIGHT, FIGURES
+from allocator.experiments.workloads import workload
+from allocator.presets import kinds_of_presets, preset, preset_names
 from allocator.registry import list_policies, settings_of
-from allocator.sweep import Point, Sweep, Workload
-from allocator.sweep.store import BY_WEIGHT, FIGURES
+from allocator.sweep import Point, Sweep
 from tests.sweep.sweep_definitions import ENTITIES, TINY, continuous, decision, definition, static
 from throughputs import InputError, Trace, default_table, write_table, write_trace
 
@@ -72,7 +73,7 @@ def test_points_are_all_combinations(toml):
     assert {p.policy_settings.get("solver") for p in points if p.policy == "max_min_fairness_perf"} == {"highs"}
     assert {p.gpus_per_server for p in points if p.cluster == "v100:4"} == {"v100:2"}
     # files are beside the definition
-    assert {p.workload.throughputs for p in points} == {str(toml.parent.resolve() / "speeds.csv")}
+    assert {p.throughputs for p in points} == {str(toml.parent.resolve() / "speeds.csv")}
 
 
 def test_the_small_variant_changes_what_it_names(toml):
@@ -119,9 +120,10 @@ def test_settings_are_for_the_policies_that_have_them():
     assert counts == [2, 4]  # two seeds
     taken = {*FIGURES, *Point("static", "fifo_perf", TINY, 5, 0).columns(()), "point", "status", "by_rule"}
     of_policies = {f"policy_{name}" for entry in list_policies() for name in settings_of(entry.name)}
-    settings = set(kinds_under_any())
-    assert not (taken & settings) | (of_policies & (taken | settings))
+    assert not (taken & set(kinds_of_presets())) | (of_policies & (taken | set(kinds_of_presets())))
     assert set(BY_WEIGHT) <= set(FIGURES)
+    of_presets = set().union(*(preset(name).as_dict() for name in preset_names()))
+    assert set(kinds_of_presets()) == of_presets - {"preset", "choice", "fairness"}
 
 
 def test_usual_limits_of_a_continuous_run():
@@ -147,8 +149,8 @@ def test_a_cluster_grows_with_the_jobs():
 def test_identity_is_the_same_on_every_machine():
     # Changes only together with FORMAT, which says that results of old folders no longer count.
     assert Point("static", "fifo_perf", TINY, 5, 0).key == "89e8c7a231b781ad"
-    for workload in ({}, {"entities": "none"}):
-        assert Sweep.from_dict(static(workload=workload)).points()[0].key == "89e8c7a231b781ad"
+    for jobs in ({}, {"entities": "none"}):
+        assert Sweep.from_dict(static(workload=jobs)).points()[0].key == "89e8c7a231b781ad"
 
 
 @given(st.randoms(use_true_random=False))
@@ -170,7 +172,7 @@ def test_what_is_as_in_the_preset_and_labels_do_not_count():
 
     usual = {"round_seconds": 360, "placement": "in_order"}
     assert key(preset="gavel") == key(preset="gavel", settings=usual) != key(settings={"round_seconds": 360})
-    assert key(workload=Workload(mean_interarrival_seconds=None)) == key()
+    assert key(workload=workload({})) == key()
     named = (Sweep.from_dict(static(cases=[{"name": name, "round_seconds": 720}])) for name in ("one", "two"))
     assert len({sweep.points()[0].key for sweep in named}) == 1
     assert "repetitions" not in Sweep.from_dict(static()).points()[0].specification()
@@ -189,13 +191,14 @@ CHANGES = [
     {"settings": {"round_seconds": 720}},
     {"kind": "decision", "repetitions": 1},
     {"kind": "decision", "repetitions": 2},
+    {"prices": {"v100": 1.0}},
     *(
-        {"workload": Workload(**change)}
+        {"workload": workload(change)}
         for change in (
-            {"multi_gpu": True}, {"generator": "default"}, {"prices": {"v100": 1.0}},
-            {"mean_interarrival_seconds": 9.0}, {"generator": "shockwave"},
-            {"generator": "shockwave", "n_durations": 9}, {"categories": {"adaptive": 1.0}},
-            {"categories": {"rigid": 1.0}}, {"entities": tuple(ENTITIES)},
+            {"multi_gpu": True}, {"generator": "default"}, {"mean_interarrival_seconds": 9.0},
+            {"generator": "shockwave"}, {"generator": "shockwave", "n_durations": 9},
+            {"generator": "goodput", "categories": {"adaptive": 1.0}},
+            {"generator": "goodput", "categories": {"rigid": 1.0}}, {"entities": tuple(ENTITIES)},
         )
     ),
 ]  # fmt: skip
@@ -209,7 +212,7 @@ def test_identity_tells_everything_apart():
 
 def test_a_file_counts_by_its_contents(tmp_path, monkeypatch):
     def point(name):
-        return Point("static", "fifo_perf", TINY, 5, 0, workload=Workload(throughputs=str(tmp_path / name)))
+        return Point("static", "fifo_perf", TINY, 5, 0, throughputs=str(tmp_path / name))
 
     for name in ("a.csv", "b.csv"):
         write_table(default_table(), tmp_path / name)

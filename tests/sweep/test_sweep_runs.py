@@ -17,14 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allocator
+from allocator.experiments.engines import Ended, LocalEngine, Lost, Task
+from allocator.experiments.run import Materials
+from allocator.experiments.store import Store, first_saturated
 from allocator.presets import preset
 from allocator.sweep import Point, Sweep, load, load_jobs, run
-from allocator.sweep.engines.engine import Ended, Lost, Task
-from allocator.sweep.engines.local import LocalEngine
-from allocator.sweep.execute import Materials
-from allocator.sweep.jobs import trace_of
-from allocator.sweep.saturation import first_saturated
-from allocator.sweep.store import Store
 from tests.sweep.sweep_definitions import (
     DOCS,
     ENTITIES,
@@ -36,6 +33,7 @@ from tests.sweep.sweep_definitions import (
     single,
     static,
     timeless,
+    trace_of,
 )
 from tests.sweep.test_sweep_jobs import LOG
 from throughputs import InputError, default_table, read_trace, write_trace
@@ -48,7 +46,7 @@ def test_a_run_with_entities():
     own = static(policies=["max_min_fairness_water_filling_perf"], workload={"entities": ENTITIES})
     point = Sweep.from_dict(own).points()[-1]
     trace = trace_of(point, default_table())(8)
-    options = {"seed": 1, "entities": point.entities}
+    options = {"seed": 1, "entities": point.owners(trace)}
     expected = allocator.simulate(trace, TINY, point.make_policy(), default_table(), **options).summary()
     assert timeless(single(point).record["figures"]) == timeless(dict(expected))
 

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from allocator.audit import audit
 from allocator.cli.options.shared import (
     InstanceArgument,
@@ -20,6 +18,7 @@ from allocator.cli.options.shared import (
     print_json,
 )
 from allocator.cli.options.values import make_policy
+from allocator.cli.options.words import option
 from allocator.instance import read_instance
 from throughputs.files import write_text
 
@@ -30,14 +29,10 @@ def audit_command(
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
     seed: SeedOption = 0,
-    probed_jobs: Annotated[
-        int, typer.Option("--probed-jobs", help="Jobs that are made to misreport; 0 for no probe.", min=0)
-    ] = 8,
-    misreports: Annotated[int, typer.Option("--misreports", help="Misreports of each of them.", min=0)] = 8,
-    jobs: Annotated[int, typer.Option("--jobs", help="Jobs to explain in the table, the slowest first.", min=0)] = 10,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Also write the audit as JSON to this file.", metavar="FILE")
-    ] = None,
+    probed_jobs: Annotated[int, option("--probed-jobs", "Jobs that are made to misreport; 0 for no probe.", min=0)] = 8,
+    misreports: Annotated[int, option("--misreports", "Misreports of each of them.", min=0)] = 8,
+    jobs: Annotated[int, option("--jobs", "Jobs to explain in the table, the slowest first.", min=0)] = 10,
+    out: Annotated[Path | None, option("--out", "Also write the audit as JSON to this file.", "FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.
@@ -48,7 +43,7 @@ def audit_command(
 
     {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
     """
-    state, chosen = read_instance(instance), make_policy(policy, solver, choice)
+    chosen, state = make_policy(policy, solver, choice), read_instance(instance)
     found = audit(chosen.allocate(state), state, chosen, seed=seed, probed_jobs=probed_jobs, misreports=misreports)
     if out is not None:
         write_text(out, json.dumps(found.to_json(), indent=2, allow_nan=False, default=str) + "\n")

@@ -11,15 +11,16 @@ from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
+from allocator.cli.options.words import argument, option
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import check_table_name, write_text
 
 DemandOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--cluster",
-        help="GPUs by accelerator type, or a list of nodes (CSV), to set the demand of the jobs against.",
-        metavar="TYPE:COUNT,...|FILE",
+        "GPUs by accelerator type, or a list of nodes (CSV), to set the demand of the jobs against.",
+        "TYPE:COUNT,...|FILE",
     ),
 ]
 
@@ -27,20 +28,20 @@ DemandOption = Annotated[
 _UNIT_OPTIONS = {"duration": "--duration-unit", "submit": "--clock-unit"}
 
 
-def _column(option: str, what: str) -> typer.models.OptionInfo:
-    chosen: typer.models.OptionInfo = typer.Option(f"--{option}", help=what, metavar="COLUMN")
+def _column(name: str, what: str) -> typer.models.OptionInfo:
+    chosen: typer.models.OptionInfo = option(f"--{name}", what, "COLUMN")
     return chosen
 
 
 def import_command(
     log: Annotated[
         str,
-        typer.Argument(
-            help="Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.",
-            metavar="FILE|-",
+        argument(
+            "Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.",
+            "FILE|-",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Trace to write: .csv or .parquet.", metavar="FILE")],
+    out: Annotated[Path, option("--out", "Trace to write: .csv or .parquet.", "FILE")],
     submit: Annotated[
         str | None, _column("submit", "When a job was submitted: a number, or a date (ISO 8601).")
     ] = None,
@@ -65,36 +66,30 @@ def import_command(
     state: Annotated[str | None, _column("state", "Its state; of a job that is PENDING nothing is taken.")] = None,
     duration_unit: Annotated[
         str | None,
-        typer.Option(
-            "--duration-unit", help="Unit of durations; told by the name of the column, else s.", metavar="UNIT"
-        ),
+        option("--duration-unit", "Unit of durations; told by the name of the column, else s.", "UNIT"),
     ] = None,
     clock_unit: Annotated[
         str | None,
-        typer.Option("--clock-unit", help="Unit of times that are numbers: ms, s, min, h or d.", metavar="UNIT"),
+        option("--clock-unit", "Unit of times that are numbers: ms, s, min, h or d.", "UNIT"),
     ] = None,
-    zone: Annotated[
-        str | None, typer.Option("--zone", help="Zone of dates that name none; UTC if omitted.", metavar="NAME")
-    ] = None,
+    zone: Annotated[str | None, option("--zone", "Zone of dates that name none; UTC if omitted.", "NAME")] = None,
     date_format: Annotated[
         str | None,
-        typer.Option(
-            "--date-format", help="Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", metavar="FORMAT"
-        ),
+        option("--date-format", "Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", "FORMAT"),
     ] = None,
     mapped: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--map",
-            help="What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.",
-            metavar="NAME=TYPE",
+            "What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.",
+            "NAME=TYPE",
         ),
     ] = None,
     separator: Annotated[
         str | None,
-        typer.Option("--separator", help="Between columns, if not , ; | or a tab.", metavar="CHARACTER"),
+        option("--separator", "Between columns, if not , ; | or a tab.", "CHARACTER"),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="A job that cannot be used is an error.")] = False,
+    strict: Annotated[bool, option("--strict", "A job that cannot be used is an error.")] = False,
     cluster: DemandOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -159,8 +154,8 @@ def _account(imported: ImportedLog) -> list[str]:
 
 
 def example_command(
-    out: Annotated[Path, typer.Option("--out", help="File to write, as text with commas.", metavar="FILE")],
-    jobs: Annotated[int, typer.Option("--jobs", help="Number of jobs.", min=1)] = 200,
+    out: Annotated[Path, option("--out", "File to write, as text with commas.", "FILE")],
+    jobs: Annotated[int, option("--jobs", "Number of jobs.", min=1)] = 200,
     seed: SeedOption = 0,
 ) -> None:
     """Write a job log as a cluster might keep it, to try `allocator trace import` with."""

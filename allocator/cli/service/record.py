@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from allocator.cli.options.shared import JsonOption, TableOption, console, print_json
+from allocator.cli.options.words import option
 from allocator.cli.service.options import StateOption
 from allocator.report.errors import errors_section, errors_table
 from allocator.report.html import write_report
@@ -24,11 +23,9 @@ from throughputs.files import write_frame, write_text
 
 def record_command(
     state: StateOption,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results.", metavar="DIR")],
+    out: Annotated[Path, option("--out", "Folder for the results.", "DIR")],
     throughputs: TableOption = None,
-    simulate: Annotated[
-        bool, typer.Option("--simulate/--no-simulate", help="Simulate the same jobs, and compare.")
-    ] = True,
+    simulate: Annotated[bool, option("--simulate/--no-simulate", "Simulate the same jobs, and compare.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Turn what a service did into the results of a run: of one that runs, or has run.

@@ -50,9 +50,8 @@ CHRONUS = Preset(
         cluster="v100:960",
         drawn_cluster="v100:32",
         drawn_gpus_per_server="v100:8",
-        generator="deadlines",
         # those of its traces are 1.1 to 5 times the duration, 2.1 in the mean
-        deadline_factors=(1.1, 3.2),
+        workload={"generator": "deadlines", "deadline_factors": (1.1, 3.2)},
         jobs=100,
         mean_interarrival_seconds=200.0,
     ),

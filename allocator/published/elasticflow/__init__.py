@@ -115,7 +115,7 @@ ELASTICFLOW = Preset(
         cluster="a100:128",
         drawn_cluster="v100:32",
         drawn_gpus_per_server="v100:8",
-        generator="deadlines",
+        workload={"generator": "deadlines"},
         jobs=195,
         mean_interarrival_seconds=200.0,
     ),

@@ -3,19 +3,121 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
-from allocator.report.figures import MISSING, Figure, format_column
+from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, value_of
 from allocator.report.presentation import exceeded_shares
-from allocator.scenarios.figures import CHANGES, change_of, format_ratio, ratio_of, shown_figures, title_of
 from throughputs.shown import escape
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_DIGITS, _MOST_DECIMALS = 3, 3
+"""Significant digits of a change, and digits after the point at most."""
+
+_KEYS = (
+    "average_jct",
+    "median_jct",
+    "p99_jct",
+    "average_queueing_time",
+    "loaded_utilization",
+    "makespan",
+    "restart_gpu_hours",
+    "owned_cost",
+    "deadline_ratio",
+    "best_effort_average_jct",
+)
+
+_BY_KEY = {figure.key: figure for figure in (*FIGURES, *DEADLINE_FIGURES)}
+
+ALL = tuple(_BY_KEY[key] for key in _KEYS)
+
+CHANGES = tuple(
+    _BY_KEY[key] for key in ("average_jct", "p99_jct", "average_queueing_time", "loaded_utilization", "owned_cost")
+)
+"""Those of which the change by more GPUs is shown."""
+
+
+def shown_figures(summaries: Sequence[Mapping[str, Any]]) -> tuple[Figure, ...]:
+    """The figures that at least one row has; utilisation overall where none has the loaded one."""
+    shown = tuple(figure for figure in ALL if any(math.isfinite(value_of(figure, row)) for row in summaries))
+    if any(figure.key == "loaded_utilization" for figure in shown):
+        return shown
+    return (*shown, _BY_KEY["utilization"])
+
+
+def title_of(figure: Figure) -> str:
+    """The heading with the unit."""
+    return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
+
+
+def ratio_of(figure: Figure, row: Mapping[str, Any], first: Mapping[str, Any]) -> float:
+    """The figure of a row over that of the first; nan where one is missing or the first is 0."""
+    value, base = value_of(figure, row), value_of(figure, first)
+    return value / base if math.isfinite(value) and math.isfinite(base) and base > 0 else math.nan
+
+
+def format_ratio(ratio: float) -> str:
+    """As ``×0.94``; nothing where there is none."""
+    return f"×{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}" if math.isfinite(ratio) else ""
+
+
+def change_of(figure: Figure, later: Mapping[str, Any], before: Mapping[str, Any]) -> float:
+    """Difference of a figure in its shown unit, later minus before.
+
+    nan where one is missing, and where other jobs completed: the two are then of different jobs.
+    """
+    if later.get("completed_jobs") != before.get("completed_jobs"):
+        return math.nan
+    return value_of(figure, later) - value_of(figure, before)
+
+
+def format_change(change: float) -> str:
+    """A change with its sign and three significant digits; small ones keep them beside large ones."""
+    if math.isnan(change):
+        return MISSING
+    digits = f"{abs(change):.{_DIGITS}g}"
+    decimals = max(_DIGITS - 1 - math.floor(math.log10(abs(change))), 0) if float(digits) else 0
+    sign = "+" if change > 0 else "−" if change < 0 else ""
+    return f"{sign}{abs(change):,.{min(decimals, _MOST_DECIMALS)}f}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table for people: the figure, and of each row a text with its ratio to the first, or nothing."""
+
+    figure: Figure
+    texts: list[str]
+    ratios: list[str] | None = None
+
+    @property
+    def key(self) -> str:
+        """Of the figure."""
+        return self.figure.key
+
+    @property
+    def title(self) -> str:
+        """The heading with the unit."""
+        return title_of(self.figure)
+
+    def cells(self) -> list[str]:
+        """Values and ratios, aligned."""
+        ratios = self.ratios or [""] * len(self.texts)
+        widest = max(map(len, ratios), default=0)
+        both = zip(self.texts, ratios, strict=True)
+        return [f"{text} {ratio:<{widest}}" if widest else text for text, ratio in both]
+
+
+_DONE = Figure("jobs_done", "jobs done", "", 1.0, "high", "completed of all jobs")
+_PRICE = Figure(
+    "price", "price per GPU", "", 1.0, "low", "gain of the policy's objective by one more GPU, averaged over time"
+)
+
+# Rows
 
 _PRINTED_ROWS = 8
 _PRINTED_FIGURES = ("average_jct", "average_queueing_time", "loaded_utilization", "owned_cost")
@@ -210,29 +312,51 @@ class WhatIf:
 
     def _lines(self) -> list[str]:
         shown = self.side_by_side[:_PRINTED_ROWS]
-        summaries = [row.figures for row in shown]
-        columns = [["", *(row.label for row in shown)]]
-        for figure in self.figures:
-            if figure.key in _PRINTED_FIGURES:
-                ratios = [format_ratio(ratio_of(figure, row, summaries[0])) for row in summaries]
-                texts = [
-                    text if text == MISSING or not place else f"{text} {ratio}"
-                    for place, (text, ratio) in enumerate(zip(format_column(figure, summaries), ratios, strict=True))
-                ]
-                widest = max(len(text.partition(" ")[2]) for text in texts)
-                texts = [text + " " * (widest - len(text.partition(" ")[2]) + (" " not in text)) for text in texts]
-                columns.append([title_of(figure), *texts])
-        widths = [max(map(len, column)) for column in columns]
+        columns = [c for c in self.columns() if c.key in _PRINTED_FIGURES]
+        table = [["", *(row.label for row in shown)]]
+        table += [[column.title, *column.cells()[: len(shown)]] for column in columns]
+        widths = [max(map(len, column)) for column in table]
         lines = [f"{self.n_jobs:,} jobs of {self.trace}; × is the ratio to the first row"]
-        for cells in zip(*columns, strict=True):
-            label, *others = (
-                cell.ljust(width) if not place else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-            )
-            lines.append("  ".join([label, *others]).rstrip())
+        for label, *cells in zip(*table, strict=True):
+            others = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join([label.ljust(widths[0]), *others]).rstrip())
         if len(self.side_by_side) > len(shown):
             lines.append(f"... and {len(self.side_by_side) - len(shown)} more rows, see .table")
         return lines + [f"note: {note}" for note in (*self.notes, *self.failed)][:2]
+
+    def columns(self) -> list[Column]:
+        """The figures of the rows as they are shown, with the ratios to the first; the jobs done, where not all are."""
+        summaries = [row.figures for row in self.side_by_side]
+        found = [
+            Column(
+                figure,
+                format_column(figure, summaries),
+                ["", *(format_ratio(ratio_of(figure, row, summaries[0])) for row in summaries[1:])],
+            )
+            for figure in self.figures
+        ]
+        counts = [(summary.get("completed_jobs"), summary.get("jobs")) for summary in summaries]
+        if any(done is None or done < jobs for done, jobs in counts):
+            ended = zip(self.side_by_side, counts, strict=True)
+            found.append(
+                Column(_DONE, [row.status if done is None else f"{done}/{jobs}" for row, (done, jobs) in ended])
+            )
+        return found
+
+    def next_columns(self) -> tuple[list[tuple[int, Row, NextGpus]], list[Column]]:
+        """What more GPUs change in each row: the rows with their places, and the columns that say something."""
+        pairs = [(place, row, more) for place, row in enumerate(self.rows) for more in row.next_gpus]
+        columns = []
+        for figure in CHANGES:
+            changes = [change_of(figure, more.figures, row.figures) for _, row, more in pairs]
+            if any(map(math.isfinite, changes)):
+                columns.append(Column(figure, list(map(format_change, changes))))
+        prices = [more.price for *_, more in pairs]
+        if any(price is not None for price in prices):
+            units = sorted({more.price_unit for *_, more in pairs if more.price is not None})
+            texts = [MISSING if price is None else f"{price:.3g}" for price in prices]
+            columns.append(Column(replace(_PRICE, unit=", ".join(units)), texts))
+        return pairs, columns
 
 
 def _more_as_dict(more: NextGpus, row: Row) -> dict[str, Any]:

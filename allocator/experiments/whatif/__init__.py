@@ -6,13 +6,12 @@
 >>> [row.label for row in answer.rows]
 ['v100:4', 'v100:8']
 
-The rows are runs of a sweep (`allocator.sweep`), which makes them side by side and keeps them; this room says which
-runs are asked for, sets them beside the first, and shows them.
+The rows are runs of a sweep, which makes them side by side and keeps them; this room says which runs are asked for,
+sets them beside the first, and shows them.
 """
 
-from allocator.scenarios.definition import Scenarios
-from allocator.scenarios.output import write_scenarios
-from allocator.scenarios.result import NextGpus, Row, WhatIf
-from allocator.scenarios.run import run_scenarios, whatif
+from allocator.experiments.whatif.page import write_scenarios
+from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
+from allocator.experiments.whatif.scenarios import Scenarios, run_scenarios, whatif
 
 __all__ = ["NextGpus", "Row", "Scenarios", "WhatIf", "run_scenarios", "whatif", "write_scenarios"]

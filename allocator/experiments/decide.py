@@ -5,74 +5,64 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.protocol.entities import Entities
+from allocator.experiments.run import Materials, Run
 from allocator.protocol.jobs import JobTable
-from allocator.results.cost import Prices, price_table
-from allocator.sweep.definition.point import Point
+from allocator.results.cost import price_table
 from formulations import proportional_throughput
 from throughputs.estimator.believed import BelievedColocation
+from throughputs.goodput.trainings import Trainings
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.protocol.allocation import Allocation
-    from throughputs import ThroughputTable, Trace
+    from throughputs import Trace
 
 Report = Callable[[float], None]
 
 
-@dataclass(frozen=True)
-class Decided:
-    """What a decision came to.
-
-    Attributes
-    ----------
-    status : "completed"; "saturated" when it took longer than it may, `status_detail` says how long.
-    figures : by name, as docs/sweeps.md describes them; ready for JSON.
-    jobs : one row per job: job_id, job_type, scale_factor, priority_weight, entity (where there are any), throughput
-        (steps/s), normalised_throughput (in units of the proportional share's), paired_share (share of time beside
-        another job) and, for each accelerator type, share_NAME (share of time alone).
-    """
-
-    status: str
-    status_detail: str
-    figures: dict[str, Any]
-    jobs: pd.DataFrame
-
-
-def decide(point: Point, trace: Trace, table: ThroughputTable, prices: Prices | None, report: Report) -> Decided:
-    """Ask the policy of a point once about the jobs of a trace, all at time 0, and measure how long it takes.
+def decide(
+    run: Run, trace: Trace, materials: Materials, report: Report
+) -> tuple[dict[str, Any], str, str, pd.DataFrame]:
+    """Ask the policy of a run once about the jobs of a trace, all at time 0, and measure how long it takes.
 
     The first of several repetitions is not measured. `report` takes the share of them that is over.
+
+    Returns
+    -------
+    (figures, status, detail, jobs). Figures by name, as docs/sweeps.md describes them; ready for JSON. The status is
+    "completed", or "saturated" when it took longer than it may: the detail says how long. One row per job: job_id,
+    job_type, scale_factor, priority_weight, entity (where there are any), throughput (steps/s), normalised_throughput
+    (in units of the proportional share's), paired_share (share of time beside another job) and, for each accelerator
+    type, share_NAME (share of time alone).
     """
-    cluster = Cluster.parse(point.cluster, point.gpus_per_server)
-    policy = point.make_policy()
-    entities = None if point.entities is None else Entities.parse(point.entities)
-    jobs = JobTable.from_trace(trace, table, cluster, needs=policy.needs, entities=entities)
-    estimation = point.estimation
+    cluster, table = run.gpus, materials.speeds_of(run)
+    assert not isinstance(table, Trainings)
+    policy, prices = run.make_policy(), materials.prices_of(run)
+    jobs = JobTable.from_trace(trace, table, cluster, needs=policy.needs, entities=run.owners(trace))
+    estimation = run.estimation
     if estimation is not None and jobs.colocation is not None:
-        jobs.believed = BelievedColocation(jobs.colocation, estimation, point.seed)
+        jobs.believed = BelievedColocation(jobs.colocation, estimation, run.seed)
     names = cluster.accelerators
     priced: dict[str, Any] = {} if prices is None else {"gpu_prices": price_table(prices, names).price_at(0, names)}
     policy.prepare()
     seconds: list[float] = []
-    unmeasured = int(point.repetitions > 1)
-    for done in range(point.repetitions + unmeasured):
+    unmeasured = int(run.repetitions > 1)
+    for done in range(run.repetitions + unmeasured):
         # A new state for each: nothing that a decision works out about it is there for the next one.
         state = jobs.snapshot(np.arange(len(jobs)), 0.0, cluster, policy.needs, **priced)
         state.settle()
         started = time.process_time()
         allocation = policy.allocate(state)
         seconds.append(time.process_time() - started)
-        report((done + 1) / (point.repetitions + unmeasured))
-        if _too_long(point, seconds[-1]):
+        report((done + 1) / (run.repetitions + unmeasured))
+        if _too_long(run, seconds[-1]):
             break
     measured = seconds[unmeasured:] or seconds
     throughput = _throughput(allocation, jobs)
@@ -84,16 +74,14 @@ def decide(point: Point, trace: Trace, table: ThroughputTable, prices: Prices | 
     if jobs.membership is not None:
         names, of_job = jobs.membership.entities.names, jobs.membership.of_job
         figures["by_entity"] = _by_entity(names, of_job, normalised)
-    limit = point.max_decision_seconds
-    late = _too_long(point, seconds[-1])
+    limit = run.max_decision_seconds
+    late = _too_long(run, seconds[-1])
     detail = f"a decision took {seconds[-1]:.3g} s, more than {limit:g}" if late else ""
-    return Decided(
-        "saturated" if late else "completed", detail, figures, _jobs(allocation, jobs, throughput, normalised)
-    )
+    return figures, "saturated" if late else "completed", detail, _jobs(allocation, jobs, throughput, normalised)
 
 
-def _too_long(point: Point, seconds: float) -> bool:
-    return point.max_decision_seconds is not None and seconds > point.max_decision_seconds
+def _too_long(run: Run, seconds: float) -> bool:
+    return run.max_decision_seconds is not None and seconds > run.max_decision_seconds
 
 
 def _normalised(throughput: NDArray[np.float64], jobs: JobTable, cluster: Cluster) -> NDArray[np.float64]:

@@ -14,15 +14,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allocator.sweep.definition.point import FORMAT, LOAD_TEXTS, Kind, Point
-from allocator.sweep.definition.reading import is_number
-from allocator.sweep.definition.specification import Sweep
-from allocator.sweep.execute import Outcome, package_version
-from allocator.sweep.saturation import first_saturated
+from allocator.experiments.definition import Sweep, is_number
+from allocator.experiments.execute import Outcome, package_version
+from allocator.experiments.run import FORMAT, LOADS, Kind, Run
 from throughputs import InputError
 from throughputs.files import read_frame, read_json, write_frame, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Record = dict[str, Any]
+Check = Callable[[Any], bool]
+Shape = Mapping[str, Check]
 
 FIGURES = (
     "jobs", "completed_jobs", "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction",
@@ -89,7 +89,7 @@ class Store:
         self.folder = Path(folder)
         self.results = self.folder / "results.parquet"
 
-    def begin(self, sweep: Sweep, points: Sequence[Point]) -> None:
+    def begin(self, sweep: Sweep, points: Sequence[Run]) -> None:
         """Make the folder and write down what the sweep is."""
         for name in ("points", "logs", *(["jobs"] if sweep.keep_jobs else [])):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -130,9 +130,9 @@ class Store:
         """Where the jobs of a run are kept."""
         return self.folder / "jobs" / f"{key}.parquet"
 
-    def log_path(self, point: Point) -> Path:
+    def log_path(self, run: Run) -> Path:
         """Where a run writes its log."""
-        return self.folder / "logs" / point.log_name
+        return self.folder / "logs" / run.log_name
 
     def table(self, records: Mapping[str, Record] | None = None) -> pd.DataFrame:
         """One row per run of the sweep that has finished or need not run; columns as in docs/sweeps.md."""
@@ -186,6 +186,31 @@ class Store:
         return record if _is_record(record, key) else None
 
 
+Place = tuple[float, int]
+"""Load and seed."""
+
+
+def first_saturated(
+    places: Iterable[tuple[str, str, Place]], records: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Place]:
+    """By series, the first place whose own run saturated.
+
+    A series is the runs that differ in load and seed only. They stand in the order of load, and of seed for equal
+    loads. The first one that saturates marks all behind it: a larger load, or the same load with another seed, is taken
+    to saturate too. The mark depends on the results alone, not on the order in which the runs happened to be made.
+
+    Parameters
+    ----------
+    places : (run, series, place) of every run of the sweep.
+    records : records of the runs so far, by run.
+    """
+    first: dict[str, Place] = {}
+    for key, series, place in places:
+        if records.get(key, {}).get("status") == "saturated" and (series not in first or place < first[series]):
+            first[series] = place
+    return first
+
+
 def load(out: str | os.PathLike[str]) -> pd.DataFrame:
     """The results of a sweep as far as it has come: one row per run, columns as in docs/sweeps.md.
 
@@ -221,53 +246,57 @@ def load_jobs(out: str | os.PathLike[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def _there(_value: Any) -> bool:
+    return True
+
+
+def _kind(kind: type) -> Check:
+    return lambda value: isinstance(value, kind)
+
+
+def _is_identity(value: Any) -> bool:
+    return isinstance(value, str) and _IDENTITY.fullmatch(value) is not None
+
+
+def _rows_of(shape: Shape) -> Check:
+    return lambda rows: isinstance(rows, list) and not any(_wrong(row, shape) for row in rows)
+
+
+# What tables read of files that may have been damaged: a check for each key that must be there.
+_POINT: Shape = {
+    "point": _is_identity, "series": _is_identity, "load": is_number, "seed": is_number, "cells": _kind(dict),
+}  # fmt: skip
+_CONTENTS: Shape = {"name": _kind(str), "kind": _kind(str), "skip_saturated": _kind(bool), "points": _kind(list)}
+_RECORD: Shape = dict.fromkeys((*OF_RUNS, "point", "status"), _there) | {"figures": _kind(dict)}
+_FIGURES = {
+    "by_priority": _rows_of(dict.fromkeys(BY_WEIGHT, _there) | {"priority_weight": is_number}),
+    "by_entity": _rows_of({"entity": _kind(str)}),
+}
+
+
+def _wrong(value: Any, shape: Shape) -> str | None:
+    """The first key of a shape that is not there, or not as it must be."""
+    known = value if isinstance(value, dict) else {}
+    return next((name for name, good in shape.items() if name not in known or not good(known[name])), None)
+
+
 def _check_contents(contents: Record, path: Path) -> None:
     """Raise `InputError` unless sweep.json says what it should."""
-    for name in ("name", "kind"):
-        if not isinstance(contents.get(name), str):
-            raise InputError(path, field=name, found=contents.get(name), expected="text")
-    if not isinstance(contents.get("skip_saturated"), bool):
-        raise InputError(path, field="skip_saturated", found=contents.get("skip_saturated"), expected="true or false")
-    points = contents.get("points")
-    if not isinstance(points, list):
-        raise InputError(path, field="points", found=points, expected="a list of points")
-    for i, point in enumerate(points):
-        if not _is_point(point):
+    if wrong := _wrong(contents, _CONTENTS):
+        expected = "text, or true or false, or a list of points"
+        raise InputError(path, field=wrong, found=contents.get(wrong), expected=expected)
+    for i, point in enumerate(contents["points"]):
+        if _wrong(point, _POINT) or not all(map(is_number, _numbers(point["cells"]))):
             expected = "a point with its identity, series, load, seed and cells"
             raise InputError(path, field=f"points[{i}]", found=point, expected=expected)
 
 
-def _is_point(point: Any) -> bool:
-    if not isinstance(point, dict) or not isinstance(point.get("cells"), dict):
-        return False
-    names = (point.get("point"), point.get("series"))
-    numbers = (point.get("load"), point.get("seed"))
-    return (
-        all(isinstance(name, str) and _IDENTITY.fullmatch(name) for name in names)
-        and all(is_number(number) for number in numbers)
-        and all(map(is_number, _numbers(point["cells"])))
-    )
-
-
 def _is_record(record: Any, key: str) -> bool:
     """Whether the record of a run is whole, as far as the table reads it."""
-    if not isinstance(record, dict) or record.get("point") != key or not record.keys() >= {*OF_RUNS, "status"}:
+    if _wrong(record, _RECORD) or record["point"] != key:
         return False
-    figures = record.get("figures")
-    if not isinstance(figures, dict):
-        return False
-    by_weight, by_entity = (figures.get(name, []) for name in ("by_priority", "by_entity"))
-    whole = (
-        _are_rows(by_weight, {*BY_WEIGHT, "priority_weight"})
-        and all(is_number(row["priority_weight"]) for row in by_weight)
-        and _are_rows(by_entity, {"entity"})
-        and all(isinstance(row["entity"], str) for row in by_entity)
-    )
-    return whole and all(is_number(value) for value in _numbers(record) if value == value)
-
-
-def _are_rows(rows: Any, names: set[str]) -> bool:
-    return isinstance(rows, list) and all(isinstance(row, dict) and row.keys() >= names for row in rows)
+    tables: Record = {name: [] for name in _FIGURES} | record["figures"]
+    return not _wrong(tables, _FIGURES) and all(is_number(value) for value in _numbers(record) if value == value)
 
 
 def _numbers(value: Any) -> Iterator[float]:
@@ -306,7 +335,7 @@ def _skipped(point: Mapping[str, Any], kind: Kind, first: tuple[float, int]) -> 
     return {
         "point": point["point"],
         "status": "saturated",
-        "status_detail": f"not run: saturated at {LOAD_TEXTS[kind].format(first[0])} with seed {first[1]}",
+        "status_detail": f"not run: saturated at {LOADS[kind][1].format(first[0])} with seed {first[1]}",
         "saturated_load": first[0],
         "by_rule": True,
         **point["cells"],

@@ -7,16 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from allocator.sweep.definition.point import Point
-from allocator.sweep.definition.specification import Sweep
-from allocator.sweep.engines.engine import Advanced, Ended, Engine, Lost, Task
-from allocator.sweep.engines.local import LocalEngine
-from allocator.sweep.engines.on_ray import RayEngine
-from allocator.sweep.engines.serial import SerialEngine
-from allocator.sweep.execute import Materials
-from allocator.sweep.progress import Display
-from allocator.sweep.saturation import first_saturated
-from allocator.sweep.store import Record, Store
+from allocator.experiments.definition import Sweep
+from allocator.experiments.engines import Advanced, Ended, Engine, LocalEngine, Lost, RayEngine, SerialEngine, Task
+from allocator.experiments.progress import Display
+from allocator.experiments.run import Materials, Run
+from allocator.experiments.store import Record, Store, first_saturated
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -103,19 +98,19 @@ class _Work:
     """What is still to be run, smallest loads first, so that saturation is found before the runs it spares."""
 
     def __init__(
-        self, sweep: Sweep, points: Sequence[Point], records: dict[str, Record], store: Store, display: Display
+        self, sweep: Sweep, points: Sequence[Run], records: dict[str, Record], store: Store, display: Display
     ) -> None:
         self._sweep = sweep
         self._store = store
         self._display = display
         self._points = {point.key: point for point in points}
-        self._places = [(point.key, point.series, (point.load, point.seed)) for point in points]
+        self._places = [(point.key, point.series, point.place) for point in points]
         self._records = records
-        self._waiting = sorted((p for p in points if p.key not in records), key=lambda p: (p.load, p.seed))
+        self._waiting = sorted((p for p in points if p.key not in records), key=lambda p: p.place)
         self._table_made = time.monotonic()
         self._drop_skipped()
 
-    def next(self) -> Point | None:
+    def next(self) -> Run | None:
         """The point to run next."""
         return self._waiting[0] if self._waiting else None
 
@@ -158,7 +153,7 @@ class _Work:
         if not self._sweep.skip_saturated:
             return
         first = first_saturated(self._places, self._records)
-        left = [p for p in self._waiting if p.series not in first or (p.load, p.seed) <= first[p.series]]
+        left = [p for p in self._waiting if p.series not in first or p.place <= first[p.series]]
         self._display.settle(len(self._waiting) - len(left))
         self._waiting = left
 

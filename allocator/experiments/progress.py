@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from allocator.sweep.definition.point import Point
+from allocator.experiments.run import Run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,13 +45,13 @@ class Display:
         self._settled += count
         self._refresh()
 
-    def begin(self, point: Point) -> None:
+    def begin(self, run: Run) -> None:
         """A run starts."""
-        self._shares[point.key] = 0.0
+        self._shares[run.key] = 0.0
         if self._bars is not None:
             from rich.markup import escape
 
-            self._tasks[point.key] = self._bars.add_task(f"  {escape(self._name(point))}", total=1.0, note="")
+            self._tasks[run.key] = self._bars.add_task(f"  {escape(self._name(run))}", total=1.0, note="")
 
     def advance(self, key: str, share: float) -> None:
         """A run has completed this share of its jobs."""
@@ -60,17 +60,17 @@ class Display:
             self._bars.update(self._tasks[key], completed=share)
         self._refresh()
 
-    def end(self, point: Point, message: str) -> None:
+    def end(self, run: Run, message: str) -> None:
         """A run is over; the message says how."""
-        self._shares.pop(point.key, None)
+        self._shares.pop(run.key, None)
         self._made += 1
         self._settled += 1
         if self._bars is not None:
-            self._bars.remove_task(self._tasks.pop(point.key))
+            self._bars.remove_task(self._tasks.pop(run.key))
         if self._console is not None:
             left = self.remaining_text()
             where = f"{self._settled} of {self._total}"
-            line = f"{where}: {self._name(point)}: {message}" + (f"; {left}" if left else "")
+            line = f"{where}: {self._name(run)}: {message}" + (f"; {left}" if left else "")
             screen = self._console if self._bars is None else self._bars.console
             screen.print(line, markup=False, highlight=False, soft_wrap=True)
         self._refresh()
@@ -88,8 +88,8 @@ class Display:
             return ""
         return f"about {_duration((time.monotonic() - self._started) / done * left)} left"
 
-    def _name(self, point: Point) -> str:
-        return self._names.get(point.key, point.label)
+    def _name(self, run: Run) -> str:
+        return self._names.get(run.key, run.label)
 
     def _refresh(self) -> None:
         if self._bars is not None:
