@@ -15,9 +15,6 @@ from throughputs import InputError
 
 _NOBODY = np.empty(0, dtype=np.int64)
 
-# Up to so many rows plain Python is faster than arrays.
-_FEW = 64
-
 _NUMBERS = (int, float, np.number)
 
 
@@ -89,23 +86,26 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Needs) -> 
         raise InputError(source, field="plan", found=type(plan).__name__, expected="a Plan")
     if not plan.steps:
         raise InputError(source, field="steps", found="none", expected="a plan of at least 1 step")
-    rejected = _each_once(_positions(plan.rejected, state, source, "rejected"))
+    rejected = _positions(plan.rejected, state, source, "rejected")
+    if len(rejected) > 1:
+        rejected = np.unique(rejected)
     steps = [
-        _checked_step(
-            step, state, rejected, f"{source}, step {number} of the plan", needs, number == len(plan.steps) - 1
-        )
+        _checked_step(step, state, rejected, f"{source}, step {number} of the plan", needs)
         for number, step in enumerate(plan.steps)
     ]
-    if rejected is plan.rejected and all(one is other for one, other in zip(steps, plan.steps, strict=True)):
-        return plan
+    if steps[-1].seconds == 0:
+        found, expected = 0, "a time above 0 for the last step"
+        raise InputError(
+            f"{source}, step {len(steps) - 1} of the plan", field="seconds", found=found, expected=expected
+        )
     return Plan(tuple(steps), rejected, plan.allocation)
 
 
 def _checked_step(
-    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Needs, last: bool
+    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Needs
 ) -> PlanStep:
     rows = step.assignment
-    _check_seconds(step.seconds, where, last=last)
+    _check_seconds(step.seconds, where)
     if rows is state.running and not len(rejected) and not rows.shares_gpus:
         # Everybody goes on as they are.
         return step
@@ -115,7 +115,7 @@ def _checked_step(
         rows = rows.with_fractions(thousandths.take(rows.jobs))
         rows.check(state.capacity, where)
         step = PlanStep(rows, step.seconds)
-    elif not _plainly_fits(rows, state):
+    else:
         _positions(rows.jobs, state, where, "jobs")
         rows.check(state.capacity, where)
     if len(rejected) and among_ids(rows.jobs, rejected).any():
@@ -125,23 +125,9 @@ def _checked_step(
     return PlanStep(rows.in_pairs(), step.seconds) if rows.shares_gpus else step
 
 
-def _plainly_fits(rows: Assignment, state: ClusterState) -> bool:
-    """Whether a few jobs alone are distinct positions and fit on the one pool of a cluster: most plans, at a glance."""
-    capacity, k = state.capacity, len(rows)
-    if len(capacity) > 1 or k > _FEW or rows.shares_gpus or rows.jobs.dtype != np.int64:
-        return False
-    if not (k,) == rows.jobs.shape == rows.pool.shape == rows.gpus.shape == rows.partner.shape:
-        return False
-    if np.count_nonzero(rows.pool):
-        return False
-    jobs, gpus = rows.jobs.tolist(), rows.gpus.tolist()
-    distinct = len(set(jobs)) == k and min(jobs, default=0) >= 0 and max(jobs, default=-1) < state.n_jobs
-    return distinct and min(gpus, default=1) >= 1 and sum(gpus) <= int(capacity[0])
-
-
-def _check_seconds(seconds: float, where: str, *, last: bool) -> None:
+def _check_seconds(seconds: float, where: str) -> None:
     known = isinstance(seconds, _NUMBERS) and not isinstance(seconds, bool)
-    if not (known and (seconds > 0 or (seconds == 0 and not last))):
+    if not (known and seconds >= 0):
         expected = "a time above 0, inf for no end; 0 before another step"
         raise InputError(where, field="seconds", found=seconds, expected=expected)
 
@@ -156,10 +142,6 @@ def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field:
         expected = f"whole positions below {state.n_jobs}"
         raise InputError(source, field=field, found=given.tolist(), expected=expected)
     return given.astype(np.int64, copy=False)
-
-
-def _each_once(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.unique(positions) if len(positions) > 1 else positions
 
 
 def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Needs) -> None:

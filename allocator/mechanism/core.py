@@ -321,15 +321,7 @@ class DecisionCore:
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; the last allocation is not among it."""
         running = self._running
-        return {
-            "active": self.active,
-            "decisions": self.decisions,
-            "policy_calls": self.policy_calls,
-            "policy_seconds": self.policy_seconds,
-            "next_price_change": self.next_price_change,
-            "news": self._news,
-            "asked_at": self._asked_at,
-            "rounds": self._rounds,
+        return {name: getattr(self, name) for name in _STATE} | {
             "running": (running.jobs, running.pool, running.gpus, running.partner),
             "executor": self._executor.state(),
             "isolated": self._isolated.state(),
@@ -339,9 +331,8 @@ class DecisionCore:
 
     def restore(self, state: dict[str, Any], allocation: Allocation | None) -> None:
         """Go on from `state`, with the last `allocation` of before."""
-        for name in ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change"):
+        for name in _STATE:
             setattr(self, name, state[name])
-        self._news, self._asked_at, self._rounds = state["news"], state["asked_at"], state["rounds"]
         self._running = self.jobs.with_fractions(Assignment(*state["running"]))
         self._left = self._running.jobs[~among_ids(self._running.jobs, self.active)].tolist()
         self._executor.restore(state["executor"])
@@ -370,6 +361,8 @@ class DecisionCore:
 
 
 _NOBODY: _Ids = np.empty(0, dtype=np.int64)
+
+_STATE = ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change", "_news", "_asked_at", "_rounds")
 
 
 def finished(steps: Generator[Any, None, Returned]) -> Returned:

@@ -40,6 +40,11 @@ def pair_number(one: _Ids, other: _Ids) -> _Ids:
     return np.asarray((np.maximum(one, other) << SHIFT) | (np.minimum(one, other) + 1))
 
 
+def _numbers(jobs: _Ids, partner: _Ids) -> _Ids:
+    """Numbers of the rows of jobs with these partners, -1 for none."""
+    return np.where(partner < 0, jobs << SHIFT, pair_number(jobs, partner)) if (partner >= 0).any() else jobs << SHIFT
+
+
 class Ledger:
     """Shares of the active jobs on M types, alone and in pairs, and the time they have received; arrays are (M, R).
 
@@ -83,7 +88,7 @@ class Ledger:
         self.one, self.other = (self.jobs.searchsorted(ids[self.paired]) for ids in (low, self._high))
         self.version += 1
         # A round that repeats the one before comes with the same array of jobs: its rows are looked up once.
-        self._known: tuple[_Ids, ...] | None = None
+        self._known: tuple[_Ids, Any, _Ids] | None = None
         for name in ("row_gpus", "packing"):
             self.__dict__.pop(name, None)
 
@@ -187,7 +192,7 @@ class Ledger:
     def _slots(self, numbers: _Ids) -> _Ids:
         """Positions of the rows with these numbers, which must be there."""
         slots = self.numbers.searchsorted(numbers)
-        if not among_ids(numbers, self.numbers).all():
+        if len(numbers) and not (len(self.numbers) and (self.numbers.take(slots, mode="clip") == numbers).all()):
             raise InputError("jobs", found=np.unique(numbers >> SHIFT).tolist(), expected="active jobs")
         return slots
 
@@ -248,15 +253,15 @@ class Ledger:
 
     def record(self, assignment: Assignment, seconds: _Floats) -> None:
         """Add the (K,) `seconds` of the jobs of a round; a pair has had the longer time of the two."""
-        jobs, partner = assignment.jobs, assignment.partner
+        jobs, pool = assignment.jobs, assignment.pool
         if self._known is None or self._known[0] is not jobs:
-            first = np.flatnonzero(assignment.firsts)
+            first: Any = np.flatnonzero(assignment.firsts) if assignment.shares_gpus else slice(None)
+            self._known = jobs, first, self._slots(_numbers(jobs[first], assignment.partner[first]))
+        _, first, rows = self._known
+        if assignment.shares_gpus:
             last = np.append(first, len(jobs))[1:] - 1
-            numbers = np.where(partner[first] < 0, jobs[first] << SHIFT, pair_number(jobs[first], partner[first]))
-            self._known = jobs, first, last, self._slots(numbers)
-        _, first, last, slots = self._known
-        had = np.maximum(seconds[first], seconds[last]) if assignment.shares_gpus else seconds
-        self.add_time(slots, assignment.pool[first], had)
+            pool, seconds = pool[first], np.maximum(seconds[first], seconds[last])
+        self.add_time(rows, pool, seconds)
 
     def add_time(self, rows: _Ids, pool: _Ids, seconds: _Floats) -> None:
         """Add the `seconds` that rows (positions) ran on `pool`."""
@@ -264,14 +269,16 @@ class Ledger:
 
     def running(self, rows: Assignment) -> _Flags:
         """(M, R) rows that run; of a job that shares its GPUs, also the row in which it would have them alone."""
-        jobs, pool = rows.jobs << SHIFT, rows.pool
+        numbers, pool = rows.jobs << SHIFT, rows.pool
         if rows.shares_gpus:
             first = rows.firsts & (rows.partner >= 0)
-            jobs = np.concatenate([jobs, pair_number(rows.jobs[first], rows.partner[first])])
+            numbers = np.concatenate([numbers, pair_number(rows.jobs[first], rows.partner[first])])
             pool = np.concatenate([pool, pool[first]])
-        there = among_ids(jobs, self.numbers)
         runs = np.zeros(self.shares.shape, dtype=np.bool_)
-        runs[pool[there], self.numbers.searchsorted(jobs[there])] = True
+        if runs.size:
+            at = self.numbers.searchsorted(numbers)
+            there = self.numbers.take(at, mode="clip") == numbers
+            runs[pool[there], at[there]] = True
         return runs
 
     def sums(self) -> list[_Floats]:
