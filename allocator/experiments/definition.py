@@ -19,7 +19,7 @@ from allocator.cluster import Cluster
 from allocator.conversion import AtLeastOne, Reads, convert, convert_text, declared_kinds, read_field
 from allocator.experiments.run import OF_WORKLOAD, POLICY_PREFIX, Kind, Run
 from allocator.experiments.workloads import Above0, Recorded, kinds_of_workload, workload, workloads
-from allocator.presets import Preset, kinds_under_any, preset, preset_names
+from allocator.presets import Preset, kinds_of_presets, preset, preset_names
 from allocator.protocol.policy import Need
 from allocator.registry import made
 from allocator.variants import Variant
@@ -73,7 +73,7 @@ def setting_of_text(name: str, text: str, policies: Sequence[Mapping[str, Any]],
         The text stands for nothing of that type, or there is no such policy.
     """
     group, _, rest = name.partition(".")
-    kinds: list[Any] = [kinds_under_any().get(name, Any)]
+    kinds: list[Any] = [kinds_of_presets().get(name, Any)]
     if group == "workload":
         kinds = [kinds_under_workload().get(rest, Any)]
     elif group == "policy":
@@ -215,7 +215,7 @@ class Table:
     def assignment(self, name: str, value: Any, place: str) -> Any:
         """The value of one setting; whether mechanism and simulator take it is seen when runs are made."""
         group, _, rest = name.partition(".")
-        kinds, known = kinds_under_any(), rest
+        kinds, known = kinds_of_presets(), rest
         if group == "workload" and rest:
             kinds = kinds_under_workload()
             if rest not in kinds:
@@ -381,7 +381,7 @@ class Sweep:
                 first, _, rest = name.partition(".")
                 if first == "policy":
                     names[POLICY_PREFIX + rest] = None
-                elif first in kinds_under_any():
+                elif first in kinds_of_presets():
                     names[first] = None
         for _, own in self.policies:
             names.update(dict.fromkeys(POLICY_PREFIX + name for name in own))
@@ -432,7 +432,7 @@ class Sweep:
             "policy_settings": {**shared, **own},
             "workload": workload(jobs),
             "preset": settings.get("preset", "default"),
-            "settings": {name: value for name, value in settings.items() if name in kinds_under_any()},
+            "settings": {name: value for name, value in settings.items() if name in kinds_of_presets()},
             **of_run,
         }
 
@@ -583,7 +583,7 @@ def _check(sweep: Sweep, top: Table) -> None:
             raise top.error(f"policy.{name}", name, "a setting of at least one of the policies")
     for settings in every if sweep.kind == "decision" else ():
         for name in settings:
-            if name in kinds_under_any():
+            if name in kinds_of_presets():
                 raise top.error(name, settings[name], "no setting of rounds: a decision sweep simulates nothing")
     one = replace(
         sweep,

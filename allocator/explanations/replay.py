@@ -119,12 +119,10 @@ def settings_of(run: FinishedRun) -> Preset:
     InputError
         A setting that is out of range.
     """
-    named = run.settings.get("preset")
+    named, discipline = run.settings.get("preset"), _discipline_of(run)
     chosen = preset(named if named in preset_names() else "default")
-    discipline = _discipline_of(run)
-    if discipline is not None:
-        chosen = chosen.replace(discipline=discipline)
-    names = chosen.kinds.keys() - {"discipline"}
+    chosen = chosen if discipline is None else chosen.replace(discipline=discipline)
+    names = chosen.kinds().keys() - {"discipline"}
     return chosen.replace(**{name: run.settings[name] for name in names if name in run.settings})
 
 

@@ -10,9 +10,9 @@ It does not know whether the world is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +21,10 @@ from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.placement.fractions import FractionPlacement
+from allocator.mechanism.placement.gangs import Consolidated
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.rounds import RoundPlacement
+from allocator.mechanism.placement.rules import rule_of_others
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.settings import MechanismSettings
 from allocator.mechanism.shares import IdealShares
@@ -30,9 +32,8 @@ from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import UpcomingRounds
-from allocator.protocol.policy import Need, Policy, SharePolicy, Trigger
+from allocator.protocol.policy import Need, PlanPolicy, Policy, SharePolicy, Trigger
 from allocator.protocol.state import ClusterState
-from allocator.room import Room
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class DecisionCore:
         self.next_price_change = 0.0 if watched else np.inf
         self._executor = _executor(policy, cluster, jobs, settings, seed, ideal)
         self._isolated = IsolatedTime(jobs, cluster)
-        self._placement = self._placed_by(settings, ideal)
+        self._placement = _placement(policy, cluster, jobs, "off" if ideal else settings.placement)
         every = settings.decide_every_seconds
         self._period = policy.period_seconds if every is None else min(every, policy.period_seconds)
         self._triggers = policy.triggers.value
@@ -116,15 +117,6 @@ class DecisionCore:
         # Ids of those who have left since `_running` was decided.
         self._left: list[int] = []
         self._held: tuple[tuple[int, ...], ...] = ()
-
-    def _placed_by(
-        self, settings: MechanismSettings, ideal: bool
-    ) -> Placement | RoundPlacement | FractionPlacement | None:
-        """What places the rows of this policy; None where nobody does."""
-        rule = "off" if ideal else settings.placement
-        if self.jobs.fractions is not None:
-            return FractionPlacement.under(self.policy, self.cluster, rule, self.jobs)
-        return None if rule == "off" else self._executor.placement(self.cluster, rule)
 
     def arrive(self, jobs: ArrayLike) -> None:
         """Jobs of the table (ids) arrived."""
@@ -271,10 +263,8 @@ class DecisionCore:
         if self.allocation is not None:
             given["warm_start"] = self.allocation.warm_start
         state = self.jobs.snapshot(active, clock, self.cluster, self.policy.needs, self._running, **given)
-        if isinstance(self._placement, Placement):
-            state.room_source = partial(self._room, self._placement, active, self._left)
-        elif isinstance(self._placement, FractionPlacement):
-            state.room_source = partial(self._placement.room, active, self._running)
+        if isinstance(self._placement, Placement | FractionPlacement):
+            state.room_source = partial(self._placement.room, active, self._left)
         yield state
         answer = self._executor.ask(self.policy, state, active)
         self.policy_seconds += answer.seconds
@@ -283,15 +273,6 @@ class DecisionCore:
         if len(answer.rejected):
             self._leave(answer.rejected)
         return answer.rejected
-
-    def _room(self, placement: Placement, active: _Ids, left: list[int]) -> Room:
-        """What is free when those who `left` (ids) have given back their GPUs; jobs are positions in `active` (ids)."""
-
-        def held(position: int) -> tuple[int, tuple[int, ...]]:
-            job = int(active[position])
-            return placement.pool_of(job), placement.gpus_of(job)
-
-        return Room(lambda pool: placement.free_gpus(pool, left), held)
 
     def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
         """Place the rows. Steps that repeat the one before share its arrays."""
@@ -352,6 +333,7 @@ class DecisionCore:
             "running": (running.jobs, running.pool, running.gpus, running.partner),
             "executor": self._executor.state(),
             "isolated": self._isolated.state(),
+            "gpus": self._held or tuple(map(self.gpus_of, running.jobs.tolist())),
             "placement": None if self._placement is None else self._placement.state(),
         }
 
@@ -365,8 +347,8 @@ class DecisionCore:
         self._executor.restore(state["executor"])
         self._isolated.restore(state["isolated"])
         if self._placement is not None and state["placement"] is not None:
-            self._placement.restore(state["placement"])
-            self._held = tuple(map(self._placement.gpus_of, self._running.jobs.tolist()))
+            self._held = tuple(state["gpus"])
+            self._placement.restore(self._running, self._held, state["placement"])
         self.allocation, self._last = allocation, None
 
     def resume(self, state: dict[str, Any], running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
@@ -404,12 +386,25 @@ def _executor(
     policy: Policy, cluster: Cluster, jobs: JobTable, settings: MechanismSettings, seed: int, ideal: bool
 ) -> Executor[Any]:
     """What carries out the answers of this kind of policy."""
+    if policy.answers == "plan":
+        return PlanBook(cast(PlanPolicy, policy), jobs, settings.round_seconds)
+    return IdealShares(cluster, jobs) if ideal else settings.start(cast(SharePolicy, policy), cluster, jobs, seed)
 
-    def shares(policy: SharePolicy) -> Executor[SharePolicy]:
-        return IdealShares(cluster, jobs) if ideal else settings.start(policy, cluster, jobs, seed)
 
-    kinds: dict[str, Callable[[Any], Executor[Any]]] = {
-        "shares": shares,
-        "plan": lambda policy: PlanBook(policy, jobs, settings.round_seconds),
-    }
-    return kinds[policy.answers](policy)
+def _placement(
+    policy: Policy, cluster: Cluster, jobs: JobTable, rule: str
+) -> Placement | RoundPlacement | FractionPlacement | None:
+    """What places the rows of this policy; None where nobody does."""
+    if jobs.fractions is not None:
+        return FractionPlacement.under(policy, cluster, rule, jobs)
+    if rule == "off":
+        return None
+    if policy.in_rounds and rule in ("best_fit", "first_fit"):
+        rule = "consolidated"  # a round is full, so in it no gang waits for a server
+    if policy.answers == "shares" and rule in ("in_order", "consolidated"):
+        return RoundPlacement(cluster, rule == "consolidated")
+    other = rule_of_others(rule)
+    if other is None or issubclass(other, Consolidated):
+        return Placement(cluster, rule)
+    placement: Placement = other(cluster)
+    return placement

@@ -26,6 +26,7 @@ and the least that any job is owed follows from k = n - 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
 from allocator.mechanism.executor import Step
-from allocator.mechanism.gang_packing import Vacancies, pack_best_type, pack_global, preference
+from allocator.mechanism.gang_packing import Vacancies, pack, preference
 from allocator.mechanism.ledger import Ledger
 from allocator.mechanism.queues import Queues
 from allocator.mechanism.rounds import Discipline, RoundMechanism, Rounds
@@ -90,7 +91,8 @@ class DeficitRounds(RoundMechanism):
         self._incumbents_of: tuple[Assignment, int] | None = None
         self._runs = self._incumbent = self._due = self.ledger.can_run
         self._new = self.ledger.decided
-        self._waiting: _Waiting | None = None
+        # Types of the active jobs, fastest first.
+        self._preferred: list[list[int]] | None = None
 
     def new_queues(self) -> Queues:
         """See RoundMechanism."""
@@ -103,7 +105,7 @@ class DeficitRounds(RoundMechanism):
             waiting = np.minimum(ledger.shares, 1.0) * self._stay_seconds
             self._base -= waiting
             self._stay = self._stay_seconds - waiting
-        self._waiting = None
+        self._preferred = None
         return Queues(eligible, (-ledger.shares, -ledger.deficits))
 
     def negated_priorities(self, clock: float, running: Assignment) -> _Floats:
@@ -123,36 +125,26 @@ class DeficitRounds(RoundMechanism):
     def choose(self, clock: float, queues: Queues, negated: _Floats, types: list[int]) -> list[list[int]]:
         """See RoundMechanism."""
         ledger = self.ledger
-        gpus = self._due_gpus(clock) if self._only_due else self._capacity
-        left = Vacancies(gpus, len(ledger.jobs))
-        queue = zip(*queues.merged(negated, types), strict=True)
-        chosen = pack_global(queue, ledger.packing, left, self._strict)
+        left = Vacancies(self._due_gpus(clock) if self._only_due else self._capacity, len(ledger.jobs))
+        chosen = pack(zip(*queues.merged(negated, types), strict=True), ledger.packing, left, self._strict)
         if self._fills_idle and left.waiting and any(left.free):
-            self._fill_idle(clock, chosen, types, left)
+            for mine, more in zip(chosen, pack(self._idle_queue(clock, types), ledger.packing, left), strict=True):
+                mine += more
         return chosen
 
-    def _fill_idle(self, clock: float, chosen: list[list[int]], types: list[int], left: Vacancies) -> None:
-        """Add waiting jobs, alone, where GPUs are left; those that are owed most time first."""
-        ledger, taken = self.ledger, left.taken
-        waiting = self._waiting or self._look_up_waiting()
+    def _idle_queue(self, clock: float, types: list[int]) -> Iterator[tuple[int, int]]:
+        """All jobs alone on every type that can run them, the fastest first; those that are owed most time first."""
+        ledger, table = self.ledger, self._table
+        if self._preferred is None:
+            self._preferred = preference(table.rates[table.rows(ledger.jobs)])
         owed = ledger.owed(clock)
         if self._stay_seconds:
             owed = owed + self._incumbent[:, ledger.alone].any(axis=0) * self._stay_seconds
-        jobs = [job for job in (-owed).argsort(kind="stable").tolist() if not taken[job]]
-
-        def preferred(job: int) -> list[int]:
-            able = waiting.fastest_first[job]
-            return able if self._aware else [j for j in types if j in able]
-
-        for job, j in pack_best_type(jobs, preferred, waiting.gpus, left.free):
-            chosen[j].append(waiting.row_alone[job])
-
-    def _look_up_waiting(self) -> _Waiting:
-        """Types and GPUs of the active jobs, once for each set of queues."""
-        ledger, table = self.ledger, self._table
-        at = table.rows(ledger.jobs)
-        self._waiting = _Waiting(preference(table.rates[at]), table.scale_factor[at].tolist(), ledger.alone.tolist())
-        return self._waiting
+        alone = ledger.alone.tolist()
+        for job in (-owed).argsort(kind="stable").tolist():
+            able = self._preferred[job]
+            for j in able if self._aware else [j for j in types if j in able]:
+                yield alone[job], j
 
     def _note_incumbents(self, running: Assignment) -> None:
         """The rows `running` ran in the round before; they and all rows of jobs that have not trained yet and wait are
@@ -216,7 +208,7 @@ class DeficitRounds(RoundMechanism):
 
     def rates_changed(self) -> None:
         """Other types may be the fastest now."""
-        self._waiting = None
+        self._preferred = None
 
     def steady_rounds(self) -> bool:
         """As in RoundMechanism, and nobody waits until his time is due."""
@@ -224,13 +216,3 @@ class DeficitRounds(RoundMechanism):
         drawn = self.draws_types and self._fills_idle
         waits = self._only_due and ((shares > 0) & (shares < 1)).any()
         return not drawn and not waits and super().steady_rounds()
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    """What idle GPUs are filled by: of each active job the types, fastest first, the GPUs, and the row in which it runs
-    alone."""
-
-    fastest_first: list[list[int]]
-    gpus: list[int]
-    row_alone: list[int]

@@ -10,12 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
 from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
-from allocator.mechanism.placement.gangs import Consolidated
-from allocator.mechanism.placement.placement import Placement
-from allocator.mechanism.placement.rounds import RoundPlacement
-from allocator.mechanism.placement.rules import rule_of_others
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -101,14 +96,6 @@ class Executor(ABC, Generic[PolicyT]):
     def next(self, clock: float, running: Assignment) -> Step:
         """The step that begins at `clock` (seconds), after that in which the rows `running` ran."""
 
-    def placement(self, cluster: Cluster, rule: str) -> Placement | RoundPlacement:
-        """Where the rows of the steps go."""
-        other = rule_of_others(rule)
-        if other is None or issubclass(other, Consolidated):
-            return Placement(cluster, rule)
-        placement: Placement = other(cluster)
-        return placement
-
     def starved(self, step: Step, news: bool) -> bool:  # noqa: ARG002
         """Whether the policy had better be asked at once, instead of this `step`."""
         return False
@@ -144,11 +131,6 @@ class Executor(ABC, Generic[PolicyT]):
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-
-
-def consolidated_in_rounds(rule: str) -> str:
-    """The rule under which gangs of a round are placed: a round is full, so in it no gang waits for a server."""
-    return "consolidated" if rule == "best_fit" or rule == "first_fit" else rule
 
 
 def ask_for_shares(

@@ -8,7 +8,7 @@ Source: Gavel, OSDI'20, sec. 5, algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +46,7 @@ class Vacancies:
         self.waiting = n_jobs
 
 
-def pack_global(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: bool = False) -> list[list[int]]:
+def pack(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: bool = False) -> list[list[int]]:
     """Serve one queue of (row, type) from the front; returns the rows of each type."""
     free, taken, waiting = left.free, left.taken, left.waiting
     first, second, gpus = rows.first, rows.second, rows.gpus
@@ -79,35 +79,6 @@ def pack_global(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, s
         if not waiting:
             break
     left.waiting = waiting
-    return chosen
-
-
-def pack_best_type(
-    waiting: Iterable[int], preferred: Callable[[int], Sequence[int]], gpus: Sequence[int], free: list[int]
-) -> list[tuple[int, int]]:
-    """Give each waiting job the first of its preferred types that has room; returns (job, type).
-
-    Parameters
-    ----------
-    waiting : jobs, in the order in which they are served.
-    preferred : the types of a job, best first.
-    gpus : GPUs that each job takes, by job.
-    free : GPUs of each type; counted down.
-    """
-    chosen: list[tuple[int, int]] = []
-    left = sum(free)
-    for job in waiting:
-        if not left:
-            break
-        size = gpus[job]
-        if size > left:
-            continue
-        for j in preferred(job):
-            if size <= free[j]:
-                chosen.append((job, j))
-                free[j] -= size
-                left -= size
-                break
     return chosen
 
 

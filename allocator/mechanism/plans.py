@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
 from allocator.mechanism.checks import checked_plan
-from allocator.mechanism.executor import Answer, Executor, Step, consolidated_in_rounds
-from allocator.mechanism.placement.placement import Placement
-from allocator.mechanism.placement.rounds import RoundPlacement
+from allocator.mechanism.executor import Answer, Executor, Step
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import PlanStep
@@ -90,10 +87,6 @@ class PlanBook(Executor[PlanPolicy]):
         """A step of a plan, whose positions are those of `active` (ids)."""
         seconds = self._round_seconds if self._in_rounds else step.seconds
         return Step(step.assignment.named(active), seconds, not self._in_rounds)
-
-    def placement(self, cluster: Cluster, rule: str) -> Placement | RoundPlacement:
-        """Under a policy that plans in rounds no gang waits for a server."""
-        return super().placement(cluster, consolidated_in_rounds(rule) if self._in_rounds else rule)
 
     def nobody(self, clock: float) -> None:  # noqa: ARG002
         """The coming step is empty."""

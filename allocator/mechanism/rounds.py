@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.conversion import check_fields
-from allocator.mechanism.executor import Answer, Executor, Step, ask_for_shares, consolidated_in_rounds
+from allocator.mechanism.executor import Answer, Executor, Step, ask_for_shares
 from allocator.mechanism.ledger import Ledger
-from allocator.mechanism.placement.placement import Placement
-from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.mechanism.queues import Queues
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -177,12 +175,6 @@ class RoundMechanism(Executor[SharePolicy]):
         """Look again where jobs can run."""
         self.ledger.refresh()
         self._queues = self._last = None
-
-    def placement(self, cluster: Cluster, rule: str) -> Placement | RoundPlacement:
-        """Whole rounds at once; blocks of powers of two are kept in proportion to what changes."""
-        rule = consolidated_in_rounds(rule)
-        at_once = rule in ("in_order", "consolidated")
-        return RoundPlacement(cluster, rule == "consolidated") if at_once else super().placement(cluster, rule)
 
     def next(self, clock: float, running: Assignment) -> Step:
         """The rows of the coming round."""

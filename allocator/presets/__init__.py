@@ -8,6 +8,7 @@ A preset of another package is an entry point in the group ``allocator.presets``
 720.0
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -56,10 +57,10 @@ def discipline_named(name: str) -> Discipline | None:
 
 
 @cache
-def kinds_under_any() -> dict[str, Any]:
-    """All settings of mechanism and simulator under any preset, each with the types that it has anywhere."""
-    kinds: dict[str, Any] = {}
-    for name in preset_names():
-        for setting, kind in preset(name).kinds.items():
-            kinds[setting] = kinds[setting] | kind if setting in kinds else kind
-    return kinds
+def kinds_of_presets() -> Mapping[str, Any]:
+    """Settings that `Preset.replace` changes under any preset, each with the types that it has anywhere."""
+    found: dict[str, Any] = {}
+    for each in preset_names():
+        for name, kind in preset(each).kinds().items():
+            found[name] = found[name] | kind if name in found else kind
+    return found

@@ -16,7 +16,7 @@ from allocator.protocol import Policy
 from allocator.registry import class_of, made
 from allocator.simulator.rules.base import Rule, Rules, rule_of
 from allocator.simulator.rules.starts import StartsTakeTime
-from allocator.simulator.rules.world import completed, kinds_of_world, with_changes
+from allocator.simulator.rules.world import completed
 from throughputs import InputError
 from throughputs.entry_points import entries_of
 from throughputs.errors import nearest_names
@@ -112,15 +112,6 @@ class Preset:
         for rule in self.world:
             rule.check(self.world)
 
-    @property
-    def kinds(self) -> dict[str, Any]:
-        """Settings that `replace` changes, each with its type: of mechanism, discipline and the world's rules."""
-        return self._kinds_with(self.mechanism.discipline)
-
-    def _kinds_with(self, discipline: Discipline) -> dict[str, Any]:
-        own: Any = type(discipline)
-        return {**kinds_of(MechanismSettings), **kinds_of(own), **kinds_of_world(self.world)}
-
     def replace(self, **changes: Any) -> Preset:
         """The same with some settings changed, each named as a field of `MechanismSettings`, its discipline or a rule.
 
@@ -134,7 +125,7 @@ class Preset:
         """
         discipline = changes.get("discipline", self.mechanism.discipline)
         discipline = convert(discipline, Discipline, source="settings", field="discipline")
-        kinds = self._kinds_with(discipline)
+        kinds = _kinds(discipline, self.world)
         for name, value in changes.items():
             if name not in kinds:
                 raise unknown_setting(name, self, "settings")
@@ -146,10 +137,14 @@ class Preset:
         return dataclasses.replace(
             self,
             mechanism=_changed(self.mechanism, changes),
-            world=with_changes(self.world, changes),
+            world=tuple(_changed(rule, changes) for rule in self.world),
             world_settings=_without(self.world_settings, changes),
             world_settings_by_gpus=_without(self.world_settings_by_gpus, changes),
         )
+
+    def kinds(self) -> Mapping[str, Any]:
+        """Settings that `replace` changes, each with its type."""
+        return _kinds(self.mechanism.discipline, self.world)
 
     def with_rules(self, *rules: Rule) -> Preset:
         """The same in a world that has these rules too, asked after all others."""
@@ -216,17 +211,23 @@ class Preset:
         }
 
 
+def _kinds(discipline: Discipline, world: Rules) -> dict[str, Any]:
+    """Settings of a preset with that discipline and world, each with its type."""
+    owners: tuple[type, ...] = (MechanismSettings, type(discipline), *map(type, world))
+    return {name: kind for owner in owners for name, kind in kinds_of(owner).items()}
+
+
 def _changed(settings: Any, changes: Mapping[str, Any]) -> Any:
     """The same with those of the changes that are fields of it."""
-    own = {field.name for field in dataclasses.fields(settings)}
-    return dataclasses.replace(settings, **{name: value for name, value in changes.items() if name in own})
+    own = {field.name: changes[field.name] for field in dataclasses.fields(settings) if field.name in changes}
+    return dataclasses.replace(settings, **own) if own else settings
 
 
 def unknown_setting(name: str, chosen: Preset, source: str) -> InputError:
     """What is wrong with a name that is no setting under a preset: other presets have it, or these are the nearest."""
     others = [(other, entry.load()) for other, entry in entries_of(ENTRY_POINT_GROUP).items()]
-    having = [other for other, preset in others if isinstance(preset, Preset) and name in preset.kinds]
-    near = nearest_names(name, chosen.kinds)
+    having = [other for other, preset in others if isinstance(preset, Preset) and name in preset.kinds()]
+    near = nearest_names(name, chosen.kinds())
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     hint = f" of the preset {chosen.name}: {name} is one of {', '.join(having)}" if having else hint
     expected = f"a setting of mechanism or simulator{hint}; docs/simulator.md and docs/goodput.md say what they do"

@@ -100,14 +100,11 @@ class ClusterState(Views):
             count, of = (len(names), names) if view.per == "pool" else (self.n_jobs, labels)
             where = partial(_entry, name, of)
             self.__dict__[name] = self.given[name] = view.checked(value, count, where, "cluster state")
-        columns, partner = views.get("colocation"), self.__dict__.get("current_partner", self.ids[:0])
+        columns = views.get("colocation")
         if columns is not None and (columns.jobs, columns.accelerators) != (labels, names):
             found = f"{columns.n_jobs} jobs on {columns.accelerators}"
             expected = f"the {self.n_jobs} jobs and the types of the throughputs, in the same order"
             raise InputError("cluster state", field="colocation", found=found, expected=expected)
-        if (partner >= self.n_jobs).any():
-            expected = f"below {self.n_jobs}"
-            raise InputError("cluster state", field="current_partner", found=partner, expected=expected)
 
     @classmethod
     def made_of(

@@ -85,7 +85,8 @@ class View(Set["View[Any]"], Generic[T]):
     meaning : for people, with its unit.
     name : keyword and attribute of `ClusterState`; a view that is declared in the class `Views` has that of its place.
     per : a value for each "job", for each accelerator type ("pool"), or one for the whole "state".
-    kind : "number", "whole" number, "text", or any other "object"; of the first three a view is an array.
+    kind : "number", "whole" number, position of another "job" (-1: none), "text", or any other "object"; a view of
+        one of the first four is an array.
     default : of each job or type, or of the state; a function of the state makes the whole of it.
     within : what numbers may be, finite ones, or the default.
     source : the column of the job table that it is, or a function that makes it; None: it is given, or kept.
@@ -105,7 +106,7 @@ class View(Set["View[Any]"], Generic[T]):
     meaning: str
     name: str = ""
     per: Literal["job", "pool", "state"] = "job"
-    kind: Literal["number", "whole", "text", "object"] = "number"
+    kind: Literal["number", "whole", "job", "text", "object"] = "number"
     default: Any = 0.0
     within: Range = NOT_NEGATIVE
     source: str | Callable[[Source, ClusterState], T] | None = None
@@ -196,7 +197,7 @@ class View(Set["View[Any]"], Generic[T]):
     @property
     def dtype(self) -> type[Any]:
         """Of its array."""
-        return {"whole": np.int64, "text": np.object_}.get(self.kind, np.float64)
+        return {"whole": np.int64, "job": np.int64, "text": np.object_}.get(self.kind, np.float64)
 
     def checked(self, values: Any, count: int, where: Callable[[int], str], source: str) -> Any:
         """`values` of `count` jobs or types as the view has them.
@@ -220,7 +221,8 @@ class View(Set["View[Any]"], Generic[T]):
         else:
             numbers = given.astype(np.float64, copy=False)
             good = self.within.holds(numbers) & np.isfinite(numbers)
-            good &= (numbers == np.rint(numbers)) | (self.kind != "whole")
+            good &= (numbers == np.rint(numbers)) | (self.dtype is np.float64)
+            good &= (numbers < count) | (self.kind != "job")
             if isinstance(self.default, int | float):
                 good |= numbers == self.default
         if not good.all():
@@ -237,7 +239,11 @@ class View(Set["View[Any]"], Generic[T]):
             return value
         if self.cut is not None or self.per != "job":
             return value if self.cut is None else self.cut(value, jobs)
-        return value[jobs] if isinstance(value, np.ndarray) else value.take(jobs)
+        if self.kind != "job":
+            return value[jobs] if isinstance(value, np.ndarray) else value.take(jobs)
+        position = np.full(len(value) + 1, -1, dtype=np.int64)
+        position[jobs] = np.arange(len(jobs))
+        return position[value[jobs]]
 
     @property
     def column(self) -> str:
@@ -286,7 +292,7 @@ def columns_of_jobs(
     known, found = file_columns(), {}
     for view in dict.fromkeys(known[name] for name in names):
         name = next(name for name in (*view.files, view.name) if name in names)
-        default = None if callable(view.default) else view.default
+        default = "" if view.kind == "text" else None if callable(view.default) else view.default
         values = [default if value is None or value != value else value for value in column(name)]
         found[view.name] = view.checked(values, len(values), partial(where, name), source)
     return found
@@ -365,12 +371,6 @@ def _matrix_of(matrix: ThroughputMatrix, jobs: _Ids) -> ThroughputMatrix:
         scale_factors=matrix.scale_factors[jobs],
         unit=matrix.unit,
     )
-
-
-def _partners_of(partner: _Ids, jobs: _Ids) -> _Ids:
-    position = np.full(len(partner) + 1, -1, dtype=np.int64)
-    position[jobs] = np.arange(len(jobs))
-    return np.asarray(position[partner[jobs]])
 
 
 def _rows_of(rows: Assignment, jobs: _Ids) -> Assignment:
@@ -474,19 +474,14 @@ class Views:
     )
     current_partner = View[_Ids](
         "position of the job that shared GPUs with this one by the last decision, -1 for none",
-        kind="whole",
+        kind="job",
         default=-1,
         source=lambda source, _: _positions(source.column("current_partner"), source.active),
-        cut=_partners_of,
     )
     lost_seconds = View[_Floats](
         "seconds that the last decision cost the job before it trained, where decisions are charged (`overhead`); "
         "who expects a job to end at an instant is that late",
         source=lambda source, _: source.kept("lost_seconds", 0.0),
-    )
-    starting_seconds = View[_Floats](
-        "seconds until a job that runs begins to train, where starts take time",
-        source=lambda source, state: np.maximum(source.kept("ready_time", 0.0) - state.clock, 0.0),
     )
     # What the world tells of itself.
     gpu_prices = View[_Floats]("dollars for a GPU hour now; 1 where prices are not known", per="pool", default=1.0)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from allocator.cluster import Cluster
 from allocator.mechanism import DecisionCore, MechanismSettings
 from allocator.mechanism.deficit import DeficitQueue
-from allocator.mechanism.gang_packing import Rows, Vacancies, pack_global
+from allocator.mechanism.gang_packing import Rows, Vacancies, pack
 from allocator.mechanism.ledger import Ledger
 from allocator.protocol import Assignment, Need, Trigger
 from allocator.protocol.jobs import JobTable
-from allocator.published.gavel.rounds import TimeFractions, pack_per_type
+from allocator.published.gavel.rounds import TimeFractions, in_turn
 from allocator.published.sia.rounds import FractionsSinceArrival
 from allocator.simulator import preset
 from tests.simulator.cases import check, run
@@ -176,10 +176,10 @@ def test_filling_serves_rows_in_order_and_each_job_once(queues, sizes, free, mer
     )
     left = Vacancies(free, 6)
     if merged:
-        chosen = pack_global([(known.index(row), j) for row, j in order], packing, left)
+        chosen = pack([(known.index(row), j) for row, j in order], packing, left)
     else:
         by_type = [[known.index(row) for row in queue] for queue in queues]
-        chosen = pack_per_type(by_type, range(len(queues)), packing, left)
+        chosen = pack(in_turn(by_type, range(len(queues)), left.free), packing, left)
     assert [[known[row] for row in mine] for mine in chosen] == expected
     assert {job for job, there in enumerate(left.taken) if there} == busy
     assert left.waiting == 6 - len(busy)

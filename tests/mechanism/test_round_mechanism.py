@@ -7,7 +7,7 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.deficit import DeficitQueue
-from allocator.mechanism.gang_packing import Rows, Vacancies, pack_global
+from allocator.mechanism.gang_packing import Rows, Vacancies, pack
 from allocator.mechanism.queues import Queues
 from allocator.mechanism.rounds import Rounds
 from allocator.mechanism.settings import MechanismSettings
@@ -83,7 +83,7 @@ def alone(gpus):
 
 def test_a_strict_queue_lets_nobody_pass():
     left = Vacancies([4], 5)
-    assert pack_global([(0, 0), (1, 0), (2, 0)], alone([3, 4, 1, 2, 8]), left, strict=True) == [[0]]
+    assert pack([(0, 0), (1, 0), (2, 0)], alone([3, 4, 1, 2, 8]), left, strict=True) == [[0]]
 
 
 def make_core(policy, cluster, sizes, **settings):

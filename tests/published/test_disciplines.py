@@ -7,12 +7,12 @@ import pytest
 
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
-from allocator.mechanism.gang_packing import Vacancies
+from allocator.mechanism.gang_packing import Vacancies, pack
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.published.gavel.rounds import TimeFractions, pack_per_type
+from allocator.published.gavel.rounds import TimeFractions, in_turn
 from allocator.published.sia.rounds import FractionsSinceArrival
 from tests.mechanism.test_round_mechanism import alone, order, start
 from tests.simulator.cases import check, rows, run
@@ -85,7 +85,10 @@ def test_types_that_are_named_choose_first_each_from_its_own_queue():
 
 def test_a_strict_queue_lets_nobody_pass():
     left = Vacancies([4, 2], 5)
-    assert pack_per_type([[0, 1, 2, 3], [3, 2]], [0, 1], alone([3, 4, 1, 2, 8]), left, strict=True) == [[0], [3]]
+    assert pack(in_turn([[0, 1, 2, 3], [3, 2]], [0, 1], left.free), alone([3, 4, 1, 2, 8]), left, strict=True) == [
+        [0],
+        [3],
+    ]
 
 
 def test_undecided_jobs_take_gpus_and_do_not_run():

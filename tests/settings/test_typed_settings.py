@@ -13,12 +13,12 @@ import pytest
 
 from allocator import cli
 from allocator.conversion import convert, convert_text, expectation
-from allocator.presets import kinds_under_any, preset, preset_names
+from allocator.presets import kinds_of_presets, preset, preset_names
 from allocator.registry import get_policy, kinds_of_settings, list_policies
 from allocator.sweep import Sweep
 from throughputs import InputError
 
-KINDS = kinds_under_any()
+KINDS = dict(kinds_of_presets())
 BILLION = "1000000000"
 
 # values of every type there is, each with what it would be on a command line
@@ -69,7 +69,7 @@ def as_text(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-ALL = [("", name, kind) for name, kind in preset("default").kinds.items()]
+ALL = [("", name, kind) for name, kind in preset("default").kinds().items()]
 ALL += [(each.name, name, kind) for each in list_policies() for name, kind in kinds_of_settings(each.name).items()]
 DISTINCT = {str(kind): kind for _, _, kind in ALL}
 
@@ -86,8 +86,8 @@ def command_line(*arguments, capsys, monkeypatch):
 def test_values_of_presets_come_back(name):
     chosen = preset(name)
     owners = [chosen.mechanism.discipline, chosen.mechanism, *chosen.world]
-    assert set(chosen.kinds) == set(chosen.as_dict()) - {"preset", "choice", "fairness"}
-    for setting, kind in chosen.kinds.items():
+    assert set(chosen.kinds()) == set(chosen.as_dict()) - {"preset", "choice", "fairness"}
+    for setting, kind in chosen.kinds().items():
         if setting == "discipline":
             continue
         value = next(getattr(owner, setting) for owner in owners if hasattr(owner, setting))
@@ -124,7 +124,7 @@ def test_values_of_other_types_are_refused(kind):
 
 def having(setting):
     """A preset that has it."""
-    return next(chosen for chosen in map(preset, preset_names()) if setting in chosen.kinds)
+    return next(chosen for chosen in map(preset, preset_names()) if setting in chosen.kinds())
 
 
 def test_every_setting_goes_through_the_conversion():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from allocator import registry
 from allocator.experiments.store import BY_WEIGHT, FIGURES
 from allocator.experiments.workloads import workload
-from allocator.presets import kinds_under_any
+from allocator.presets import kinds_of_presets, preset, preset_names
 from allocator.registry import list_policies, settings_of
 from allocator.sweep import Point, Sweep
 from tests.sweep.sweep_definitions import ENTITIES, TINY, continuous, decision, definition, static
@@ -120,9 +120,11 @@ def test_settings_are_for_the_policies_that_have_them():
     assert counts == [2, 4]  # two seeds
     taken = {*FIGURES, *Point("static", "fifo_perf", TINY, 5, 0).columns(()), "point", "status", "by_rule"}
     of_policies = {f"policy_{name}" for entry in list_policies() for name in settings_of(entry.name)}
-    settings = set(kinds_under_any())
+    settings = set(kinds_of_presets())
     assert not (taken & settings) | (of_policies & (taken | settings))
     assert set(BY_WEIGHT) <= set(FIGURES)
+    of_presets = set().union(*(preset(name).as_dict() for name in preset_names()))
+    assert set(kinds_of_presets()) == of_presets - {"preset", "choice", "fairness"}
 
 
 def test_usual_limits_of_a_continuous_run():

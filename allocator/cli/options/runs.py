@@ -76,7 +76,7 @@ _SAID = {
 }
 """Settings of mechanism and simulator that have options of their own; all others are given by ``--set``."""
 
-_KINDS = {name: Annotated[DEFAULT.kinds[name], said] for name, said in _SAID.items()}
+_KINDS = {name: Annotated[DEFAULT.kinds()[name], said] for name, said in _SAID.items()}
 
 RoundOption, SlotOption = option_of(_KINDS["round_seconds"]), option_of(_KINDS["slot_seconds"])
 
@@ -205,7 +205,7 @@ def _said_of_lengths(runs: Sequence[Run], trace: Trace) -> Iterator[str]:
 def _settings(given: Given, policies: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings of the preset that have options of their own or are set by ``--set``; and those of policies, as text."""
     chosen = preset(given.get("preset", "default"))
-    known, kinds = chosen.kinds, chosen.kinds_of_policy
+    known, kinds = chosen.kinds(), chosen.kinds_of_policy
     changes = given.some(_SAID)
     if "restart_penalty_seconds" in changes:
         changes |= constant_restart_penalty(changes["restart_penalty_seconds"])

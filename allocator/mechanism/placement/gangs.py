@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-Gpus = tuple[int, ...]
+from allocator.mechanism.placement.rules import Gpus
 
 # What needs GPUs: its row in the assignment, its job (of two that share: the lower id), its number of GPUs, and whether
 # it grows: the job then holds some already, fewer than it needs now.

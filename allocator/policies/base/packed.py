@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -103,13 +103,10 @@ def _fitting(columns: PackedColumns, gpus: NDArray[np.int64]) -> PackedColumns:
     fits = columns.group_scale_factors[:, None] <= gpus
     if fits.all():
         return columns
-    return PackedColumns(
-        columns.group,
-        np.where(fits, columns.alone, 0.0),
-        np.where(fits[:, None, :], columns.together, 0.0),
-        columns.group_scale_factors,
-        jobs=columns.jobs,
-        accelerators=columns.accelerators,
+    return replace(
+        columns,
+        alone=np.where(fits, columns.alone, 0.0),
+        together=np.where(fits[:, None, :], columns.together, 0.0),
     )
 
 

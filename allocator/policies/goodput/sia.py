@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 
 from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, View
 from allocator.registry import register
 from formulations.goodput import SiaProgram, relative_goodput
 from formulations.goodput.pollux import LARGEST_POWER
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
+
+STARTING_SECONDS = View[Array](
+    "seconds until a job that runs begins to train, where starts take time",
+    name="starting_seconds",
+    source=lambda source, state: np.maximum(source.kept("ready_time", 0.0) - state.clock, 0.0),
+)
 
 
 @register(
@@ -77,7 +83,7 @@ class Sia(SelectionPolicy):
             self.penalty,
             kept,
             held,
-            pinned=self.keeps_starting & (held >= 0) & (state.starting_seconds > 0),
+            pinned=self.keeps_starting & (held >= 0) & (state[STARTING_SECONDS] > 0),
             weights=state.priority_weights,
         )
 

@@ -8,7 +8,8 @@ which then grows and shrinks with the table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +20,6 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take, where_allowed
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
-from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.jobs.submitted import deadlines_of, options_of, predictions_of
 from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger
@@ -42,6 +42,25 @@ _WRITTEN = {
     "current_accelerator": -1,
     "current_partner": -1,
 }
+
+
+class LearntSpeeds(Protocol):
+    """What is known of jobs whose speed by GPUs becomes known, and changes, as they train; K rows of the table."""
+
+    def configurations(self, jobs: _Ids, labels: Sequence[Any]) -> Configurations:
+        """What jobs may run as, and how fast."""
+
+    def steps_remaining(self, jobs: _Ids, progress: _Floats) -> _Floats:
+        """What they have left, of which `progress` is the exact amount."""
+
+    def append(self, later: Any) -> None:
+        """Add the jobs of another table at the end."""
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
 
 
 class JobTable:
@@ -120,7 +139,7 @@ class JobTable:
         colocation: PackedColumns | None = None,
         training: TrainingLedger | None = None,
         configurations: Configurations | None = None,
-        goodput: GoodputLedger | None = None,
+        goodput: LearntSpeeds | None = None,
     ) -> None:
         n = len(trace)
         self.ids = np.arange(n)

@@ -9,19 +9,19 @@ larger gangs come first there is always room.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.mechanism.placement.rules import Gpus, Places
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Transition
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
-_Gpus = tuple[int, ...]
 
 _NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
 
@@ -29,26 +29,21 @@ _NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
 _MOST_STATES: Final = 1 << 14
 
 
-class PlacementAnew:
+class PlacementAnew(Places):
     """GPU ids for the jobs of one assignment after the other; jobs do not share GPUs.
 
     Parameters
     ----------
     cluster : the GPUs and their servers.
-
-    Attributes
-    ----------
-    migrated : ids, ascending, of the jobs that the last call moved though pool and number of GPUs are the same.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._held: dict[int, _Gpus] = {}
+        self._held: dict[int, Gpus] = {}
         self._pools = [_Pool(cluster, position) for position in range(len(cluster.accelerators))]
         self._pool_of_gpu = [k for k, count in enumerate(cluster.capacity.tolist()) for _ in range(count)]
-        self.migrated: _Ids = _NOBODY
 
-    def place(self, assignment: Assignment) -> tuple[_Gpus, ...]:
+    def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`.
 
         Raises InputError where jobs share GPUs, or need more of a pool than it has.
@@ -63,7 +58,7 @@ class PlacementAnew:
         before, held, pool_of = self._held, {}, self._pool_of_gpu
         free = [pool.unused for pool in self._pools]
         rows: list[int] = []
-        start, move, resize, migrated = [], [], [], []
+        start, move, resize = [], [], []
         columns = zip(assignment.jobs.tolist(), assignment.pool.tolist(), assignment.gpus.tolist(), strict=True)
         for row, (job, pool, size) in enumerate(columns):
             state = free[pool]
@@ -75,15 +70,12 @@ class PlacementAnew:
             rows.append(row)
             if had is None:
                 start.append(job)
-            elif pool_of[had[0]] != pool:
-                move.append(job)
-            elif len(had) != size:
+            elif pool_of[had[0]] == pool and len(had) != size:
                 resize.append(job)
             else:
                 move.append(job)
-                migrated.append(job)
         stop = [job for job in before if job not in held] if len(before) + len(start) != len(held) else []
-        self._held, self.migrated = held, _ascending(migrated)
+        self._held = held
         if not rows and not stop:
             return Transition.nothing(assignment)
         changed = np.array(rows, dtype=np.int64) if rows else _NOBODY
@@ -91,22 +83,13 @@ class PlacementAnew:
             _ascending(start), _ascending(stop), _ascending(move), _ascending(resize), changed, assignment
         )
 
-    def gpus_of(self, job: int) -> _Gpus:
-        """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
+    def gpus_of(self, job: int) -> Gpus:
+        """See Places."""
         return self._held[job]
 
-    def adopt(self, running: Assignment, gpus: Sequence[_Gpus]) -> None:
-        """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
+    def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
+        """See Places."""
         self._held = {job: tuple(held) for job, held in zip(running.jobs.tolist(), gpus, strict=True)}
-
-    def state(self) -> dict[str, Any]:
-        """All that `restore` needs."""
-        return {"held": self._held, "migrated": self.migrated}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` told of a placement with the same cluster."""
-        self._held = {int(job): tuple(gpus) for job, gpus in state["held"].items()}
-        self.migrated = state["migrated"]
 
 
 def _ascending(jobs: list[int]) -> _Ids:
@@ -128,7 +111,7 @@ class _State:
 
     def __init__(self, whole: int, partly: tuple[tuple[int, int], ...]) -> None:
         self.whole, self.partly = whole, partly
-        self.steps: dict[int, tuple[_Gpus, _State]] = {}
+        self.steps: dict[int, tuple[Gpus, _State]] = {}
 
 
 class _Pool:
@@ -150,7 +133,7 @@ class _Pool:
         self.unused = _State(len(self._servers), ())
         self._states = {(self.unused.whole, self.unused.partly): self.unused}
 
-    def take(self, state: _State, size: int) -> tuple[_Gpus, _State]:
+    def take(self, state: _State, size: int) -> tuple[Gpus, _State]:
         """GPUs for a gang of `size`, and what is free then.
 
         Whole servers first; any free GPUs where that leaves no server with room for the rest.

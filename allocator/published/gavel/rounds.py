@@ -7,14 +7,14 @@ change in nearly every round, small shares are hardly ever served.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.mechanism.gang_packing import Rows, Vacancies
+from allocator.mechanism.gang_packing import Vacancies, pack
 from allocator.mechanism.ledger import Ledger, pair_number
 from allocator.mechanism.queues import Queues
 from allocator.mechanism.rounds import Discipline, RoundMechanism, Rounds
@@ -156,7 +156,7 @@ class GavelRounds(FractionRounds):
         """See RoundMechanism."""
         ledger = self.ledger
         left = Vacancies(self._capacity, len(ledger.jobs))
-        chosen = pack_per_type(queues.per_type(negated), types, ledger.packing, left, self._strict)
+        chosen = pack(in_turn(queues.per_type(negated), types, left.free), ledger.packing, left, self._strict)
         if ledger.decided.all():
             return chosen
         return [[row for row in mine if ledger.decided[row]] for mine in chosen]
@@ -166,38 +166,10 @@ class GavelRounds(FractionRounds):
         return bool(self.ledger.decided.all()) and super().steady_rounds()
 
 
-def pack_per_type(
-    queues: Sequence[Iterable[int]], visit_order: Sequence[int], rows: Rows, left: Vacancies, strict: bool = False
-) -> list[list[int]]:
-    """Let the types choose one after the other, each from its own queue; returns the rows of each type."""
-    chosen: list[list[int]] = [[] for _ in queues]
-    first, second, gpus, taken, waiting = rows.first, rows.second, rows.gpus, left.taken, left.waiting
-    for j in visit_order:
-        free = left.free[j]
-        if not free or not waiting:
-            continue
-        mine = chosen[j]
+def in_turn(queues: Sequence[Iterable[int]], types: Sequence[int], free: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The rows of one type after the other, for as long as that type has `free` GPUs."""
+    for j in types:
         for row in queues[j]:
-            job = first[row]
-            if taken[job]:
-                continue
-            size = gpus[row]
-            if size > free:
-                if strict:
-                    break
-                continue
-            partner = second[row]
-            if partner >= 0:
-                if taken[partner]:
-                    continue
-                taken[partner] = 1
-                waiting -= 1
-            taken[job] = 1
-            waiting -= 1
-            mine.append(row)
-            free -= size
-            if not free or not waiting:
+            if not free[j]:
                 break
-        left.free[j] = free
-    left.waiting = waiting
-    return chosen
+            yield row, j

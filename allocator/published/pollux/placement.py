@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
+from allocator.mechanism.placement.gangs import Consolidated, Gang
+from allocator.mechanism.placement.rules import Gpus
 
 
 class MostFree(Consolidated):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative, NotNegativeWhole
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Need
+from allocator.protocol.views import Need, Needs
 from allocator.published.gavel.world import IdleTime
 from allocator.simulator.rules.base import Round, Rules, Running, rule_of
 from allocator.simulator.rules.general import BatchSizes
@@ -93,7 +93,7 @@ class UnnoticedEnds(IdleTime):
     overtime_factor: NotNegative | None = None
 
     @property
-    def needs(self) -> Need:
+    def needs(self) -> Needs:
         """Profiles, for overtime."""
         return Need.NOTHING if self.overtime_factor is None else Need.TRAINING
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import Range
-from allocator.mechanism.gang_packing import Vacancies, pack_global
+from allocator.mechanism.gang_packing import Vacancies, pack
 from allocator.mechanism.queues import Queues
 from allocator.mechanism.rounds import Discipline, RoundMechanism, Rounds
 from allocator.protocol.jobs import JobTable
@@ -80,4 +80,4 @@ class SiaRounds(FractionRounds):
         """See RoundMechanism."""
         ledger = self.ledger
         queue = zip(*queues.merged(negated, types), strict=True)
-        return pack_global(queue, ledger.packing, Vacancies(self._capacity, len(ledger.jobs)), self._strict)
+        return pack(queue, ledger.packing, Vacancies(self._capacity, len(ledger.jobs)), self._strict)

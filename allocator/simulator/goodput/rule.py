@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from allocator.conversion import AtLeastOne
-from allocator.protocol.goodput.rules import GoodputRules
+from allocator.simulator.goodput.ledger import GoodputRules
 from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.rules.base import Rule, Running
 from allocator.simulator.rules.starts import check_by_name
@@ -27,7 +27,7 @@ class Goodput(Rule):
     ----------
     goodput_knowledge, goodput_batch_size, goodput_columns, goodput_projection, goodput_counts, goodput_most_gpus,
         goodput_most_gpus_of_model, goodput_batch_size_of_model, goodput_values, goodput_models, goodput_fit : what is
-        known of jobs with goodput, and what may be chosen for them, see `allocator.protocol.goodput.GoodputRules`.
+        known of jobs with goodput, and what may be chosen for them, see `GoodputRules`.
     goodput_slowdown : pairs (model, factor): how much longer steps take than they were measured.
     goodput_work : when a job with goodput is through: "training": when it is trained; "samples": after the samples that
         its trace asks for, its steps times its batch size, however large its batches are and whatever they are worth,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.simulator.goodput.ledger import GoodputLedger
 from allocator.simulator.rules.base import Running, Stretch
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class GoodputRuns(Running):
     in_stretches = True
 
     def __init__(self, world: World, slowdown: Mapping[str, float], whole_seconds: bool) -> None:
-        assert world.jobs.goodput is not None
+        assert isinstance(world.jobs.goodput, GoodputLedger)
         self._core, self._truth, self._ledger = world.core, world.truth, world.jobs.goodput
         self._server = world.core.cluster.servers
         self._slowdown_of, self._whole_seconds = slowdown, whole_seconds

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities
-from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
+from allocator.simulator.goodput.ledger import GoodputLedger
 from allocator.simulator.goodput.rule import Goodput
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.general import IdealShares

@@ -19,6 +19,7 @@ from allocator.conversion import check_fields
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Need, Policy
+from allocator.protocol.views import Needs
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
@@ -251,7 +252,7 @@ class Rule:
         check_fields(self, "simulator settings")
 
     @property
-    def needs(self) -> Need:
+    def needs(self) -> Needs:
         """What the world has to know of jobs for it, whatever the policy needs."""
         return Need.NOTHING
 

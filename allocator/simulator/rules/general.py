@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole
 from allocator.protocol.elastic import checked_rates
 from allocator.protocol.policy import Need, Policy
+from allocator.protocol.views import Needs
 from allocator.simulator.rules.base import Round, Rule, Rules, Running, rule_of
 from throughputs import InputError, ThroughputTable, Trace
 from throughputs.training import Course
@@ -176,7 +177,7 @@ class BatchSizes(Rule):
     batch_size_adaptation: Literal["off", "exact"] = "exact"
 
     @property
-    def needs(self) -> Need:
+    def needs(self) -> Needs:
         """Jobs are followed as they train."""
         return Need.NOTHING if self.batch_size_adaptation == "off" else Need.TRAINING
 
@@ -264,5 +265,6 @@ class _Training(Running):
         ledger.epochs_done[ran] = course.epochs_done(jobs.steps_done)[ran]
         course.observe(world.core.active, jobs.steps_done)
         if len(changed):
-            world.core.rates_changed(changed, step_factor if self._keeps_progress else None, news=self._keeps_progress)
+            factor = step_factor if self._keeps_progress else None
+            world.core.rates_changed(changed, factor, news=self._keeps_progress)
             world.rates_changed()
