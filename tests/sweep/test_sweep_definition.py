@@ -120,7 +120,8 @@ def test_settings_are_for_the_policies_that_have_them():
     assert counts == [2, 4]  # two seeds
     taken = {*FIGURES, *Point("static", "fifo_perf", TINY, 5, 0).columns(()), "point", "status", "by_rule"}
     of_policies = {f"policy_{name}" for entry in list_policies() for name in settings_of(entry.name)}
-    assert not (taken & set(kinds_of_presets())) | (of_policies & (taken | set(kinds_of_presets())))
+    settings = set(kinds_of_presets())
+    assert not (taken & settings) | (of_policies & (taken | settings))
     assert set(BY_WEIGHT) <= set(FIGURES)
     of_presets = set().union(*(preset(name).as_dict() for name in preset_names()))
     assert set(kinds_of_presets()) == of_presets - {"preset", "choice", "fairness"}
