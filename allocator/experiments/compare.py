@@ -85,6 +85,10 @@ def compare(
     Where a run is called "isolated_plus", completion times of the others are related to its own; where a trace says
     when its jobs began and ended, as job logs do, that schedule is among the results too: "recorded".
 
+    >>> compared = compare(Run("static", policy, "v100:8", load=3) for policy in ("fifo", "isolated"))
+    >>> [result.policy for result in compared.results]
+    ['fifo', 'isolated']
+
     Parameters
     ----------
     out : folder in which each result is saved when it is there, under the name of its run, and with several seeds in

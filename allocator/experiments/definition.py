@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from allocator.cluster import Cluster
 from allocator.conversion import AtLeastOne, Reads, convert, convert_text, declared_kinds, read_field
@@ -502,8 +502,9 @@ def _policies(top: Table, chosen: Preset) -> tuple[tuple[str, Settings], ...]:
         top.checked(place, name, partial(chosen.class_of_policy, name))
         kinds = chosen.kinds_of_policy(name)
         given = {key: entry.take(key) for key in kinds if key in entry}
-        # "none" is a word like others where nothing but text is taken.
-        own = {key: value if kinds[key] is str else setting_value(value) for key, value in given.items()}
+        # "none" is a word like others where nothing but text, or that very word, is taken.
+        words = {key for key, kind in kinds.items() if kind is str or NOTHING in get_args(kind)}
+        own = {key: value if key in words else setting_value(value) for key, value in given.items()}
         for key in kinds:
             entry.take(key)
         entry.finish()

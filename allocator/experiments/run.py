@@ -93,6 +93,9 @@ _KEY_DIGITS = 16
 class Run:
     """One run.
 
+    >>> Run("static", "fifo", "v100:8", load=3).result().summary()["completed_jobs"]
+    3
+
     Attributes
     ----------
     kind : "continuous", jobs arrive at a rate; "static", a number of jobs, all there at time 0 unless the workload says
