@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from allocator.policies.paper_labels import SHOCKWAVE_LABELS
+from allocator.presets import preset
 from allocator.registry import list_policies
 from allocator.report.colours import LIGHT, Look, policy_looks
 from benchmarks.tables import check_columns, interval, intervals, pareto_front, summary
@@ -44,7 +44,7 @@ _VARIANTS = ((0.0, 0.0), (0.45, 0.0), (0.0, 0.5), (0.7, 0.0), (0.0, 0.7))
 _VARIANT_MARKERS = ("*", "p", "8", "H")
 INK, FAINT = "#333333", "#E4E4E4"
 
-_POLICIES = {label: policy for policy, label in SHOCKWAVE_LABELS.items()}
+_POLICIES = {label: policy for policy, label in preset("shockwave").comparison.labels.items()}
 
 
 def use_style() -> None:

@@ -41,6 +41,8 @@ class Comparison:
     workload : generator of the jobs and its settings, as a sweep has them (`allocator.experiments.workloads`). With
         throughputs of jobs that choose their batch size, whatever it is, their trainings are drawn.
     jobs, mean_interarrival_seconds, seed : of the jobs that are drawn.
+    labels : what the paper calls policies, by our names.
+    bars : the figures that are also shown as bars.
     """
 
     policies: tuple[str, ...] = (
@@ -63,6 +65,8 @@ class Comparison:
     jobs: int = 240
     mean_interarrival_seconds: float = 240.0
     seed: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    bars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

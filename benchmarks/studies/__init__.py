@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from allocator.policies.paper_labels import paper_label
+from allocator.presets import preset
 from allocator.sweep import Sweep
 from benchmarks.study import Options, Study, against_load, side_by_side
 from benchmarks.tables import Shown
@@ -45,7 +45,7 @@ def _sweeps(name: str, options: Options) -> list[Sweep]:
 def _on_gpus(results: pd.DataFrame) -> pd.DataFrame:
     """Names of policies as in the paper, GPUs of a cluster of one type, and jobs per GPU."""
     gpus = results["cluster"].str.partition(":")[2].astype(int)
-    labels = results["policy"].map(paper_label)
+    labels = results["policy"].replace(dict(preset("shockwave").comparison.labels))
     return results.assign(label=labels, gpus=gpus, contention=results["submitted_jobs"] / gpus)
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator import Cluster, read_table, read_trace, simulate
-from allocator.policies.paper_labels import paper_label
 from allocator.policies.shockwave.policy import Shockwave
 from allocator.presets import preset
-from allocator.published.shockwave import SHOCKWAVE_COMPARISON, SHOCKWAVE_WEIGHTS
+from allocator.published.shockwave import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, SHOCKWAVE_WEIGHTS
 from allocator.published.shockwave.generator import shockwave_trace
 from allocator.results.result import SimulationResult
 from formulations.shockwave import PlanningProgram
@@ -226,7 +225,7 @@ def row_of_policy(policy: str) -> str:
         f"{ours['worst_rho_static']:.2f} / {float(theirs['worst_rho']):.2f}",
         f"{100 * ours['unfair_fraction_static']:.1f} / {float(theirs['unfair_pct_gt1_05']):.1f}",
     )
-    return f"| {policy} | {paper_label(policy)} | {' | '.join(cells)} |"
+    return f"| {policy} | {SHOCKWAVE_LABELS.get(policy, policy)} | {' | '.join(cells)} |"
 
 
 def table_of_policies() -> str:

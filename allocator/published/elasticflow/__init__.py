@@ -43,6 +43,20 @@ _PLANNER: Mapping[str, Any] = {
 
 _ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS}
 
+# Names in secs. 6.1 and 6.4 of the paper; the programs are ours.
+LABELS: Mapping[str, str] = {
+    "elasticflow": "ElasticFlow",
+    "elasticflow_no_admission": "EDF + Elastic Scaling",
+    "elasticflow_mip": "ElasticFlow, by programs",
+    "edf": "EDF",
+    "edf_admission": "EDF + Admission Control",
+    "tiresias": "Tiresias",
+    "gandiva_time_slicing": "Gandiva",
+    "themis": "Themis",
+    "chronus": "Chronus",
+}
+BARS = ("deadline_ratio", "average_jct")
+
 _HERE = "allocator.published.elasticflow"
 
 ELASTICFLOW = Preset(
@@ -103,6 +117,8 @@ ELASTICFLOW = Preset(
         "themis": {"lease_seconds": 1.0},
     },
     comparison=Comparison(
+        labels=LABELS,
+        bars=BARS,
         policies=(
             "elasticflow",
             "elasticflow_no_admission",

@@ -24,6 +24,17 @@ SHOCKWAVE_COMPARISON: dict[str, dict[str, float | str]] = {
 AlloX looks at a fifth of the waiting jobs and counts a gang as one GPU, which then runs 1 / w of the time.
 """
 
+SHOCKWAVE_LABELS = {
+    "shockwave": "Shockwave",
+    "min_total_duration": "OSSP",
+    "finish_time_fairness": "Themis",
+    "max_min_fairness": "Gavel",
+    "allox": "AlloX",
+    "max_sum_throughput_perf": "MST",
+    "gandiva_fair": "Gandiva-Fair",
+    "isolated_plus": "Fair share",
+}
+
 SHOCKWAVE_WEIGHTS: dict[int, dict[str, float]] = {
     32: {"makespan_weight": 1e-3, "fairness_exponent": 12.0},
     64: {"makespan_weight": 1e1, "fairness_exponent": 5.0},
@@ -57,6 +68,8 @@ SHOCKWAVE = dataclasses.replace(
         policies=tuple(SHOCKWAVE_COMPARISON),
         cluster="v100:32",
         workload={"generator": "shockwave"},
+        labels=SHOCKWAVE_LABELS,
+        bars=("makespan", "average_jct", "worst_rho", "unfair_fraction"),
         jobs=120,
         mean_interarrival_seconds=40.0,
         seed=25,
