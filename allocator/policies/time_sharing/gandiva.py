@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.time_sharing.lines import in_order_of_arrival, only_pool
+from allocator.policies.base.one_type import the_one_type
+from allocator.policies.time_sharing.lines import in_order_of_arrival
 from allocator.policies.time_sharing.node_sets import NodeSets
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
@@ -59,7 +60,7 @@ class GandivaTimeSlicing(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: NodeSets) -> Plan:
         """Whose turn it is, until the next turn, arrival or completion."""
-        pool = only_pool(state, self.name)
+        pool = the_one_type(state, self.name)
         gpus = int(state.capacity[pool])
         per_server = max(1, min(state.cluster.gpus_per_server[state.cluster.accelerators[pool]], gpus))
         memory.resize(gpus // per_server, per_server)

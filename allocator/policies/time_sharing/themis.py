@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.policies.base.one_type import the_one_type
 from allocator.policies.base.ordering import fill_in_order
 from allocator.policies.base.programs import Array
-from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, only_pool, positions_of
+from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
@@ -122,7 +123,7 @@ class Themis(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: ThemisMemory) -> Plan:
         """Who has a lease; until the next arrival or completion where that is everybody."""
-        pool = only_pool(state, self.name)
+        pool = the_one_type(state, self.name)
         memory.recall(state)
         gpus, capacity = state.scale_factors, int(state.capacity[pool])
         rates = state.rates[:, pool]
