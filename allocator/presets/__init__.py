@@ -52,7 +52,7 @@ def preset(name: str | Preset) -> Preset:
 
 def discipline_named(name: str) -> Discipline | None:
     """The discipline of that name, with its usual settings; None where no preset has one."""
-    found = (preset(each).mechanism.discipline for each in preset_names())
+    found = (discipline for each in preset_names() for discipline in preset(each).disciplines())
     return next((type(discipline)() for discipline in found if discipline.name == name), None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, get_args
@@ -129,26 +129,30 @@ class Preset:
         """
         discipline = changes.get("discipline", self.mechanism.discipline)
         discipline = convert(discipline, Discipline, source="settings", field="discipline")
-        kinds = _kinds(discipline, self.world)
+        kinds = _kinds([discipline] if "discipline" in changes else self.disciplines(), self.world)
         for name, value in changes.items():
             if name not in kinds:
                 raise unknown_setting(name, self, "settings")
             changes[name] = convert(value, kinds[name], source="settings", field=name)
-        changes["discipline"] = _changed(discipline, changes)
         penalty = rule_of(self.world, StartsTakeTime).restart_penalty_seconds
         if changes.get("restart_penalty_seconds", penalty) != penalty:
             changes = {"restart_penalty_by_gpus": (), "restart_penalty_by_job_type": ()} | changes
         return dataclasses.replace(
             self,
-            mechanism=_changed(self.mechanism, changes),
+            mechanism=_changed(self.mechanism, changes | {"discipline": _changed(discipline, changes)}),
             world=tuple(_changed(rule, changes) for rule in self.world),
-            world_settings=_without(self.world_settings, changes),
+            world_settings=_with_disciplines(_without(self.world_settings, changes), changes),
             world_settings_by_gpus=_without(self.world_settings_by_gpus, changes),
         )
 
     def kinds(self) -> Mapping[str, Any]:
         """Settings that `replace` changes, each with its type."""
-        return _kinds(self.mechanism.discipline, self.world)
+        return _kinds(self.disciplines(), self.world)
+
+    def disciplines(self) -> list[Discipline]:
+        """That of the mechanism, and those of single policies."""
+        own = (settings["discipline"] for settings in self.world_settings.values() if "discipline" in settings)
+        return [self.mechanism.discipline, *own]
 
     def with_rules(self, *rules: Rule) -> Preset:
         """The same in a world that has these rules too, asked after all others."""
@@ -215,9 +219,9 @@ class Preset:
         }
 
 
-def _kinds(discipline: Discipline, world: Rules) -> dict[str, Any]:
-    """Settings of a preset with that discipline and world, each with its type."""
-    owners: tuple[type, ...] = (MechanismSettings, type(discipline), *map(type, world))
+def _kinds(disciplines: Sequence[Discipline], world: Rules) -> dict[str, Any]:
+    """Settings of a preset with these disciplines and that world, each with its type."""
+    owners: tuple[type, ...] = (MechanismSettings, *map(type, disciplines), *map(type, world))
     return {name: kind for owner in owners for name, kind in kinds_of(owner).items()}
 
 
@@ -257,3 +261,13 @@ def _of_size(by_gpus: Mapping[int, Mapping[str, Any]], cluster: Cluster) -> dict
 def _without(settings: Mapping[Any, Mapping[str, Any]], names: Mapping[str, Any]) -> dict[Any, Mapping[str, Any]]:
     """All but those with these names."""
     return {key: {k: v for k, v in of_key.items() if k not in names} for key, of_key in settings.items()}
+
+
+def _with_disciplines(
+    settings: dict[Any, Mapping[str, Any]], changes: Mapping[str, Any]
+) -> dict[Any, Mapping[str, Any]]:
+    """Settings of policies, the changes made in the disciplines among them."""
+    return {
+        policy: dict(own, discipline=_changed(own["discipline"], changes)) if "discipline" in own else own
+        for policy, own in settings.items()
+    }

@@ -7,6 +7,7 @@ import pytest
 
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
+from allocator.mechanism.deficit import DeficitQueue
 from allocator.mechanism.gang_packing import Vacancies, pack
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
@@ -137,9 +138,16 @@ def test_who_runs_in_the_order_of_rounds(jobs, cluster, policy, settings, order)
 
 
 def test_settings_are_those_of_the_discipline():
-    chosen = preset("sia").replace(share_decimals=4)
-    assert chosen.mechanism.discipline == FractionsSinceArrival(share_decimals=4)
-    assert chosen.as_dict()["share_decimals"] == 4
+    chosen, cluster = preset("sia").replace(share_decimals=4, max_overdraft_rounds=None), Cluster({"a": 1})
+    for policy, discipline in (
+        ("shockwave", FractionsSinceArrival(share_decimals=4)),
+        ("max_min_fairness", DeficitQueue(max_overdraft_rounds=None)),
+    ):
+        assert chosen.in_run(policy, cluster).mechanism.discipline == discipline
+    assert chosen.in_run("shockwave", cluster).as_dict()["share_decimals"] == 4
+    assert (
+        chosen.replace(discipline=TimeFractions()).in_run("shockwave", cluster).mechanism.discipline == TimeFractions()
+    )
     assert (
         preset("default").replace(discipline=TimeFractions(), accelerator_order=["k80"]).as_dict()
         | {

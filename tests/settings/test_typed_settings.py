@@ -6,6 +6,7 @@ import json
 import sys
 import types
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
@@ -85,8 +86,9 @@ def command_line(*arguments, capsys, monkeypatch):
 @pytest.mark.parametrize("name", preset_names())
 def test_values_of_presets_come_back(name):
     chosen = preset(name)
-    owners = [chosen.mechanism.discipline, chosen.mechanism, *chosen.world]
-    assert set(chosen.kinds()) == set(chosen.as_dict()) - {"preset", "choice", "fairness"}
+    owners = [*chosen.disciplines(), chosen.mechanism, *chosen.world]
+    of_policies = {field.name for each in chosen.disciplines()[1:] for field in fields(each)}
+    assert set(chosen.kinds()) == set(chosen.as_dict()) - {"preset", "choice", "fairness"} | of_policies
     for setting, kind in chosen.kinds().items():
         if setting == "discipline":
             continue

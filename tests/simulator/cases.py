@@ -124,7 +124,7 @@ def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
         else:
             options[name] = tuple(map(int, value.split(":"))) if name == "window" else int(value)
     if "discipline" in given:
-        chosen = chosen.replace(discipline=preset(given.pop("discipline")).mechanism.discipline)
+        chosen = chosen.replace(discipline=preset(given.pop("discipline")).disciplines()[-1])
     chosen = replace(chosen, world=with_rules_that_have(given, chosen.world))
     kinds = chosen.kinds()
     return chosen.replace(**{n: convert_text(v, kinds[n], source="-", field=n) for n, v in given.items()}), options

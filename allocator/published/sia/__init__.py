@@ -18,11 +18,12 @@ _ROUNDS: Mapping[str, Any] = {
     "goodput_in_rounds": "trained",
     "restart_delays": True,
     "placement": "in_order",
+    "discipline": FractionsSinceArrival(),
 }
 
 SIA = Preset(
     "sia",
-    MechanismSettings(placement="anew", decide_every_seconds=60.0, discipline=FractionsSinceArrival()),
+    MechanismSettings(placement="anew", decide_every_seconds=60.0),
     (
         StartsByShape(
             restart_penalty_seconds=30.0,
