@@ -10,7 +10,7 @@ It does not know whether the world is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -82,10 +82,9 @@ class DecisionCore:
         ideal: bool = False,
     ) -> None:
         self.policy = policy
-        self.cluster = cluster
         self.jobs = jobs
         self.settings = settings = settings or MechanismSettings()
-        self.ideal = ideal
+        self.ideal, self._seed, self._whole = ideal, seed, cluster
         self.active: _Ids = np.empty(0, dtype=np.int64)
         self.allocation: Allocation | None = None
         self.policy_calls = 0
@@ -100,9 +99,7 @@ class DecisionCore:
         self._prices = prices
         watched = prices is not None and Trigger.PRICES in policy.triggers
         self.next_price_change = 0.0 if watched else np.inf
-        self._executor = _executor(policy, cluster, jobs, settings, seed, ideal)
-        self._isolated = IsolatedTime(jobs, cluster)
-        self._placement = self._placed_by(settings, ideal)
+        self._equip(None)
         every = settings.decide_every_seconds
         self._period = policy.period_seconds if every is None else min(every, policy.period_seconds)
         self._triggers = policy.triggers.value
@@ -117,11 +114,21 @@ class DecisionCore:
         self._left: list[int] = []
         self._held: tuple[tuple[int, ...], ...] = ()
 
-    def _placed_by(
-        self, settings: MechanismSettings, ideal: bool
-    ) -> Placement | RoundPlacement | FractionPlacement | None:
+    def _equip(self, gpus: tuple[int, ...] | None) -> None:
+        """Be ready for these GPUs (ids, ascending); None: all."""
+        # Their ids, where placement numbers those that there are from 0.
+        self._gpus, cluster, settings = gpus, self._whole, self.settings
+        if gpus is not None:
+            first = [*cluster.first_gpu.tolist(), cluster.total_gpus]
+            counts = np.diff(np.searchsorted(gpus, first)).tolist()
+            cluster = Cluster(dict(zip(cluster.accelerators, counts, strict=True)), cluster.gpus_per_server)
+        self.cluster = cluster
+        self._executor = _executor(self.policy, cluster, self.jobs, settings, self._seed, self.ideal)
+        self._isolated = IsolatedTime(self.jobs, cluster)
+        self._placement = self._placed_by("off" if self.ideal else settings.placement)
+
+    def _placed_by(self, rule: str) -> Placement | RoundPlacement | FractionPlacement | None:
         """What places the rows of this policy; None where nobody does."""
-        rule = "off" if ideal else settings.placement
         if self.jobs.fractions is not None:
             return FractionPlacement.under(self.policy, self.cluster, rule, self.jobs)
         return None if rule == "off" else self._executor.placement(self.cluster, rule)
@@ -307,7 +314,7 @@ class DecisionCore:
             change = self._placement.place_changes(assignment)
             assignment = change.next
         elif self._placement is not None:
-            gpus = self._placement.place(assignment)
+            gpus = self._named(self._placement.place(assignment))
         decision = Decision(
             assignment=assignment,
             gpus=gpus,
@@ -332,7 +339,38 @@ class DecisionCore:
 
     def gpus_of(self, job: int) -> tuple[int, ...]:
         """Ids of the GPUs of a job that runs; empty when placement is off."""
-        return () if self._placement is None else self._placement.gpus_of(job)
+        return () if self._placement is None else self._named([self._placement.gpus_of(job)])[0]
+
+    def _named(self, gpus: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        """The ids of GPUs that placement knows by number."""
+        names = self._gpus
+        return tuple(gpus) if names is None else tuple(tuple(names[number] for number in held) for held in gpus)
+
+    @property
+    def running(self) -> Assignment:
+        """Who runs as what by the last decision, those who have completed since included."""
+        return self._running
+
+    @property
+    def missing_gpus(self) -> int:
+        """GPUs of the cluster that are not there."""
+        return self._whole.total_gpus - self.cluster.total_gpus
+
+    def use(self, gpus: Sequence[int], stopped: Iterable[int]) -> None:
+        """From now on there are these GPUs (ids, ascending); `stopped` are the ids of the jobs that had others.
+
+        Those who run keep theirs, what jobs are owed and what the policy has promised stays, and the policy is asked.
+        """
+        gone = {*stopped, *self._left}
+        stays = np.array([job not in gone for job in self._running.jobs.tolist()], dtype=np.bool_)
+        running = self._running.take(stays.nonzero()[0])
+        held = [self.gpus_of(job) for job in running.jobs.tolist()]
+        state, columns = self.state() | {"placement": None}, dict(self.jobs.columns)
+        self._equip(tuple(gpus))
+        self.jobs.columns |= columns
+        number = {gpu: place for place, gpu in enumerate(gpus)}
+        self.resume(state | {"gpus": self._gpus}, running, [tuple(number[gpu] for gpu in ids) for ids in held])
+        self._held = tuple(held)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; the last allocation is not among it."""
@@ -346,6 +384,7 @@ class DecisionCore:
             "news": self._news,
             "asked_at": self._asked_at,
             "rounds": self._rounds,
+            "gpus": self._gpus,
             "running": (running.jobs, running.pool, running.gpus, running.partner),
             "executor": self._executor.state(),
             "isolated": self._isolated.state(),
@@ -354,6 +393,8 @@ class DecisionCore:
 
     def restore(self, state: dict[str, Any], allocation: Allocation | None) -> None:
         """Go on from `state`, with the last `allocation` of before."""
+        if state["gpus"] != self._gpus:
+            self._equip(None if state["gpus"] is None else tuple(state["gpus"]))
         for name in ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change"):
             setattr(self, name, state[name])
         self._news, self._asked_at, self._rounds = state["news"], state["asked_at"], state["rounds"]
@@ -363,7 +404,7 @@ class DecisionCore:
         self._isolated.restore(state["isolated"])
         if self._placement is not None and state["placement"] is not None:
             self._placement.restore(state["placement"])
-            self._held = tuple(map(self._placement.gpus_of, self._running.jobs.tolist()))
+            self._held = tuple(map(self.gpus_of, self._running.jobs.tolist()))
         self.allocation, self._last = allocation, None
 
     def resume(self, state: dict[str, Any], running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
