@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import deadlines, decisions, lucid, simulations, solvers, studies, tables
+from benchmarks import deadlines, decisions, failures, lucid, simulations, solvers, studies, tables
 from benchmarks.runtime import overheads
 from benchmarks.study import RESULTS, Options, Study
 from throughputs.files import write_text
@@ -28,6 +28,7 @@ STUDIES: dict[str, Study] = {
     **studies.STUDIES,
     "goodput_load": studies.STUDIES["goodput"],
     "decisions": decisions.DECISIONS,
+    "failures": failures.STUDY,
     "goodput": decisions.GOODPUT,
     "leases": decisions.LEASES,
     "long_runs": simulations.LONG_RUNS,

@@ -44,7 +44,7 @@ FIGURES = (
     "deadline_ratio", "value_miss_rate", "admitted", "rejected", "met", "late", "best_effort_jobs",
     "best_effort_average_jct", "wasted_gpu_hours", "cluster_efficiency", "average_queueing_time",
     "average_running_time", "loaded_utilization", "restart_gpu_hours", "owned_cost", "gpu_utilization",
-    "busy_gpu_utilization", "known_gpu_utilization",
+    "busy_gpu_utilization", "known_gpu_utilization", "failures", "lost_gpu_hours",
 )  # fmt: skip
 """Columns that a run's summary has under the same names."""
 
@@ -61,7 +61,8 @@ NOT_OF_SATURATED = (
     "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
     "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
     "very_unfair_fraction_themis", "deadline_ratio", "value_miss_rate", "best_effort_average_jct", "wasted_gpu_hours",
-    "average_queueing_time", "average_running_time", "restart_gpu_hours", "owned_cost",
+    "average_queueing_time", "average_running_time", "restart_gpu_hours", "owned_cost", "failures",
+    "lost_gpu_hours",
 )  # fmt: skip
 
 TEXT = (

@@ -168,6 +168,8 @@ class RoundReplay:
         decisions, policy = run.decisions, run.policy
         if decisions is None or decisions.packed or policy is None or policy.answers != "shares":
             return False
+        if run.settings.get("mtbf_hours") is not None:
+            return False  # GPUs came and went
         if run.ideal or not run.in_rounds or Need.COLOCATION in policy.needs:
             return False
         ascending = bool((np.diff(run.rows.round) >= 0).all())

@@ -10,7 +10,7 @@ It does not know whether the world is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -83,10 +83,9 @@ class DecisionCore:
         ideal: bool = False,
     ) -> None:
         self.policy = policy
-        self.cluster = cluster
         self.jobs = jobs
         self.settings = settings = settings or MechanismSettings()
-        self.ideal = ideal
+        self.ideal, self._seed, self._whole = ideal, seed, cluster
         self.active: _Ids = np.empty(0, dtype=np.int64)
         self.allocation: Allocation | None = None
         self.policy_calls = 0
@@ -101,9 +100,7 @@ class DecisionCore:
         self._prices = prices
         watched = prices is not None and Trigger.PRICES in policy.triggers
         self.next_price_change = 0.0 if watched else np.inf
-        self._executor = _executor(policy, cluster, jobs, settings, seed, ideal)
-        self._isolated = IsolatedTime(jobs, cluster)
-        self._placement = _placement(policy, cluster, jobs, "off" if ideal else settings.placement)
+        self._equip(None)
         every = settings.decide_every_seconds
         self._period = policy.period_seconds if every is None else min(every, policy.period_seconds)
         self._triggers = policy.triggers.value
@@ -117,6 +114,19 @@ class DecisionCore:
         # Ids of those who have left since `_running` was decided.
         self._left: list[int] = []
         self._held: tuple[tuple[int, ...], ...] = ()
+
+    def _equip(self, gpus: tuple[int, ...] | None) -> None:
+        """Be ready for these GPUs (ids, ascending); None: all."""
+        # Their ids, where placement numbers those that there are from 0.
+        self._gpus, cluster, settings = gpus, self._whole, self.settings
+        if gpus is not None:
+            first = [*cluster.first_gpu.tolist(), cluster.total_gpus]
+            counts = np.diff(np.searchsorted(gpus, first)).tolist()
+            cluster = Cluster(dict(zip(cluster.accelerators, counts, strict=True)), cluster.gpus_per_server)
+        self.cluster = cluster
+        self._executor = _executor(self.policy, cluster, self.jobs, settings, self._seed, self.ideal)
+        self._isolated = IsolatedTime(self.jobs, cluster)
+        self._placement = _placement(self.policy, cluster, self.jobs, "off" if self.ideal else settings.placement)
 
     def arrive(self, jobs: ArrayLike) -> None:
         """Jobs of the table (ids) arrived."""
@@ -291,7 +301,7 @@ class DecisionCore:
             change = self._placement.place_changes(assignment)
             assignment = change.next
         elif self._placement is not None:
-            gpus = self._placement.place(assignment)
+            gpus = self._named(self._placement.place(assignment))
         decision = Decision(
             assignment=assignment,
             gpus=gpus,
@@ -316,12 +326,50 @@ class DecisionCore:
 
     def gpus_of(self, job: int) -> tuple[int, ...]:
         """Ids of the GPUs of a job that runs; empty when placement is off."""
-        return () if self._placement is None else self._placement.gpus_of(job)
+        return () if self._placement is None else self._named([self._placement.gpus_of(job)])[0]
+
+    def _named(self, gpus: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        """The ids of GPUs that placement knows by number."""
+        names = self._gpus
+        return tuple(gpus) if names is None else tuple(tuple(names[number] for number in held) for held in gpus)
+
+    def _numbered(self, held: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        """The numbers by which placement knows GPUs with these ids."""
+        if self._gpus is None:
+            return tuple(held)
+        number = {gpu: place for place, gpu in enumerate(self._gpus)}
+        return tuple(tuple(number[gpu] for gpu in gpus) for gpus in held)
+
+    @property
+    def running(self) -> Assignment:
+        """Who runs as what by the last decision, those who have completed since included."""
+        return self._running
+
+    @property
+    def missing_gpus(self) -> int:
+        """GPUs of the cluster that are not there."""
+        return self._whole.total_gpus - self.cluster.total_gpus
+
+    def use(self, gpus: Sequence[int], stopped: Iterable[int]) -> None:
+        """From now on there are these GPUs (ids, ascending); `stopped` are the ids of the jobs that had others.
+
+        Those who run keep theirs, what jobs are owed and what the policy has promised stays, and the policy is asked.
+        """
+        gone = {*stopped, *self._left}
+        stays = np.array([job not in gone for job in self._running.jobs.tolist()], dtype=np.bool_)
+        running = self._running.take(stays.nonzero()[0])
+        held = [self.gpus_of(job) for job in running.jobs.tolist()]
+        state, columns = self.state() | {"placement": None}, dict(self.jobs.columns)
+        self._equip(tuple(gpus))
+        self.jobs.columns |= columns
+        self.resume(state | {"there": self._gpus}, running, self._numbered(held))
+        self._held = tuple(held)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; the last allocation is not among it."""
         running = self._running
         return {name: getattr(self, name) for name in _STATE} | {
+            "there": self._gpus,
             "running": (running.jobs, running.pool, running.gpus, running.partner),
             "executor": self._executor.state(),
             "isolated": self._isolated.state(),
@@ -331,6 +379,8 @@ class DecisionCore:
 
     def restore(self, state: dict[str, Any], allocation: Allocation | None) -> None:
         """Go on from `state`, with the last `allocation` of before."""
+        if state["there"] != self._gpus:
+            self._equip(None if state["there"] is None else tuple(state["there"]))
         for name in _STATE:
             setattr(self, name, state[name])
         self._running = self.jobs.with_fractions(Assignment(*state["running"]))
@@ -339,7 +389,7 @@ class DecisionCore:
         self._isolated.restore(state["isolated"])
         if self._placement is not None and state["placement"] is not None:
             self._held = tuple(state["gpus"])
-            self._placement.restore(self._running, self._held, state["placement"])
+            self._placement.restore(self._running, self._numbered(self._held), state["placement"])
         self.allocation, self._last = allocation, None
 
     def resume(self, state: dict[str, Any], running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:

@@ -155,8 +155,9 @@ class Preset:
         return [self.mechanism.discipline, *own]
 
     def with_rules(self, *rules: Rule) -> Preset:
-        """The same in a world that has these rules too, asked after all others."""
-        return dataclasses.replace(self, world=(*self.world, *rules))
+        """The same in a world that has these rules too, in place of those of the same kind, asked after all others."""
+        kept = (rule for rule in self.world if type(rule) not in map(type, rules))
+        return dataclasses.replace(self, world=(*kept, *rules))
 
     def in_run(self, policy: str, cluster: Cluster) -> Preset:
         """The preset as it is in a run of that policy on `cluster`."""

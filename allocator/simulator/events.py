@@ -69,7 +69,7 @@ class EventExecution:
         """Nobody runs until the next event."""
         world = self.world
         self._follow(decision, self._table.rows(decision.assignment.jobs))
-        until = self.seen_at(self._horizon(decision))
+        until = min(self.seen_at(self._horizon(decision)), world.next_event)
         self._note_standstill(until, trouble=until == np.inf)
         if until < np.inf:
             world.clock = until
@@ -126,7 +126,8 @@ class EventExecution:
         other and lets none of them run is stalled in the end.
         """
         world = self.world
-        if until <= world.clock or (world.arrivals.next_time == np.inf and not starting):
+        waits = starting or world.core.missing_gpus > 0
+        if until <= world.clock or (world.arrivals.next_time == np.inf and not waits):
             world.note_stall()
         if trouble:
             world.core.tell(Trigger.TROUBLE)
@@ -158,9 +159,9 @@ class EventExecution:
         first = float(finish[finish.argmin()])
         if decision.interruptible:
             end = self._end(first, finish, jobs, self._horizon(decision))
-            end = max(min([end, *(change(stretch) for change in self._hooks.next_change)]), clock)
+            end = max(min([end, world.next_event, *(change(stretch) for change in self._hooks.next_change)]), clock)
         else:
-            end = clock + decision.seconds
+            end = min(clock + decision.seconds, world.next_event)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
@@ -183,6 +184,8 @@ class EventExecution:
             through = (early | (finish <= end)).nonzero()[0]
             steps[through] = left[through]
         table.steps_done[at] = done + steps
+        for did in self._hooks.did if decision.shares is None else ():
+            did(decision, at, steps, seconds_between(begin, np.minimum(finish, end)))
         if not decision.interruptible:
             world.core.record(decision, np.full(len(jobs), end - clock))
         elif decision.shares is None and world.core.keeps_service:

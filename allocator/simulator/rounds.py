@@ -129,6 +129,8 @@ class RoundExecution:
                 continue
             start, steps = world.clock, added[1][self._table.rows(rows.jobs)] * rounds
             advance(sums, added, rounds)
+            for did in self._hooks.did:
+                did(decision, self._table.rows(rows.jobs), steps, rounds * (rows.full / rows.rates))
             world.clock, self.last_end = sums[0].tolist()
             # Who is done before the others in every round is put down as busy at a stretch, and then no more.
             finish = np.minimum(start + rounds * (rows.full / rows.rates), world.clock)
@@ -192,6 +194,8 @@ class RoundExecution:
             first = rows.pairs
             core.measured_together(jobs[first], jobs[first + 1], decision.assignment.pool[first])
         table.steps_done[at] += r.steps
+        for did in self._hooks.did:
+            did(decision, at, r.steps, r.finish - clock)
         r.done = r.steps * self._steps.nearly >= left
         for settle in self._hooks.settle:
             settle(r)

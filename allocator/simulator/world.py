@@ -11,7 +11,7 @@ epoch is a stretch that nothing cuts short.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,6 +124,8 @@ class World:
                 break
             if arrivals.next_time <= self.clock:
                 self._admit()
+            for happen in self.hooks.happen:
+                happen()
             if not (yield from self._step()):
                 break
             self.watch_limits(0)
@@ -134,6 +136,9 @@ class World:
 
     def _step(self) -> Generator[ClusterState, None, bool]:
         """Go on to the next wake-up; False when nobody is left to run."""
+        if not self.core.cluster.total_gpus and len(self.core.active):
+            self.clock = min(self.next_event, self.arrivals.next_time)
+            return True
         decision = yield from self._ask()
         if self._window_left == 0:
             return True
@@ -144,10 +149,11 @@ class World:
         elif len(self.core.active) and (due := self.core.due_at(self.clock)) < np.inf:
             if due <= self.clock + self._rounds.seconds:
                 self.note_stall()  # its gang may not fit
-            self.clock = min(due, self.arrivals.next_time, self.core.next_price_change)
+            self.clock = min(due, self.arrivals.next_time, self.core.next_price_change, self.next_event)
         elif self.arrivals.next_time < np.inf:
             arrival = self.arrivals.next_time
-            self.clock = self._events.seen_at(arrival) if self._in_stretches(decision) else arrival
+            arrival = self._events.seen_at(arrival) if self._in_stretches(decision) else arrival
+            self.clock = min(arrival, self.next_event) if len(self.core.active) else arrival
         elif len(self.core.active):
             yield from self._run_out()
         else:
@@ -177,7 +183,8 @@ class World:
         if len(decision.jobs):
             self._carry_out(decision)
         elif len(self.core.active):
-            self.note_stall()
+            if not self.core.missing_gpus:
+                self.note_stall()
             self.clock += self._rounds.seconds
             self.core.tell(Trigger.TROUBLE)
 
@@ -206,6 +213,17 @@ class World:
     def _tell_length(self) -> None:
         for lengthen in self.hooks.lengthen:
             lengthen()
+
+    @property
+    def next_event(self) -> float:
+        """When a rule lets something happen next, seconds."""
+        return min([next_event() for next_event in self.hooks.next_event], default=np.inf)
+
+    def use(self, gpus: Sequence[int], stopped: Iterable[int]) -> None:
+        """From now on there are these GPUs (ids, ascending); `stopped` are the jobs (ids) that had others."""
+        self._events.leave(np.array(sorted(stopped), dtype=np.int64))
+        self.core.use(gpus, stopped)
+        self.rates_changed()
 
     def rates_changed(self) -> None:
         """Rates that are kept are looked up anew."""

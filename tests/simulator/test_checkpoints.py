@@ -183,6 +183,8 @@ without preemption | allox | gavel |
 shockwave, jobs linger | shockwave | shockwave_published |
 exact batch sizes | shockwave | shockwave | batch_size_adaptation=exact
 ideal | max_min_fairness_perf | | ideal=true
+nodes fail, rounds | max_min_fairness_perf | | mtbf_hours=4 repair_hours=1
+nodes fail, one after the other | tiresias | | mtbf_hours=4 repair_hours=1
 """
 
 

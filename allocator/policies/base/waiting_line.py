@@ -47,7 +47,7 @@ class LineMemory:
     free : (M,) GPUs of each pool that nobody had after the last decision; what has not changed since needs no look.
     waiting : how many there are.
     last : the highest id that has joined, -1 for none.
-    rates_version : of the state by whose rates the lanes are.
+    rates_version, capacity : of the state by whose rates and GPUs of each pool the lanes are.
     since : by id when jobs started, seconds; some are through by now.
     first : by id the pools and GPUs of those who joined an empty line and still stand there by their first key.
     first_until : up to when they do, seconds.
@@ -58,6 +58,7 @@ class LineMemory:
     waiting: int = 0
     last: int = -1
     rates_version: int = 0
+    capacity: list[int] = field(default_factory=list)
     since: dict[int, float] = field(default_factory=dict)
     first: dict[int, tuple[_Pools, float]] = field(default_factory=dict)
     first_until: float = -np.inf
@@ -191,7 +192,10 @@ class LinePolicy(PlanPolicy):
         ids, n_jobs = state.ids, state.n_jobs
         known = int(ids.searchsorted(memory.last, side="right")) if n_jobs and ids[-1] > memory.last else n_jobs
         waits = n_jobs - len(state.running)
-        if memory.rates_version != state.rates_version or memory.waiting + n_jobs - known != waits:
+        capacity = state.capacity.tolist()
+        other = memory.rates_version != state.rates_version or (memory.capacity or capacity) != capacity
+        memory.capacity = capacity
+        if other or memory.waiting + n_jobs - known != waits:
             memory.lines, memory.waiting, memory.first = {}, 0, {}
             memory.rates_version = state.rates_version
             memory.free = memory.free[:0]

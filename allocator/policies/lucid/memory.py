@@ -152,6 +152,7 @@ class LucidMemory:
     profiling : until when jobs are profiled, seconds, by id.
     packing : whether jobs were packed at the last decision.
     guests_recover : whether a guest whose host has ended takes guests itself.
+    gpus : of each pool at the last decision: they come and go with nodes that fail.
     """
 
     jobs: dict[int, Known] = field(default_factory=dict)
@@ -167,6 +168,7 @@ class LucidMemory:
     profiling: dict[int, float] = field(default_factory=dict)
     packing: bool = False
     guests_recover: bool = True
+    gpus: list[int] = field(default_factory=list)
 
     def recall(self, state: ClusterState, profiler: int, profiled_gpus: int) -> None:
         """Bring the lines up to date: who has left, who is new.
@@ -177,6 +179,10 @@ class LucidMemory:
         if not self.lines:
             self.lines, self.work = [Line() for _ in range(pools)], [0.0] * pools
             self.mean = [None] * pools
+        if self.gpus != (gpus := state.capacity.tolist()):
+            self.gpus = gpus
+            for line in self.lines:
+                line.changed()
         ids = state.ids
         first_new = int(ids.searchsorted(self.last, side="right"))
         if first_new != len(self.active):
@@ -188,6 +194,16 @@ class LucidMemory:
             if more > 0:
                 self.columns = np.pad(self.columns, ((0, max(more, len(self.columns))), (0, 0)))
             self._meet(state, first_new, profiler, profiled_gpus)
+        if sum(len(line.running) for line in self.lines) > len(state.running):
+            self._wait_again({*state.ids[state.running.jobs].tolist()})
+
+    def _wait_again(self, running: set[int]) -> None:
+        """Those who ran and are no more among the `running`, as their nodes failed, wait again."""
+        for line in self.lines:
+            for job in [job for job in line.running if job not in running]:
+                line.leave(job, self.guests_recover)
+                in_profile = self.profiling.pop(job, None) is not None
+                self.enqueue(job, self.jobs[job].gpus if in_profile else self.jobs[job].length)
 
     def _forget(self, gone: list[int]) -> None:
         for job in gone:
@@ -253,7 +269,7 @@ class LucidMemory:
         """The pool of a job with `rates` (M,): the one that is predicted to be through with it first; -1: none."""
         able = [m for m in np.flatnonzero(rates > 0).tolist() if m != profiler]
         fastest = float(rates.max(initial=0.0))
-        ahead = [(self.work[m] + length * fastest / float(rates[m])) / int(capacity[m]) for m in able]
+        ahead = [(self.work[m] + length * fastest / float(rates[m])) / max(int(capacity[m]), 1e-9) for m in able]
         return able[ahead.index(min(ahead))] if able else -1
 
     def known_together(self, state: ClusterState, pool: int, ids: _Ids) -> Together:

@@ -50,6 +50,7 @@ class GoodputRuns(Running):
     def __init__(self, world: World, slowdown: Mapping[str, float], whole_seconds: bool) -> None:
         assert isinstance(world.jobs.goodput, GoodputLedger)
         self._core, self._truth, self._ledger = world.core, world.truth, world.jobs.goodput
+        self._table = world.jobs
         self._server = world.core.cluster.servers
         self._slowdown_of, self._whole_seconds = slowdown, whole_seconds
         self.alike = np.zeros(0, dtype=np.bool_)
@@ -129,6 +130,16 @@ class GoodputRuns(Running):
         if changed:
             self._core.rates_changed(s.decision.assignment.jobs)
         return np.asarray(reached - s.done)
+
+    def set_back(self, at: Whole, steps: Array) -> None:
+        """Samples are to be done again, and the epochs that they were in."""
+        seconds = np.divide(steps, self.rate[at], out=np.zeros(len(at)), where=self.rate[at] > 0)
+        self._samples_left[at] += seconds / self._step_seconds[at] * self._batch[at]
+        for job in at.tolist():
+            done = self._table.steps_done[job] * (1.0 + _ROUNDING)
+            ends = self._trainings[job].epoch_ends
+            self._ledger.epoch[job] = min(int(np.searchsorted(ends, done, side="right")), len(ends) - 1)
+        self._look(at)
 
     def _train(self, at: Whole, begin: Array | float, end: float, progress: Array) -> tuple[Array, Array, bool]:
         """Let jobs train from `begin` (seconds, of each or of all) until `end`.

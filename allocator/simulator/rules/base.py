@@ -172,6 +172,19 @@ class Running:
         """Whether the run fails after so many rounds in which nobody did a step."""
         return False
 
+    def next_event(self) -> float:
+        """When something happens by itself next, seconds; a stretch ends there, and the policy is asked."""
+        return np.inf
+
+    def happen(self) -> None:
+        """Let happen what was to happen up to the clock of the world."""
+
+    def did(self, decision: Decision, at: _Ids, steps: _Floats, seconds: _Floats | float) -> None:
+        """The (K,) rows of a decision did so many steps in so many seconds; their jobs are `at` (K,) in the table."""
+
+    def set_back(self, at: _Ids, steps: _Floats) -> None:
+        """The (K,) jobs `at` these rows of the table have lost so many steps."""
+
     # of stretches
 
     def seen_at(self, time: float) -> float:
