@@ -1,6 +1,6 @@
 # Everything runs in an environment of its own, .venv, made at first use.
 #   make demo      compare nine policies on one cluster; ends with a table and demo-output/report.html
-#   make test      the tests, in about five minutes; those marked exhaustive are left out
+#   make test      the tests, in under four minutes; those marked exhaustive are left out
 #   make test-all  all tests but the deep ones: whole simulations too, every solver on every instance
 #   make test-deep  the deep ones, an hour: further draws, workloads and sizes, every notebook
 #   make test-slurm  the Slurm adapter on a real Slurm, whose Debian packages it installs where they are absent

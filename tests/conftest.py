@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from throughputs import default_table, gavel_trace, write_table, write_trace
+import throughputs
+from throughputs import default_table, write_table, write_trace
 
 pytest_plugins = ["tests.cpu_seconds"]
 
@@ -111,7 +112,7 @@ def gavel_inputs(tmp_path_factory: pytest.TempPathFactory) -> Data:
             return path
         if drawn:
             n, mean, multi_gpu, priorities, seed = map(int, drawn.groups())
-            trace = gavel_trace(n, mean, multi_gpu=bool(multi_gpu), priorities=bool(priorities), seed=seed)
+            trace = throughputs.gavel_trace(n, mean, multi_gpu=bool(multi_gpu), priorities=bool(priorities), seed=seed)
             write_trace(trace, path)
         else:
             write_table(default_table(), path)

@@ -178,6 +178,7 @@ def kind_of(name):
     return kinds_of_settings(policy)[setting] if policy else KINDS[setting]
 
 
+@pytest.mark.published
 def test_texts_as_people_write_them():
     for name, texts, expected in TEXTS:
         for text in texts.split("|"):

@@ -56,6 +56,7 @@ def test_a_product_of_changes_varies_the_last_fastest():
     assert len({run.key for run in runs}) == 4
 
 
+@pytest.mark.published
 def test_a_field_of_another_workload_is_refused_by_name():
     with pytest.raises(InputError) as caught:
         workloads.workload({"generator": "deadlines", "priorities": True})
