@@ -12,6 +12,7 @@ class FairShare(OrderPolicy):
     """Run the jobs first of users whose jobs that are here have had the least GPU time."""
 
     needs = Need.SERVICE
+    in_order_of_rows = True  # of equals, whose job came first
     paper = "an example"
     program = "in order of sum_{k of the user of i} GPU seconds of k"
 

@@ -25,6 +25,7 @@ class Thrifty(OrderPolicy):
     margin: float = 1e8
 
     needs = ENERGY
+    in_order_of_rows = True  # of equals, who came first
     paper = "an example"
     program = "in order of E_i, less the margin for those that run"
 
