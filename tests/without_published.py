@@ -31,6 +31,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=_REASON))
 
 
+MOST_LEFT_OUT = 1 / 6
+"""Part of all that may be left out: what needs no published system must not begin to ask for one in silence."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where too much was left out."""
+    reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # a worker
+        return
+    passed, skipped = (len(reporter.stats.get(outcome, [])) for outcome in ("passed", "skipped"))
+    if skipped > MOST_LEFT_OUT * (passed + skipped):
+        session.exitstatus = 1
+        reporter.write_line(f"{skipped} left out, {passed} passed: too many ask for a published system")
+
+
 def _left_out(report: Any) -> None:
     if report.failed and _ABSENT.search(report.longreprtext):
         report.outcome, report.longrepr = "skipped", (str(report.nodeid), 0, f"Skipped: {_REASON}")

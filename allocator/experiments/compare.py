@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.experiments.run import Materials, Run
+from allocator.experiments.workloads import Workload
 from allocator.protocol.faults import told
 from allocator.recorded import recorded_schedule
 from allocator.registry import policies_of_others
@@ -183,6 +184,8 @@ def recorded_beside(run: Run, materials: Materials) -> tuple[SimulationResult | 
     None where it records nothing, where models of goodput say how fast jobs are, or where of no job it is known on
     which type it ran.
     """
+    if isinstance(run.workload, Workload) and run.recorded is None:
+        return None, []  # jobs that are drawn
     table, cluster = materials.speeds_of(run), run.gpus
     jobs = materials.jobs_of(run)(materials.n_jobs(run))
     if isinstance(table, Trainings) or np.isnan(jobs.recorded_end_seconds).all():

@@ -234,8 +234,8 @@ def _changed(settings: Any, changes: Mapping[str, Any]) -> Any:
 
 def unknown_setting(name: str, chosen: Preset, source: str) -> InputError:
     """What is wrong with a name that is no setting under a preset: other presets have it, or these are the nearest."""
-    others = [(other, entry.load()) for other, entry in entries_of(ENTRY_POINT_GROUP).items()]
-    having = [other for other, preset in others if isinstance(preset, Preset) and name in preset.kinds()]
+    presets = [Preset(), *(entry.load() for entry in entries_of(ENTRY_POINT_GROUP).values())]
+    having = [other.name for other in presets if isinstance(other, Preset) and name in other.kinds()]
     near = nearest_names(name, chosen.kinds())
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     hint = f" of the preset {chosen.name}: {name} is one of {', '.join(having)}" if having else hint
