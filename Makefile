@@ -65,7 +65,7 @@ mutants: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 
 # The notice is one of the theme about other versions of MkDocs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import io
 import re
@@ -67,6 +68,17 @@ def test_every_study_has_a_notebook():
     names = {path.stem for path in notebooks()}
     assert names == set(PICTURES)
     assert names >= {path.stem for path in STUDIES.glob("*.toml")}
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_what_a_notebook_imports_is_there(path):
+    cells = (cell.source for cell in read(path).cells if cell.cell_type == "code")
+    imports = [
+        node for cell in cells for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert imports
+    for node in imports:
+        exec(ast.unparse(node), {})
 
 
 @pytest.mark.parametrize("name", tiered(PICTURES, gate=[SHORTEST]))
