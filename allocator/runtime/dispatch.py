@@ -93,8 +93,7 @@ class Dispatch:
             job.uuid,
             job.epoch,
             job.command,
-            job.places,
-            job.pool,
+            job.placed,
             folder,
             Path(job.working_directory),
             job.environment,
@@ -112,13 +111,13 @@ class Dispatch:
             await asyncio.to_thread(raise_epoch, order.folder, self._grant(job))
         except StaleLeaseError as error:
             there = read_file(order.folder / LEASE_FILE, Grant)
-            if job.epoch == order.epoch and job.places:
+            if job.epoch == order.epoch and job.placed.gpus:
                 self._host.refused(job, _not_started(order, error), there.epoch if there is not None else 0)
             return
         except (OSError, LeaseLockedError) as error:
             # something else stands in the place of its folder or of its lease, and will the next time
             if isinstance(error, _IN_THE_WAY) and order.folder.parent.is_dir():
-                if job.epoch == order.epoch and job.places:
+                if job.epoch == order.epoch and job.placed.gpus:
                     self._host.refused(job, _not_started(order, AdapterError(f"lease: {error}")), 0)
                 return
             raise AdapterError(f"lease of job {job.id}: {error}") from None
@@ -131,7 +130,7 @@ class Dispatch:
             # the same epoch is ordered again
             raise
         except AdapterError as error:
-            if job.epoch == order.epoch and job.places:
+            if job.epoch == order.epoch and job.placed.gpus:
                 self._host.refused(job, _not_started(order, error), 0)
             return
         if job.state == STOPPING and job.epoch == order.epoch:
@@ -186,7 +185,7 @@ class Dispatch:
     def _grant(self, job: Job) -> Grant:
         ends = job.state == STOPPING
         why, grace = job.reason if ends else "", self._host.settings.grace_seconds
-        return Grant(job.uuid, job.epoch, self._serial, ends, why, grace, None, job.held_gpus, job.pool)
+        return Grant(job.uuid, job.epoch, self._serial, ends, why, grace, None, job.held_gpus, job.placed.pool)
 
     def _write(self, job: Job) -> None:
         path = self._host.watching.folder(job) / LEASE_FILE

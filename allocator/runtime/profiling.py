@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
-from allocator.runtime.adapters.base import Adapter, AdapterError, Node, ProfilingError, Seen, StartOrder
+from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Placed, ProfilingError, Seen, StartOrder
 from allocator.runtime.adapters.node import LOG_FILES
 from throughputs import InputError, ThroughputTable
 from throughputs.tables.figures import TableBuilder
@@ -207,8 +207,7 @@ def _run(state: Path, node: Node, gpus: int, program: Program) -> _Run:
         job,
         1,
         program.command,
-        {node.name: tuple(range(gpus))},
-        node.accelerator,
+        Placed(node.accelerator, {node.name: tuple(range(gpus))}),
         folder,
         program.working_directory,
         program.environment,
@@ -272,7 +271,7 @@ def _failure(run: _Run, seen: Seen, when: str) -> ProfilingError:
 def _told(run: _Run, what: str) -> str:
     """What went wrong, and what to do where a program does not tell of its steps."""
     program = " ".join(run.program.command)
-    place = f"{run.order.gpu_count} x {run.order.accelerator}"
+    place = f"{len(run.order.placed.gpus)} x {run.order.placed.pool}"
     text = f"{run.program.job_type} on {place}: {program!r} {what}"
     if run.last is None and not run.count.reports:
         text += "; it has not reported any steps"

@@ -20,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen
+from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Placed, Seen
 from allocator.runtime.decisions.deciding import Deciding
-from allocator.runtime.decisions.hardware import Hardware, Placed, orders
+from allocator.runtime.decisions.hardware import Hardware, orders
 from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.records.book import (
@@ -128,7 +128,7 @@ class Service:
 
     def hardware_of(self, nodes: Iterable[Node], types: Iterable[str] = ()) -> Hardware:
         """What of these nodes can be used, and what jobs keep of them."""
-        running = (job.places for job in self.book.holding.values() if job.state == RUNNING)
+        running = (job.placed for job in self.book.holding.values() if job.state == RUNNING)
         return Hardware(tuple(nodes), types, self.book.drained, running)
 
     def _deciding(self, make_world: Callable[[Hardware], World]) -> Deciding:
@@ -243,7 +243,7 @@ class Service:
         elif kind == "stopping":
             self._dispatch.lease(job, self.deciding.serial)
         elif kind == "resized":
-            self.deciding.resized(job)
+            self.deciding.resized()
         elif kind == "ended":
             self.watching.drop(job)
             self._dispatch.ended(job)
@@ -271,7 +271,7 @@ class Service:
         if changed:
             self.record([Event("cluster", data={"nodes": changed})])
         self.hardware = hardware
-        self.deciding.capacity_changed(hardware, self.book.active.values())
+        self.deciding.capacity_changed(hardware, self.book.holding)
         self.wake()
 
     def _note(self, seen: Mapping[str, Seen], started: Collection[str]) -> None:
@@ -400,7 +400,7 @@ class Service:
         """Take a node out of use, or into use again; what runs there goes on to its end, unless it is `evicted`."""
         turned = drained != (name in self.book.drained)
         events = [Event("node", data={"name": name, "drained": drained})] if turned else []
-        leaving = [job for job in evicted if name in job.places and job.state != STOPPING]
+        leaving = [job for job in evicted if name in job.placed.places and job.state != STOPPING]
         self.record([*events, *self._stopping(leaving, f"evicted from node {name}")])
         self.see_nodes(self.hardware.nodes)
 
@@ -426,9 +426,7 @@ class Service:
             self._log(verdict)
         if self.deciding.due(now, self.book):
             self.record(self.watching.measure())
-            ahead = self.deciding.begins(now, bool(self.book.holding)) - now
-            steps = {job.uuid: self._expected_steps(job, ahead) for job in self.book.holding.values()}
-            self.deciding.begin(now, steps, self.book, self.wake)
+            self.deciding.begin(now, self.book, self._expected_steps, self.wake)
 
     def _log(self, verdict: Verdict) -> None:
         """A decision, for people, and the jobs that it does not let in."""
@@ -439,14 +437,7 @@ class Service:
         for job in rejected:
             if job.uuid in self.book.holding:
                 self.stop([job], why[job.uuid], then=REJECTED)
-        data = {
-            "jobs": len(verdict.wanted),
-            "asked": verdict.recomputed,
-            "seconds": round(verdict.policy_seconds, 6),
-            "status": verdict.status,
-            "prices": dict(verdict.prices),
-        }
-        self.record([Event("decision", clock=verdict.clock, data=data)])
+        self.record([Event("decision", clock=verdict.clock, data=verdict.told)])
 
     def _why_rejected(self, job: Job, clock: float) -> str:
         name, prospects = self.deciding.policy.name, self.deciding.prospects
@@ -457,8 +448,8 @@ class Service:
         now = self.clock()
         targets = self.deciding.targets(now, self.book)
         ready = {uuid: target for uuid, target in targets.items() if not self._waits(self.book.active[uuid], now)}
-        stops, starts = orders(ready, self.book.holding.values(), self.book.active)
-        gone = [job for job in stops if self.hardware.numbers(job.places) is None]
+        stops, starts = orders(ready, self.book.holding, self.book.active)
+        gone = [job for job in stops if self.hardware.numbers(job.placed) is None]
         self.stop(gone, "its node is drained or gone")
         self.stop([job for job in stops if job.state != STOPPING], "its lease ended")
         # nobody knows which GPUs those have that are not in the book

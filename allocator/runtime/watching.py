@@ -296,7 +296,7 @@ class Watching:
             if not self._enough(steps, seconds):
                 continue
             watch.trained = told
-            pool, gpus = job.pool, job.held_gpus
+            pool, gpus = job.placed.way
             rate = moving_average(job.measured.get((pool, gpus)), steps / seconds)
             events.append(Event("measured", job.uuid, data={"pool": pool, "gpus": gpus, "rate": rate}))
             if report is not None:

@@ -87,7 +87,7 @@ class ModelCluster(Adapter):
             return
         if before is not None and before.seen.phase != "ended":
             self.violations.append(f"two starts of a job at once: {order}")
-        if not {gpu for other in self.running() for gpu in _gpus(other.order)}.isdisjoint(_gpus(order)):
+        if any(other.order.placed.gpus & order.placed.gpus for other in self.running()):
             self.violations.append(f"two jobs on one GPU: {order}")
         self.starts.append((order.job, order.epoch))
         run.steps = run.saved = self.checkpoints.get(order.job, 0.0)
@@ -120,7 +120,7 @@ class ModelCluster(Adapter):
         for run in self.running():
             order, behaviour = run.order, run.behaviour
             total = float(order.command[1])
-            run.steps += self.rates[order.accelerator] * seconds
+            run.steps += self.rates[order.placed.pool] * seconds
             half, done = run.steps >= total / 2, run.steps >= total
             crash = behaviour == "broken" or (half and (behaviour, order.epoch) == ("crash", 1))
             crash |= half and behaviour == "doomed"
@@ -145,10 +145,6 @@ class ModelCluster(Adapter):
         costs = {"save_seconds": SAVE_SECONDS, "start_seconds": START_SECONDS, "at": self.clock}
         report = Report(job, epoch, state, steps, trained, seconds, run.saved, **costs)
         write_file(run.order.folder / REPORT_FILE, report)
-
-
-def _gpus(order):
-    return {(node, position) for node, positions in order.gpus.items() for position in positions}
 
 
 def two_types(v100=2, k80=2):

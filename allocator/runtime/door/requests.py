@@ -158,7 +158,7 @@ class Requests:
         _good("node", name, name in known, f"one of {', '.join(known)}")
         service = self._service
         service.drain(str(name), drained, self._jobs(asked.get("evict", [])))
-        left = [job.id for job in service.book.holding.values() if name in job.places and job.state == RUNNING]
+        left = [job.id for job in service.book.holding.values() if name in job.placed.places and job.state == RUNNING]
         return {"node": name, "drained": name in service.hardware.drained, "jobs": left}
 
     def _history(self, asked: Mapping[str, Any]) -> _Answer:

@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from allocator.runtime.adapters.base import Node
+from allocator.runtime.adapters.base import NOWHERE, Node, Placed
 from allocator.runtime.records.journal import Event
 
 QUEUED, STARTING, RUNNING, STOPPING = "queued", "starting", "running", "stopping"
@@ -65,7 +65,7 @@ class Job:
     submitted_at, started_at, finished_at : seconds on the clock; started for the first time.
     state, reason : where it is, and why, for people.
     epoch : number of its last start.
-    places, pool : GPUs that it holds, by node, and their type.
+    placed : on the GPUs that it holds.
     since : when the present state began, seconds on the clock.
     steps : done so far, those not saved included.
     reports : whether its trainer has told steps, in whatever start; otherwise they are reckoned from the time it ran.
@@ -104,8 +104,7 @@ class Job:
     state: str = QUEUED
     reason: str = ""
     epoch: int = 0
-    places: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    pool: str = ""
+    placed: Placed = NOWHERE
     since: float = 0.0
     steps: float = 0.0
     reports: bool = False
@@ -160,7 +159,7 @@ class Job:
     @property
     def held_gpus(self) -> int:
         """GPUs that it holds now."""
-        return sum(map(len, self.places.values()))
+        return len(self.placed.gpus)
 
 
 _SUBMITTED = {f.name for f in fields(Job)} - {"id", "uuid"}
@@ -233,8 +232,8 @@ class Book:
         self._enter(job, STARTING, event)
         self.holding[job.uuid] = job
         job.restarts += job.epoch > 0
-        job.epoch, job.pool = event["epoch"], event["pool"]
-        job.places = {node: tuple(positions) for node, positions in event["places"].items()}
+        job.epoch = event["epoch"]
+        job.placed = Placed(event["pool"], {node: tuple(at) for node, at in event["places"].items()})
         if job.started_at is None:
             job.started_at = event.clock
 
@@ -296,7 +295,7 @@ class Book:
         self._release(job)
 
     def _release(self, job: Job) -> None:
-        job.places, job.pool, job.then = {}, "", ""
+        job.placed, job.then = NOWHERE, ""
         self.holding.pop(job.uuid, None)
 
     def _leave(self, job: Job, state: str, event: Event) -> None:

@@ -242,7 +242,7 @@ def test_the_page_in_a_browser(tmp_path, files):
             told = Told(50.0, one.do(one.service.clock), metrics={"loss": "0.25"})
             one.do(lambda: one.service.watching.tell(jobs[0], told))
             words("#running", "50 % of 100", "loss 0.25")
-            measured = {"pool": jobs[0].pool, "gpus": 2, "rate": 12.5}
+            measured = {"pool": jobs[0].placed.pool, "gpus": 2, "rate": 12.5}
             one.do(lambda: one.service.record([Event("measured", jobs[0].uuid, data=measured)]))
             words("#speeds", "12.5")
             words("#running", "about 4 s")

@@ -257,10 +257,10 @@ class LocalAdapter(Adapter):
         """Of the accelerators of a job on this machine."""
         nodes = {f"local-{kind}": indices for kind, indices in self._accelerators.items()}
         try:
-            return [nodes[node][position] for node, positions in order.gpus.items() for position in positions]
+            return [nodes[node][position] for node, positions in order.placed.places.items() for position in positions]
         except (KeyError, IndexError):
             there = ", ".join(f"{node}: {len(indices)}" for node, indices in nodes.items())
-            raise AdapterError(f"no such GPUs: {dict(order.gpus)}; there are {there}") from None
+            raise AdapterError(f"no such GPUs: {dict(order.placed.places)}; there are {there}") from None
 
     def _enter(self, order: StartOrder) -> None:
         """Put a job into the index, where every job that may run is found again."""
