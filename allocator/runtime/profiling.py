@@ -190,8 +190,7 @@ async def steps_per_second(
     try:
         for run in runs:
             await adapter.start(run.order)
-        first = await _first_readings(adapter, runs, window)
-        return await _rates(adapter, runs, first, window)
+        return await _rates(adapter, runs, window)
     except AdapterError as error:
         raise ProfilingError(str(error)) from None
     finally:
@@ -216,51 +215,37 @@ def _run(state: Path, node: Node, gpus: int, program: Program) -> _Run:
     return _Run(program, order, StepCount(folder, job, program.pattern))
 
 
-async def _first_readings(adapter: Adapter, runs: Sequence[_Run], window: Window) -> list[Reading]:
-    """Readings of all programs from which steps are counted."""
-    since = time.monotonic()
+async def _rates(adapter: Adapter, runs: Sequence[_Run], window: Window) -> list[float]:
+    """Steps/s of all programs from the moment on when each has warmed up, counted together for as long as is wanted."""
+    changed, known = time.monotonic(), [run.last for run in runs]
+    first: list[Reading] = []
     while True:
-        seen = await _look(adapter, runs)
-        readings = [run.last for run in runs if run.last is not None]
-        if len(readings) == len(runs) and all(one.seconds >= window.warm_up for one in readings):
-            return readings
+        ended = {one.job: one for one in await adapter.observe() if one.phase == "ended"}
         for run in runs:
-            if run.order.job in seen:
-                raise _failure(run, seen[run.order.job], "before a second step")
-        if time.monotonic() - since > window.patience + window.warm_up:
-            late = next(run for run in runs if run.last is None or run.last.seconds < window.warm_up)
-            raise ProfilingError(_told(late, f"made no step in {window.patience:g} s"))
-        await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _rates(adapter: Adapter, runs: Sequence[_Run], first: Sequence[Reading], window: Window) -> list[float]:
-    changed, known = time.monotonic(), list(first)
-    while True:
-        ended = await _look(adapter, runs)
-        last = [run.last or before for run, before in zip(runs, first, strict=True)]
+            # after the look at the process: what it said last is not missed
+            run.last = run.count.look() or run.last
+        last = [run.last for run in runs if run.last is not None and (first or run.last.seconds >= window.warm_up)]
+        first = first or (last if len(last) == len(runs) else [])
         passed = [
-            Reading(now.steps - then.steps, now.seconds - then.seconds) for now, then in zip(last, first, strict=True)
+            Reading(one.steps - then.steps, one.seconds - then.seconds)
+            for one, then in zip(last[: len(first)], first, strict=True)
         ]
         enough = [one.steps >= _LEAST_STEPS and one.seconds > 0 for one in passed]
-        if all(enough) and (ended or all(one.seconds >= window.seconds for one in passed)):
+        over = any(run.order.job in ended for run in runs)
+        if first and all(enough) and (over or all(one.seconds >= window.seconds for one in passed)):
             return [one.steps / one.seconds for one in passed]
         for run in runs:
             if run.order.job in ended:
-                raise _failure(run, ended[run.order.job], f"after less than {_LEAST_STEPS:g} counted steps")
-        if last != known:
-            changed, known = time.monotonic(), last
+                when = f"after less than {_LEAST_STEPS:g} counted steps" if first else "before a second step"
+                raise _failure(run, ended[run.order.job], when)
+        now = [run.last for run in runs]
+        if now != known:
+            changed, known = time.monotonic(), now
         elif time.monotonic() - changed > window.patience:
-            raise ProfilingError(_told(runs[enough.index(False) if False in enough else 0], "stands still"))
+            moves = enough if first else [reading is not None for reading in now]
+            late = runs[moves.index(False) if False in moves else 0]
+            raise ProfilingError(_told(late, "stands still" if first else f"made no step in {window.patience:g} s"))
         await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _look(adapter: Adapter, runs: Sequence[_Run]) -> Mapping[str, Seen]:
-    """Take the readings of all programs; returns those that have ended, by job."""
-    seen = {one.job: one for one in await adapter.observe() if one.phase == "ended"}
-    for run in runs:
-        # after the look at the process: what it said last is not missed
-        run.last = run.count.look() or run.last
-    return {run.order.job: seen[run.order.job] for run in runs if run.order.job in seen}
 
 
 def _failure(run: _Run, seen: Seen, when: str) -> ProfilingError:
@@ -286,20 +271,13 @@ def _told(run: _Run, what: str) -> str:
 async def _end(adapter: Adapter, run: _Run) -> None:
     """End a program: by its lease, if it knows of it, then by signals."""
     job, epoch = run.order.job, run.order.epoch
-    began, termed, killed = time.monotonic(), False, False
+    now = time.monotonic()
+    presses = [(now + _NOTICE_SECONDS * run.count.reports, adapter.stop), (now + _GRACE_SECONDS, adapter.kill)]
     write_file(run.order.folder / LEASE_FILE, Grant(job, epoch, serial=1, ends=True, reason="it was measured"))
     try:
-        while True:
-            there = next((one for one in await adapter.observe() if one.job == job), None)
-            if there is None or there.phase == "ended":
-                break
-            passed = time.monotonic() - began
-            if not termed and (passed >= _NOTICE_SECONDS or not run.count.reports):
-                termed = True
-                await adapter.stop(job, epoch)
-            if not killed and passed >= _GRACE_SECONDS:
-                killed = True
-                await adapter.kill(job, epoch)
+        while any(one.job == job and one.phase != "ended" for one in await adapter.observe()):
+            if presses and time.monotonic() >= presses[0][0]:
+                await presses.pop(0)[1](job, epoch)
             await asyncio.sleep(_LOOK_SECONDS)
         await adapter.forget(job)
     except AdapterError as error:
@@ -403,13 +381,12 @@ def spread_frame(figures: Sequence[Figure]) -> pd.DataFrame:
     for figure in figures:
         for program, name in enumerate(figure.job_types):
             low, median, high = figure.quartiles(program)
-            other = figure.job_types[1 - program] if len(figure.job_types) > 1 else ""
             rows.append(
                 {
                     "job_type": name,
                     "scale_factor": figure.gpus,
                     "accelerator": figure.accelerator,
-                    "other_job_type": other,
+                    "other_job_type": figure.job_types[1 - program] if len(figure.job_types) > 1 else "",
                     "median": median,
                     "lower_quartile": low,
                     "upper_quartile": high,

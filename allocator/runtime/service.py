@@ -65,7 +65,7 @@ class Service:
     deciding : decisions, past and coming.
     lingering : by UUID of jobs that ought to have ended, why their GPUs are still not free, for people.
     listeners : are given every event that was written, after the book.
-    variables : environment of a job besides its own.
+    dispatch : orders under way.
     doors : closed first when `run` ends, as they read the journal.
     """
 
@@ -87,9 +87,9 @@ class Service:
         self.lingering: dict[str, str] = {}
         self._lingers: dict[tuple[str, int], float] = {}
         self.listeners: list[Callable[[Event], None]] = []
-        self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
         self.doors: list[Door] = []
-        self._dispatch = Dispatch(self)
+        clock = lambda: self.clock()  # noqa: E731 - tests put another in its place
+        self.dispatch = Dispatch(adapter, self.watching, self.settings, clock, self.refused, self.wake)
         self._next_look = 0.0
         self._wake = asyncio.Event()
         self._closing = False
@@ -162,7 +162,7 @@ class Service:
         """What hinders the service now, "" for nothing."""
         unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
         lingering = "; ".join(f"job {self.book.jobs[uuid].id}: {why}" for uuid, why in self.lingering.items())
-        return self._trouble or unknown or lingering or next(iter(self._dispatch.troubles.values()), "")
+        return self._trouble or unknown or lingering or next(iter(self.dispatch.troubles.values()), "")
 
     def close(self) -> None:
         """End `run` at the next occasion."""
@@ -175,7 +175,7 @@ class Service:
 
     async def _finish(self) -> None:
         await asyncio.gather(*(door.close() for door in self.doors))
-        await self._dispatch.finish()
+        await self.dispatch.finish()
         self.deciding.abandon()
         await self.adapter.close()
         with contextlib.suppress(JournalError):
@@ -189,7 +189,7 @@ class Service:
             async with asyncio.timeout(patience):
                 await self._look_at_nodes()
                 # what is started while the cluster is looked at may be seen or not
-                started = self._dispatch.under_way()
+                started = self.dispatch.under_way()
                 seen = {one.job: one for one in await self.adapter.observe()}
         except TimeoutError:
             self._trouble = f"the cluster has not answered in {patience:g} s"
@@ -239,18 +239,18 @@ class Service:
             self.deciding.measured(job)
         elif kind == "starting":
             self.deciding.started(job)
-            self._dispatch.start(job)
+            self.dispatch.start(job)
         elif kind == "stopping":
-            self._dispatch.lease(job, self.deciding.serial)
+            self.dispatch.lease(job, self.deciding.serial)
         elif kind == "resized":
             self.deciding.resized()
         elif kind == "ended":
             self.watching.drop(job)
-            self._dispatch.ended(job)
+            self.dispatch.ended(job)
             self.deciding.ended(job, event.clock, failed=event["outcome"] in (FAILED, LOST))
         if kind in LEAVING or (kind == "ended" and event["outcome"] == "completed"):
             self.deciding.left(job)
-            self._dispatch.forget(job.uuid, job.epoch)
+            self.dispatch.forget(job.uuid, job.epoch)
 
     # -- what is ------------------------------------------------------------------------------------------------------
 
@@ -326,13 +326,13 @@ class Service:
             if one.phase != "ended" and not wanted:
                 self._strays += 1
             if job is None or (one.phase != "ended" and not wanted):
-                self._dispatch.clear(one)
+                self.dispatch.clear(one)
         return events
 
     def _unseen(self, job: Job) -> list[Event]:
         """A start that the cluster does not know: the order never reached it, or the cluster has lost it."""
         if job.state == STARTING:
-            self._dispatch.start(job)
+            self.dispatch.start(job)
             return []
         return self._through(job, Seen(job.uuid, job.epoch, "ended", reason="the cluster has lost it"))
 
@@ -355,12 +355,9 @@ class Service:
 
     def steps_of(self, job: Job) -> float:
         """Steps so far: as reported, or of a program that never has, as is believed of its speed."""
-        report = self.watching.report(job)
-        if report is not None:
-            return report.steps
-        told = self.watching.told(job)
+        told = self.watching.steps(job)
         if told is not None:
-            return told.steps
+            return told
         if job.state == RUNNING and not job.reports:
             believed = job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
             return min(believed, job.total_steps or believed)
@@ -368,8 +365,7 @@ class Service:
 
     def reckons(self, job: Job) -> bool:
         """Whether steps of a job are not told by it, but reckoned from the time that it ran."""
-        told = self.watching.report(job) is not None or self.watching.told(job) is not None
-        return job.epoch > 0 and not (job.reports or told)
+        return job.epoch > 0 and not job.reports and self.watching.steps(job) is None
 
     def _expected_steps(self, job: Job, ahead: float) -> float:
         """Steps in `ahead` seconds, if a job goes on at the speed that is believed of it since it last reported."""
@@ -457,7 +453,7 @@ class Service:
             self._start(starts, targets)
         for job in self.book.holding.values():
             if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
-                self._dispatch.lease(job, self.deciding.serial)
+                self.dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:
         """Whether a job has just failed, or was lost: it is not started again at once."""
@@ -483,7 +479,7 @@ class Service:
         self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():
             if job.state == STOPPING:
-                self._dispatch.press(job, now)
+                self.dispatch.press(job, now)
 
     def refused(self, job: Job, seen: Seen, later: int) -> None:
         """The cluster refused to start a job, perhaps because there was a `later` epoch, which the journal has lost."""

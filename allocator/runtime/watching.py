@@ -208,28 +208,32 @@ class Watching:
     def of(self, job: Job, now: float) -> Watch:
         """The watch of the present start of a job."""
         watch = self._present(job)
-        if watch is None:
-            watch = self._watches[job.uuid] = Watch(job.epoch, now)
+        if watch.changed_at == _NEVER:
+            watch.changed_at = now
+            self._watches[job.uuid] = watch
         return watch
 
     def drop(self, job: Job) -> None:
         """Its start has ended."""
         self._watches.pop(job.uuid, None)
 
-    def _present(self, job: Job) -> Watch | None:
-        """The same, None where nobody has looked at that start so far."""
+    def _present(self, job: Job) -> Watch:
+        """The same, an empty one where nobody has looked at that start so far."""
         watch = self._watches.get(job.uuid)
-        return watch if watch is not None and watch.epoch == job.epoch else None
+        return watch if watch is not None and watch.epoch == job.epoch else Watch(job.epoch, _NEVER)
 
     def report(self, job: Job) -> Report | None:
         """The last report of the present start."""
-        watch = self._present(job)
-        return None if watch is None else watch.report
+        return self._present(job).report
 
     def told(self, job: Job) -> Told | None:
         """The last progress that the present start has posted."""
-        watch = self._present(job)
-        return None if watch is None else watch.told
+        return self._present(job).told
+
+    def steps(self, job: Job) -> float | None:
+        """Steps that the present start has told; None where it has told none."""
+        said = self.report(job) or self.told(job)
+        return None if said is None else said.steps
 
     def tell(self, job: Job, told: Told) -> None:
         """Progress was posted; its `trained` is reckoned here."""
@@ -276,8 +280,7 @@ class Watching:
 
     def speed(self, job: Job) -> float | None:
         """Steps/s of the present start so far, None before there are enough of them."""
-        watch = self._present(job)
-        steps, seconds = (0.0, 0.0) if watch is None else watch.training
+        steps, seconds = self._present(job).training
         return steps / seconds if self._enough(steps, seconds) else None
 
     def _enough(self, steps: float, seconds: float) -> bool:
@@ -289,8 +292,6 @@ class Watching:
         events: list[Event] = []
         for job in self._book.holding.values():
             watch = self._present(job)
-            if watch is None:
-                continue
             report, told = watch.report, watch.training
             steps, seconds = told[0] - watch.trained[0], told[1] - watch.trained[1]
             if not self._enough(steps, seconds):
@@ -314,5 +315,6 @@ def _makes_sense(report: Report) -> bool:
     )
 
 
+_NEVER = float("-inf")
 _MOST = 1e15
 _MOST_WANTED = 1 << 40

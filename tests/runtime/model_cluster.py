@@ -199,7 +199,7 @@ async def settle(service):
     for _ in range(200):
         await service.look()
         assert not service.adapter.violations
-        waiting = [*service._dispatch.tasks.values(), *([service.deciding._task] if service.deciding._task else [])]
+        waiting = [*service.dispatch.tasks.values(), *([service.deciding._task] if service.deciding._task else [])]
         if not waiting:
             return
         await asyncio.wait(waiting, timeout=10.0)
@@ -218,7 +218,7 @@ async def run_on(service, seconds, step=1.0):
 async def leave(service):
     """The service ends as if killed."""
     OPEN.remove(service)
-    for task in service._dispatch.tasks.values():
+    for task in service.dispatch.tasks.values():
         task.cancel()
     service.deciding.abandon()
     service.journal.close()

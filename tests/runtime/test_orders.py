@@ -50,24 +50,16 @@ class Desk:
     """A job, and who gives orders for it."""
 
     def __init__(self, folder, state, *cluster):
-        self.cluster = self.adapter = Cluster(*cluster)
-        self.settings, self.refusals = SETTINGS, []
+        self.cluster, self.refusals = Cluster(*cluster), []
         placed = Placed(places={"v": (0,)})
         self.job = Job(0, "a", ("x",), "/", state=state, reason="why", epoch=3, placed=placed, environment={"B": "2"})
         self.watching = Watching(folder, Book(), SETTINGS)
-        self.folder, self.dispatch = self.watching.folder(self.job), Dispatch(self)
+        self.folder, refused = self.watching.folder(self.job), lambda _, seen, later: self.refusals.append((seen.reason, later))
+        self.dispatch = Dispatch(self.cluster, self.watching, SETTINGS, self.clock, refused, lambda: None)
+        self.dispatch.variables = lambda _: {"A": "1", "B": "1"}
 
     def clock(self):
         return self.cluster.clock
-
-    def variables(self, _):
-        return {"A": "1", "B": "1"}
-
-    def refused(self, _, seen, later):
-        self.refusals.append((seen.reason, later))
-
-    def wake(self):
-        pass
 
     async def give(self, order, seconds=0.0):
         """An order again and again, for so long; half a second between two looks."""

@@ -139,7 +139,7 @@ def test_a_socket_file_is_for_the_user_alone(tmp_path):
         connection.request("POST", "/api", '{"do": "status"}', {"content-type": "application/json"})
         assert json.loads(connection.getresponse().read())["ok"]
         connection.close()
-        assert one.service.variables(one.submit(submission())[0]) == {}
+        assert one.service.dispatch.variables(one.submit(submission())[0]) == {}
     assert not path.exists()
     other.journal.close()
 
