@@ -6,8 +6,6 @@ A program is started through an adapter; its steps are counted for a while, and 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import re
 import time
 import uuid
@@ -21,7 +19,7 @@ import numpy as np
 
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Placed, ProfilingError, Seen, StartOrder
-from allocator.runtime.adapters.node import LOG_FILES
+from allocator.runtime.logs import LogReader
 from throughputs import InputError, ThroughputTable
 from throughputs.tables.figures import TableBuilder
 
@@ -77,8 +75,7 @@ class StepCount:
     def __init__(self, folder: Path, job: str, pattern: re.Pattern[str] | None) -> None:
         self._folder, self._job, self._pattern = folder, job, pattern
         self.reports = False
-        # Which file is read, by its inode, and how far.
-        self._which, self._at = -1, 0
+        self._log = LogReader(folder)
         self._rest = ""
         self._printed: Reading | None = None
         self._counted, self._began = 0.0, 0.0
@@ -94,7 +91,8 @@ class StepCount:
 
     def _of_output(self, pattern: re.Pattern[str]) -> Reading | None:
         """By the clock at which a line is seen: lines that come at once are one reading."""
-        text = self._rest + self._news()
+        new = b"".join(self._log.news()).decode(errors="replace")
+        text = self._rest + new.replace("\r", "\n")
         *lines, self._rest = text.split("\n")
         found = [match for line in lines if (match := pattern.search(line))]
         if not found:
@@ -108,22 +106,6 @@ class StepCount:
             self._began, self._first = now, self._counted
         self._printed = Reading(self._counted - self._first, now - self._began)
         return self._printed
-
-    def _news(self) -> str:
-        told = b""
-        # A log that is full becomes the older one, perhaps between two looks.
-        for name in reversed(LOG_FILES):
-            with contextlib.suppress(FileNotFoundError), (self._folder / name).open("rb") as file:
-                which = os.fstat(file.fileno()).st_ino
-                if which != self._which:
-                    if name != LOG_FILES[0]:
-                        continue
-                    self._which, self._at = which, 0
-                file.seek(self._at)
-                new = file.read()
-                self._at += len(new)
-                told += new
-        return told.decode(errors="replace").replace("\r", "\n")
 
     def last_lines(self) -> str:
         """The end of the output, for people."""

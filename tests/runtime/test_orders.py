@@ -54,7 +54,8 @@ class Desk:
         placed = Placed(places={"v": (0,)})
         self.job = Job(0, "a", ("x",), "/", state=state, reason="why", epoch=3, placed=placed, environment={"B": "2"})
         self.watching = Watching(folder, Book(), SETTINGS)
-        self.folder, refused = self.watching.folder(self.job), lambda _, seen, later: self.refusals.append((seen.reason, later))
+        self.folder = self.watching.folder(self.job)
+        refused = lambda _, seen, later: self.refusals.append((seen.reason, later))  # noqa: E731
         self.dispatch = Dispatch(self.cluster, self.watching, SETTINGS, self.clock, refused, lambda: None)
         self.dispatch.variables = lambda _: {"A": "1", "B": "1"}
 
