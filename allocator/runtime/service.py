@@ -464,13 +464,11 @@ class Service:
         return now < job.since + min(pause, self.settings.longest_retry_seconds)
 
     def _start(self, jobs: Iterable[Job], targets: Mapping[str, Placed]) -> None:
-        events = []
-        for job in jobs:
-            target = targets[job.uuid]
-            places = {node: list(positions) for node, positions in target.places.items()}
-            data = {"epoch": job.epoch + 1, "pool": target.pool, "places": places}
-            events.append(Event("starting", job.uuid, data=data))
-        self.record(events)
+        self.record(
+            Event("starting", job.uuid, data={"epoch": job.epoch + 1, "pool": to.pool, "places": dict(to.places)})
+            for job in jobs
+            for to in [targets[job.uuid]]
+        )
 
     def _press(self) -> None:
         """Trainers that hang are told to end; those that were told and run on get signals."""

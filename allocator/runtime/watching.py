@@ -12,7 +12,18 @@ from allocator.lease.files import REPORT_FILE, Report, read_file
 from allocator.runtime.adapters.base import Seen
 from allocator.runtime.adapters.node import NOT_EXECUTABLE, NOT_FOUND
 from allocator.runtime.decisions.knowledge import moving_average
-from allocator.runtime.records.book import CANCELLED, FAILED, LOST, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
+from allocator.runtime.records.book import (
+    CANCELLED,
+    FAILED,
+    LOST,
+    PROGRESS,
+    REJECTED,
+    RUNNING,
+    STARTING,
+    STOPPING,
+    Book,
+    Job,
+)
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
 
@@ -21,15 +32,9 @@ from allocator.runtime.settings import ServiceSettings
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def progress(report: Report) -> dict[str, Any]:
+def progress(report: Report, *more: str) -> dict[str, Any]:
     """What a report says of a job, as data of an event."""
-    return {
-        "steps": report.steps,
-        "saved_steps": report.saved_steps,
-        "saved_at": report.saved_at,
-        "start_seconds": report.start_seconds,
-        "save_seconds": report.save_seconds,
-    }
+    return {name: getattr(report, name) for name in (*PROGRESS, *more)}
 
 
 def events_of_end(
@@ -79,7 +84,8 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     """
     told = report.state if report is not None else ""
     asked = job.state == STOPPING
-    data: dict[str, Any] = {} if report is None else progress(report) | _trained(report)
+    # these tell the speed of this start, without what came before and after training
+    data = {} if report is None else progress(report, "trained_steps", "trained_seconds")
     data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
     if report is None:
         data |= {"kept_steps": job.steps} if posted is None else {"kept_steps": posted, "posted": True}
@@ -91,11 +97,6 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
         lost = _LOST.format(seconds=job.run_seconds) if _first_loss(job, data) else ""
         return data | {"outcome": "yielded", "reason": _yielded(job, seen) + lost}
     return data | {"outcome": LOST if seen.code is None else "failed", "reason": _failed(seen)}
-
-
-def _trained(report: Report) -> dict[str, Any]:
-    """What tells the speed of this start, without what came before and after training."""
-    return {"trained_steps": report.trained_steps, "trained_seconds": report.trained_seconds}
 
 
 def _first_loss(job: Job, end: Mapping[str, Any]) -> bool:

@@ -191,7 +191,8 @@ class World:
         InputError
             It cannot decide on this cluster.
         """
-        self.on(self.hardware).decide(News(0.0, [Job(0, "trial", ("trial",))]))
+        trial = World(self.hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
 
     def check_entity(self, name: str) -> None:
         """Raise InputError where a job belongs to an entity that there is not."""

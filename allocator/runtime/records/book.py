@@ -27,11 +27,13 @@ was killed comes back with the same book. The kinds of events, with their data:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, get_origin
 
+from allocator.conversion import Range, Said, declared_kinds
 from allocator.runtime.adapters.base import NOWHERE, Node, Placed
 from allocator.runtime.records.journal import Event
+from allocator.runtime.records.submission import NUMBER, Command, Environment, Folder, Line
 
 QUEUED, STARTING, RUNNING, STOPPING = "queued", "starting", "running", "stopping"
 COMPLETED, FAILED, CANCELLED, REJECTED = "completed", "failed", "cancelled", "rejected"
@@ -84,20 +86,26 @@ class Job:
 
     id: int
     uuid: str
-    command: tuple[str, ...]
-    working_directory: str = "."
-    environment: dict[str, str] = field(default_factory=dict)
-    name: str = ""
-    user: str = ""
-    gpus: int = 1
-    job_type: str = ""
-    total_steps: float = 0.0
-    duration: float = 0.0
-    weight: float = 1.0
-    deadline: float | None = None
-    entity: str = ""
-    one_process_per_gpu: bool = False
-    retries: int | None = None
+    command: Command
+    working_directory: Folder = "."
+    environment: Environment = field(default_factory=dict)
+    name: Annotated[Line, Said("--name", "For people.")] = ""
+    user: Line = ""
+    gpus: Annotated[int, Range(1, 1_000_000), Said("--gpus", "GPUs of its gang; 1 if omitted.")] = 1
+    job_type: Annotated[Line, Said("--type", "Job type in the throughput table.", "NAME")] = ""
+    total_steps: Annotated[float, NUMBER, Said("--steps", "Training steps in all, if known.", "COUNT")] = 0.0
+    duration: Annotated[float, NUMBER] = 0.0
+    weight: Annotated[float, NUMBER, Said("--weight", "Priority weight, 1 if omitted.")] = 1.0
+    deadline: Annotated[float | None, NUMBER] = None
+    entity: Annotated[Line, Said("--entity", "Entity that it belongs to.", "NAME")] = ""
+    one_process_per_gpu: Annotated[
+        bool, Said("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
+    ] = False
+    retries: Annotated[
+        int | None,
+        Range(),
+        Said("--retries", "Reruns if it ends with an error; as the service says (none) if omitted."),
+    ] = None
     submitted_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
@@ -162,7 +170,11 @@ class Job:
         return len(self.placed.gpus)
 
 
-_SUBMITTED = {f.name for f in fields(Job)} - {"id", "uuid"}
+PROGRESS = ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds")
+"""What a trainer reports, and the book keeps."""
+
+SUBMITTED = {name: kind for name, kind in declared_kinds(Job).items() if get_origin(kind) is Annotated}
+"""What a submission says of a job."""
 
 
 class Book:
@@ -214,7 +226,7 @@ class Book:
             self.nodes.update(_nodes(event))
 
     def _added(self, event: Event) -> Job:
-        told = {name: value for name, value in (event.data or {}).items() if name in _SUBMITTED}
+        told = {name: value for name, value in (event.data or {}).items() if name in SUBMITTED}
         told["command"] = tuple(told["command"])
         job = Job(len(self.by_id), event.job, **told)
         job.submitted_at = job.since = event.clock
@@ -253,9 +265,8 @@ class Book:
         told: Mapping[str, Any] = event.data or {}
         if job.saves_more(told):
             job.fruitless = 0
-        for name in ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds"):
-            if name in told:
-                setattr(job, name, told[name])
+        for name in told.keys() & set(PROGRESS):
+            setattr(job, name, told[name])
         if "saved_steps" in told or told.get("posted"):
             job.reports, job.unsaved_stops = True, 0
 
