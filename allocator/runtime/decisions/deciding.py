@@ -15,6 +15,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -312,30 +313,10 @@ class Deciding:
             if self._coming is None:
                 ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
                 news.seconds = {uuid: ends.get(uuid, clock) - plan.clock for uuid in plan.wanted}
-        before = self._known
-        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
-        self._known = {
-            uuid: before[uuid] if uuid in before and _alike(before[uuid], job) else replace(job)
-            for uuid, job in there.items()
-        }
-        news.left = [uuid for uuid, job in before.items() if self._known.get(uuid) is not job]
-        # a world on other nodes takes up who runs there
-        taken = {u: replace(job) for u, job in there.items() if u in book.holding and moved}
-        news.arrived = [job for u, job in self._known.items() if before.get(u) is not job and u not in taken]
-        hardware, world = self._hardware, self._world
-        jobs = before | taken if moved else {}
+        taken = self._take_stock(news, book, moved)
         self._clear_news()
-
-        def ask() -> Verdict:
-            if moved:
-                self._world = world.on(hardware)
-                self._world.take_up(jobs, world.state())
-            verdict = self._world.decide(news)
-            self._memory.write(self._world)
-            return verdict
-
         began = self._clock()
-        self._task = _in_thread(ask)
+        self._task = _in_thread(partial(self._ask, news, self._hardware, taken))
 
         def finished(_: object) -> None:
             self.last_seconds = round(self._clock() - began, 6)
@@ -343,6 +324,29 @@ class Deciding:
             done()
 
         self._task.add_done_callback(finished)
+
+    def _take_stock(self, news: News, book: Book, moved: bool) -> dict[str, Job]:
+        """Who arrived and who left since the world was last told; and the jobs that a world on other nodes takes up."""
+        before = self._known
+        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
+        stay = {uuid: job for uuid, job in before.items() if uuid in there and _alike(job, there[uuid])}
+        self._known = {uuid: stay[uuid] if uuid in stay else replace(job) for uuid, job in there.items()}
+        news.left = [uuid for uuid in before if uuid not in stay]
+        # those among them who run keep their GPUs
+        taken = {
+            uuid: replace(there[uuid]) for uuid in there if moved and uuid in book.holding and uuid not in news.left
+        }
+        news.arrived = [job for uuid, job in self._known.items() if uuid not in stay and uuid not in taken]
+        return before | taken
+
+    def _ask(self, news: News, hardware: Hardware, jobs: Mapping[str, Job]) -> Verdict:
+        if hardware is not self._world.hardware:
+            last = self._world
+            self._world = last.on(hardware)
+            self._world.take_up(jobs, last.state())
+        verdict = self._world.decide(news)
+        self._memory.write(self._world)
+        return verdict
 
     def ready(self, now: float) -> Verdict | None:
         """A verdict that has come since the last call."""

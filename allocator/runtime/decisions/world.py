@@ -391,21 +391,18 @@ class World:
 
     def _rows_of(self, jobs: Iterable[Job]) -> tuple[Assignment, list[tuple[int, ...]]]:
         """Those of the jobs that hold GPUs which are in use, as rows."""
-        rows = [
-            (self.ids[job.uuid], job.placed.pool, numbers)
-            for job in jobs
-            if job.uuid in self.ids and (numbers := self.hardware.numbers(job.placed))
-        ]
+        known = [job for job in jobs if job.uuid in self.ids]
+        rows = [(self.ids[job.uuid], job.placed, gpus) for job in known if (gpus := self.hardware.numbers(job.placed))]
         on: dict[tuple[int, ...], list[int]] = {}
-        for job, _, numbers in rows:
-            on.setdefault(numbers, []).append(job)
+        for job, _, gpus in rows:
+            on.setdefault(gpus, []).append(job)
         assignment = Assignment.of(
             [job for job, _, _ in rows],
-            [self.cluster.accelerators.index(pool) for _, pool, _ in rows],
-            [len(numbers) for _, _, numbers in rows],
-            [next((other for other in on[numbers] if other != job), -1) for job, _, numbers in rows],
+            [self.cluster.accelerators.index(placed.pool) for _, placed, _ in rows],
+            [len(gpus) for _, _, gpus in rows],
+            [next((other for other in on[gpus] if other != job), -1) for job, _, gpus in rows],
         )
-        return assignment, [numbers for _, _, numbers in rows]
+        return assignment, [gpus for _, _, gpus in rows]
 
 
 def _differs(before: Ways, after: Ways) -> bool:

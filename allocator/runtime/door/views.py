@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,11 @@ def node_views(service: Service) -> list[dict[str, Any]]:
         }
         for node in service.hardware.nodes
     ]
+
+
+def busy_gpus(view: Mapping[str, Any]) -> Counter[str]:
+    """GPUs of each type that jobs hold, of a `service_view`."""
+    return Counter(node["accelerator"] for node in view["nodes"] for jobs in node["jobs"] if jobs)
 
 
 def job_view(service: Service, job: Job) -> dict[str, Any]:

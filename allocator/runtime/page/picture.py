@@ -11,7 +11,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.decisions.hardware import held, owners
-from allocator.runtime.door.views import job_view, seconds_left, service_view
+from allocator.runtime.door.views import busy_gpus, job_view, seconds_left, service_view
 from allocator.runtime.records.book import FINAL, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
@@ -199,10 +199,7 @@ def picture(service: Service, history: History) -> dict[str, Any]:
         "types": _types(view),
         "nodes": view["nodes"][:_MOST_NODES],
         "more_nodes": max(len(view["nodes"]) - _MOST_NODES, 0),
-        "running": [
-            _some(service, job, "places", "run_seconds", "reason", "saved_at") | _training(service, job)
-            for job in running
-        ],
+        "running": [_some(service, job, *_OF_RUNNING) | {"metrics": _metrics(service, job)} for job in running],
         "queue": [_some(service, job, "reason", "waited_seconds") | {"start": starts.get(job.uuid)} for job in queued],
         "finished": [_some(service, job, "reason", "run_seconds", "waited_seconds") for job in through],
         "decisions": list(history.decisions),
@@ -215,13 +212,8 @@ def picture(service: Service, history: History) -> dict[str, Any]:
 
 def _types(view: Mapping[str, Any]) -> list[dict[str, Any]]:
     """GPUs of each type: how many there are, how many are busy, and the price of one more."""
-    busy: dict[str, int] = {}
-    for node in view["nodes"]:
-        busy[node["accelerator"]] = busy.get(node["accelerator"], 0) + sum(map(bool, node["jobs"]))
-    return [
-        {"name": name, "gpus": gpus, "busy": busy.get(name, 0), "price": view["prices"].get(name)}
-        for name, gpus in view["cluster"].items()
-    ]
+    busy, prices = busy_gpus(view), view["prices"]
+    return [{"name": n, "gpus": gpus, "busy": busy[n], "price": prices.get(n)} for n, gpus in view["cluster"].items()]
 
 
 def _round(service: Service) -> float | None:
@@ -230,6 +222,7 @@ def _round(service: Service) -> float | None:
     return round(max(left, 0.0), 1) if isfinite(left) else None
 
 
+_OF_RUNNING = ("places", "run_seconds", "reason", "saved_at", "seconds_left")
 _COMMON = ("id", "name", "user", "state", "gpus", "accelerator", "steps", "total_steps", "restarts", "failures")
 
 
@@ -238,9 +231,10 @@ def _some(service: Service, job: Job, *names: str) -> dict[str, Any]:
     return {name: view[name] for name in (*_COMMON, *names)}
 
 
-def _training(service: Service, job: Job) -> dict[str, Any]:
+def _metrics(service: Service, job: Job) -> dict[str, str]:
+    """What a trainer says of its training."""
     told = service.watching.told(job)
-    return {"left": seconds_left(service, job), "metrics": {} if told is None else dict(told.metrics)}
+    return {} if told is None else dict(told.metrics)
 
 
 def _speeds(service: Service, jobs: Iterable[Job]) -> Iterable[dict[str, Any]]:

@@ -49,7 +49,7 @@ def test_measured_speeds_are_shown_beside_those_of_the_table(service):
     history = History(service)
 
     def left():
-        return [job["left"] for job in picture(service, history)["running"]]
+        return [job["seconds_left"] for job in picture(service, history)["running"]]
 
     assert left()[0] > 0, "the table knows how fast it is"
     assert left()[1] is None
