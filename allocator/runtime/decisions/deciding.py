@@ -333,9 +333,8 @@ class Deciding:
         self._known = {uuid: stay[uuid] if uuid in stay else replace(job) for uuid, job in there.items()}
         news.left = [uuid for uuid in before if uuid not in stay]
         # those among them who run keep their GPUs
-        taken = {
-            uuid: replace(there[uuid]) for uuid in there if moved and uuid in book.holding and uuid not in news.left
-        }
+        run = [uuid for uuid in there if uuid in book.holding and (uuid in stay or uuid not in before)] if moved else ()
+        taken = {uuid: replace(there[uuid]) for uuid in run}
         news.arrived = [job for uuid, job in self._known.items() if uuid not in stay and uuid not in taken]
         return before | taken
 
