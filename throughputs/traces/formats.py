@@ -44,7 +44,7 @@ from throughputs.files import (
 from throughputs.frames import columns_of, parsed_number
 from throughputs.limits import require
 from throughputs.trace import Trace
-from throughputs.traces.logs.layouts import LAYOUT_NAMES
+from throughputs.traces.logs.layouts import layout_names
 from throughputs.traces.logs.log import ImportedLog, import_log
 from throughputs.traces.logs.read import log_kind
 from throughputs.traces.logs.swf import SWF, swf_text
@@ -134,7 +134,7 @@ TRACE_FORMATS = (*TEXT_FORMATS, "table", SWF, "pollux")
 """Names of the formats of `write_trace`."""
 
 _SACCT = "sacct"
-_LOG_FORMATS = (_SACCT, *LAYOUT_NAMES)
+_LOG_FORMATS = (_SACCT, *layout_names())
 
 READ_FORMATS = tuple(dict.fromkeys((*TEXT_FORMATS, "table", *NAMED_FORMATS, *_LOG_FORMATS)))
 """Names of the formats of `read_trace`: traces, tables of other systems, and job logs."""
