@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,17 +71,20 @@ class Layout:
 
 
 @cache
-def _layouts() -> Mapping[str, Layout]:
+def _tables() -> Mapping[str, Any]:
     resource = files("throughputs") / "data" / "job_logs.toml"
-    tables = parse_toml(resource.read_text(encoding="utf-8"), resource.name)
-    ours = {name: Layout(name, **table) for name, table in tables.items()}
-    return ours | {name: entry.load() for name, entry in entries_of(_GROUP).items()}
+    return parse_toml(resource.read_text(encoding="utf-8"), resource.name)
 
 
 @cache
+def _layouts() -> Mapping[str, Layout]:
+    ours = {name: Layout(name, **table) for name, table in _tables().items()}
+    return ours | {name: entry.load() for name, entry in entries_of(_GROUP).items()}
+
+
 def layout_names() -> tuple[str, ...]:
     """Names of the formats, as in ``--format``."""
-    return tuple(_layouts())
+    return (*_tables(), *entries_of(_GROUP))
 
 
 def layout_of(kind: str) -> Layout | None:
