@@ -2,8 +2,9 @@
 
 Which tests run which lines is found first, folder by folder. Each worker then has a copy of the tree, applies one
 mutant at a time, and runs the tests of its folder that run the changed lines, the quickest first, until one fails, then
-all of the folder, then its exhaustive ones; the test that failed must pass without the mutant. A test that hangs has noticed it. What
-was noticed is kept in `build` and not run again while the mutant is the same; `--again` forgets verdicts and reach.
+all of the folder, then its exhaustive ones; the test that failed must pass without the mutant. A test that hangs has
+noticed it. What was noticed is kept in `build` and not run again while the mutant is the same; `--again` forgets
+verdicts and reach.
 """
 
 from __future__ import annotations
