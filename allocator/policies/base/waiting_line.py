@@ -126,9 +126,7 @@ class LinePolicy(PlanPolicy):
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
     def __post_init__(self) -> None:
-        if self.backfill not in BACKFILLS:
-            expected = "off, skip or easy"
-            raise InputError(f"policy {self.name}", field="backfill", found=self.backfill, expected=expected)
+        super().__post_init__()
         if self.backfill == "easy":
             object.__setattr__(self, "needs", self.needs | Need.PREDICTIONS)
 

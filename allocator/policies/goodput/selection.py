@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import NotNegative
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy
 from allocator.protocol.plan import PlanStep
 from allocator.protocol.views import Needs
@@ -107,15 +108,11 @@ class SelectionPolicy(PlanPolicy):
     smaller_first: ClassVar[bool] = False
     """Whether smaller gangs come before larger ones where placement goes by the order of the plan."""
 
-    restart_seconds: float | None = None
+    restart_seconds: NotNegative | None = None
     restart_seconds_of_type: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.restart_seconds is not None and not 0 <= self.restart_seconds < np.inf:
-            expected = "seconds, at least 0"
-            raise InputError(
-                f"policy {self.name}", field="restart_seconds", found=self.restart_seconds, expected=expected
-            )
+        super().__post_init__()
         for model, seconds in self.restart_seconds_of_type:
             if not 0 <= seconds < np.inf:
                 where = f"restart_seconds_of_type of {model}"
@@ -173,23 +170,12 @@ class SelectionPolicy(PlanPolicy):
 
     def _allocation(self, state: ClusterState, first: Assignment, chosen: Selected, seconds: float) -> Allocation:
         """The choice as shares of time, with what is proven."""
-        shares = np.zeros((state.n_jobs, len(state.capacity)))
-        shares[first.jobs, first.pool] = 1.0
         solution = chosen.solution
         proven: dict[str, Any] = {"status": "rule"}
         if solution is not None:
             proven = {"status": solution.status, "gap": solution.gap, "solver": solution.solver, "certified": True}
-        return Allocation(
-            policy=self.name,
-            throughputs=state.throughputs,
-            shares=shares,
-            objective=chosen.objective,
-            bound=chosen.bound,
-            objective_unit=chosen.unit,
-            seconds=seconds,
-            assignment=first,
-            **proven,
-        )
+        told = {"objective": chosen.objective, "bound": chosen.bound, "objective_unit": chosen.unit}
+        return self.as_shares(state, first, seconds=seconds, **told, **proven)
 
 
 def columns_of(state: ClusterState) -> Configurations:

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import AtLeastOne, Positive
 from allocator.policies.lucid.forecast import ArrivalForecast
 from allocator.policies.lucid.memory import Line, LucidMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
@@ -20,7 +21,6 @@ from allocator.registry import register
 from allocator.room import Room
 from formulations.packing import PackingJobs, PackingLimits, best_pairs, first_hosts
 from formulations.packing.greedy import Greedy, HostChoice
-from throughputs import InputError
 
 _Ids = NDArray[np.int64]
 
@@ -84,10 +84,10 @@ class Lucid(PlanPolicy):
     score_thresholds: tuple[float, float] = (0.95, 0.85)
     forecast: ArrivalForecast | None = None
     quiet_jobs: float = 2.0
-    review_seconds: float = 100.0
+    review_seconds: Positive = 100.0
     profiling_pool: str = ""
-    profiling_seconds: float = 200.0
-    profiling_gpus: int = 8
+    profiling_seconds: Positive = 200.0
+    profiling_gpus: AtLeastOne = 8
 
     needs = Need.COLOCATION | Need.PREDICTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
@@ -95,10 +95,7 @@ class Lucid(PlanPolicy):
     in_order_of_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("review_seconds", "profiling_seconds", "profiling_gpus"):
-            if not getattr(self, name) > 0:
-                found, expected = getattr(self, name), "above 0"
-                raise InputError(f"policy {self.name}", field=name, found=found, expected=expected)
+        super().__post_init__()
         self._limits  # noqa: B018 - raises where a limit is out of range
 
     @cached_property

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
+from allocator.conversion import Positive
 from allocator.policies.base.one_type import the_one_type
 from allocator.policies.base.ordering import fill_in_order
-from allocator.policies.base.programs import Array
+from allocator.policies.base.programs import Array, Prepared
 from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
-from throughputs import InputError, PlainColumns, ThroughputMatrix
+from throughputs import PlainColumns, ThroughputMatrix
 
 _Ids = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ class ThemisMemory:
     program="gangs in order of x_i: min_x max_i (e_i + n_i / (T_i x_i)) / (c_i + n_i / q_i), sum_i s_i x_i <= G",
 )
 @dataclass(frozen=True)
-class Themis(PlanPolicy):
+class Themis(Prepared, PlanPolicy):
     """Lease the GPUs to the jobs whose finish-time fairness is worst, until the leases run out.
 
         min_x  max_i  (e_i + n_i / (T_i x_i)) / (c_i + n_i / q_i)         0 <= x_i <= 1,  sum_i s_i x_i <= G
@@ -99,7 +99,7 @@ class Themis(PlanPolicy):
     solver : of the program, as in `ProgramPolicy`.
     """
 
-    lease_seconds: float = 240.0
+    lease_seconds: Positive = 240.0
     solver: str = "auto"
 
     choice: ClassVar[str] = "balanced"
@@ -107,15 +107,6 @@ class Themis(PlanPolicy):
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if not self.lease_seconds > 0:
-            raise InputError("policy themis", field="lease_seconds", found=self.lease_seconds, expected="above 0")
-
-    def prepare(self) -> None:
-        """Import the solver, by a program for two jobs of which one has to wait."""
-        matrix = ThroughputMatrix([[1.0], [1.0]], ["one", "other"], ["v100"])
-        self.allocate(ClusterState(Cluster({"v100": 1}), matrix))
 
     def new_memory(self) -> ThemisMemory:
         """An empty memory."""

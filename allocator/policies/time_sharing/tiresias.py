@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import Positive
 from allocator.policies.base.ordering import fill_state
 from allocator.policies.base.programs import Array
 from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
@@ -116,23 +117,18 @@ class Tiresias(PlanPolicy):
     """
 
     queue_limits: tuple[float, ...] = (3250.0, 7200.0)
-    promote_after: float | None = 8.0
+    promote_after: Positive | None = 8.0
     line: Literal["turn", "entered", "arrival"] = "turn"
 
     needs = Need.SERVICE | Need.FRACTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         limits = self.queue_limits
         if any(not limit > 0 for limit in limits) or any(not low < high for low, high in pairwise(limits)):
             expected = "GPU seconds above 0, ascending"
             raise InputError(f"policy {self.name}", field="queue_limits", found=limits, expected=expected)
-        if self.promote_after is not None and not self.promote_after > 0:
-            expected = "a factor above 0, or None"
-            raise InputError(f"policy {self.name}", field="promote_after", found=self.promote_after, expected=expected)
-        if self.line not in ("turn", "entered", "arrival"):
-            expected = "turn, entered or arrival"
-            raise InputError(f"policy {self.name}", field="line", found=self.line, expected=expected)
 
     def new_memory(self) -> TiresiasMemory:
         """Empty queues."""
