@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from allocator.protocol.state import ClusterState
 
 
 class Memory:
@@ -74,26 +71,24 @@ def of_each_job(new: Any) -> Any:
 
 @dataclass(eq=False)
 class JobMemory(Memory):
-    """What a planner remembers of each of the N jobs of its last decision, in the order of that.
+    """What a planner remembers of each of the N jobs of its last decision.
 
     Attributes
     ----------
-    jobs : their labels.
+    jobs : their labels, in its order.
 
     >>> @dataclass(eq=False)
     ... class Turns(JobMemory):
     ...     turns: NDArray[np.int64] = of_each_job(0)
-    >>> from allocator import ClusterState
     >>> memory = Turns(("a", "b"), np.array([3, 4]))
-    >>> memory.recall(ClusterState("v100:1", {"v100": {"b": 1.0, "c": 1.0}})).tolist(), memory.turns.tolist()
+    >>> memory.align(("b", "c")).tolist(), memory.turns.tolist()
     ([1, -1], [4, 0])
     """
 
     jobs: tuple[Hashable, ...] = ()
 
-    def recall(self, state: ClusterState) -> NDArray[np.int64]:
-        """Make it the memory of the jobs of `state`; (N,) where they stood before, -1 for new ones."""
-        labels = state.throughputs.jobs
+    def align(self, labels: tuple[Hashable, ...]) -> NDArray[np.int64]:
+        """Make it the memory of the jobs with these labels; (N,) where they stood before, -1 for new ones."""
         if labels == self.jobs:
             return np.arange(len(labels))
         place = dict(zip(self.jobs, range(len(self.jobs)), strict=True))

@@ -15,6 +15,7 @@ from allocator.fractions import ROUNDING_OF_SUMS
 from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.assignment import among_ids
+from allocator.protocol.memory import Memory
 from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
 from throughputs import InputError
@@ -37,7 +38,7 @@ _Start = tuple[int, int, float]
 
 
 @dataclass(eq=False)
-class LineMemory:
+class LineMemory(Memory):
     """Who waits.
 
     Attributes
@@ -89,21 +90,6 @@ class LineMemory:
             for place in [place for place in self.lines[pools][gpus] if place[1] in dropped]:
                 self.remove(pools, gpus, place)
         return sorted(dropped)
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        lines = [(pools, list(line.items())) for pools, line in self.lines.items()]
-        return dict(vars(self)) | {"lines": lines, "since": list(self.since.items()), "first": list(self.first.items())}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        vars(self).update(state)
-        self.lines = {
-            tuple(pools): {gpus: [(list(key), job) for key, job in places] for gpus, places in line}
-            for pools, line in state["lines"]
-        }
-        self.since = dict(state["since"])
-        self.first = {job: (tuple(pools), gpus) for job, (pools, gpus) in state["first"]}
 
 
 @dataclass(frozen=True)

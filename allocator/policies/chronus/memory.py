@@ -89,9 +89,9 @@ class ChronusMemory(JobMemory):
     filled: bool = False
     noise: dict[str, Any] = field(default_factory=dict)
 
-    def recall(self, state: ClusterState) -> Integers:
-        """As in `JobMemory`."""
-        now, before = np.full(len(self.jobs), -1), super().recall(state)
+    def recall(self, state: ClusterState) -> None:
+        """Make it the memory of the jobs of `state`."""
+        now, before = np.full(len(self.jobs), -1), self.align(state.throughputs.jobs)
         now[before[before >= 0]] = np.flatnonzero(before >= 0)
         self.gpus = state.scale_factors
         none = np.empty(0), np.empty(0)
@@ -102,7 +102,6 @@ class ChronusMemory(JobMemory):
             [int(now[row]) for row in rows if now[row] >= 0] for rows in (self.waiting, self.running)
         )
         self.filled &= len(self.waiting) + len(self.running) == known
-        return before
 
     def normal(self) -> float:
         """A draw from the standard normal distribution."""

@@ -229,12 +229,7 @@ class DeadlinePolicy(PlanPolicy):
             job.label: (held, now + (job.starting if held == job.held else restart)) for job, held in running
         }
         if self.learn_costs:
-            memory.costs.note(
-                now,
-                (job.label for job, held in running if not job.held),
-                (job.label for job, held in running if job.held and held != job.held),
-                (job.label for job, held in running if held == job.held),
-            )
+            memory.costs.note(now, {job.label: (job.held, held) for job, held in running})
         seconds = max(until - now, _CLOSE * max(now, 1.0))
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative, Part
+from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.base.programs import Array
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import assign_to_lines
-from throughputs.tie_order import tie_order
 
 if TYPE_CHECKING:
     from formulations import Line
@@ -91,9 +91,7 @@ class AlloX(SharePolicy):
 
     def _considered(self, state: ClusterState, waiting: NDArray[np.bool_], n_free: int) -> NDArray[np.intp]:
         """Positions of the waiting jobs that are looked at, those that wait longest first."""
-        order = tie_order(state.throughputs.jobs)
-        order = order[np.argsort(-state.elapsed_seconds[order], kind="stable")]
-        order = order[waiting[order]]
+        order = in_order_of_arrival(state, np.flatnonzero(waiting))
         return order[: max(int(self.alpha * len(order)), n_free)]
 
     def _reserved(self, rates: Array, need: int, free: NDArray[np.int64]) -> NDArray[np.int64]:

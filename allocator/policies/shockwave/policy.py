@@ -128,7 +128,8 @@ class Shockwave(Prepared, PlanPolicy):
         order = tie_order(state.throughputs.jobs)
         jobs = order[runs[order]]
         if not len(jobs):
-            memory.forget()
+            memory.align(())
+            memory.regimes = None
             return self._idle(state, perf_counter() - started)
         program = self._program(state, jobs, kind, upcoming, memory)
         solution = solve_plan(
@@ -158,7 +159,7 @@ class Shockwave(Prepared, PlanPolicy):
                 return Regimes.of(Profiles.steady(state.steps_remaining[jobs[new]], left[new]), whole_seconds=False)
             return Regimes.of(view.take(jobs[new]).profiles, whole_seconds=self.whole_seconds)
 
-        labels = [state.throughputs.jobs[i] for i in jobs]
+        labels = tuple(state.throughputs.jobs[i] for i in jobs)
         regimes, changed = memory.recall(labels, upcoming.number, regimes_of)
         if view is None:
             done = ((1.0 - left / regimes.finished_seconds(regimes.epochs)) * regimes.epochs).astype(np.int64)
@@ -180,7 +181,7 @@ class Shockwave(Prepared, PlanPolicy):
         arrived = np.maximum(state.clock - state.elapsed_seconds[jobs], 0.0)
         start = arrived if view is None else view.admitted_seconds[jobs]
         if changed:
-            memory.finishes.append(start + (ahead.finished_seconds + ahead.remaining_seconds) / share, upcoming.number)
+            memory.estimate(start + (ahead.finished_seconds + ahead.remaining_seconds) / share, upcoming.number)
         return PlanningProgram(
             gpus=gpus,
             rounds=self.future_rounds,
@@ -190,7 +191,7 @@ class Shockwave(Prepared, PlanPolicy):
             epochs_done=done.astype(np.float64),
             epoch_seconds=ahead.epoch_seconds,
             remaining_seconds=ahead.remaining_seconds,
-            target_seconds=memory.finishes.target(upcoming.number, self.momentum),
+            target_seconds=memory.target(upcoming.number, self.momentum),
             now_seconds=state.clock,
             share=share,
             makespan_weight=self.makespan_weight,
