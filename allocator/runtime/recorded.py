@@ -368,17 +368,14 @@ class RecordedRun:
 
     def result(self, settings: Mapping[str, Any]) -> SimulationResult:
         """The run with the `settings` that it had, as a simulation leaves it behind."""
-        record, told = self.record, self.told
+        told = self.told
         return SimulationResult(
             policy=self.policy,
-            cluster=self.cluster,
             settings=dict(settings),
-            makespan=record.makespan,
-            utilization=record.utilization,
             policy_calls=told.decisions,
             policy_seconds=told.policy_seconds,
             wall_seconds=told.until - told.since,
-            record=record,
+            record=self.record,
         )
 
 

@@ -15,7 +15,7 @@ _TO_THE_MINUTE = len("2025-03-03T08:00")
 
 
 def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
-    """Of N jobs ids, those of the log if it has some, types, GPUs (a fraction where a job asks for one), arrivals (whole
+    """Of N jobs ids, those of the log if it has some, types, GPUs (a fraction where one asks for it), arrivals (whole
     seconds), and users, partitions, dates of arrival (UTC) and deadlines where any are.
     """
     names = jobs["trace_id"] if "trace_id" in jobs else [""] * len(jobs)

@@ -35,10 +35,20 @@ QUEUE_POINTS = 150
 UTILIZATION_BINS = 200
 OCCUPANCY_BINS = 300
 
-_OF_ONE_RUN = frozenset(
-    ("completion", "running", "rho", "preemptions", "status", "statuses", "met")
-    + ("roundStart", "roundEnd", "bars", "busy", "decisions")
-)
+_OF_ONE_RUN = {
+    "completion",
+    "running",
+    "rho",
+    "preemptions",
+    "status",
+    "statuses",
+    "met",
+    "roundStart",
+    "roundEnd",
+    "bars",
+    "busy",
+    "decisions",
+}
 """What is needed of a run only once it is chosen: all that is in the table of jobs, the timelines or the matrix."""
 
 
@@ -206,8 +216,7 @@ def efficiency_series(efficiency: pd.DataFrame) -> Series:
 
 
 def fragmentation_series(fragmentation: pd.DataFrame, timeline: pd.DataFrame, gpus: int) -> Series:
-    """Free GPUs on partly used servers, of all `gpus`, over time, means over equal bins; nothing where it is not known.
-    """
+    """Free GPUs on partly used servers, of all `gpus`, over time, means over equal bins; nothing where not known."""
     if not len(fragmentation) or not len(timeline):
         return {"time": [], "value": []}
     bins = _even(float(timeline["start_time"].iloc[0]), float(timeline["end_time"].iloc[-1]), UTILIZATION_BINS)

@@ -63,8 +63,7 @@ def distribution_sections(
             name,
             title,
             how,
-            _scale_switch(name)
-            + cdf_chart(name, series, n_jobs, title=title, x_label=label, reference=reference),
+            _scale_switch(name) + cdf_chart(name, series, n_jobs, title=title, x_label=label, reference=reference),
         )
         for name, title, series, how, label, reference in shown
     ]
