@@ -26,7 +26,7 @@ from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
 from allocator.report.progress import policy_progress
-from allocator.report.terminal import comparison_table, entities_table, extra_figures
+from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.outcomes import RECORDED
 from allocator.variants import Variant, read_variants
 from throughputs.files import write_text
@@ -164,4 +164,4 @@ def _show(summaries: Sequence[Mapping[str, Any]], title: str) -> None:
     if any(summary.get("by_partition") for summary in summaries):
         screen.print(parts_table(summaries, BREAKDOWNS["by_partition"]))
     if any(summary.get("by_entity") for summary in summaries):
-        screen.print(entities_table(summaries))
+        screen.print(parts_table(summaries, BREAKDOWNS["by_entity"]))
