@@ -21,7 +21,7 @@ from throughputs.colocation.model import (
 from throughputs.configurations import Configurations, read_configurations, write_configurations
 from throughputs.entry_points import load
 from throughputs.errors import InputError
-from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors
+from throughputs.estimator import LowRankCompletion, ThroughputEstimator
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns, PlainColumns
 from throughputs.prices import PriceTable, read_prices, write_prices
@@ -68,7 +68,6 @@ __all__ = [
     "default_colocation",
     "default_table",
     "describe_trace",
-    "estimation_errors",
     "gavel_trace",
     "import_log",
     "job_type",

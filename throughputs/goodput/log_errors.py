@@ -171,7 +171,8 @@ class Loss:
 
     def slope(self, theta: Array) -> tuple[Array, Array]:
         """(P,) losses, and (P, 7) their first derivatives."""
-        return self._derivatives(theta)[:2]
+        loss, gradient, *_ = self._derivatives(theta)
+        return loss, gradient
 
     def at(self, theta: Array) -> Point:
         """Loss and derivatives; of the second ones the products of first ones, as Gauss and Newton have them."""
