@@ -271,7 +271,6 @@ class DecisionCore:
             state.room_source = partial(self._room, self._placement, active, self._left)
         elif isinstance(self._placement, FractionPlacement):
             state.room_source = partial(self._placement.room, active, self._running)
-        state = state.after(self.allocation)
         yield state
         answer = self._executor.ask(self.policy, state, active)
         self.policy_seconds += answer.seconds

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from allocator.audit import Audit
     from allocator.protocol.assignment import Assignment
     from allocator.protocol.state import ClusterState
-    from formulations import WarmStart
 
 CLAIMED = "claimed: "
 """What a status begins with that nobody has proven."""
@@ -57,7 +56,6 @@ class Allocation:
     pairs : shares of time of pairs of jobs on the same GPUs; None from policies that do not pack. `shares` are then
         those of jobs alone.
     pair_rates : (P, 2) throughput of the two jobs of each pair on its type, steps/s.
-    warm_start : what the next decision may start from; None from policies that solve no program.
     assignment : who runs as what from now on, from policies that plan (jobs as positions); None from share policies.
     rejected : labels of the jobs that were not admitted.
     certified : whether status, bound and gap are those of `formulations`, which proves them. A policy that solves its
@@ -89,7 +87,6 @@ class Allocation:
     dropped_slos: tuple[Any, ...] = ()
     pairs: Pairs | None = None
     pair_rates: NDArray[np.float64] | None = None
-    warm_start: WarmStart | None = field(default=None, repr=False)
     assignment: Assignment | None = field(default=None, repr=False)
     rejected: tuple[Any, ...] = ()
     certified: bool = False

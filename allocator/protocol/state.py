@@ -23,11 +23,9 @@ from throughputs.numerics import quotient
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.protocol.allocation import Allocation
     from allocator.protocol.entities import Membership
     from allocator.protocol.plan import UpcomingRounds
     from allocator.protocol.training import TrainingView
-    from formulations import WarmStart
     from throughputs.configurations import Configurations
     from throughputs.deadlines import DeadlineOptions
 
@@ -137,7 +135,6 @@ class ClusterState:
     restart_seconds : what it takes a gang to start at most, as far as the world tells; 0: nothing, or it does not.
     slot_seconds : decisions are at least so many seconds apart; 0: the world looks at everything at once.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
-    warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
     predicted_seconds : (N,) how long each job was predicted to run on its GPUs when it was submitted; its true length
         on its fastest type where nothing was predicted (`Need.PREDICTIONS`).
     ids : (N,) numbers of the jobs, ascending and never used again; positions where a state stands for itself.
@@ -191,7 +188,6 @@ class ClusterState:
     restart_seconds: float
     slot_seconds: float
     upcoming: UpcomingRounds | None
-    warm_start: WarmStart | None
     room_source: Callable[[], Room] | None
     needs: Need | None = None
 
@@ -214,7 +210,6 @@ class ClusterState:
         slot_seconds: float = 0.0,
         restart_seconds: float = 0.0,
         upcoming: UpcomingRounds | None = None,
-        warm_start: WarmStart | None = None,
         **columns: Any,
     ) -> None:
         cluster, throughputs = Cluster.of(cluster), ThroughputMatrix.of(throughputs)
@@ -231,7 +226,7 @@ class ClusterState:
         self.more_arrivals, self.slot_seconds = more_arrivals, slot_seconds
         self.restart_seconds = restart_seconds
         self.rates_version = rates_version
-        self.upcoming, self.warm_start, self.room_source = upcoming, warm_start, None
+        self.upcoming, self.room_source = upcoming, None
         self.ids = np.arange(self.n_jobs)
         self._set_columns(_with_both_deadlines(columns, clock))
         self._check_views()
@@ -294,7 +289,6 @@ class ClusterState:
             clock=clock,
             ids=ids,
             n_jobs=len(ids),
-            warm_start=None,
             upcoming=None,
             more_arrivals=True,
             rates_version=0,
@@ -426,17 +420,8 @@ class ClusterState:
             slot_seconds=self.slot_seconds,
             restart_seconds=self.restart_seconds,
             upcoming=self.upcoming,
-            warm_start=self.warm_start,
             **columns,
         ).declared(self.needs)
-
-    def after(self, last: Allocation | None) -> ClusterState:
-        """The same state, with what the `last` decision left for this one."""
-        if last is None or last.warm_start is None:
-            return self
-        state = copy(self)
-        state.warm_start = last.warm_start
-        return state
 
     def with_throughputs(self, throughputs: ThroughputMatrix, colocation: PackedColumns | None = None) -> ClusterState:
         """The same state with other throughputs of the same jobs, alone and in pairs (None: those are not known).

@@ -25,7 +25,6 @@ Figures (key ``solvers`` of the JSON file)
 - objective, bound, gap (relative), violation: largest violation of a row as the path left it, relative;
 - held_by_one_job: whether a single job that could do no better alone fixes the optimum (an easy instance);
 - ratio: CPU time of the plain path over this one's, in the same run; null without it;
-- ratio_to_cold: of the path `warm`, CPU time of `auto` over its own: what the decision before saves; null for others;
 - memory_bytes, memory_factor: see `benchmarks.solvers.memory`; null unless asked for.
 
 ``targets``: one per target, with its limit, the measured figure, factor (above 1 is missed), proven and met; null

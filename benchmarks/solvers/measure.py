@@ -21,9 +21,6 @@ from formulations.core.objectives import Threshold
 PLAIN = "cvxpy_ecos"
 """The path that ratios are taken to."""
 
-WARM, COLD = "warm", "auto"
-"""The path that begins from an earlier decision, and the one that it is compared with."""
-
 _FEWEST = 3
 
 
@@ -108,7 +105,6 @@ _NOTHING: dict[str, Any] = {
     "violation": None,
     "held_by_one_job": None,
     "ratio": None,
-    "ratio_to_cold": None,
     "memory_bytes": None,
     "memory_factor": None,
     "shares": None,
@@ -204,7 +200,7 @@ def _judge(problem: Problem, rows: list[dict[str, Any]]) -> None:
     program = problem.pose()
     bound = _best_bound(problem, program, measured)
     alone = _held_by_one_job(program, bound)
-    plain, cold = (next((r["cpu_seconds"] for r in measured if r["path"] == name), None) for name in (PLAIN, COLD))
+    plain = next((row["cpu_seconds"] for row in measured if row["path"] == PLAIN), None)
     for row in measured:
         shares = row["shares"]
         row["violation"] = program.polytope.violation(shares, *row.pop("pairs"))
@@ -213,8 +209,6 @@ def _judge(problem: Problem, rows: list[dict[str, Any]]) -> None:
             row |= {"objective": value, "bound": bound, "gap": _relative(value, bound)}
         row["held_by_one_job"] = alone
         row["ratio"] = plain / row["cpu_seconds"] if plain and row["cpu_seconds"] else None
-        if row["path"] == WARM and cold and row["cpu_seconds"]:
-            row["ratio_to_cold"] = cold / row["cpu_seconds"]
 
 
 def _held_by_one_job(program: Program, bound: float) -> bool | None:

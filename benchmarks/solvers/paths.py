@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from benchmarks.solvers.registry import DeclinedError, Outcome, Problem, Program, Solve, path
-from formulations import solve as formulations_solve
 from throughputs import InputError
 
-REPLACED = 0.05
-"""Part of the jobs that are others than in the decision before, for the path `warm`."""
 
-
-def own(problem: Problem, solver: str, **settings: Any) -> Solve:
+def own(problem: Problem, solver: str) -> Solve:
     """The decision through `formulations`, with the default choice among optima."""
 
     def solve(program: Program) -> Outcome:
         try:
-            solution = problem.decision.solve(program.polytope, program.objective, solver=solver, **settings)
+            solution = problem.decision.solve(program.polytope, program.objective, solver=solver)
         except InputError as error:
             raise DeclinedError("this decision has other paths") from error
         phases = solution.phases
@@ -42,15 +36,6 @@ def own(problem: Problem, solver: str, **settings: Any) -> Solve:
 def auto(problem: Problem) -> Solve:
     """What users get."""
     return own(problem, "auto")
-
-
-@path("warm", "auto, from the decision before (ours)", kind="own")
-def warm(problem: Problem) -> Solve:
-    """What users get when 5 % of the jobs have been replaced since the last decision."""
-    if problem.decision.solve is not formulations_solve:
-        raise DeclinedError("no warm starts for this decision")
-    before = problem.before(REPLACED)
-    return own(problem, "auto", warm=formulations_solve(before.polytope, before.objective).warm_start)
 
 
 @path("structured", "structured (ours)", kind="own")

@@ -21,7 +21,6 @@ Row = dict[str, Any]
 # Okabe and Ito's palette, which colour-blind readers can tell apart; ours in strong lines, peers in thin ones.
 _STYLES: dict[str, dict[str, Any]] = {
     "auto": {"color": "#D55E00", "linewidth": 2.6, "marker": "o", "zorder": 6},
-    "warm": {"color": "#F2A97E", "linewidth": 1.6, "marker": "o", "zorder": 7},
     "structured": {"color": "#0072B2", "linewidth": 1.6, "marker": "s", "zorder": 5},
     "compiled": {"color": "#009E73", "linewidth": 1.6, "marker": "^", "zorder": 5},
     "prices": {"color": "#8C6BB1", "linewidth": 1.6, "marker": "h", "zorder": 5},

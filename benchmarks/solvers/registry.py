@@ -182,19 +182,6 @@ class Problem:
         objective = self.decision.pose(self.instance, self._rng(self.decision.name))
         return Program(self.decision.polytope(self.instance), objective)
 
-    def before(self, part: float) -> Program:
-        """The program of the decision before, when a `part` of the jobs, evenly spread, were others."""
-        drawn = self.family.draw(self.n_jobs, self.n_types, self._rng(f"{self.family.name}, before"))
-        replaced = np.floor(np.arange(1, self.n_jobs + 1) * part) > np.floor(np.arange(self.n_jobs) * part)
-        here = self.instance
-        instance = Instance(
-            np.where(replaced[:, None], drawn.rates, here.rates),
-            np.where(replaced, drawn.scale_factors, here.scale_factors),
-            here.capacity,
-            np.where(replaced, drawn.weights, here.weights),
-        )
-        return Program(self.decision.polytope(instance), self.decision.pose(instance, self._rng(self.decision.name)))
-
     def _rng(self, purpose: str) -> np.random.Generator:
         return np.random.default_rng([self.seed, self.n_jobs, self.n_types, zlib.crc32(purpose.encode())])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from statistics import median
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -16,8 +15,6 @@ def tables(figures: dict[str, Any]) -> RenderableType:
     rows = figures["rows"]
     decisions = list(dict.fromkeys(row["decision"] for row in rows))
     shown = [rows_table(name, [row for row in rows if row["decision"] == name]) for name in decisions]
-    if any(row.get("ratio_to_cold") for row in rows):
-        shown.append(warm_table(rows))
     if any(row["outcome"] != "measured" for row in rows):
         shown.append(not_measured_table(rows))
     return Group(*shown, targets_table(figures["targets"]))
@@ -46,26 +43,6 @@ def rows_table(decision: str, rows: list[dict[str, Any]]) -> Table:
     shown.caption = "gap: to the best bound proven; to plain: CPU time of cvxpy_ecos over this"
     if any(row["held_by_one_job"] for row in rows):
         shown.caption += "\n* one job, which could do no better alone, holds the optimum"
-    return shown
-
-
-def warm_table(rows: list[dict[str, Any]]) -> Table:
-    """What the decision before saves: one line per decision and size, a column per family, median over types."""
-    warm = [row for row in rows if row.get("ratio_to_cold")]
-    families = list(dict.fromkeys(row["family"] for row in warm))
-    shown = Table(title="CPU time of auto over that of warm", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    shown.add_column("decision", no_wrap=True)
-    shown.add_column("jobs", justify="right")
-    for family in families:
-        shown.add_column(family.replace("_", " "), justify="right", overflow="fold")
-    for decision, jobs in dict.fromkeys((row["decision"], row["jobs"]) for row in warm):
-        cells = []
-        for family in families:
-            same = (decision, jobs, family)
-            ratios = [r["ratio_to_cold"] for r in warm if (r["decision"], r["jobs"], r["family"]) == same]
-            cells.append(f"{median(ratios):.2f}" if ratios else "")
-        shown.add_row(decision, f"{jobs:,}", *cells)
-    shown.caption = "warm: from the prices of the decision before, since which 5 % of the jobs were replaced"
     return shown
 
 

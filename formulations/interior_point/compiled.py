@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
-from formulations.core.warm_start import Start
 from formulations.interior_point.method import InteriorPoint, StructuredProgram
 from formulations.interior_point.sparse_form import WrittenOut
 from formulations.interior_point.structured import solve_with_engine
@@ -28,12 +27,12 @@ _FINEST = 1e-12
 """Relative gap below which Clarabel makes no progress."""
 
 
-def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
-    """Solve any objective of this package over up to some tens of job classes; `start` as in `structured.solve`.
+def solve(polytope: Polytope, objective: Objective) -> Answer:
+    """Solve any objective of this package over up to some tens of job classes.
 
     Raises `NotAcceptedError` for more classes, and RuntimeError when Clarabel does not reach the precision.
     """
-    return solve_with_engine(polytope, objective, compiled_engine, start)
+    return solve_with_engine(polytope, objective, compiled_engine)
 
 
 def solve_as_stated(polytope: Polytope, objective: Objective) -> Answer:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
-from formulations.core.solution import Answer, NotAcceptedError
-from formulations.core.warm_start import Start
+from formulations.core.solution import Answer
 from formulations.interior_point import log_utilities
 from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
 from formulations.prices.mixes import level_at_prices
@@ -39,18 +38,14 @@ _FEW_TYPES = 8
 _MOST_PROGRAMS = 40
 
 
-def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
-    """Solve any objective of this package; polytope rows without a positive rate are not allowed here.
-
-    Raises `NotAcceptedError` where a `start` is given and saves nothing: an interior point cannot begin from one, but
-    a sequence of levels can, and so can a search for prices.
-    """
-    return objective.accept(_Structured(polytope, solve_structured, start))
+def solve(polytope: Polytope, objective: Objective) -> Answer:
+    """Solve any objective of this package; polytope rows without a positive rate are not allowed here."""
+    return objective.accept(_Structured(polytope, solve_structured))
 
 
-def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine, start: Start | None = None) -> Answer:
+def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine) -> Answer:
     """The same with a given engine, but no logarithms."""
-    return objective.accept(_WithEngine(polytope, engine, start))
+    return objective.accept(_WithEngine(polytope, engine))
 
 
 def solve_threshold(polytope: Polytope, objective: Threshold, *, precision: float) -> Answer:
@@ -62,11 +57,9 @@ def solve_threshold(polytope: Polytope, objective: Threshold, *, precision: floa
 class _WithEngine(Method[Answer]):
     polytope: Polytope
     engine: Engine
-    start: Start | None = None
     precision: float = _PRECISION
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
-        self._without_start()
         if not objective.gains.any():
             # nothing is worth anything
             return Answer(np.zeros(self.polytope.rates.shape), np.zeros(0), np.zeros(len(self.polytope.capacity)))
@@ -74,46 +67,26 @@ class _WithEngine(Method[Answer]):
         return solve_with_floors(self.polytope, worth, None, 0.0, engine=self.engine)
 
     def linear_level(self, objective: MaxMin) -> Answer:
-        self._without_start()
         return _solve_max_min(self.polytope, objective.weights, self.precision, self.engine)
 
     def level(self, objective: Threshold) -> Answer:
-        if not objective.curved:
-            self._without_start()
-        return _solve_by_levels(self.polytope, objective, self.engine, self.precision, self.start)
-
-    def refusal(self, objective: Objective) -> Exception:
-        self._without_start()
-        return super().refusal(objective)
-
-    def _without_start(self) -> None:
-        if self.start is not None:
-            raise NotAcceptedError("a single program, or one with a good first level, has no use for a start")
+        return _solve_by_levels(self.polytope, objective, self.engine, self.precision)
 
 
 class _Structured(_WithEngine):
     def log_sum(self, objective: NashWelfare) -> Answer:
-        return log_utilities.solve(self.polytope, objective, self.start)
+        return log_utilities.solve(self.polytope, objective)
 
 
-def _solve_by_levels(
-    polytope: Polytope, objective: Threshold, engine: Engine, finest: float, start: Start | None = None
-) -> Answer:
+def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, finest: float) -> Answer:
     """Close in on the level by max-min programs, each a Newton step on its dual.
 
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
-    progress, never correctness. With prices to start from, the first level is the bound that they prove.
+    progress, never correctness.
     """
     fastest = polytope.fastest
     relative = np.divide(polytope.rates.T, fastest, order="C")
     level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
-    if start is not None:
-        worth = dot(polytope.capacity, start.prices)
-        at = objective.worse(start.level, bound) if start.level > 0.0 else bound
-        level = level_at_prices(objective, relative, fastest, polytope.loads, worth, start.prices, at)
-        if not np.isfinite(level):
-            raise NotAcceptedError("the prices to start from prove no level")
-        level = bound = objective.worse(level, bound)
     precision, iterations, last = _FIRST_PRECISION, 0, np.inf
     best, proof, most = None, None, np.nan
     for _ in range(_MOST_PROGRAMS):

@@ -5,7 +5,6 @@ the level. At given prices every job's mix of types is closed form (`mixes`), an
 jobs together use what there is:
 
 1. prices from a sample of the jobs, each standing for its neighbours in the canonical order, by the interior point;
-   or those of the decision before (`formulations.core.warm_start`);
 2. Newton steps on prices and level. One job changes its mix at once, many do so gradually: how usage changes with
    prices is measured on some of them, and corrected by what each pass reveals (BFGS). How far a step goes says how far
    off the prices still are, and jobs whose mix is the best for all prices so near are *settled*: later passes leave
@@ -26,7 +25,6 @@ from numpy.typing import NDArray
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
-from formulations.core.warm_start import Start
 from formulations.interior_point.structured import solve_with_floors
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import Box, Jobs, respond_all, settle
@@ -40,9 +38,6 @@ Index = NDArray[np.intp]
 _SMALLEST, _SMALLEST_BENT, _SMALLEST_CURVED = 3000, 2000, 1000
 """Number of classes below which the interior point over all of them is as fast; where demands are piecewise linear in
 the level, and where they are curved: that is a sequence of programs."""
-
-_SMALLEST_WARM, _SMALLEST_WARM_CURVED, _SMALLEST_WARM_SUM = 1500, 500, 2500
-"""The same for a start from prices; and where there is no level, but a sum."""
 
 _SMALLEST_HELD_ALONE = 128
 """Number of classes from which it pays to look first whether a single job holds the level."""
@@ -58,9 +53,6 @@ _HARDEST_JOBS = 8
 
 _SMALLEST_SAMPLE, _COMFORTABLE = 128, 80
 """Fewest jobs in a sample, and undecided jobs that a small program has no trouble with, at any size."""
-
-_FURTHEST_START = 0.3
-"""Relative error of the prices beyond which a start is none."""
 
 _MOST_UNDECIDED = 0.35
 """Part of all jobs beyond which undecided ones are too many: the interior point over all of them is the better way."""
@@ -94,57 +86,52 @@ def _contended(polytope: Polytope) -> bool:
     return float(np.add.reduce(polytope.capacity)) < float(np.add.reduce(polytope.loads))
 
 
-def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+def solve(polytope: Polytope, objective: Objective) -> Answer:
     """Solve a threshold objective or a sum over many classes of jobs.
 
     Raises
     ------
     NotAcceptedError
-        Another objective, few classes, or a `start` that is nowhere near.
+        Another objective, or few classes.
     RuntimeError
         Prices settle too few jobs, or do not clear the market.
     """
-    return objective.accept(_PricesFirst(polytope, start))
+    return objective.accept(_PricesFirst(polytope))
 
 
 @dataclass(frozen=True, eq=False)
 class _PricesFirst(Method[Answer]):
     polytope: Polytope
-    start: Start | None
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
-        self._check(objective, _SMALLEST, _SMALLEST_WARM_SUM)
-        return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run(self.start)
+        self._check(objective, _SMALLEST)
+        return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run()
 
     def linear_level(self, objective: MaxMin) -> Answer:
-        return self._by_level(objective, _SMALLEST, _SMALLEST_WARM)
+        return self._by_level(objective, _SMALLEST)
 
     def level(self, objective: Threshold) -> Answer:
-        smallest = _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT
-        return self._by_level(objective, smallest, _SMALLEST_WARM_CURVED)
+        return self._by_level(objective, _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT)
 
-    def _check(self, objective: Objective, smallest: int, smallest_warm: int) -> None:
-        """Whether this path is taken, from a number of classes on; another where there is a start."""
-        polytope, warm = self.polytope, self.start is not None
-        least = min(_SMALLEST, smallest_warm if warm else smallest)
+    def _check(self, objective: Objective, smallest: int) -> None:
+        """Whether this path is taken, from a number of classes on."""
+        polytope, least = self.polytope, min(_SMALLEST, smallest)
         if polytope.n_jobs < least:
             raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
         if polytope.n_jobs < _MANY_CLASSES and not _contended(polytope):
             raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs on GPUs for all are fewer than {_MANY_CLASSES}")
-        if (polytope.n_jobs < _MANY_CLASSES or objective.curved or warm) and _alike(polytope):
+        if (polytope.n_jobs < _MANY_CLASSES or objective.curved) and _alike(polytope):
             raise NotAcceptedError("many jobs run alike: they change their mix all at once")
 
-    def _by_level(self, objective: Threshold, smallest: int, smallest_warm: int) -> Answer:
-        if self.start is None and _SMALLEST_HELD_ALONE <= self.polytope.n_jobs < _MANY_CLASSES:
+    def _by_level(self, objective: Threshold, smallest: int) -> Answer:
+        if _SMALLEST_HELD_ALONE <= self.polytope.n_jobs < _MANY_CLASSES:
             answer = _held_alone(self.polytope, objective)
             if answer is not None:
                 return answer
-        self._check(objective, smallest, smallest_warm)
+        self._check(objective, smallest)
         try:
-            return _Search(self.polytope, LevelGoal(self.polytope, objective)).run(self.start)
+            return _Search(self.polytope, LevelGoal(self.polytope, objective)).run()
         except _HeldAloneError:
-            if self.start is not None:
-                raise
             return _alone(self.polytope, objective)
 
 
@@ -207,16 +194,13 @@ class _Search:
         self.enough = int(np.clip(K // 250, _COMFORTABLE, _LARGEST_SAMPLE))
         self.crossover = Crossover(polytope, goal, self.everyone)
 
-    def run(self, start: Start | None = None) -> Answer:
-        """RuntimeError when prices settle too few jobs or do not clear the market, or when `start` leads nowhere."""
-        place, curvature = self._from_sample() if start is None else self._from_start(start)
+    def run(self) -> Answer:
+        """RuntimeError when prices settle too few jobs or do not clear the market."""
+        place, curvature = self._from_sample()
         if self.goal.is_limit(place.level) or (self.goal.gain is not None and not place.prices.any()):
-            if start is not None:
-                raise NotAcceptedError("where capacity is worth nothing, prices are no start")
             return self.at_limit(place)
         for _ in range(_MOST_ROUNDS):
-            undecided, settled, place = self._approach(place, curvature, np.inf if start is None else _FURTHEST_START)
-            start = None
+            undecided, settled, place = self._approach(place, curvature)
             answer, place = self.crossover.answer(undecided, settled, place)
             if answer is not None:
                 return answer
@@ -224,7 +208,7 @@ class _Search:
 
     def _from_sample(self) -> tuple[Place, Curvature]:
         """Solve for a part of the jobs, every one standing for its neighbours."""
-        jobs, counts = self._sample(_HARDEST_JOBS)
+        jobs, counts = self._sample()
         part = self.polytope.restricted(jobs, np.arange(len(self.capacity)), counts)
         sample = self._some(jobs, part.loads)
         found, self.crossover.iterations = sample.goal.solve(part)
@@ -233,16 +217,7 @@ class _Search:
             self._refuse_ties(sample, place)
         return place, self._measured(self.everyone, place, _PRICE_DIFFERENCE)
 
-    def _from_start(self, start: Start) -> tuple[Place, Curvature]:
-        """The prices and the level that are given."""
-        jobs, counts = self._sample(0)
-        sample = self._some(jobs, counts * self.polytope.scale_factors[jobs])
-        place = self.goal.place(start)
-        place = Place(self.goal.without_negligible(place.prices, self.capacity, _NEGLIGIBLE_WORTH), place.level)
-        self._refuse_ties(sample, place)
-        return place, self._measured(self.everyone, place, _PRICE_DIFFERENCE)
-
-    def _sample(self, hardest: int) -> tuple[Index, Array]:
+    def _sample(self) -> tuple[Index, Array]:
         """Some classes, and how many jobs each stands for; those that need most are in it at next to no weight."""
         polytope, need = self.polytope, self.goal.need()
         chance = polytope.loads * need
@@ -253,12 +228,10 @@ class _Search:
         passed = np.floor(np.cumsum(chance) + 0.5)
         chosen = np.flatnonzero(np.diff(passed, prepend=0.0) > 0.0)
         counts = polytope.counts[chosen] / chance[chosen]
-        if not hardest:
-            return chosen, counts
-        least = np.partition(need, -hardest)[-hardest]
+        least = np.partition(need, -_HARDEST_JOBS)[-_HARDEST_JOBS]
         above, equal = np.flatnonzero(need > least), np.flatnonzero(need == least)
-        most = np.sort(np.concatenate([above, equal[: hardest - len(above)]]))
-        return np.concatenate([chosen, most]), np.concatenate([counts, np.full(hardest, 1e-9)])
+        most = np.sort(np.concatenate([above, equal[: _HARDEST_JOBS - len(above)]]))
+        return np.concatenate([chosen, most]), np.concatenate([counts, np.full(_HARDEST_JOBS, 1e-9)])
 
     def _some(self, jobs: Index, loads: Array) -> ActiveSet:
         """The active set of some jobs, with loads of its own."""
@@ -297,12 +270,10 @@ class _Search:
         respond_all(self.everyone.jobs, self.goal.market(place), self.everyone.states, shares, multipliers)
         return Answer(shares, np.zeros(K), np.zeros(M), self.crossover.iterations)
 
-    def _approach(
-        self, place: Place, curvature: Curvature, furthest: float = np.inf
-    ) -> tuple[ActiveSet, Settled, Place]:
+    def _approach(self, place: Place, curvature: Curvature) -> tuple[ActiveSet, Settled, Place]:
         """Newton steps, settling jobs on the way; the undecided ones, and the others together.
 
-        RuntimeError where they settle too few, NotAcceptedError where the first step is longer than `furthest`.
+        RuntimeError where they settle too few.
         """
         active, settled = self.everyone, Settled.nobody(len(self.capacity))
         best, stalled = np.inf, 0
@@ -317,9 +288,6 @@ class _Search:
             size = Place(np.maximum(place.prices, place.prices + step), 0.0).size
             relative = np.abs(step) / np.where(size > 0, size, np.inf)
             error = max(float(relative.max()), abs(by), _LEAST_ERROR)
-            if not error <= furthest:
-                raise NotAcceptedError(f"prices are off by a factor of {1.0 + error:.2g}")
-            furthest = np.inf
             step, by = shortened(step, by, place.prices)
             following = Place(np.maximum(place.prices + step, 0.0), self.goal.moved(place.level, by))
             settled.moved(place.level, following.level, self.goal.sign)

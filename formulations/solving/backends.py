@@ -17,7 +17,7 @@ from throughputs import InputError
 from throughputs.errors import one_of
 
 Run = Callable[..., Answer]
-"""Called with a polytope and an objective, and with a `warm_start.Start` where the backend takes one."""
+"""Called with a polytope and an objective."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class Backend:
     name : what users write for ``solver=``.
     module, function : where it is in this package; imported at first use only.
     description : one line.
-    starts : whether it can begin from prices and a level.
     requires : packages it imports.
     install : how to get them.
     """
@@ -38,7 +37,6 @@ class Backend:
     module: str
     function: str
     description: str
-    starts: bool = False
     requires: tuple[str, ...] = ()
     install: str = "pip install cluster-allocator"
 
@@ -79,7 +77,6 @@ BACKENDS: dict[str, Backend] = {
             "interior_point.compiled",
             "solve",
             "up to 96 classes of identical jobs: Clarabel directly",
-            starts=True,
             requires=("clarabel",),
         ),
         Backend(
@@ -94,14 +91,12 @@ BACKENDS: dict[str, Backend] = {
             "prices.search",
             "solve",
             "many classes: responses to prices, interior point over the undecided",
-            starts=True,
         ),
         Backend(
             "structured",
             "interior_point.structured",
             "solve",
             "interior point on the structure: M prices, a block per job class",
-            starts=True,
         ),
         Backend(
             "homogeneous", "published.ecos_path", "solve", "the path of the published system's solver, on the structure"

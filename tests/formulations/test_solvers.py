@@ -299,13 +299,13 @@ def test_more_than_96_classes_are_not_compiled():
         solve(polytope_of(rates, None, [20, 20]), MaxMin(np.ones(97)), solver="compiled")
 
 
-def turn(name, gap, by="", warm=False):
+def turn(name, gap, by=""):
     def run():
         if isinstance(gap, Exception):
             raise gap
         return Judged(f"answer of {name}", gap, by)
 
-    return Turn(name, run, warm)
+    return Turn(name, run)
 
 
 SMALL, BROKEN = NotAcceptedError("too many jobs"), RuntimeError("no progress")
@@ -319,7 +319,7 @@ SMALL, BROKEN = NotAcceptedError("too many jobs"), RuntimeError("no progress")
         ([("a", 1e-3), ("b", 1e-5), ("c", 1e-5), ("d", np.inf)], ("b", "b"), [(each, "") for each in "abcd"]),
         # failures are on record, refusals are not, and an answer is whose it says
         (
-            [("a", SMALL), ("b", BROKEN), ("c", np.linalg.LinAlgError("singular")), ("d", 1e-9, "e", True)],
+            [("a", SMALL), ("b", BROKEN), ("c", np.linalg.LinAlgError("singular")), ("d", 1e-9, "e")],
             ("d", "e"),
             [("b", "no progress"), ("c", "singular"), ("e", "")],
         ),
@@ -329,7 +329,6 @@ def test_one_engine_after_the_other(turns, answer, record):
     attempts: list[Attempt] = []
     assert solve_in_turn([turn(*each) for each in turns], 1e-7, attempts) == (f"answer of {answer[0]}", answer[1])
     assert [(each.solver, each.note) for each in attempts] == record
-    assert [each.warm for each in attempts] == [each.solver == "e" for each in attempts]
 
 
 def test_nobody_has_an_answer_and_other_errors_are_not_swallowed():
