@@ -66,7 +66,7 @@ class Allocation:
     >>> import allocator
     >>> speeds = {"v100": {"resnet": 4.0, "lstm": 2.0}, "k80": {"resnet": 1.0, "lstm": 1.0}}
     >>> allocation = allocator.solve("max_sum_throughput_perf", speeds, "v100:1,k80:1")
-    >>> allocation.to_frame().loc["resnet", "v100"].item(), allocation.price_series().index.tolist()
+    >>> allocation.to_frame().loc["resnet", "v100"].round(6).item(), allocation.price_series().index.tolist()
     (1.0, ['v100', 'k80'])
     """
 

@@ -44,12 +44,6 @@ def structured(problem: Problem) -> Solve:
     return own(problem, "structured")
 
 
-@path("compiled", "compiled (ours)", kind="own")
-def compiled(problem: Problem) -> Solve:
-    """Classes of identical jobs in Clarabel directly; declines many classes."""
-    return own(problem, "compiled")
-
-
 @path("prices", "prices (ours)", kind="own")
 def prices(problem: Problem) -> Solve:
     """Responses to prices, then an interior point over the undecided jobs; declines few classes."""

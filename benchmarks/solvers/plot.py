@@ -22,7 +22,6 @@ Row = dict[str, Any]
 _STYLES: dict[str, dict[str, Any]] = {
     "auto": {"color": "#D55E00", "linewidth": 2.6, "marker": "o", "zorder": 6},
     "structured": {"color": "#0072B2", "linewidth": 1.6, "marker": "s", "zorder": 5},
-    "compiled": {"color": "#009E73", "linewidth": 1.6, "marker": "^", "zorder": 5},
     "prices": {"color": "#8C6BB1", "linewidth": 1.6, "marker": "h", "zorder": 5},
     "cvxpy_ecos": {"color": "#000000", "linewidth": 1.1, "marker": "v", "linestyle": "--"},
     "cvxpy_vectorised": {"color": "#CC79A7", "linewidth": 1.1, "marker": "D", "linestyle": "--"},

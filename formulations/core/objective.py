@@ -92,14 +92,12 @@ class Objective(ABC):
     unit : what it is measured in.
     has_demands : whether jobs have a throughput to reach; otherwise one that gets nothing counts as nothing.
     curved : whether demands bend smoothly with the level.
-    published_solver : backend of the published points.
     """
 
     maximise: bool
     unit: str
     has_demands: bool = True
     curved: bool = False
-    published_solver: str = "as_stated"
 
     @abstractmethod
     def accept(self, method: Method[T]) -> T:

@@ -60,10 +60,6 @@ class MaxMin(Threshold):
         """The best level, by one linear program."""
         return method.linear_level(self)
 
-    def published_weights(self, polytope: Polytope) -> Array:  # noqa: ARG002
-        """(N,) weights as the published path is given them."""
-        return self.weights
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _positive("weights", self.weights))
 
@@ -116,13 +112,6 @@ class Makespan(MaxMin):
     def choose_published(self, among: Among) -> Choice:
         """A point at the last time of the published bisection at which all jobs can end."""
         return among.bisected(self)
-
-    def published_weights(self, polytope: Polytope) -> Array:
-        """(N,) weights at which the level is near 1: in seconds an absolute tolerance would mean nothing.
-
-        Never solved as one program by the published code, which bisects.
-        """
-        return self.weights * self.easiest_level(polytope.rates.max(axis=1))
 
     def report(self, level: float) -> float:
         """Seconds."""
@@ -245,8 +234,6 @@ class MaxSum(Objective):
     counts: Array | None = None
     maximise = True
     has_demands = False
-    # where jobs compete for a sum, whole jobs hang on the point the published solver happens to end at
-    published_solver = "homogeneous"
     unit = "steps/s"
 
     def accept(self, method: Method[T]) -> T:

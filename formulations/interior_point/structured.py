@@ -1,6 +1,6 @@
 """The structured path: an interior point method that knows the structure of the polytope.
 
-The method is an *engine*: our own on M prices (`method`), or Clarabel for small programs (`compiled`).
+The method is an *engine*: our own on M prices (`method`), or a solver of linear programs (`reference.linear`).
 """
 
 from __future__ import annotations

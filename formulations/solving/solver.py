@@ -19,7 +19,7 @@ from formulations.core.solution import Attempt, Solution
 from formulations.levels.residual_program import ResidualProgram
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.solving.absent_types import prices_of_none, with_absent_types
-from formulations.solving.backends import AUTO, Backend, get_backend
+from formulations.solving.backends import Backend, in_order
 from formulations.solving.choice import Among, Choice, check_choice
 
 Array = NDArray[np.float64]
@@ -30,10 +30,7 @@ TOLERANCE = 1e-7
 _AIMED_GAP, _MOST_CLASSES_TO_AIM = 1e-9, 512
 """Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""
 
-_PUBLISHED_PRICES = 16_000
-"""Number of classes from which a published point may be that of prices: below, it is that of an interior point."""
-
-_PUBLISHED_GAP = 1e-4
+_PUBLISHED_GAP = 1e-2
 """Relative gap up to which a published point is taken for what its solver returns, not for a failure."""
 
 
@@ -67,10 +64,7 @@ def solve(
     objective_over("solve", objective, polytope.n_jobs)
     tolerance_of("solve", tolerance)
     check_choice(choice)
-    order: tuple[str, ...] = AUTO
-    if choice == "published":
-        order = (objective.published_solver, *AUTO)
-    backends = [get_backend(name) for name in (order if solver == "auto" else (solver,))]
+    backends = in_order(solver, choice, polytope.n_jobs)
     served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
     if choice == "balanced":
@@ -82,8 +76,6 @@ def solve(
     counts = classes.counts * polytope.counts[jobs[classes.first]]
     part = polytope.restricted(jobs[classes.first], types, counts)
     goal = objective.of_classes(jobs[classes.first], counts)
-    if choice == "published" and len(classes.first) < _PUBLISHED_PRICES and solver == "auto":
-        backends = [backend for backend in backends if backend.name != "prices"]
     built = perf_counter()
 
     # the published point is taken as it is, at the precision of its solver; its gap is reported

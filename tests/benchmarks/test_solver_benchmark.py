@@ -99,7 +99,7 @@ def test_what_declines_or_fails_is_recorded_with_its_reason() -> None:
         for name, prepare in added.items():
             path(name, name, kind="peer")(prepare)  # type: ignore[arg-type]
         rows = measure_rows(
-            Options(("distinct",), ("max_min",), (*added, "compiled"), sizes=(16, 128), repetitions=1), quiet()
+            Options(("distinct",), ("max_min",), (*added, "structured"), sizes=(16, 128), repetitions=1), quiet()
         )
     finally:
         for name in added:
@@ -108,7 +108,7 @@ def test_what_declines_or_fails_is_recorded_with_its_reason() -> None:
     assert found["declining", 16] == ("skipped", "not today")
     assert found["failing", 16] == ("failed", "ArithmeticError: overflow")
     assert found["failing", 128] == ("skipped", "gave up at 16 jobs")
-    assert found["compiled", 16] == ("measured", "")
+    assert found["structured", 16] == ("measured", "")
 
 
 def test_an_interrupted_run_keeps_what_it_measured() -> None:

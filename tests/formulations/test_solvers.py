@@ -46,18 +46,16 @@ from tests.formulations.programs import (
 from throughputs import PackedColumns
 
 ACCURACY = {
-    **dict.fromkeys(("compiled", "structured", "highs"), 2e-8),
-    **dict.fromkeys(("as_stated", "clarabel", "cbc", "homogeneous"), 1e-6),
-    **dict.fromkeys(("ecos", "ecos_direct"), 1e-5),
+    **dict.fromkeys(("structured", "highs"), 2e-8),
+    **dict.fromkeys(("clarabel", "cbc"), 1e-6),
+    "ecos": 1e-5,
     "scs": 1e-2,
 }
 """How near a solver's own point is on programs without traps, relative."""
 
 TAKES = {
-    **dict.fromkeys(("compiled", "as_stated", "highs", "cbc"), PACKED),
+    **dict.fromkeys(("highs", "cbc"), PACKED),
     "structured": KINDS,
-    "homogeneous": ("max_min", "makespan", "max_sum"),
-    "ecos_direct": ("finish_time",),
     **dict.fromkeys(("clarabel", "ecos", "scs"), (*LINEAR, "nash_welfare")),
 }
 """The families that each backend takes; the others it refuses by name."""
@@ -209,7 +207,7 @@ def above_reserve(seed, N):
     return polytope, AboveReserve(reserve, rates.max(axis=1) * rng.uniform(0.5, 2, N))
 
 
-@pytest.mark.parametrize("solver", ["auto", "compiled", "structured", "highs", "clarabel", "class_pairs"])
+@pytest.mark.parametrize("solver", ["auto", "structured", "highs", "clarabel", "class_pairs"])
 def test_every_path_takes_an_objective_of_ones_own(solver):
     """At the level found the demands can be met, just above it they cannot."""
     for seed in range(2):
@@ -275,7 +273,7 @@ def test_optimal_is_what_is_proven_within_the_tolerance(monkeypatch, kind, loss,
         columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
         found = solve_packed(PackedPolytope(columns, [1.0, 1.0]), ROUGH["max_min"], solver="rough")
     else:
-        monkeypatch.setattr(formulations.solving.solver, "get_backend", lambda _: Rough())
+        monkeypatch.setattr(formulations.solving.solver, "in_order", lambda *_: [Rough()])
         found = solve(polytope, ROUGH[kind], solver="rough")
     assert found.status == status
     assert found.gap == pytest.approx(loss, rel=0.7 if kind in ROUGH else 0.01, abs=2e-9)
@@ -290,13 +288,6 @@ def test_the_choice_costs_no_proof(kind):
         found = solve(polytope, objectives[kind], tolerance=proven)
         assert found.status in ("optimal", "empty"), f"seed {seed}"
         assert found.gap <= proven, f"seed {seed}"
-
-
-def test_more_than_96_classes_are_not_compiled():
-    rates = np.random.default_rng(0).uniform(1, 2, (97, 2))
-    assert solve(polytope_of(rates[:96], None, [20, 20]), MaxMin(np.ones(96))).solver == "compiled"
-    with pytest.raises(SolverError, match="compiled: 97 "):
-        solve(polytope_of(rates, None, [20, 20]), MaxMin(np.ones(97)), solver="compiled")
 
 
 def turn(name, gap, by=""):

@@ -94,8 +94,7 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver",
-        help="auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, "
-        "ecos_direct, scs, cbc.",
+        help="auto, or one of prices, structured, highs, clarabel, ecos, scs, cbc.",
     ),
 ]
 ChoiceOption = Annotated[

@@ -25,7 +25,7 @@ from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import solve_packed
-from formulations.published.packed_makespan import published_makespan
+from formulations.packed.published import published_makespan
 from formulations.solving.choice import check_choice
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class MinTotalDurationPacked(PackedPolicy):
     Parameters
     ----------
     choice : which of the optima: "balanced" (`formulations.packed.choice`), or "published", the point on which the
-        published system acts, up to 5 % above the optimum (`formulations.published.packed_makespan`).
+        published system acts, up to 5 % above the optimum (`formulations.packed.published`).
     """
 
     choice: str = "balanced"

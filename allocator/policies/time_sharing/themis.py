@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -18,12 +17,9 @@ from allocator.policies.time_sharing.lines import carried_over, in_order_of_arri
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
-from formulations.solving.backends import BACKENDS
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 _Ids = NDArray[np.int64]
-
-_PUBLISHED_SOLVER = "ecos_direct"
 
 
 def _nothing() -> Array:
@@ -121,12 +117,6 @@ class Themis(PlanPolicy):
 
     def prepare(self) -> None:
         """Import the solver, by a program for two jobs of which one has to wait."""
-        if self.choice == "published" and self.solver == "auto" and BACKENDS[_PUBLISHED_SOLVER].missing:
-            warnings.warn(
-                "themis: the published order of jobs is that of ECOS, which is not installed: some "
-                f"jobs may run in another order ({BACKENDS[_PUBLISHED_SOLVER].install})",
-                stacklevel=2,
-            )
         matrix = ThroughputMatrix([[1.0], [1.0]], ["one", "other"], ["v100"])
         self.allocate(ClusterState(Cluster({"v100": 1}), matrix))
 
@@ -172,10 +162,4 @@ class Themis(PlanPolicy):
         isolated = memory.isolated_seconds[jobs] + left / memory.isolated_rate[jobs]
         polytope = Polytope(PlainColumns(columns), state.capacity[[pool]])
         fairness = FinishTimeFairness(elapsed, left, isolated)
-        return np.asarray(solve(polytope, fairness, solver=self._solver, choice=self.choice).shares[:, 0])
-
-    @property
-    def _solver(self) -> str:
-        """That of the setting, or the published one in its place."""
-        published = self.choice == "published" and self.solver == "auto" and not BACKENDS[_PUBLISHED_SOLVER].missing
-        return _PUBLISHED_SOLVER if published else self.solver
+        return np.asarray(solve(polytope, fairness, solver=self.solver, choice=self.choice).shares[:, 0])
