@@ -91,13 +91,11 @@ class Objective(ABC):
     maximise : which way the reported value improves.
     unit : what it is measured in.
     has_demands : whether jobs have a throughput to reach; otherwise one that gets nothing counts as nothing.
-    curved : whether demands bend smoothly with the level.
     """
 
     maximise: bool
     unit: str
     has_demands: bool = True
-    curved: bool = False
 
     @abstractmethod
     def accept(self, method: Method[T]) -> T:
@@ -187,11 +185,6 @@ class Threshold(Objective):
     @abstractmethod
     def take(self, jobs: NDArray[np.intp]) -> Threshold:
         """The same objective over some jobs only."""
-
-    @property
-    def limit(self) -> float:
-        """A level that no throughputs attain, as near as can be said without knowing what jobs run on."""
-        return np.inf if self.higher_level_is_better else -np.inf
 
     @abstractmethod
     def demand(self, level: float) -> Array:

@@ -148,7 +148,6 @@ class FinishTimeFairness(Threshold):
     isolated: Array
     maximise = False
     higher_level_is_better = False
-    curved = True
     unit = "rho"
 
     def __post_init__(self) -> None:
@@ -157,11 +156,6 @@ class FinishTimeFairness(Threshold):
         object.__setattr__(self, "isolated", figures("objective", "isolated", self.isolated, each))
         elapsed = figures("objective", "elapsed", self.elapsed, each, "numbers of at least 0")
         object.__setattr__(self, "elapsed", elapsed)
-
-    @property
-    def limit(self) -> float:
-        """The level that would need infinite throughput."""
-        return float((self.elapsed / self.isolated).max())
 
     def demand(self, level: float) -> Array:
         """``n_i / (rho D_i - e_i)``."""
@@ -183,7 +177,8 @@ class FinishTimeFairness(Threshold):
     def bound(self, multipliers: Array, supply: float) -> float:
         """Root of ``multipliers . demand(rho) = supply``, from below (the left side is convex and decreasing)."""
         if not supply > 0 or not multipliers.any():
-            return self.limit
+            # the level that would need infinite throughput
+            return float((self.elapsed / self.isolated).max())
         share = multipliers * self.remaining
         # one job alone must not need more than the whole supply
         level = float(((self.elapsed + share / supply) / self.isolated)[multipliers > 0].max())

@@ -15,8 +15,6 @@ from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 from formulations.interior_point import log_utilities
 from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
-from formulations.prices.mixes import level_at_prices
-from throughputs.numerics import dot
 
 Array = NDArray[np.float64]
 
@@ -26,14 +24,8 @@ _PRECISION = 1e-11
 _FIRST_PRECISION = 1e-4
 """Relative gap of the first programs of a sequence."""
 
-_GAP_FOR_MULTIPLIERS = 1e-6
-"""Relative gap below which multipliers are as good a guide to the next level as prices."""
-
 _ACCEPTED_GAP, _STALLED = 1e-9, 0.3
 """A gap that is good enough when a program as fine as can be leaves more than this part of the gap before."""
-
-_FEW_TYPES = 8
-"""Number of types up to which responses to prices cost little."""
 
 _MOST_PROGRAMS = 40
 
@@ -85,7 +77,6 @@ def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, f
     progress, never correctness.
     """
     fastest = polytope.fastest
-    relative = np.divide(polytope.rates.T, fastest, order="C")
     level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
     precision, iterations, last = _FIRST_PRECISION, 0, np.inf
     best, proof, most = None, None, np.nan
@@ -105,16 +96,10 @@ def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, f
         if gap <= 4 * finest or (precision == finest and _STALLED * last <= gap <= _ACCEPTED_GAP):
             break
         last = gap
-        following = bound
-        if gap > _GAP_FOR_MULTIPLIERS and len(polytope.capacity) <= _FEW_TYPES:
-            worth = dot(polytope.capacity, answer.prices)
-            with np.errstate(over="ignore"):
-                priced = level_at_prices(objective, relative, fastest, polytope.loads, worth, answer.prices, bound)
-            following = objective.worse(priced, bound) if np.isfinite(priced) else bound
-        moved = abs(following - level) / abs(following)
+        moved = abs(bound - level) / abs(bound)
         if precision == finest and not moved > 1e-13:
             break
-        level = following
+        level = bound
         # a Newton step squares the error, up to what the next program can resolve
         precision = max(finest, min(_FIRST_PRECISION, min(gap, moved) ** 2 * 1e-2))
     assert best is not None

@@ -22,10 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
+from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
-from formulations.interior_point.structured import solve_with_floors
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import Box, Jobs, respond_all, settle
 from formulations.prices.crossover import Crossover
@@ -35,15 +34,11 @@ from formulations.prices.newton import Curvature, newton_step, shortened
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_SMALLEST, _SMALLEST_BENT, _SMALLEST_CURVED = 3000, 2000, 1000
-"""Number of classes below which the interior point over all of them is as fast; where demands are piecewise linear in
-the level, and where they are curved: that is a sequence of programs."""
+_SMALLEST, _MANY_CLASSES = 3000, 16_000
+"""Number of classes below which the interior point over all of them is as fast; where there are GPUs for all."""
 
-_SMALLEST_HELD_ALONE = 128
-"""Number of classes from which it pays to look first whether a single job holds the level."""
-
-_MANY_CLASSES, _PROBED = 16_000, 256
-"""Number of classes up to which jobs that run alike, or do not contend, are refused; how many are looked at."""
+_PROBED = 256
+"""How many jobs are looked at for whether they run alike."""
 
 _LARGEST_SAMPLE = 4096
 """Most jobs that a small program or a sample may comfortably have."""
@@ -74,16 +69,8 @@ _TIED_ERROR, _MANY_TIED = 1e-5, 0.2
 _LEAST_ERROR = 1e-10
 """What a step that does not move prices at all may be wrong by."""
 
-_FINEST = 1e-13
-"""Relative gap of an interior point at which crossover begins."""
-
 _NEGLIGIBLE_WORTH = 1e-5
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing at rough prices."""
-
-
-def _contended(polytope: Polytope) -> bool:
-    """Whether not all jobs can run at once; otherwise most types cost nothing, and prices are hard to find."""
-    return float(np.add.reduce(polytope.capacity)) < float(np.add.reduce(polytope.loads))
 
 
 def solve(polytope: Polytope, objective: Objective) -> Answer:
@@ -104,48 +91,34 @@ class _PricesFirst(Method[Answer]):
     polytope: Polytope
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
-        self._check(objective, _SMALLEST)
+        self._check()
         return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run()
 
-    def linear_level(self, objective: MaxMin) -> Answer:
-        return self._by_level(objective, _SMALLEST)
-
     def level(self, objective: Threshold) -> Answer:
-        return self._by_level(objective, _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT)
-
-    def _check(self, objective: Objective, smallest: int) -> None:
-        """Whether this path is taken, from a number of classes on."""
-        polytope, least = self.polytope, min(_SMALLEST, smallest)
-        if polytope.n_jobs < least:
-            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
-        if polytope.n_jobs < _MANY_CLASSES and not _contended(polytope):
-            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs on GPUs for all are fewer than {_MANY_CLASSES}")
-        if (polytope.n_jobs < _MANY_CLASSES or objective.curved) and _alike(polytope):
-            raise NotAcceptedError("many jobs run alike: they change their mix all at once")
-
-    def _by_level(self, objective: Threshold, smallest: int) -> Answer:
-        if _SMALLEST_HELD_ALONE <= self.polytope.n_jobs < _MANY_CLASSES:
-            answer = _held_alone(self.polytope, objective)
-            if answer is not None:
-                return answer
-        self._check(objective, smallest)
+        self._check()
         try:
             return _Search(self.polytope, LevelGoal(self.polytope, objective)).run()
         except _HeldAloneError:
-            return _alone(self.polytope, objective)
+            # any shares that meet the demands of the hardest job's level will do
+            level = objective.relaxed(objective.easiest_level(self.polytope.fastest), 1e-12)
+            return solve_for_worth(self.polytope, self.polytope.normalised_worth, objective.demand(level))
+
+    def _check(self) -> None:
+        """Where there are GPUs for all, most types cost nothing, and prices are hard to find."""
+        least = _SMALLEST if _contended(self.polytope) else _MANY_CLASSES
+        if self.polytope.n_jobs < least:
+            raise NotAcceptedError(f"{self.polytope.n_jobs} classes of jobs are fewer than {least}")
+        if _alike(self.polytope):
+            raise NotAcceptedError("many jobs run alike: they change their mix all at once")
 
 
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
-    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails.
+    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
+    return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
 
-    Where classes are few the interior point over all of them is as fast, and crossover begins there.
-    """
-    search = _Search(polytope, WorthGoal(polytope, gains, floors))
-    if polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY_CLASSES):
-        return search.run()
-    point = solve_with_floors(polytope, gains[:, None] * polytope.rates, floors, 0.0, precision=_FINEST)
-    vertex = search.crossover.from_interior(point)
-    return point if vertex is None else vertex
+
+def _contended(polytope: Polytope) -> bool:
+    return float(np.add.reduce(polytope.capacity)) < float(np.add.reduce(polytope.loads))
 
 
 def _alike(polytope: Polytope) -> bool:
@@ -153,26 +126,6 @@ def _alike(polytope: Polytope) -> bool:
     rates = polytope.rates[:: max(polytope.n_jobs // _PROBED, 1)]
     relative = np.round(rates / rates.max(axis=1, keepdims=True), 9)
     return 2 * len({row.tobytes() for row in relative}) < len(relative)
-
-
-def _held_alone(polytope: Polytope, objective: Threshold) -> Answer | None:
-    """Shares that meet all demands at the level that the hardest job attains alone; None where one pass finds none.
-
-    Where types are priced by what they yield beside each job's fastest, jobs spread over them nearly as far as they
-    can: one pass tells most programs that a single job holds from the others.
-    """
-    search = _Search(polytope, LevelGoal(polytope, objective))
-    prices = np.einsum("i,ij->j", polytope.loads / polytope.fastest, polytope.rates)
-    try:
-        return search.at_limit(Place(prices / prices.max(), objective.easiest_level(polytope.fastest)))
-    except _HeldAloneError:
-        return None
-
-
-def _alone(polytope: Polytope, objective: Threshold) -> Answer:
-    """Where the hardest job holds the level alone, any shares that meet the level's demands will do."""
-    level = objective.relaxed(objective.easiest_level(polytope.fastest), 1e-12)
-    return solve_for_worth(polytope, polytope.normalised_worth, objective.demand(level))
 
 
 class _HeldAloneError(RuntimeError):

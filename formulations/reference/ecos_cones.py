@@ -13,7 +13,6 @@ solve them. Gavel acts on the point at which ECOS ends, and its programs have ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -21,15 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
+from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from formulations.reference.convex import answer_of, solve_ecos
+from formulations.reference.convex import answer_of
 
 Array = NDArray[np.float64]
-Entries = tuple[Any, Any, Any]
-"""Rows, columns and values, which are broadcast against each other."""
-
 _WITH_A_POINT = (0, 10, -1)
 """Exit codes of ECOS with a point: optimal, optimal but not to full accuracy, out of iterations."""
 
@@ -41,7 +37,7 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
 
 def feasible_point(polytope: Polytope, floors: Array) -> Array:
     """Shares (N, M) that give every job its floor (N,): where ECOS ends; RuntimeError where it finds none."""
-    return _Written(polytope).run(np.zeros(polytope.rates.size), floors=floors).shares
+    return _solve(polytope, floors=floors).shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,78 +45,69 @@ class _Published(Method[Answer]):
     polytope: Polytope
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
-        return _Written(self.polytope).run(-(objective.totals[:, None] * self.polytope.rates).ravel("F"))
+        return _solve(self.polytope, gains=objective.totals)
 
     def linear_level(self, objective: MaxMin) -> Answer:
-        relative = (1.0 / objective.weights)[:, None] * self.polytope.rates
-        return _Written(self.polytope, first=1).run_to_level(np.zeros(len(relative)), relative)
+        return _solve(self.polytope, level=np.zeros(self.polytope.n_jobs), weights=objective.weights)
 
     def level(self, objective: Threshold) -> Answer:
         inverses = objective.in_inverses()
         if inverses is None:
             raise self.refusal(objective)
-        return _Written(self.polytope, first=1).run_to_level(-inverses[0], None, inverses[1])
-
-    def log_sum(self, objective: NashWelfare) -> Answer:
-        return solve_ecos(self.polytope, objective)
+        return _solve(self.polytope, level=-inverses[0], inverse=inverses[1])
 
 
-class _Written:
-    """The rows of the polytope; its columns, type by type, come after `first` others."""
+def _solve(
+    polytope: Polytope,
+    *,
+    gains: Array | None = None,
+    level: Array | None = None,
+    weights: Array | None = None,
+    inverse: Array | None = None,
+    floors: Array | None = None,
+) -> Answer:
+    """Columns: t, where there are rows of a `level` with these right-hand sides (N,); x type by type; w.
 
-    def __init__(self, polytope: Polytope, first: int = 0) -> None:
-        self.polytope = polytope
-        self.n, self.m = polytope.rates.shape
-        self.jobs, self.types = np.arange(self.n), np.arange(self.m)
-        self.first = first
-        self.share = first + self.types * self.n + self.jobs[:, None]
+    Rows: the level, signs of x, capacity, time, floors or cones.
+    """
+    from scipy.sparse import coo_matrix
 
-    def run_to_level(self, right: Array, relative: Array | None, inverse: Array | None = None) -> Answer:
-        """The best level t, the first column: rows ``-t - relative . x <= right`` or ``-t + inverse w <= right``."""
-        entries: list[Entries] = [(self.jobs, 0, -1.0)]
-        if relative is not None:
-            entries.append((self.jobs[:, None], self.share, -relative))
-        cost = np.zeros(1 + self.n * self.m + (0 if inverse is None else self.n))
+    rates, (n, m) = polytope.rates, polytope.rates.shape
+    jobs, types = np.arange(n)[:, None], np.arange(m)
+    first, signs = (0, 0) if level is None else (1, n)
+    capacity, time, below = signs + n * m, signs + n * m + m, signs + n * m + m + n
+    share, w = first + types * n + jobs, first + n * m + jobs
+    cost = np.zeros(first + n * m + (0 if inverse is None else n))
+    entries: list[tuple[Any, Any, Any]] = [
+        (signs + types * n + jobs, share, -1.0),
+        (capacity + types, share, polytope.loads[:, None]),
+        (time + jobs, share, 1.0),
+    ]
+    limits = [np.zeros(n * m), polytope.capacity, np.ones(n)]
+    if gains is not None:
+        cost[:] = -(gains[:, None] * rates).ravel("F")
+    if level is not None:
         cost[0] = 1.0
-        return self.run(cost, (right, entries), inverse)
-
-    def run(
-        self,
-        cost: Array,
-        above: tuple[Array, Sequence[Entries]] | None = None,
-        inverse: Array | None = None,
-        floors: Array | None = None,
-    ) -> Answer:
-        """Solve with rows `above` those of the polytope, and below them `floors` or the cones of the inverses."""
-        from scipy.sparse import coo_matrix
-
-        n, m, polytope, jobs = self.n, self.m, self.polytope, self.jobs
-        right, entries = (np.zeros(0), []) if above is None else (above[0], [*above[1]])
-        signs = len(right)
-        capacity = signs + n * m
-        time, below = capacity + m, capacity + m + n
-        entries += [
-            (signs - self.first + self.share, self.share, -1.0),
-            (capacity + self.types, self.share, polytope.loads[:, None]),
-            (time + jobs[:, None], self.share, 1.0),
-        ]
-        limits = [right, np.zeros(n * m), polytope.capacity, np.ones(n)]
-        if floors is not None:
-            entries.append((below + jobs[:, None], self.share, -polytope.rates))
-            limits.append(-floors)
-        if inverse is not None:
-            w, cone = self.first + n * m + jobs, below + 3 * jobs
-            entries += [(cone[:, None] + k, self.share, -polytope.rates) for k in (0, 1)]
-            entries += [(jobs, w, inverse), (cone, w, -1.0), (cone + 1, w, 1.0)]
-            limits.append(np.tile([0.0, 0.0, 2.0], n))
-        parts = [np.broadcast_arrays(*entry) for entry in entries]
-        rows, columns, values = (np.concatenate([part[k].ravel() for part in parts]) for k in range(3))
-        limit = np.concatenate(limits)
-        matrix = coo_matrix((values.astype(np.float64), (rows, columns)), shape=(len(limit), len(cost)))
-        found = run_ecos(cost, matrix, limit, 0 if inverse is None else n)
-        shares = found["x"][self.first : self.first + n * m].reshape((n, m), order="F")
-        prices, of_time = np.split(found["z"][capacity : time + n], [m])
-        return answer_of(polytope, shares, prices, of_time, int(found["info"]["iter"]))
+        entries.append((jobs, 0, -1.0))
+        limits.insert(0, level)
+    if weights is not None:
+        entries.append((jobs, share, -((1.0 / weights)[:, None] * rates)))
+    if inverse is not None:
+        cone = below + 3 * jobs
+        entries += [(jobs, w, inverse[:, None]), (cone, w, -1.0), (cone + 1, w, 1.0)]
+        entries += [(cone, share, -rates), (cone + 1, share, -rates)]
+        limits.append(np.tile([0.0, 0.0, 2.0], n))
+    if floors is not None:
+        entries.append((below + jobs, share, -rates))
+        limits.append(-floors)
+    parts = [np.broadcast_arrays(*entry) for entry in entries]
+    rows, columns, values = (np.concatenate([part[k].ravel() for part in parts]) for k in range(3))
+    right = np.concatenate(limits)
+    matrix = coo_matrix((values.astype(np.float64), (rows, columns)), shape=(len(right), len(cost)))
+    found = run_ecos(cost, matrix, right, 0 if inverse is None else n)
+    shares = found["x"][first : first + n * m].reshape((n, m), order="F")
+    prices, of_time = np.split(found["z"][capacity:below], [m])
+    return answer_of(polytope, shares, prices, of_time, int(found["info"]["iter"]))
 
 
 def run_ecos(cost: Array, matrix: Any, right: Array, n_cones: int = 0) -> Any:

@@ -70,7 +70,7 @@ _NEGLIGIBLE_YIELD = 1e-9
 _ACCEPTED_LOSS = 1e-8
 """Relative loss of the objective up to which a choice is accepted."""
 
-_MOST_CLASSES_AT_ONCE = 96
+_MOST_CLASSES_AT_ONCE = 3000
 """Number of classes below which total worth and evenness are sought at once."""
 
 _ROUNDING = 1e-12

@@ -56,7 +56,8 @@ ACCURACY = {
 TAKES = {
     **dict.fromkeys(("highs", "cbc"), PACKED),
     "structured": KINDS,
-    **dict.fromkeys(("clarabel", "ecos", "scs"), (*LINEAR, "nash_welfare")),
+    **dict.fromkeys(("clarabel", "scs"), (*LINEAR, "nash_welfare")),
+    "ecos": LINEAR,
 }
 """The families that each backend takes; the others it refuses by name."""
 
