@@ -91,11 +91,12 @@ class _PricesFirst(Method[Answer]):
     polytope: Polytope
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
-        self._check()
+        self._check(_SMALLEST)
         return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run()
 
     def level(self, objective: Threshold) -> Answer:
-        self._check()
+        # demands that bend take the interior point a sequence of programs
+        self._check(_SMALLEST if objective.linear else _SMALLEST // 2)
         try:
             return _Search(self.polytope, LevelGoal(self.polytope, objective)).run()
         except _HeldAloneError:
@@ -103,9 +104,9 @@ class _PricesFirst(Method[Answer]):
             level = objective.relaxed(objective.easiest_level(self.polytope.fastest), 1e-12)
             return solve_for_worth(self.polytope, self.polytope.normalised_worth, objective.demand(level))
 
-    def _check(self) -> None:
+    def _check(self, smallest: int) -> None:
         """Where there are GPUs for all, most types cost nothing, and prices are hard to find."""
-        least = _SMALLEST if _contended(self.polytope) else _MANY_CLASSES
+        least = smallest if _contended(self.polytope) else _MANY_CLASSES
         if self.polytope.n_jobs < least:
             raise NotAcceptedError(f"{self.polytope.n_jobs} classes of jobs are fewer than {least}")
         if _alike(self.polytope):
