@@ -1,6 +1,6 @@
 # Everything runs in an environment of its own, .venv, made at first use.
 #   make demo      compare nine policies on one cluster; ends with a table and demo-output/report.html
-#   make test      the tests, in about five minutes; those marked exhaustive are left out
+#   make test      the tests, in under four minutes; those marked exhaustive are left out
 #   make test-all  all tests but the deep ones: whole simulations too, every solver on every instance
 #   make test-deep  the deep ones, an hour: further draws, workloads and sizes, every notebook
 #   make test-slurm  the Slurm adapter on a real Slurm, whose Debian packages it installs where they are absent
@@ -25,6 +25,9 @@ TORCH ?= torch==2.13.0
 # The releases that recorded figures were made with.
 CONSTRAINTS := tests/constraints.txt
 EXAMPLES := .venv-examples
+
+# Tests start hundreds of processes, each of which would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all test-deep slurm test-slurm test-examples golden mutants lint docs tables bench clean
 
@@ -62,7 +65,7 @@ mutants: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 
 # The notice is one of the theme about other versions of MkDocs.

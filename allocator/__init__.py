@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
     from allocator.cluster_spec import read_cluster
+    from allocator.experiments.compare import compare
+    from allocator.experiments.run import Run
+    from allocator.experiments.whatif import whatif
     from allocator.explanations.explain import explain
     from allocator.policies.base.convex import ConvexPolicy
     from allocator.policies.base.ordering import OrderPolicy
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
         SharePolicy,
         Trigger,
         UpcomingRounds,
+        View,
     )
     from allocator.protocol.entities import Entities, Entity
     from allocator.recorded import recorded_schedule
@@ -41,7 +45,6 @@ if TYPE_CHECKING:
     from allocator.report.html import write_report
     from allocator.results.result import SimulationResult
     from allocator.results.views.summary import Summary
-    from allocator.scenarios import whatif
     from allocator.simulator.engine import simulate
     from throughputs import InputError, ThroughputMatrix, Trace, default_table, read_table, read_trace
     from throughputs.estimator.believed import Estimation
@@ -65,6 +68,7 @@ __all__ = [
     "PlanStep",
     "Policy",
     "ProgramPolicy",
+    "Run",
     "SharePolicy",
     "SimulationResult",
     "Summary",
@@ -72,6 +76,8 @@ __all__ = [
     "Trace",
     "Trigger",
     "UpcomingRounds",
+    "View",
+    "compare",
     "default_table",
     "explain",
     "get_policy",
@@ -108,6 +114,7 @@ _HOME = {
     "PlanStep": "allocator.protocol",
     "Policy": "allocator.protocol",
     "ProgramPolicy": "allocator.policies.base.programs",
+    "Run": "allocator.experiments.run",
     "SharePolicy": "allocator.protocol",
     "SimulationResult": "allocator.results.result",
     "Summary": "allocator.results.views.summary",
@@ -115,6 +122,8 @@ _HOME = {
     "Trace": "throughputs",
     "Trigger": "allocator.protocol",
     "UpcomingRounds": "allocator.protocol",
+    "View": "allocator.protocol",
+    "compare": "allocator.experiments.compare",
     "default_table": "throughputs",
     "explain": "allocator.explanations.explain",
     "get_policy": "allocator.registry",
@@ -127,7 +136,7 @@ _HOME = {
     "register": "allocator.registry",
     "simulate": "allocator.simulator.engine",
     "solve": "allocator.api",
-    "whatif": "allocator.scenarios",
+    "whatif": "allocator.experiments.whatif",
     "write_report": "allocator.report.html",
 }
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.audit import Audit, audit
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, Policy
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import on_types
 from allocator.protocol.entities import Entities, EntitiesLike, Membership, arrival_ranks
 from allocator.protocol.faults import fault_of
+from allocator.protocol.views import columns_of_jobs, file_columns
 from allocator.registry import get_policy
 from throughputs import (
     InputError,
@@ -25,6 +28,7 @@ from throughputs import (
     default_table,
     read_table,
 )
+from throughputs.errors import one_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +45,7 @@ def solve(
     gpu_prices: Mapping[str, float] | None = None,
     entities: EntitiesLike | None = None,
     **settings: Any,
-) -> Allocation:
+) -> Solved:
     """One decision: shares of time for every job on every accelerator type.
 
     Parameters
@@ -51,10 +55,10 @@ def solve(
         gives the GPUs of each gang. As a DataFrame, or as a mapping of columns that pandas makes one of.
         `PackedColumns` say also what jobs do in pairs, for policies that pack.
     cluster : the cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
-    jobs : what else the policy may read, by job label: priority_weight, steps_remaining, elapsed_seconds,
-        isolated_seconds, slo_seconds (seconds left to the deadline; nan or inf: none), entity (name; empty: none),
-        arrival_rank (order of the jobs in entities that serve first come, first served; by default the longest in the
-        cluster first, then by label). What is missing takes its default.
+    jobs : what else the policy may read, by job label: the views of jobs that are columns in files (docs/policies.md),
+        such as priority_weight, steps_remaining and slo_seconds; entity (name; empty: none), and arrival_rank (order of
+        the jobs in entities that serve first come, first served; by default the longest in the cluster first, then by
+        label). What is missing takes its default.
     gpu_prices : dollars per GPU hour of every type of the cluster, for policies that count them; 1 for each if omitted.
     entities : the entities that jobs name, in any form that `allocator.protocol.entities.Entities.parse` takes.
         Policies without water filling ignore them.
@@ -89,12 +93,31 @@ def solve(
         colocation = on_types(colocation, cluster.accelerators)
     prices = None if gpu_prices is None else _priced(gpu_prices, cluster)
     state = ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
+    declared = state.declared(policy.needs)
     try:
-        return policy.allocate(state.declared(policy.needs))
+        answer = policy.allocate(declared)
     except Exception as error:
         if (fault := fault_of(error, type(policy))) is None:
             raise
         raise fault from error.__cause__
+    known = {field.name: getattr(answer, field.name) for field in fields(Allocation)}
+    return Solved(**known, state=declared, decided_by=policy)
+
+
+@dataclass(frozen=True, eq=False)
+class Solved(Allocation):
+    """An allocation, with what it was decided from, and by whom."""
+
+    state: ClusterState = field(kw_only=True, repr=False)
+    decided_by: Policy = field(kw_only=True, repr=False)
+
+    def audit(self, *, seed: int = 0, probed_jobs: int = 8, misreports: int = 8) -> Audit:
+        """What the allocation is worth: sharing incentive, envy, efficiency, strategy, utilisation, prices.
+
+        `seed`, `probed_jobs`, `misreports` : as in `allocator.audit.audit`, which any allocation can be given to.
+        """
+        policy = self.decided_by
+        return audit(self, self.state, policy, seed=seed, probed_jobs=probed_jobs, misreports=misreports)
 
 
 def load_throughputs(
@@ -120,19 +143,12 @@ def _priced(gpu_prices: Mapping[str, float], cluster: Cluster) -> NDArray[np.flo
     return PriceTable.constant(gpu_prices, "gpu_prices").price_at(0.0, cluster.accelerators)
 
 
-_COLUMNS = {"priority_weight": "priority_weights", "steps_remaining": "steps_remaining",
-            "elapsed_seconds": "elapsed_seconds", "isolated_seconds": "isolated_seconds"}  # fmt: skip
-_DEADLINES = "slo_seconds"
 _ENTITY_COLUMNS = ("entity", "arrival_rank")
 
 
 def _job_columns(jobs: pd.DataFrame | None, matrix: ThroughputMatrix) -> dict[str, Any]:
     if jobs is None:
         return {}
-    known = (*_COLUMNS, _DEADLINES, *_ENTITY_COLUMNS)
-    unknown = [str(column) for column in jobs.columns if column not in known]
-    if unknown:
-        raise InputError("jobs", field=unknown[0], found="an unknown column", expected=f"some of {', '.join(known)}")
     absent = [job for job in matrix.jobs if job not in jobs.index]
     if absent:
         raise InputError(
@@ -141,13 +157,18 @@ def _job_columns(jobs: pd.DataFrame | None, matrix: ThroughputMatrix) -> dict[st
             found=f"no row {absent[0]!r}",
             expected="a row for every job of the throughputs",
         )
-    ordered = jobs.loc[list(matrix.jobs)]
-    numbers = [str(column) for column in jobs.columns if column in _COLUMNS]
-    columns = {_COLUMNS[column]: ordered[column].to_numpy(dtype=np.float64) for column in numbers}
-    if _DEADLINES in jobs.columns:
-        due = ordered[_DEADLINES].to_numpy(dtype=np.float64)
-        columns[_DEADLINES] = np.where(np.isnan(due), np.inf, due)
-    return columns
+    ordered, known = jobs.loc[list(matrix.jobs)], file_columns()
+    names = [name for name in map(str, jobs.columns) if name not in _ENTITY_COLUMNS]
+    for name in names:
+        if name not in known:
+            expected = one_of(name, [*known, *_ENTITY_COLUMNS])
+            raise InputError("jobs", field=name, found="an unknown column", expected=expected)
+    return columns_of_jobs(
+        names,
+        lambda name: ordered[name].tolist(),
+        lambda name, i: f"{name} of {matrix.jobs[i]!r}",
+        "jobs",
+    )
 
 
 def _membership(

@@ -126,6 +126,15 @@ class Cluster:
         """(M,) id of the first GPU of each type: GPUs are numbered from 0, type by type."""
         return np.concatenate([[0], np.cumsum(self.capacity)[:-1]])
 
+    @cached_property
+    def servers(self) -> tuple[int, ...]:
+        """The server of each GPU, both numbered from 0, type by type."""
+        found: list[int] = []
+        for name, gpus in self.gpus.items():
+            first, size = (found[-1] + 1 if found else 0), int(self.gpus_per_server[name])
+            found += [first + gpu // size for gpu in range(gpus)]
+        return tuple(found)
+
     @property
     def total_gpus(self) -> int:
         """All GPUs of the cluster."""
@@ -152,6 +161,13 @@ class Cluster:
 
     def __str__(self) -> str:
         return ",".join(f"{name}:{count}" for name, count in self.gpus.items())
+
+
+def cluster_texts(cluster: Cluster) -> tuple[str, str | None]:
+    """A cluster as `Cluster.parse` takes it: GPUs, and GPUs per server where a server has several."""
+    servers = cluster.gpus_per_server
+    some = any(size > 1 for size in servers.values())
+    return str(cluster), ",".join(f"{name}:{size}" for name, size in servers.items()) if some else None
 
 
 def _parse_counts(text: str, source: str) -> dict[str, int]:

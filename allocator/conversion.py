@@ -23,31 +23,39 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from itertools import repeat
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.limits import Range as Range  # re-exported
 
 
 @dataclass(frozen=True)
-class Range:
-    """The numbers that a setting may have; stands behind its type in `Annotated`.
+class Said:
+    """What a field is called on the command line, stands behind its type in `Annotated`.
 
     Attributes
     ----------
-    least, most : both included, unless `above` leaves the least out.
+    option, about : its option, and what that does.
+    word : what stands for its value.
     """
 
-    least: float = 0.0
-    most: float = math.inf
-    above: bool = False
+    option: str
+    about: str
+    word: str | None = None
 
-    def __contains__(self, value: float) -> bool:
-        return (self.least < value if self.above else self.least <= value) and value <= self.most
 
-    def __str__(self) -> str:
-        low = f"above {self.least:g}" if self.above else f"at least {self.least:g}"
-        return f"{low}, at most {self.most:g}" if self.most < math.inf else low
+@dataclass(frozen=True)
+class Reads:
+    """How a value that is more than its type is read, stands behind the type of a field in `Annotated`.
+
+    Attributes
+    ----------
+    read : takes the value, the place of the field, the source, and the folder that files are relative to.
+    """
+
+    read: Callable[[Any, str, object, Path], Any]
 
 
 NotNegative = Annotated[float, Range()]
@@ -76,6 +84,14 @@ def convert(value: Any, kind: Any, *, source: object, field: str) -> Any:
     return _told(_value, value, kind, source, field)
 
 
+def read_field(value: Any, kind: Any, *, source: object, field: str, folder: Path) -> Any:
+    """The same of a field with all that stands behind its type, `Reads` among them; files are relative to `folder`."""
+    for how in getattr(kind, "__metadata__", ()):
+        if isinstance(how, Reads) and value is not None:
+            return how.read(value, field, source, folder)
+    return convert(value, kind, source=source, field=field)
+
+
 def convert_text(text: str, kind: Any, *, source: object, field: str) -> Any:
     """What `text` stands for where the declared type is `kind`.
 
@@ -93,6 +109,10 @@ def convert_text(text: str, kind: Any, *, source: object, field: str) -> Any:
 def expectation(kind: Any) -> str:
     """What a setting of the declared type takes, in words."""
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return " ".join(
+            [expectation(arguments[0]), *(str(extra) for extra in arguments[1:] if isinstance(extra, Range))]
+        )
     if kind in _NAMES:
         return _NAMES[kind]
     if origin in _UNIONS:
@@ -117,6 +137,13 @@ def kinds_of(owner: type) -> Mapping[str, Any]:
     if not is_dataclass(owner):
         return {}
     hints = _hints(owner)
+    return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
+
+
+@cache
+def declared_kinds(owner: type) -> Mapping[str, Any]:
+    """The same with all that stands behind a type in `Annotated`: ranges, `Reads`, `Said`."""
+    hints = _hints(owner, with_ranges=True)
     return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
 
 
@@ -163,6 +190,8 @@ def _told(read: Callable[[Any, Any], Any], given: Any, kind: Any, source: object
 
 def _value(value: Any, kind: Any) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _in_range(_value(value, arguments[0]), arguments[1:])
     if origin in _UNIONS:
         return _first(_value, value, arguments)
     if origin is Literal:
@@ -187,6 +216,8 @@ def _value(value: Any, kind: Any) -> Any:
 
 def _text(text: str, kind: Any) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _in_range(_text(text, arguments[0]), arguments[1:])
     if origin in _UNIONS:
         if types.NoneType in arguments and text.lower() in _NONE_WORDS:
             return None
@@ -201,6 +232,12 @@ def _text(text: str, kind: Any) -> Any:
     if kind in _READ_TEXT:
         return _READ_TEXT[kind](text)
     raise _RefusedError(text)
+
+
+def _in_range(value: Any, extras: tuple[Any, ...]) -> Any:
+    if isinstance(value, int | float) and any(isinstance(e, Range) and value not in e for e in extras):
+        raise _RefusedError(value)
+    return value
 
 
 def _first(read: Callable[[Any, Any], Any], given: Any, alternatives: Sequence[Any]) -> Any:

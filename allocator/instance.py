@@ -24,6 +24,7 @@ from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import from_json
 from allocator.protocol.entities import Entities, Membership, arrival_ranks
+from allocator.protocol.views import columns_of_jobs, file_columns
 from throughputs import InputError, ThroughputMatrix
 from throughputs.files import read_json, source_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
@@ -59,26 +60,24 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
     if len(set(map(str, ids))) != len(ids):
         repeated = next(i for i in ids if list(map(str, ids)).count(str(i)) > 1)
         raise InputError(source, field="jobs[].job_id", found=repeated, expected="distinct job ids")
-    columns = {
-        name: np.array([row[name] for row in rows], dtype=float)
-        for name in ("weight", "left", "elapsed", "isolated", "due")
-    }
     matrix = ThroughputMatrix(
         np.array([row["rates"] for row in rows], dtype=float).reshape(len(rows), len(cluster.accelerators)),
         ids,
         cluster.accelerators,
         np.array([row["scale_factor"] for row in rows], dtype=np.int64),
     )
+    columns = columns_of_jobs(
+        [name for name in file_columns() if any(name in job for job in jobs)],
+        lambda name: [job.get(name) for job in jobs],
+        lambda name, i: f"jobs[{i}].{name}",
+        source,
+    )
     return ClusterState(
         cluster,
         matrix,
-        priority_weights=columns["weight"],
-        steps_remaining=columns["left"],
-        elapsed_seconds=columns["elapsed"],
-        isolated_seconds=columns["isolated"],
-        slo_seconds=columns["due"],
+        **columns,
         gpu_prices=_gpu_prices(data, cluster, source),
-        membership=_membership(data, rows, source),
+        membership=_membership(data, rows, columns.get("elapsed_seconds", np.zeros(len(rows))), source),
         colocation=None if data.get("pairs") is None else from_json(data["pairs"], matrix, source),
     )
 
@@ -94,7 +93,9 @@ def _gpu_prices(data: dict[str, Any], cluster: Cluster, source: str) -> NDArray[
     return np.array([_number(prices[name], f"gpu_prices.{name}", source) for name in cluster.accelerators], dtype=float)
 
 
-def _membership(data: dict[str, Any], rows: list[dict[str, Any]], source: str) -> Membership | None:
+def _membership(
+    data: dict[str, Any], rows: list[dict[str, Any]], elapsed_seconds: NDArray[np.float64], source: str
+) -> Membership | None:
     """Entities of the jobs; jobs without an entity stand at the top."""
     names = [row["entity"] for row in rows]
     if data.get("entities") is None:
@@ -122,7 +123,7 @@ def _membership(data: dict[str, Any], rows: list[dict[str, Any]], source: str) -
     if given and len(given) < len(ranks):
         missing = ranks.index(None)
         raise InputError(source, field=f"jobs[{missing}].arrival_rank", expected="a rank, as other jobs have one")
-    by_time = arrival_ranks([row["elapsed"] for row in rows], [row["job_id"] for row in rows])
+    by_time = arrival_ranks(elapsed_seconds, [row["job_id"] for row in rows])
     return Membership(entities, of_job, ranks if given else by_time)
 
 
@@ -203,21 +204,9 @@ def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
         raise InputError(
             source, field=f"{where}.scale_factor", found=scale, expected="a whole number of GPUs, at least 1"
         )
-    weight = _number(job.get("priority_weight", 1.0), f"{where}.priority_weight", source)
-    if not weight > 0:
-        raise InputError(source, field=f"{where}.priority_weight", found=weight, expected="a positive weight")
     return {
         "job_id": _job_id(job.get("job_id", index), f"{where}.job_id", source),
         "scale_factor": int(scale),
-        "weight": weight,
-        "left": _number(
-            job.get("num_steps_remaining", job.get("total_steps", 1.0)),
-            f"{where}.num_steps_remaining",
-            source,
-        ),
-        "elapsed": _number(job.get("time_since_start", 0.0), f"{where}.time_since_start", source),
-        "isolated": _number(job.get("isolated_seconds", 0.0), f"{where}.isolated_seconds", source),
-        "due": _due(job.get("slo_seconds"), f"{where}.slo_seconds", source),
         "entity": job.get("entity"),
         "rank": None
         if job.get("arrival_rank") is None
@@ -249,15 +238,6 @@ def _number(value: Any, field: str, source: str) -> Any:
     if not _is_finite(value) or value < 0:
         raise InputError(source, field=field, found=value, expected="a finite number, at least 0")
     return value
-
-
-def _due(value: Any, field: str, source: str) -> float:
-    """Seconds left to the deadline; inf for null, none."""
-    if value is None:
-        return np.inf
-    if not _is_finite(value):
-        raise InputError(source, field=field, found=value, expected="a finite number of seconds, or null")
-    return float(value)
 
 
 def _finite(value: float) -> float | None:

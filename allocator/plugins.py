@@ -22,6 +22,7 @@ from typing import Any
 from allocator.conversion import convert, kinds_of
 from allocator.protocol import Policy
 from allocator.simulator.rules.base import Rule
+from allocator.simulator.rules.world import GENERAL
 from throughputs import InputError
 from throughputs.errors import did_you_mean, one_of
 
@@ -61,21 +62,16 @@ def policies_of(reference: str) -> tuple[ModuleType, list[type[Policy]]]:
 def rule_of_text(text: str) -> Rule:
     """The rule of a world that ``./my_rules.py:Cap(watts=9000)`` or ``my_rules:Cap`` names, with its fields.
 
+    General rules go by their bare names: ``NodesFail(mtbf_hours=200)``.
+
     Raises
     ------
     InputError
         No such module or class, or a field that it does not have, or of another type.
     """
     reference, bracket, arguments = text.partition("(")
-    place, class_name = _parts(reference, WORLD)
-    module = _module_of_file(Path(place), WORLD) if place.endswith(".py") else _module_by_name(place, WORLD)
-    rules: dict[str, Any] = {
-        name: kind for name, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, Rule)
-    }
-    kind = rules.get(class_name)
-    if kind is None:
-        names = [name for name, found in rules.items() if found.__module__ == module.__name__]
-        raise InputError(WORLD, found=text, expected=f"a rule of {place}: {one_of(class_name, names)}")
+    general: dict[str, Any] = {rule.__name__: rule for rule in GENERAL}
+    kind = general.get(reference) or _own_rule(reference)
     try:
         call = ast.parse(f"_({arguments}" if bracket else "_()", mode="eval").body
         assert isinstance(call, ast.Call)
@@ -93,6 +89,20 @@ def rule_of_text(text: str) -> Rule:
         raise InputError(WORLD, field=missing[0], found=text, expected=f"a value of {missing[0]}")
     made: Rule = kind(**{name: convert(value, kinds[name], source=WORLD, field=name) for name, value in given.items()})
     return made
+
+
+def _own_rule(reference: str) -> Any:
+    """The class of a rule that ``./my_rules.py:Cap`` names."""
+    place, class_name = _parts(reference, WORLD)
+    if not class_name:
+        general = one_of(reference, [rule.__name__ for rule in GENERAL])
+        raise InputError(WORLD, found=reference, expected=f"FILE.py:RULE, or a general rule: {general}")
+    module = _module_of_file(Path(place), WORLD) if place.endswith(".py") else _module_by_name(place, WORLD)
+    found = {name: kind for name, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, Rule)}
+    if class_name not in found:
+        names = [name for name, kind in found.items() if kind.__module__ == module.__name__]
+        raise InputError(WORLD, found=reference, expected=f"a rule of {place}: {one_of(class_name, names)}")
+    return found[class_name]
 
 
 def absolute_reference(reference: str) -> str:

@@ -7,8 +7,7 @@ and its figures are computed by the code that computes those of simulated runs, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,35 +59,24 @@ _MOST_PLACES = 10
 _Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """The time from one event to the next, in which somebody ran or whose leases ended.
-
-    Attributes
-    ----------
-    index : number of the stretch among all, those in which nobody ran included.
-    begin, end : seconds.
-    ended : rows of the leases that ended in it.
-    active : jobs that had arrived and not left at its begin.
-    running, busy : leases that ran in it, and their GPUs.
-    """
-
-    index: int
-    begin: float
-    end: float
-    ended: slice
-    active: int
-    running: int
-    busy: float
-
-
-def stretches(arrival: _Floats, left: _Floats, start: _Floats, finish: _Floats, gpus: _Floats) -> Iterator[Stretch]:
-    """The stretches of L leases, in order.
+def lease_outcomes(
+    rows: Callable[[slice], Assignment],
+    arrival: _Floats,
+    left: _Floats,
+    start: _Floats,
+    finish: _Floats,
+    steps: _Floats,
+    gpus: _Floats,
+    placed: Sequence[tuple[int, ...]] = (),
+) -> Iterator[StretchOutcome]:
+    """The time from one event to the next, as long as anybody runs; a lease is a row where it ends.
 
     Parameters
     ----------
+    rows : of some of L leases, which are in the order of their ends.
     arrival, left : when jobs came, and when those that left did, seconds.
-    start, finish, gpus : (L,) of each lease, in the order of their ends.
+    start, finish, steps, gpus : (L,) of each lease; seconds, and the GPUs that it takes.
+    placed : ids of the GPUs of each lease, where they are known.
     """
     arrival, left, by_start = np.sort(arrival), np.sort(left), np.sort(start)
     times = np.unique(np.concatenate([arrival, left, start, finish]))
@@ -101,11 +89,22 @@ def stretches(arrival: _Floats, left: _Floats, start: _Floats, finish: _Floats, 
     busy = np.rint((held[begun] - freed[over]) * WHOLE) / WHOLE
     active = arrival.searchsorted(begin, "right") - left.searchsorted(begin, "right")
     some = np.flatnonzero((begun > over) | (upto > ended_before))
-    columns = (some, begin[some], end[some], ended_before[some], upto[some], active[some], (begun - over)[some])
-    for index, since, until, first, last, there, running, used in zip(
-        *(column.tolist() for column in (*columns, busy[some])), strict=True
-    ):
-        yield Stretch(index, since, until, slice(first, last), there, running, used)
+    columns = (begin, end, ended_before, upto, active, begun - over, busy)
+    for index, *told in zip(some.tolist(), *(column[some].tolist() for column in columns), strict=True):
+        since, until, first, last, there, running, used = told
+        ended = slice(first, last)
+        yield StretchOutcome(
+            index,
+            since,
+            until,
+            rows(ended),
+            tuple(placed[ended]),
+            finish[ended],
+            steps[ended],
+            there,
+            started=start[ended],
+            running=(running, used),
+        )
 
 
 def recorded_schedule(
@@ -209,17 +208,5 @@ def _outcomes(
     start, finish = trace.recorded_start_seconds[ran], trace.recorded_end_seconds[ran]
     gpus, steps = trace.scale_factor[ran], trace.total_steps[ran]
     leases = jobs.with_fractions(Assignment.of(ran, pool[ran], gpus))
-    for stretch in stretches(trace.arrival_time[ran], finish, start, finish, leases.gpus_taken.astype(np.float64)):
-        rows = np.arange(stretch.ended.start, stretch.ended.stop)
-        yield StretchOutcome(
-            stretch.index,
-            stretch.begin,
-            stretch.end,
-            leases.take(rows),
-            (),
-            finish[stretch.ended],
-            steps[stretch.ended],
-            stretch.active,
-            started=start[stretch.ended],
-            running=(stretch.running, stretch.busy),
-        )
+    taken = leases.gpus_taken.astype(np.float64)
+    return lease_outcomes(leases.take, trace.arrival_time[ran], finish, start, finish, steps, taken)

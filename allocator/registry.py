@@ -127,15 +127,8 @@ def list_policies() -> tuple[PolicyEntry, ...]:
     return tuple(_ENTRIES[name] for name in sorted(_ENTRIES))
 
 
-def source_of(name: str) -> Path | None:
-    """The file in which a policy is written that is not one of this package; None for our own, and without a file.
-
-    Raises
-    ------
-    InputError
-        No such policy.
-    """
-    factory = _entry(name).factory
+def source_of(factory: type) -> Path | None:
+    """The file in which a policy is written that is not one of this package; None for our own, and without a file."""
     if factory.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
     file = getattr(sys.modules.get(factory.__module__), "__file__", None)
@@ -160,7 +153,12 @@ def get_policy(name: str, **settings: Any) -> Policy:
     >>> get_policy("max_min_fairness_perf", solver="highs").settings()["solver"]
     'highs'
     """
-    known = kinds_of_settings(name)
+    return made(_entry(name).factory, name, settings)
+
+
+def made(factory: type, name: str, settings: Mapping[str, Any]) -> Policy:
+    """The policy of a class that is called `name`, with its settings; raises `InputError` as `get_policy` does."""
+    known = kinds_of(factory)
     source = f"policy {name}"
     for setting, value in settings.items():
         if setting not in known:
@@ -170,7 +168,7 @@ def get_policy(name: str, **settings: Any) -> Policy:
     typed = {
         setting: convert(value, known[setting], source=source, field=setting) for setting, value in settings.items()
     }
-    policy: Policy = _entry(name).factory(**typed)
+    policy: Policy = factory(**typed)
     return policy
 
 
@@ -204,6 +202,11 @@ def import_policies(reference: str) -> tuple[str, ...]:
 def settings_of(name: str) -> tuple[str, ...]:
     """Names of the settings that a registered policy takes; raises `InputError` for an unknown policy."""
     return tuple(kinds_of_settings(name))
+
+
+def class_of(name: str) -> type[Policy]:
+    """The class of a registered policy; raises `InputError` for an unknown policy."""
+    return _entry(name).factory
 
 
 def kinds_of_settings(name: str) -> Mapping[str, Any]:

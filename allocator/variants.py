@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from allocator.cluster import Cluster
 from allocator.conversion import convert_text
-from allocator.registry import kinds_of_settings
+from allocator.presets.preset import Preset
+from allocator.protocol import Policy
 from throughputs import InputError
 from throughputs.errors import one_of
 
@@ -47,22 +49,22 @@ class Variant:
     @property
     def run_label(self) -> str | None:
         """What its run is called; None where the name of the policy says it."""
-        return self.label if self.settings else None
+        return self.label if self.settings or "@" in self.name else None
 
     @property
     def folder(self) -> str:
         """The label as the name of a folder."""
-        return _NOT_IN_FOLDERS.sub("-", self.label)
+        return folder_of(self.label)
 
-    def typed_settings(self, source: object) -> dict[str, Any]:
-        """Its own settings as the policy declares them.
+    def typed_settings(self, source: object, chosen: Preset) -> dict[str, Any]:
+        """Its own settings as the policy declares them under a preset.
 
         Raises
         ------
         InputError
             A setting that the policy does not have, or text that stands for no value of it; `source` is named.
         """
-        known = kinds_of_settings(self.name)
+        known = chosen.kinds_of_policy(self.name)
         for setting, text in self.settings.items():
             if setting not in known:
                 expected = one_of(setting, known) if known else "no settings"
@@ -71,6 +73,28 @@ class Variant:
             setting: convert_text(text, known[setting], source=source, field=f"{self.name}:{setting}")
             for setting, text in self.settings.items()
         }
+
+
+def policy_of(policy: Policy | str, chosen: Preset, cluster: Cluster) -> Policy:
+    """The policy that a text such as ``elasticflow:admission=repair`` names under a preset; one that is made stays.
+
+    Raises
+    ------
+    InputError
+        No such policy, or several.
+    """
+    if isinstance(policy, Policy):
+        return policy
+    variants = read_variants(policy, "policy")
+    if len(variants) > 1:
+        raise InputError("policy", found=policy, expected="one policy; `allocator.compare` takes several runs")
+    variant = replace(variants[0], name=chosen.policy_names.get(variants[0].name, variants[0].name))
+    return chosen.make_policy(variant.name, cluster, **variant.typed_settings("policy", chosen))
+
+
+def folder_of(label: str) -> str:
+    """What a run is called as the name of a folder."""
+    return _NOT_IN_FOLDERS.sub("-", label)
 
 
 def read_variants(text: str, source: object = "policies") -> list[Variant]:

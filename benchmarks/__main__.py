@@ -1,77 +1,95 @@
-"""``python -m benchmarks [STUDY ...] [--out FILE]``: run, print tables, write JSON."""
+"""``python -m benchmarks [STUDY ...]``: make the runs of studies, print their tables, write rows, tables and pictures.
+
+A study is a name, or a file of one's own with a `STUDY` (docs/studies.md). Rows go to ``--out``; tables and pictures
+lie beside it, as CSV, LaTeX, SVG and PDF.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import platform
+import runpy
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from benchmarks import (
-    deadlines,
-    decisions,
-    goodput,
-    leases,
-    long_runs,
-    lucid,
-    planning,
-    simulations,
-    solvers,
-    trainer_lease,
-    virtual_clusters,
-)
+from benchmarks import deadlines, decisions, failures, lucid, simulations, solvers, studies, tables
 from benchmarks.runtime import overheads
+from benchmarks.study import RESULTS, Options, Study
 from throughputs.files import write_text
 
-STUDIES: dict[str, Any] = {
-    "deadlines": deadlines,
-    "decisions": decisions,
-    "goodput": goodput,
-    "leases": leases,
-    "long_runs": long_runs,
-    "lucid": lucid,
-    "planning": planning,
-    "runtime": overheads,
-    "simulations": simulations,
-    "solvers": solvers,
-    "trainer_lease": trainer_lease,
-    "virtual_clusters": virtual_clusters,
+STUDIES: dict[str, Study] = {
+    **deadlines.STUDIES,
+    **lucid.STUDIES,
+    **studies.STUDIES,
+    "goodput_load": studies.STUDIES["goodput"],
+    "decisions": decisions.DECISIONS,
+    "failures": failures.STUDY,
+    "goodput": decisions.GOODPUT,
+    "leases": decisions.LEASES,
+    "long_runs": simulations.LONG_RUNS,
+    "planning": decisions.PLANNING,
+    "runtime": overheads.RUNTIME,
+    "simulations": simulations.SIMULATIONS,
+    "solvers": solvers.STUDY,
+    "trainer_lease": overheads.TRAINER_LEASE,
+    "virtual_clusters": simulations.VIRTUAL_CLUSTERS,
 }
+"""By name. `goodput` is how long decisions take; the sweep of that name is `goodput_load`."""
+
+GROUPS = {"deadlines": tuple(deadlines.STUDIES), "lucid": tuple(lucid.STUDIES)}
+"""Names of several studies at once."""
+
 DEFAULT = ("decisions", "simulations")
-"""What runs when no study is named: `solvers` and `deadlines` take many minutes in full."""
+"""What runs when no study is named: others take many minutes in full."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    default = ", ".join(DEFAULT)
-    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of: {', '.join(STUDIES)} (default: {default})")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/latest.json"), help="where the figures go")
+    names = ", ".join([*GROUPS, *(name for name in STUDIES if name not in GROUPS)])
+    told = f"of: {names}; or a file FILE.py (default: {', '.join(DEFAULT)})"
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=told)
+    parser.add_argument("--out", type=Path, default=RESULTS / "latest.json", help="where the figures go")
     parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
-    deadlines.add_arguments(parser)
+    parser.add_argument("--folder", type=Path, help=f"where sweeps are kept, run by run (default: in {RESULTS})")
+    parser.add_argument("--processes", type=int, help="runs of a sweep at a time; all cores if it is left out")
+    parser.add_argument("--study", action="append", choices=GROUPS["deadlines"], help="of `deadlines`; may be repeated")
     solvers.add_arguments(parser)
     chosen = parser.parse_args()
-    for name in chosen.studies:
-        if name not in STUDIES:
-            parser.error(f"no study {name!r}; there are {', '.join(STUDIES)}")
     console = Console()
-    figures: dict[str, object] = {"machine": machine()}
-    for name in chosen.studies or DEFAULT:
-        settings: dict[str, Any] = {}
-        if name == "solvers":
-            settings = {"options": solvers.options_from(chosen)}
-        elif name == "deadlines":
-            settings = deadlines.options_from(chosen)
-        figures[name] = STUDIES[name].measure(quick=chosen.quick, console=console, **settings)
-        console.print(STUDIES[name].table(figures[name]))
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(chosen.out, json.dumps(figures, indent=2) + "\n")
+    figures: dict[str, Any] = {"machine": machine()}
+    for name, study in _chosen(parser, chosen):
+        console.print(f"[bold]{name}[/bold]")
+        folder = chosen.folder or RESULTS / ("deadlines" if name in deadlines.STUDIES else "sweeps")
+        options = Options(chosen.quick, folder / ("small" if chosen.quick else "full"), chosen.processes, console)
+        results = study.results(options)
+        for title, cells in study.on_screen(results).items():
+            console.print(tables.on_screen(title, cells))
+        rows = results.astype(object)
+        figures[name] = rows.where(rows.notna(), None).to_dict("records")
+        for path in study.write(results, chosen.out.with_name(name)):
+            console.print(path, soft_wrap=True)
+    write_text(chosen.out, json.dumps(figures, indent=2, default=str) + "\n")
     console.print(f"Figures: {chosen.out}")
-    if isinstance(measured := figures.get("solvers"), dict):
-        solvers.finish(measured, chosen, console)
+
+
+def _chosen(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> Iterator[tuple[str, Study]]:
+    """The studies of the command line by name."""
+    groups = GROUPS | ({"deadlines": tuple(dict.fromkeys(chosen.study))} if chosen.study else {})
+    for given in chosen.studies or DEFAULT:
+        for name in groups.get(given, (given,)):
+            if name == "solvers":
+                yield name, solvers.study(solvers.options_from(chosen), chosen.plot)
+            elif name.endswith(".py"):
+                yield Path(name).stem, runpy.run_path(name)["STUDY"]
+            elif name in STUDIES:
+                yield name, STUDIES[name]
+            else:
+                parser.error(f"no study {name!r}; there are {', '.join((*GROUPS, *STUDIES))}")
 
 
 def machine() -> dict[str, str]:

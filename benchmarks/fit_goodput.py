@@ -15,10 +15,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from allocator.published.pollux.tables import StepTimes, Validation, read_step_times, read_validation
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, GradientStatistics, Samples, fit_model
 from throughputs.goodput.profiles import Profile
-from throughputs.goodput.tables import StepTimes, Validation, read_step_times, read_validation
 
 HEADER = """\
 # Profiles of six models on t4 GPUs, four on a node: throughput models, gradient noise and batch sizes.

@@ -4,7 +4,7 @@
     python notebooks/run.py las_single_gpu --full    # the published cluster, rates, window and seeds: hours
     python notebooks/run.py --store                  # the same, and the notebooks keep the pictures and tables
     python notebooks/run.py --strip                  # nothing is executed; stored outputs are removed
-    python notebooks/run.py --table                  # nothing is executed; docs/notebooks.md lists what is stored
+    python notebooks/run.py --table                  # nothing is executed; docs/notebooks.md lists the notebooks
 
 The notebooks are the source: edit them in Jupyter. What is stored are pictures and tables, no progress, no times of
 execution, no names of kernels or machines. Sweeps are resumable, so a second call draws without simulating.
@@ -23,7 +23,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.findings import HEADING
 from throughputs import InputError
 from throughputs.files import write_text
 
@@ -37,10 +36,13 @@ STORED_BYTES = 100_000
 TABLE = FOLDER.parent / "docs" / "notebooks.md"
 """The page that lists all notebooks."""
 
+HEADING = "## Findings"
+"""How the last cell of a notebook starts, on a line of its own."""
+
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _BEGIN, _END = "<!-- python notebooks/run.py --table -->", "<!-- end -->"
 _PALETTE = 64
-_STORED_TYPES = ("image/png", "text/html", "text/markdown", "text/plain")
+_STORED_TYPES = ("image/png", "text/html", "text/plain")
 _FULL_SECONDS, _SMALL_SECONDS = 7 * 24 * 3600, 1200
 
 
@@ -158,15 +160,9 @@ def pictures(notebook: NotebookNode) -> Iterator[bytes]:
 
 
 def findings(notebook: NotebookNode) -> str:
-    """The text of its last cell without the heading; empty where no findings are stored.
-
-    The text is that of a Markdown cell, or a Markdown output, which begins with `HEADING`; its first paragraph says the
-    most.
-    """
-    last = notebook.cells[-1]
-    shown = [output.get("data", {}).get("text/markdown", "") for output in last.get("outputs", ())]
-    text = next((str(given) for given in (last.source, *shown) if str(given).startswith(HEADING)), "")
-    return text.removeprefix(HEADING).strip()
+    """The text of its last cell without the heading, its first paragraph saying the most; empty where there is none."""
+    text = str(notebook.cells[-1].source)
+    return text.removeprefix(HEADING).strip() if text.startswith(HEADING) else ""
 
 
 def question(notebook: NotebookNode) -> tuple[str, str, str]:
@@ -185,7 +181,7 @@ def question(notebook: NotebookNode) -> tuple[str, str, str]:
 
 
 def table() -> str:
-    """All notebooks: question, what to compare with, and what was found, as stored."""
+    """All notebooks: question, what to compare with, and what was found."""
     lines = ["| notebook | question | compare | finding |", "|---|---|---|---|"]
     for path in notebooks():
         notebook = read(path)

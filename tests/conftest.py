@@ -14,10 +14,11 @@ from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from throughputs import default_table, gavel_trace, write_table, write_trace
+import throughputs
+from throughputs import default_table, write_table, write_trace
 
 pytest_plugins = ["tests.cpu_seconds"]
 
@@ -30,7 +31,7 @@ settings.load_profile("same-examples")
 
 # Hypothesis also draws constants from the source of whatever modules are loaded, so that examples would depend on what
 # is tested beside them. No setting turns this off; `test_examples_are_the_same_whatever_is_loaded` guards it.
-HypothesisProvider._local_constants = Constants()
+providers._get_local_constants = Constants
 
 # A shell has what it starts in the background ignore SIGINT, and so would all that the tests start.
 if threading.current_thread() is threading.main_thread():
@@ -111,7 +112,7 @@ def gavel_inputs(tmp_path_factory: pytest.TempPathFactory) -> Data:
             return path
         if drawn:
             n, mean, multi_gpu, priorities, seed = map(int, drawn.groups())
-            trace = gavel_trace(n, mean, multi_gpu=bool(multi_gpu), priorities=bool(priorities), seed=seed)
+            trace = throughputs.gavel_trace(n, mean, multi_gpu=bool(multi_gpu), priorities=bool(priorities), seed=seed)
             write_trace(trace, path)
         else:
             write_table(default_table(), path)

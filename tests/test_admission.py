@@ -56,6 +56,9 @@ def test_what_would_do_instead() -> None:
     assert not ask("a 120<59", there).admitted
     assert ask("a 120<50", there, gpus=6).admitted
     assert not ask("a 120<50", there, gpus=5).admitted
+    # all are to end ten seconds before they are due, and the answer is a deadline, not an end
+    early = ask("a 120<60", "a 90<60", margin_seconds=10.0)
+    assert (early.admitted, early.earliest_deadline, early.end) == (False, 70, answer.end)
 
 
 @settings(max_examples=20, deadline=None)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+
+from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol import ClusterState, Policy
 
 # Each may import itself and those before it; what uses the library may import all of them.
 PACKAGES = ("throughputs", "formulations", "allocator")
@@ -134,6 +138,44 @@ RULES = ("direction", "circle", "folder", "late")
 def test_the_rules_of_the_house(rule: str, violations: set[str]) -> None:
     found = {line for line in violations if line.startswith(f"{rule}: ")}
     assert not found
+
+
+MOST_FIELDS = {MechanismSettings: 12, Policy: 8, ClusterState: 10}
+
+
+@pytest.mark.parametrize("kind", MOST_FIELDS)
+def test_what_all_systems_share_has_few_fields(kind: type) -> None:
+    assert len(kind.__annotations__) <= MOST_FIELDS[kind]
+
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = ROOT / "allocator" / "published"
+
+
+def _said(code: ast.AST) -> Iterator[str]:
+    """Names and words of a module, without what describes it."""
+    described = {id(node.value) for node in ast.walk(code) if isinstance(node, ast.Expr)}
+    for node in ast.walk(code):
+        for name in ("id", "attr", "name", "module"):
+            yield str(getattr(node, name, ""))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
+            yield node.value
+
+
+@pytest.mark.parametrize("room", ["mechanism", "protocol"])
+def test_the_core_names_no_system(room: str) -> None:
+    names = sorted({path.parent.name for path in PUBLISHED.glob("*/__init__.py")} - {"logs"})
+    assert len(names) >= 7
+    systems = re.compile("|".join(names), re.IGNORECASE)
+    for path in (ROOT / "allocator" / room).rglob("*.py"):
+        assert not [said for said in _said(ast.parse(path.read_text())) if systems.search(said)], path
+
+
+def test_only_entry_points_know_the_published_systems() -> None:
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            if not path.is_relative_to(PUBLISHED):
+                assert not any("allocator.published" in said for said in _said(ast.parse(path.read_text()))), path
 
 
 def test_every_rule_finds_what_breaks_it(tmp_path: Path) -> None:

@@ -15,7 +15,16 @@ from throughputs import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "docs" / "examples" / "own_policies"
-NAMES = ("equal_steps", "envy_free", "gang_quota", "user_quota", "least_gpu_time", "best_speedup")
+NAMES = (
+    "equal_steps",
+    "envy_free",
+    "gang_quota",
+    "user_quota",
+    "least_gpu_time",
+    "fair_share",
+    "thrifty",
+    "best_speedup",
+)
 
 
 def code_of(name: str) -> str:
@@ -38,12 +47,15 @@ def policies() -> dict[str, type]:
         from own_policies.best_speedup import BestSpeedup
         from own_policies.envy_free import EnvyFree
         from own_policies.equal_steps import EqualSteps
+        from own_policies.fair_share import FairShare
         from own_policies.gang_quota import GangQuota
         from own_policies.least_gpu_time import LeastGpuTime
+        from own_policies.thrifty import Thrifty
         from own_policies.user_quota import UserQuota
     finally:
         sys.path.remove(str(PACKAGE))
-    return dict(zip(NAMES, (EqualSteps, EnvyFree, GangQuota, UserQuota, LeastGpuTime, BestSpeedup), strict=True))
+    own = (EqualSteps, EnvyFree, GangQuota, UserQuota, LeastGpuTime, FairShare, Thrifty, BestSpeedup)
+    return dict(zip(NAMES, own, strict=True))
 
 
 def run(policy: object, jobs: int = 6) -> SimulationResult:
@@ -75,3 +87,29 @@ def test_the_selection_runs_jobs_on_other_numbers_of_gpus_than_they_came_with(po
     alone = rounds[rounds["job_id"] == 0].iloc[0]
     # The first job came with 1 GPU and has the cluster to itself; four GPUs would be slower than two.
     assert (alone["start_time"], alone["gpu_count"]) == (0.0, 2)
+
+
+LM = "LM (batch size 20)"
+HOUR = 3600 * float(default_table().rates([LM], [1], ["v100"])[0, 0])
+"""Steps of an hour on a V100."""
+
+
+def one_gpu(policy: object, steps: list[float], arrivals: list[float], **columns: object) -> SimulationResult:
+    trace = Trace([LM] * len(steps), [1] * len(steps), steps, arrivals, **columns)  # type: ignore[arg-type]
+    return simulate(trace, Cluster({"v100": 1}), policy, default_table())  # type: ignore[arg-type]
+
+
+def test_fair_share_goes_by_user(policies: dict[str, type]) -> None:
+    """Ada has had an hour when Bob comes, and both her jobs wait for his, which takes 30 s to start."""
+    jobs = {"steps": [2 * HOUR, HOUR, HOUR], "arrivals": [0.0, 0.0, 3600.0]}
+    ended = one_gpu(policies["fair_share"](), **jobs, user=["ada", "ada", "bob"]).jobs["completion_time"]
+    np.testing.assert_allclose(ended[2], 7230.0)
+    assert ended[:2].min() > 7230.0
+
+
+def test_energy_is_kept_for_the_policy_that_declares_it(policies: dict[str, type]) -> None:
+    """A job of 300 W has used 1.071 MJ in an hour less 30 s; a newcomer takes its place only beyond the margin."""
+    jobs = {"steps": [3 * HOUR, HOUR], "arrivals": [0.0, 3600.0]}
+    first = one_gpu(policies["thrifty"](margin=1.0e6), **jobs).jobs
+    assert first["preemptions"].tolist() == [1, 0]
+    assert one_gpu(policies["thrifty"](margin=1.1e6), **jobs).jobs["preemptions"].tolist() == [0, 0]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.deadlines.studies import OURS, REPAIR, WORLDS
+from benchmarks.deadlines import OURS, REPAIR, WORLDS
 from tests import tables
 from tests.reference import deadline_studies, goodput_studies, runtime_runs, sia_headline
 from tests.reference.tiers import tiered

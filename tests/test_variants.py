@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from allocator.presets import preset
 from allocator.variants import Variant, read_variants
 from throughputs import InputError
 
@@ -16,13 +17,13 @@ def test_settings_belong_to_the_policy_before_them():
         Variant("chronus"),
         Variant("elasticflow"),
     ]
-    assert found[1].typed_settings("--policies") == {"admission": "repair", "repair_rounds": 5}
+    assert found[1].typed_settings("--policies", preset("default")) == {"admission": "repair", "repair_rounds": 5}
     assert [variant.run_label for variant in found[:2]] == [None, "elasticflow:admission=repair,repair_rounds=5"]
 
 
 def test_values_with_commas_stand_in_brackets():
     one, other = read_variants('elasticflow:most_gpus={"bert":4,"gpt2":8},levels="all",elasticflow')
-    assert one.typed_settings("x") == {"most_gpus": {"bert": 4, "gpt2": 8}, "levels": "all"}
+    assert one.typed_settings("x", preset("default")) == {"most_gpus": {"bert": 4, "gpt2": 8}, "levels": "all"}
     assert other == Variant("elasticflow")
     assert one.folder == "elasticflow-most_gpus=-bert-4,-gpt2-8-,levels=-all-"
 

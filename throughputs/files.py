@@ -10,22 +10,35 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import re
 import sys
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from throughputs import limits
-from throughputs.errors import InputError
+from throughputs.errors import InputError, one_of
+from throughputs.limits import Range
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Made = TypeVar("Made")
+
+
+class HasFrame(Protocol):
+    """Anything that can be written as a table."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table."""
+
 
 TABLE_KINDS = ("csv", "parquet")
 """Kinds of file that `read_frame` and `write_frame` know."""
@@ -207,6 +220,48 @@ def _parsed(parse: Callable[[], Any], source: object, kind: str, last_line: int 
         raise InputError(source, found=str(error), expected=f"{kind} with values that can be read") from None
 
 
+@dataclass(frozen=True)
+class Document:
+    """Checks values of a JSON or TOML file; errors name the file and the path of a key, as ``models.LM.types.t4``."""
+
+    source: object
+
+    def error(self, where: str, found: object, expected: str) -> InputError:
+        """What is wrong with a value."""
+        return InputError(self.source, field=where or None, found=found, expected=expected)
+
+    def table(self, value: Any, where: str, known: Sequence[str] = (), may_lack: Sequence[str] | None = None) -> Any:
+        """A table; with the `known` keys alone, if some are named, and all of these but those that it `may_lack`."""
+        if not isinstance(value, dict):
+            raise self.error(where, value, "a table")
+        for key in value if known else ():
+            if key not in known:
+                raise self.error(where or "top level", key, one_of(key, known))
+        for key in known if may_lack is not None else ():
+            if key not in value and key not in (may_lack or ()):
+                raise self.error(f"{where}.{key}".lstrip("."), None, "this key to be present")
+        return value
+
+    def items(self, value: Any, where: str) -> list[Any]:
+        """A list."""
+        if not isinstance(value, list):
+            raise self.error(where, value, "a list")
+        return value
+
+    def whole(self, value: Any, where: str, least: int = 1) -> int:
+        """A whole number."""
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= limits.LARGEST_WHOLE_NUMBER:
+            raise self.error(where, value, f"a whole number of at least {least}")
+        return value
+
+    def number(self, value: Any, where: str, within: Range, expected: str = "") -> float:
+        """A finite number."""
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not good or value not in within:
+            raise self.error(where, value, expected or f"a number of {within}")
+        return float(value)
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by `text` in one step, packed when its name ends in ``.gz``."""
     data = text.encode("utf-8")
@@ -313,6 +368,27 @@ def write_frame(path: Path, frame: pd.DataFrame, comment: str = "") -> None:
     else:
         head = f"# {comment}\n" if comment else ""
         write_text(path, head + frame.to_csv(index=False, lineterminator="\n"))
+
+
+def check_table_name(path: Path) -> None:
+    """Raise `InputError` for a file whose name is not that of a table."""
+    if file_kind(path) not in TABLE_KINDS:
+        raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
+
+
+def read_rows(path: str | os.PathLike[str], make: Callable[..., Made]) -> Made:
+    """What `make` makes of the table in a CSV or Parquet file, told its `source` and the `first_line` of its rows."""
+    path = Path(path)
+    check_table_name(path)
+    frame, first_line = read_frame(path)
+    return make(frame, source=source_of(path), first_line=first_line)
+
+
+def write_rows(path: str | os.PathLike[str], made: HasFrame) -> None:
+    """Replace a CSV or Parquet file by the table of something; raises as `check_table_name` does."""
+    path = Path(path)
+    check_table_name(path)
+    write_frame(path, made.to_frame())
 
 
 def _parser_error(path: Path, message: str) -> InputError:

@@ -1,25 +1,131 @@
-"""From the columns of a pandas table to checked arrays.
+"""Columns of tables, declared once: from a pandas table, or from arrays, to checked columns.
 
-A column may hold numbers already, or text as read from a CSV file; an empty cell stands for "not given".
+    class Steps:
+        gpus: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
+        seconds: NDArray[np.float64] = column("number", np.nan, Range(0, above=True), "seconds above 0, or nothing")
+
+`FrameReader.read` makes arrays of a table by these declarations, `keep_columns` the fields of a dataclass; both
+name source, line and column of what is wrong. A column of a table may hold numbers already, or text as read from a CSV
+file; an empty cell stands for "not given".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
+from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Owner = TypeVar("Owner", bound=Any)
+
+POSITIVE = Range(0, above=True)
+NOT_NEGATIVE = Range(0)
+FINITE = Range(-np.inf)
+SHARE = Range(0, 1, above=True)
+
+_DTYPES: Mapping[str, Any] = {
+    "text": object,
+    "name": object,
+    "number": np.float64,
+    "whole": np.int64,
+    "flag": np.bool_,
+    "date": "datetime64[us]",
+}
+
 _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds.
+
+    Attributes
+    ----------
+    kind : "text", "name" (text, also where a table has numbers), "number", "whole", "flag" or "date".
+    empty : what an empty cell stands for, and each cell of a column that is not there; None: there has to be something.
+    within : the numbers, or the words, that it may hold; None: any. What stands for an empty cell is among them.
+    expected : these in words.
+    needed : whether the column has to be there, even if cells may be empty.
+    """
+
+    kind: str
+    empty: Any = None
+    within: Range | tuple[str, ...] | None = None
+    expected: str = ""
+    needed: bool = False
+
+    def array(self, values: Any, n: int) -> NDArray[Any]:
+        """The values as an array of the column's type; (n,) of `empty` where there are none."""
+        dtype = _DTYPES[self.kind]
+        return np.full(n, self.empty, dtype=dtype) if values is None else np.array(values, dtype=dtype)
+
+    def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """(N,) whether the column may hold a value."""
+        if isinstance(self.within, Range):
+            unknown = np.isnan(values) & (self.empty is not None and bool(np.isnan(self.empty)))
+            return np.asarray((np.isfinite(values) & self.within.holds(values)) | unknown)
+        if self.within is not None:
+            return np.isin(values.astype(str), self.within)
+        return (
+            np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), np.bool_)
+        )
+
+    def require(self, values: NDArray[Any], source: str, name: str, first_line: int = 1) -> None:
+        """Raise `InputError` for the first value that the column may not hold."""
+        require(self.good(values), values, source, name, self.expected, first_line, self.within)
+
+
+def column(kind: str, empty: Any = None, within: Range | tuple[str, ...] | None = None, expected: str = "") -> Any:
+    """A field of a dataclass that is a `Column`."""
+    return field(metadata={"column": Column(kind, empty, within, expected)})
+
+
+_declared: dict[Any, Mapping[str, Column]] = {}
+
+
+def columns_of(owner: Any) -> Mapping[str, Column]:
+    """The columns of a dataclass by name."""
+    if owner not in _declared:
+        _declared[owner] = {each.name: each.metadata["column"] for each in fields(owner) if "column" in each.metadata}
+    return _declared[owner]
+
+
+def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: int = 1) -> None:
+    """Set the columns of a dataclass from what is given by name, an array for each; the first one tells how many rows.
+
+    Raises
+    ------
+    InputError
+        Arrays of another type or length, or a value that its column may not hold.
+    """
+    columns = columns_of(type(owner))
+    n = np.size(given[next(iter(columns))])
+    for name, declared in columns.items():
+        try:
+            array = declared.array(given.get(name), n)
+        except (TypeError, ValueError, OverflowError) as error:
+            expected = "a column" if declared.kind in ("text", "name") else "a column of numbers"
+            raise InputError(source, field=name, found=str(error), expected=expected) from None
+        if array.shape != (n,):
+            raise InputError(source, field=name, found=array.shape, expected=f"shape ({n},)")
+        object.__setattr__(owner, name, array)
+    for name, declared in columns.items():
+        declared.require(getattr(owner, name), source, name, first_line)
+
+
+def taken(owner: Owner, rows: Any) -> Owner:
+    """The same dataclass with some of the rows of its columns."""
+    return replace(owner, **{name: getattr(owner, name)[rows] for name in columns_of(type(owner))})
 
 
 @dataclass(frozen=True)
@@ -33,6 +139,41 @@ class FrameReader:
     frame: pd.DataFrame
     source: str
     first_line: int = 1
+
+    def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+        """All declared columns, each checked; of others only those that are `ignored` may be there."""
+        needed = [name for name, declared in columns.items() if declared.needed or declared.empty is None]
+        self.check_columns(needed, [*(name for name in columns if name not in needed), *ignored])
+        n = len(self.frame)
+        return {
+            name: self.cells(name, declared) if self.has(name) else declared.array(None, n)
+            for name, declared in columns.items()
+        }
+
+    def cells(self, name: str, declared: Column) -> NDArray[Any]:
+        """(N,) the values of a column."""
+        kind, empty = declared.kind, declared.empty
+        if kind in ("text", "name"):
+            values: NDArray[Any] = self.text(name, empty=empty) if kind == "text" else self.names(name)
+        elif kind == "number":
+            values = self.numbers(name, empty=empty)
+        else:
+            values = {"whole": self.whole_numbers, "flag": self.flags, "date": self.dates}[kind](name)
+        declared.require(values, self.source, name, self.first_line)
+        return values
+
+    def require(self, good: NDArray[np.bool_], values: Any, name: str, expected: str) -> None:
+        """Raise `InputError` for the first row whose value (N,) is not good (N,)."""
+        require(good, values, self.source, name, expected, self.first_line)
+
+    def error(self, row: int, name: str, found: object, expected: str) -> InputError:
+        """What is wrong with a cell."""
+        return InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
+
+    def require_once(self, keys: NDArray[Any], values: Any, name: str, expected: str) -> None:
+        """Raise `InputError` for the first row whose key (N,) an earlier row has."""
+        first = np.unique(keys, return_index=True)[1]
+        self.require(np.isin(np.arange(len(keys)), first), values, name, expected)
 
     def check_columns(self, required: Sequence[str], optional: Sequence[str]) -> None:
         """Raise `InputError` for a missing, repeated or unknown column."""
@@ -54,16 +195,19 @@ class FrameReader:
 
     def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
-        values = self._column(name).to_numpy(dtype=object)
+        values: NDArray[Any] = self._column(name).to_numpy(dtype=object, copy=True)
         if all(type(value) is str and value for value in values):
-            return values.copy()
-        blank = np.array([_is_missing(value) or (isinstance(value, str) and not value) for value in values], dtype=bool)
-        if empty is None and blank.any():
-            self._fail(name, int(np.argmax(blank)), None, "text")
-        for row, value in enumerate(values):
-            if not isinstance(value, str) and not blank[row]:
-                self._fail(name, row, value, "text")
+            return values
+        blank = _blank(values)
+        values[blank] = None
+        good = np.array([isinstance(value, str) for value in values], dtype=np.bool_)
+        self.require(good if empty is None else good | blank, values, name, "text")
         return np.where(blank, empty or "", values).astype(object)
+
+    def names(self, name: str) -> NDArray[np.object_]:
+        """(N,) str of cells of any type, as names that consist of digits are numbers in some tables; empty for none."""
+        cells = self._column(name).to_numpy(dtype=object)
+        return np.array(["" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
 
     def numbers(self, name: str, *, empty: float | None = None) -> NDArray[np.float64]:
         """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""
@@ -71,22 +215,14 @@ class FrameReader:
         numeric = column.dtype.kind in "iuf"
         values = column.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else self._parsed(name)
         missing = np.isnan(values)
-        if not missing.any():
-            return values
         if empty is None:
-            self._fail(name, int(np.argmax(missing)), None, "a number")
-        else:
-            values = np.where(missing, empty, values)
-        return values
+            self.require(~missing, values, name, "a number")
+        return values if empty is None else np.where(missing, empty, values)
 
     def whole_numbers(self, name: str) -> NDArray[np.int64]:
         """(N,) int; every cell must hold a whole number."""
         values = self.numbers(name)
-        bad = values != np.rint(values)
-        bad |= ~np.isfinite(values) | (np.abs(values) > 2**53)
-        if bad.any():
-            row = int(np.argmax(bad))
-            self._fail(name, row, float(values[row]), "a whole number")
+        self.require((values == np.rint(values)) & (np.abs(values) <= 2**53), values, name, "a whole number")
         return values.astype(np.int64)
 
     def flags(self, name: str) -> NDArray[np.bool_]:
@@ -94,14 +230,10 @@ class FrameReader:
         column = self._column(name)
         if column.dtype.kind == "b":
             return column.to_numpy(dtype=np.bool_)
-        result = np.zeros(len(column), dtype=np.bool_)
-        for row, value in enumerate(column.to_numpy(dtype=object)):
-            word = "" if _is_missing(value) else str(value).lower().removesuffix(".0")
-            if word in _TRUE:
-                result[row] = True
-            elif word and word not in _FALSE:
-                self._fail(name, row, value, "0 or 1")
-        return result
+        cells = column.to_numpy(dtype=object)
+        words = ["" if _is_missing(cell) else str(cell).lower().removesuffix(".0") for cell in cells]
+        self.require(np.array([not word or word in _TRUE | _FALSE for word in words], np.bool_), cells, name, "0 or 1")
+        return np.array([word in _TRUE for word in words], dtype=np.bool_)
 
     def dates(self, name: str) -> NDArray[np.datetime64]:
         """(N,) datetime64[us] in UTC, from dates or their text (ISO 8601), in UTC if they name no zone; empty: NaT."""
@@ -110,10 +242,8 @@ class FrameReader:
         column = self._column(name)
         cells = column if column.dtype.kind == "M" else pd.Series(self.text(name, empty=""), dtype=object)
         read = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
-        wrong = read.isna().to_numpy() & cells.notna().to_numpy() & (cells != "").to_numpy()
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            self._fail(name, row, cells.iloc[row], "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
+        good = read.notna().to_numpy() | ~cells.notna().to_numpy() | (cells == "").to_numpy()
+        self.require(good, cells, name, "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
         dates: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return dates
 
@@ -133,20 +263,10 @@ class FrameReader:
         if not np.isnan(plain).any():
             return plain
         # cell by cell: some are empty, or one is no number
-        values = np.full(len(cells), np.nan)
-        for row, cell in enumerate(cells):
-            if _is_missing(cell) or (isinstance(cell, str) and not cell):
-                continue
-            try:
-                values[row] = parsed_number(cell)
-            except (TypeError, ValueError, OverflowError):
-                self._fail(name, row, cell, "a number")
-            if np.isnan(values[row]):  # the word "nan" is not an empty cell
-                self._fail(name, row, cell, "a number")
+        values = np.array([_number_or_nan(cell) for cell in cells], dtype=np.float64)
+        # the word "nan" is not an empty cell
+        self.require(~np.isnan(values) | _blank(cells), cells, name, "a number")
         return values
-
-    def _fail(self, name: str, row: int, found: Any, expected: str) -> None:
-        raise InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
 
 
 def parsed_number(cell: Any) -> float:
@@ -161,6 +281,18 @@ def parsed_numbers(cells: NDArray[np.object_]) -> NDArray[np.float64]:
     if not all(cell.isascii() for cell in cells if isinstance(cell, str)):
         raise ValueError("text that is not ASCII")
     return cells.astype(np.float64)
+
+
+def _number_or_nan(cell: Any) -> float:
+    try:
+        return np.nan if _is_missing(cell) else parsed_number(cell)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def _blank(cells: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """(N,) whether a cell says nothing."""
+    return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=np.bool_)
 
 
 def _is_missing(value: object) -> bool:

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.limits import require_all, require_distinct, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_SOURCE = "throughput matrix"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,53 +63,30 @@ class ThroughputMatrix:
         unit: str = "steps/s",
     ) -> None:
         jobs, accelerators = tuple(jobs), tuple(accelerators)
-        values = _numbers(rates)
+        try:
+            values = np.array(rates, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(_SOURCE, field="rates", found=str(error), expected="numbers") from None
         if not values.size and not (jobs and accelerators):
             values = values.reshape(len(jobs), len(accelerators))
-        sizes = np.ones(len(jobs), dtype=np.int64) if scale_factors is None else _whole_numbers(scale_factors)
-        object.__setattr__(self, "rates", values)
-        object.__setattr__(self, "jobs", jobs)
-        object.__setattr__(self, "accelerators", accelerators)
-        object.__setattr__(self, "scale_factors", sizes)
-        object.__setattr__(self, "unit", unit)
-        self._validate()
-
-    def _validate(self) -> None:
-        source = "throughput matrix"
-        shape = (len(self.jobs), len(self.accelerators))
-        if self.rates.shape != shape:
-            raise InputError(
-                source, field="rates", found=self.rates.shape, expected=f"shape {shape} (jobs, accelerators)"
-            )
-        if self.scale_factors.shape != shape[:1]:
-            raise InputError(
-                source, field="scale_factors", found=self.scale_factors.shape, expected=f"shape {shape[:1]}"
-            )
-        for field, labels in (("jobs", self.jobs), ("accelerators", self.accelerators)):
-            try:
-                distinct = len(set(labels))
-            except TypeError as error:
-                raise InputError(source, field=field, found=str(error), expected="numbers or text") from None
-            if distinct != len(labels):
-                repeated = next(label for label in labels if labels.count(label) > 1)
-                raise InputError(source, field=field, found=repeated, expected="distinct labels")
-        bad = ~(np.isfinite(self.rates) & (self.rates >= 0))
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise InputError(
-                source,
-                field=f"job {self.jobs[row]!r} on {self.accelerators[column]!r}",
-                found=float(self.rates[row, column]),
-                expected=f"a finite throughput of at least 0 {self.unit}",
-            )
-        if (self.scale_factors < 1).any():
-            row = int(np.argmax(self.scale_factors < 1))
-            raise InputError(
-                source,
-                field=f"scale factor of job {self.jobs[row]!r}",
-                found=int(self.scale_factors[row]),
-                expected="at least 1 GPU",
-            )
+        given = np.ones(len(jobs)) if scale_factors is None else scale_factors
+        sizes = whole_numbers(given, _SOURCE, "scale_factors")
+        vars(self).update(rates=values, jobs=jobs, accelerators=accelerators, scale_factors=sizes, unit=unit)
+        shape = (len(jobs), len(accelerators))
+        if values.shape != shape:
+            raise InputError(_SOURCE, field="rates", found=values.shape, expected=f"shape {shape} (jobs, accelerators)")
+        if sizes.shape != shape[:1]:
+            raise InputError(_SOURCE, field="scale_factors", found=sizes.shape, expected=f"shape {shape[:1]}")
+        require_distinct(jobs, _SOURCE, "jobs")
+        require_distinct(accelerators, _SOURCE, "accelerators")
+        require_all(
+            np.isfinite(values) & (values >= 0),
+            values,
+            _SOURCE,
+            lambda i, m: f"job {jobs[i]!r} on {accelerators[m]!r}",
+            f"a finite throughput of at least 0 {unit}",
+        )
+        require_all(sizes >= 1, sizes, _SOURCE, lambda i: f"scale factor of job {jobs[i]!r}", "at least 1 GPU")
 
     @classmethod
     def trusted(
@@ -121,11 +100,10 @@ class ThroughputMatrix:
     ) -> ThroughputMatrix:
         """Matrix from parts of one that was validated; they are not checked, nor copied (a range stays a range)."""
         matrix = object.__new__(cls)
-        object.__setattr__(matrix, "rates", rates)
-        object.__setattr__(matrix, "jobs", jobs if isinstance(jobs, range) else tuple(jobs))
-        object.__setattr__(matrix, "accelerators", tuple(accelerators))
-        object.__setattr__(matrix, "scale_factors", scale_factors)
-        object.__setattr__(matrix, "unit", unit)
+        labels = jobs if isinstance(jobs, range) else tuple(jobs)
+        vars(matrix).update(
+            rates=rates, jobs=labels, accelerators=tuple(accelerators), scale_factors=scale_factors, unit=unit
+        )
         return matrix
 
     def with_rates(self, rates: NDArray[np.float64]) -> ThroughputMatrix:
@@ -213,18 +191,3 @@ class ThroughputMatrix:
     def n_accelerators(self) -> int:
         """M, the number of accelerator types."""
         return len(self.accelerators)
-
-
-def _numbers(values: ArrayLike) -> NDArray[np.float64]:
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError("throughput matrix", field="rates", found=str(error), expected="numbers") from None
-
-
-def _whole_numbers(values: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(values)
-    whole = array.dtype.kind in "iuf" and np.array_equal(array, np.rint(array))
-    if not whole or (array.size and np.abs(array).max() > LARGEST_WHOLE_NUMBER):
-        raise InputError("throughput matrix", field="scale_factors", found=array.tolist(), expected="whole numbers")
-    return array.astype(np.int64)

@@ -1,7 +1,12 @@
-"""Columns with space sharing: a job alone on its GPUs, or two jobs on the same ones.
+"""Columns: every way to spend GPU time, without and with space sharing.
 
-N jobs have N (N - 1)/2 pairs, but their rates are known by *group* (a job type with a scale factor): the tables here
-are over G groups and a group for each job, so nothing grows with the square of N.
+A *configuration* (column ``c``) is one way to spend GPU time: a job on an accelerator type with its gang, a job with
+another gang size, a pair of jobs sharing GPUs. It says whom it occupies (``time``), how fast each of them goes
+(``rate``) and what it takes (``usage``). An allocation ``x[c] >= 0`` gives each column a share of time.
+
+With space sharing a job is alone on its GPUs, or two jobs are on the same ones. N jobs have N (N - 1)/2 pairs, but
+their rates are known by *group* (a job type with a scale factor): the tables here are over G groups and a group for
+each job, so nothing grows with the square of N.
 """
 
 from __future__ import annotations
@@ -9,19 +14,73 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.columns import Columns, PlainColumns
 from throughputs.errors import InputError
+from throughputs.limits import require_all, whole_numbers
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.table import ThroughputTable
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 _SOURCE = "packed columns"
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """C configurations of N jobs on M accelerator types.
+
+    Attributes
+    ----------
+    time : (N, C) 1 where the column occupies the job's time.
+    rate : (N, C) throughput of the job in that column, steps/s.
+    usage : (M, C) GPUs of each accelerator type that the column takes while it runs.
+    members : for each column, the positions of the jobs it runs (one, or two for a pair).
+    accelerator : (C,) position of the accelerator type each column runs on.
+    jobs, accelerators : the labels.
+    """
+
+    time: csr_array
+    rate: csr_array
+    usage: csr_array
+    members: tuple[tuple[int, ...], ...]
+    accelerator: NDArray[np.int64]
+    jobs: tuple[Hashable, ...]
+    accelerators: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PlainColumns:
+    """The plain case: each job with its fixed gang on each accelerator type, no sharing.
+
+    Column ``i * M + j`` is job i on type j. Kept as the dense matrix that the fast solvers read; the sparse
+    general form is built when asked for.
+    """
+
+    matrix: ThroughputMatrix
+
+    @property
+    def rates(self) -> NDArray[np.float64]:
+        """(N, M) throughput, steps/s."""
+        return self.matrix.rates
+
+    @property
+    def scale_factors(self) -> NDArray[np.int64]:
+        """(N,) GPUs per gang."""
+        return self.matrix.scale_factors
+
+    @cached_property
+    def general(self) -> Columns:
+        """The same columns as sparse matrices."""
+        nobody = np.zeros(0, dtype=np.int64)
+        return _general(self, self.matrix.jobs, self.matrix.accelerators, nobody, nobody, nobody, np.zeros((2, 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +128,7 @@ class PackedColumns:
         shared = np.array(together, dtype=np.float64)
         if shared.shape != (G, G, M):
             raise InputError(_SOURCE, field="together", found=shared.shape, expected=f"shape {(G, G, M)}")
-        groups = _whole("group", group)
+        groups = whole_numbers(group, _SOURCE, "group")
         if groups.ndim != 1 or (groups.size and not (groups.min() >= 0 and groups.max() < G)):
             raise InputError(_SOURCE, field="group", found=groups.tolist(), expected=f"a group below {G} for each job")
         # the checks of rates, labels and scale factors are those of the throughput matrix
@@ -78,13 +137,21 @@ class PackedColumns:
         labels = tuple(range(len(groups))) if jobs is None else tuple(jobs)
         if len(labels) != len(groups) or len(set(labels)) != len(labels):
             raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{len(groups)} distinct labels")
-        _check_together(shared, by_group)
-        object.__setattr__(self, "group", groups)
-        object.__setattr__(self, "alone", rates)
-        object.__setattr__(self, "together", shared)
-        object.__setattr__(self, "group_scale_factors", by_group.scale_factors)
-        object.__setattr__(self, "jobs", labels)
-        object.__setattr__(self, "accelerators", by_group.accelerators)
+        sizes = by_group.scale_factors
+        even = (shared <= 0) | (sizes[:, None] == sizes[None, :])[:, :, None]
+        for good, expected in (
+            (np.isfinite(shared) & (shared >= 0), "a finite throughput of at least 0 steps/s"),
+            (even, "0, as gangs of different sizes cannot share GPUs"),
+        ):
+            require_all(good, shared, _SOURCE, lambda a, b, j: f"group {a} beside group {b} on {names[j]!r}", expected)
+        vars(self).update(
+            group=groups,
+            alone=rates,
+            together=shared,
+            group_scale_factors=sizes,
+            jobs=labels,
+            accelerators=by_group.accelerators,
+        )
 
     @classmethod
     def from_table(
@@ -102,7 +169,7 @@ class PackedColumns:
         InputError
             Names the job type, scale factor or accelerator type that the table does not know.
         """
-        sizes = _whole("scale_factors", scale_factors)
+        sizes = whole_numbers(scale_factors, _SOURCE, "scale_factors")
         if sizes.shape != (len(job_types),):
             raise InputError(
                 _SOURCE, field="scale_factors", found=sizes.shape, expected=f"one for each of {len(job_types)} jobs"
@@ -182,53 +249,44 @@ class PackedColumns:
     @cached_property
     def general(self) -> Columns:
         """Every column as sparse matrices: jobs alone first, then the pairs that have a rate. Grows with N squared."""
-        from scipy.sparse import csr_array
-
-        N, M = self.rates.shape
-        first, second = np.triu_indices(N, 1)
+        first, second = np.triu_indices(self.n_jobs, 1)
         one, other = self.group[first], self.group[second]
         pair, on = np.nonzero((self.together[one, other] > 0) | (self.together[other, one] > 0))
-        first, second = first[pair], second[pair]
-        C, P = N * M, len(pair)
-        job = np.concatenate([np.repeat(np.arange(N), M), first, second])
-        column = np.concatenate([np.arange(C), C + np.arange(P), C + np.arange(P)])
-        accelerator = np.concatenate([np.tile(np.arange(M), N), on])
-        one, other = self.group[first], self.group[second]
-        rate = np.concatenate([self.rates.ravel(), self.together[one, other, on], self.together[other, one, on]])
-        gang = np.concatenate([np.repeat(self.scale_factors, M), self.scale_factors[first]]).astype(np.float64)
-        return Columns(
-            time=csr_array((np.ones(len(job)), (job, column)), shape=(N, C + P)),
-            rate=csr_array((rate, (job, column)), shape=(N, C + P)),
-            usage=csr_array((gang, (accelerator, np.arange(C + P))), shape=(M, C + P)),
-            members=(
-                *((int(i),) for i in np.repeat(np.arange(N), M)),
-                *zip(first.tolist(), second.tolist(), strict=True),
-            ),
-            accelerator=accelerator.astype(np.int64),
-            jobs=self.jobs,
-            accelerators=self.accelerators,
-        )
+        first, second, one, other = first[pair], second[pair], one[pair], other[pair]
+        rates = np.stack([self.together[one, other, on], self.together[other, one, on]])
+        return _general(self, self.jobs, self.accelerators, first, second, on, rates)
 
 
-def _whole(field: str, values: ArrayLike) -> Whole:
-    array = np.asarray(values)
-    if array.size and (array.dtype.kind not in "iuf" or not np.array_equal(array, np.rint(array))):
-        raise InputError(_SOURCE, field=field, found=array.tolist(), expected="whole numbers")
-    return array.astype(np.int64)
+def _general(
+    plain: PlainColumns | PackedColumns,
+    jobs: tuple[Hashable, ...],
+    accelerators: tuple[str, ...],
+    first: Whole,
+    second: Whole,
+    on: Whole,
+    together: Array,
+) -> Columns:
+    """Columns of jobs alone, and behind them those of P pairs on types `on`, with rates (2, P)."""
+    from scipy.sparse import csr_array
 
-
-def _check_together(together: Array, by_group: ThroughputMatrix) -> None:
-    bad = ~(np.isfinite(together) & (together >= 0))
-    sizes = by_group.scale_factors
-    uneven = (together > 0) & (sizes[:, None] != sizes[None, :])[:, :, None]
-    for wrong, expected in (
-        (bad, "a finite throughput of at least 0 steps/s"),
-        (uneven, "0, as gangs of different sizes cannot share GPUs"),
-    ):
-        if wrong.any():
-            a, b, j = (int(i) for i in np.argwhere(wrong)[0])
-            where = f"group {a} beside group {b} on {by_group.accelerators[j]!r}"
-            raise InputError(_SOURCE, field=where, found=float(together[a, b, j]), expected=expected)
+    N, M = plain.rates.shape
+    C, P = N * M, len(first)
+    alone, sizes = np.repeat(np.arange(N), M), plain.scale_factors
+    job = np.concatenate([alone, first, second])
+    column = np.concatenate([np.arange(C), C + np.arange(P), C + np.arange(P)])
+    accelerator = np.concatenate([np.tile(np.arange(M), N), on])
+    rate = np.concatenate([plain.rates.ravel(), *together])
+    gang = sizes[np.concatenate([alone, first])].astype(np.float64)
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return Columns(
+        time=csr_array((np.ones(len(job)), (job, column)), shape=(N, C + P)),
+        rate=csr_array((rate, (job, column)), shape=(N, C + P)),
+        usage=csr_array((gang, (accelerator, np.arange(C + P))), shape=(M, C + P)),
+        members=(*((i,) for i in alone.tolist()), *pairs),
+        accelerator=accelerator,
+        jobs=jobs,
+        accelerators=accelerators,
+    )
 
 
 def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, Whole, Whole]:

@@ -13,15 +13,14 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError, one_of
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, source_of, write_frame
-from throughputs.frames import FrameReader
+from throughputs.files import read_rows, write_rows
+from throughputs.frames import FINITE, NOT_NEGATIVE, Column, FrameReader
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +29,16 @@ PREEMPTIBLE_PRICES: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.
 """Dollars per GPU hour of preemptible GPUs on one cloud. Source: D. Narayanan et al., OSDI 2020, public artifact."""
 
 _SECONDS_PER_HOUR = 3600.0
-_KINDS = "a name ending in .csv, .csv.gz or .parquet"
+
+_TIMES = {
+    "timestamp": Column("text"),
+    "time_seconds": Column("number", None, FINITE, "a finite time in seconds"),
+}
+_COLUMNS = {
+    "accelerator": Column("text"),
+    "price": Column("number", None, NOT_NEGATIVE, "a price of at least 0 dollars per GPU hour"),
+    "zone": Column("text", ""),
+}
 
 
 class PriceTable:
@@ -209,28 +217,18 @@ class PriceTable:
             at one time in one zone.
         """
         reader = FrameReader(frame, source, first_line)
-        by_clock = reader.has("timestamp")
-        reader.check_columns(("timestamp" if by_clock else "time_seconds", "accelerator", "price"), ("zone",))
-        times = _clock_seconds(reader) if by_clock else reader.numbers("time_seconds")
-        prices = reader.numbers("price")
-        for column, values, bad, expected in (
-            ("time_seconds", times, ~np.isfinite(times), "a finite time in seconds"),
-            ("price", prices, ~((prices >= 0) & np.isfinite(prices)), "a price of at least 0 dollars per GPU hour"),
-        ):
-            if bad.any():
-                row = int(np.argmax(bad))
-                found = values[row].item()
-                raise InputError(source, line=first_line + row, field=column, found=found, expected=expected)
-        names = reader.text("accelerator").tolist()
-        zones = reader.text("zone", empty="").tolist() if reader.has("zone") else [""] * len(names)
+        when = "timestamp" if reader.has("timestamp") else "time_seconds"
+        columns = reader.read({when: _TIMES[when]} | _COLUMNS)
+        times = _clock_seconds(reader) if when == "timestamp" else columns[when]
+        names = columns["accelerator"].tolist()
+        zones = columns["zone"].tolist()
         changes: dict[str, dict[str, dict[float, float]]] = {}
-        for row, (name, zone, time, price) in enumerate(
-            zip(names, zones, times.tolist(), prices.tolist(), strict=True)
-        ):
+        rows = zip(names, zones, times.tolist(), columns["price"].tolist(), strict=True)
+        for line, (name, zone, time, price) in enumerate(rows, start=first_line):
             known = changes.setdefault(name, {}).setdefault(zone, {})
             if known.setdefault(time, price) != price:
                 expected = f"one price of {name!r} at one time, there is {known[time]} already"
-                raise InputError(source, line=first_line + row, field="price", found=price, expected=expected)
+                raise InputError(source, line=line, field="price", found=price, expected=expected)
         return cls({name: _cheapest(by_zone) for name, by_zone in changes.items()}, source)
 
     def to_frame(self) -> pd.DataFrame:
@@ -273,11 +271,7 @@ def read_prices(path: str | os.PathLike[str]) -> PriceTable:
     OSError
         The file cannot be opened.
     """
-    path = Path(path)
-    if file_kind(path) not in TABLE_KINDS:
-        raise InputError(path, found=path.name, expected=_KINDS)
-    frame, first_line = read_frame(path)
-    return PriceTable.from_frame(frame, source_of(path), first_line)
+    return read_rows(path, PriceTable.from_frame)
 
 
 def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:
@@ -288,10 +282,7 @@ def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:
     InputError
         The extension is not known.
     """
-    path = Path(path)
-    if file_kind(path) not in TABLE_KINDS:
-        raise InputError(path, found=path.name, expected=_KINDS)
-    write_frame(path, prices.to_frame())
+    write_rows(path, prices)
 
 
 def _clock_seconds(reader: FrameReader) -> NDArray[np.float64]:
@@ -302,9 +293,8 @@ def _clock_seconds(reader: FrameReader) -> NDArray[np.float64]:
             moment = datetime.fromisoformat(cell)
         except ValueError:
             expected = "a date and time such as 2020-01-31T12:00:00Z"
-            raise InputError(
-                reader.source, line=reader.first_line + row, field="timestamp", found=cell, expected=expected
-            ) from None
+            line = reader.first_line + row
+            raise InputError(reader.source, line=line, field="timestamp", found=cell, expected=expected) from None
         moments.append(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     first = min(moments, default=datetime.now(UTC))
     return np.array([(moment - first).total_seconds() for moment in moments], dtype=np.float64)

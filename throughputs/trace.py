@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.deadlines import OptionRow, checked_options, option_row, option_text
+from throughputs.deadlines import checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.frames import FrameReader
-from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME
+from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, require
 from throughputs.shown import html_table
 
 if TYPE_CHECKING:
@@ -32,9 +32,12 @@ _SHOWN_JOBS = 10
 
 _STARTING = ("command", "working_directory", "num_steps_arg", "needs_data_dir")
 
-_SECONDS = f"positive seconds, at most {LATEST_TIME:g}, or nan"
-
 _REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
+
+_Floats = NDArray[np.float64]
+_Texts = NDArray[np.object_]
+
+_SECONDS = Range(0, LATEST_TIME, above=True), f"positive seconds, at most {LATEST_TIME:g}, or nan"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,183 +98,82 @@ class Trace:
     (2, [1])
     """
 
-    job_type: NDArray[np.object_]
-    scale_factor: NDArray[np.int64]
-    total_steps: NDArray[np.float64]
-    arrival_time: NDArray[np.float64]
-    priority_weight: NDArray[np.float64]
-    slo: NDArray[np.float64]
-    deadline: NDArray[np.float64]
-    deadline_options: NDArray[np.object_]
-    predicted_seconds: NDArray[np.float64]
-    duration: NDArray[np.float64]
-    mode: NDArray[np.object_]
-    command: NDArray[np.object_]
-    working_directory: NDArray[np.object_]
-    num_steps_arg: NDArray[np.object_]
-    needs_data_dir: NDArray[np.bool_]
-    entity: NDArray[np.object_]
-    user: NDArray[np.object_]
-    partition: NDArray[np.object_]
-    gpu_type: NDArray[np.object_]
-    category: NDArray[np.object_]
-    gpu_fraction: NDArray[np.float64]
-    gpu_utilization: NDArray[np.float64]
-    recorded_start_seconds: NDArray[np.float64]
-    recorded_end_seconds: NDArray[np.float64]
-    trace_id: NDArray[np.object_]
-    arrival_date: NDArray[np.datetime64]
+    job_type: _Texts = column("text", expected="a job type")
+    scale_factor: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
+    total_steps: _Floats = column(
+        "number",
+        within=Range(0, LARGEST_WHOLE_NUMBER, above=True),
+        expected=f"a positive number of steps, at most {LARGEST_WHOLE_NUMBER:.2g}",
+    )
+    arrival_time: _Floats = column(
+        "number", within=Range(0, LATEST_TIME), expected=f"seconds, at least 0 and at most {LATEST_TIME:g}"
+    )
+    priority_weight: _Floats = column("number", 1.0, POSITIVE, "a positive weight")
+    slo: _Floats = column("number", np.nan, POSITIVE, "a positive multiple, or nan for none")
+    deadline: _Floats = column("number", np.nan)
+    deadline_options: _Texts = column("text", "")
+    duration: _Floats = column("number", np.nan, *_SECONDS)
+    mode: _Texts = column("text", "static", MODES, f"one of {', '.join(MODES)}")
+    command: _Texts = column("text", "")
+    working_directory: _Texts = column("text", "")
+    num_steps_arg: _Texts = column("text", "")
+    needs_data_dir: NDArray[np.bool_] = column("flag", False)
+    entity: _Texts = column("text", "")
+    user: _Texts = column("text", "")
+    partition: _Texts = column("text", "")
+    gpu_type: _Texts = column("text", "")
+    category: _Texts = column("text", "", ("", *CATEGORIES), f"one of {', '.join(CATEGORIES)}, or nothing")
+    predicted_seconds: _Floats = column("number", np.nan, *_SECONDS)
+    gpu_fraction: _Floats = column("number", 1.0, SHARE, "a share above 0, at most 1")
+    gpu_utilization: _Floats = column("number", np.nan, Range(0, 1), "a share, at least 0 and at most 1, or nan")
+    recorded_start_seconds: _Floats = column("number", np.nan)
+    recorded_end_seconds: _Floats = column("number", np.nan)
+    trace_id: _Texts = column("name", "")
+    arrival_date: NDArray[np.datetime64] = column("date", np.datetime64("NaT"))
     source: str = "trace"
 
     def __init__(
         self,
-        job_type: Sequence[str] | NDArray[np.object_],
+        job_type: Sequence[str] | _Texts,
         scale_factor: Sequence[int] | NDArray[np.int64],
-        total_steps: Sequence[float] | NDArray[np.float64],
-        arrival_time: Sequence[float] | NDArray[np.float64],
+        total_steps: Sequence[float] | _Floats,
+        arrival_time: Sequence[float] | _Floats,
         *,
-        priority_weight: Sequence[float] | NDArray[np.float64] | None = None,
-        slo: Sequence[float] | NDArray[np.float64] | None = None,
-        deadline: Sequence[float] | NDArray[np.float64] | None = None,
-        deadline_options: Sequence[OptionRow] | NDArray[np.object_] | None = None,
-        predicted_seconds: Sequence[float] | NDArray[np.float64] | None = None,
-        duration: Sequence[float] | NDArray[np.float64] | None = None,
-        mode: Sequence[str] | NDArray[np.object_] | None = None,
-        command: Sequence[str] | NDArray[np.object_] | None = None,
-        working_directory: Sequence[str] | NDArray[np.object_] | None = None,
-        num_steps_arg: Sequence[str] | NDArray[np.object_] | None = None,
-        needs_data_dir: Sequence[bool] | NDArray[np.bool_] | None = None,
-        entity: Sequence[str] | NDArray[np.object_] | None = None,
-        user: Sequence[str] | NDArray[np.object_] | None = None,
-        partition: Sequence[str] | NDArray[np.object_] | None = None,
-        gpu_type: Sequence[str] | NDArray[np.object_] | None = None,
-        category: Sequence[str] | NDArray[np.object_] | None = None,
-        gpu_fraction: Sequence[float] | NDArray[np.float64] | None = None,
-        gpu_utilization: Sequence[float] | NDArray[np.float64] | None = None,
-        recorded_start_seconds: Sequence[float] | NDArray[np.float64] | None = None,
-        recorded_end_seconds: Sequence[float] | NDArray[np.float64] | None = None,
-        trace_id: Sequence[str] | NDArray[np.object_] | None = None,
-        arrival_date: Sequence[Any] | NDArray[np.datetime64] | None = None,
         source: str = "trace",
+        **columns: Any,
     ) -> None:
-        n = len(job_type)
-
-        def keep(name: str, values: object, dtype: object, default: object) -> None:
-            try:
-                array = np.full(n, default, dtype=dtype) if values is None else np.array(values, dtype=dtype)  # type: ignore[call-overload]
-            except (TypeError, ValueError, OverflowError) as error:
-                expected = "a column of numbers" if dtype is not object else "a column"
-                raise InputError(source, field=name, found=str(error), expected=expected) from None
-            object.__setattr__(self, name, array)
-
-        keep("job_type", job_type, object, "")
-        keep("scale_factor", scale_factor, np.int64, 1)
-        keep("total_steps", total_steps, np.float64, 0.0)
-        keep("arrival_time", arrival_time, np.float64, 0.0)
-        keep("priority_weight", priority_weight, np.float64, 1.0)
-        keep("slo", slo, np.float64, np.nan)
-        keep("deadline", deadline, np.float64, np.nan)
-        keep("predicted_seconds", predicted_seconds, np.float64, np.nan)
-        keep("duration", duration, np.float64, np.nan)
-        keep("mode", mode, object, "static")
-        keep("command", command, object, "")
-        keep("working_directory", working_directory, object, "")
-        keep("num_steps_arg", num_steps_arg, object, "")
-        keep("needs_data_dir", needs_data_dir, np.bool_, False)
-        keep("entity", entity, object, "")
-        keep("user", user, object, "")
-        keep("partition", partition, object, "")
-        keep("gpu_type", gpu_type, object, "")
-        keep("category", category, object, "")
-        keep("gpu_fraction", gpu_fraction, np.float64, 1.0)
-        keep("gpu_utilization", gpu_utilization, np.float64, np.nan)
-        keep("recorded_start_seconds", recorded_start_seconds, np.float64, np.nan)
-        keep("recorded_end_seconds", recorded_end_seconds, np.float64, np.nan)
-        keep("trace_id", trace_id, object, "")
-        keep("arrival_date", arrival_date, "datetime64[us]", np.datetime64("NaT"))
-        object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
+        for name in columns:
+            if name not in columns_of(Trace):
+                raise TypeError(f"Trace has no column {name!r}{did_you_mean(name, columns_of(Trace))}")
+        options = checked_options(columns.get("deadline_options"), len(job_type), source)
+        needed = {
+            "job_type": job_type,
+            "scale_factor": scale_factor,
+            "total_steps": total_steps,
+            "arrival_time": arrival_time,
+        }
         object.__setattr__(self, "source", source)
+        keep_columns(self, needed | columns | {"deadline_options": options}, source)
         self._validate()
 
     def __len__(self) -> int:
         return len(self.job_type)
 
     def _validate(self) -> None:
-        n = len(self)
-        for name in self.column_names():
-            found = getattr(self, name).shape
-            if found != (n,):
-                raise InputError(self.source, field=name, found=found, expected=f"shape ({n},)")
-        rules = (
-            ("job_type", self.job_type != "", "a job type"),
-            ("scale_factor", self.scale_factor >= 1, "at least 1 GPU"),
-            (
-                "total_steps",
-                _positive(self.total_steps) & (self.total_steps <= LARGEST_WHOLE_NUMBER),
-                f"a positive number of steps, at most {LARGEST_WHOLE_NUMBER:.2g}",
-            ),
-            (
-                "arrival_time",
-                (self.arrival_time >= 0) & (self.arrival_time <= LATEST_TIME),
-                f"seconds, at least 0 and at most {LATEST_TIME:g}",
-            ),
-            ("priority_weight", _positive(self.priority_weight), "a positive weight"),
-            ("slo", np.isnan(self.slo) | _positive(self.slo), "a positive multiple, or nan for none"),
-            *(
-                (name, np.isnan(times) | (_positive(times) & (times <= LATEST_TIME)), _SECONDS)
-                for name, times in (("predicted_seconds", self.predicted_seconds), ("duration", self.duration))
-            ),
-            (
-                "predicted_seconds",
-                np.isnan(self.predicted_seconds)
-                | (_positive(self.predicted_seconds) & (self.predicted_seconds <= LATEST_TIME)),
-                f"positive seconds, at most {LATEST_TIME:g}, or nan",
-            ),
-            ("mode", np.isin(self.mode.astype(str), MODES), f"one of {', '.join(MODES)}"),
-            (
-                "category",
-                np.isin(self.category.astype(str), ("", *CATEGORIES)),
-                f"one of {', '.join(CATEGORIES)}, or nothing",
-            ),
-            ("gpu_fraction", _positive(self.gpu_fraction) & (self.gpu_fraction <= 1), "a share above 0, at most 1"),
-            (
-                "gpu_utilization",
-                np.isnan(self.gpu_utilization) | ((self.gpu_utilization >= 0) & (self.gpu_utilization <= 1)),
-                "a share, at least 0 and at most 1, or nan",
-            ),
-            (
-                "recorded_start_seconds",
-                np.isnan(self.recorded_start_seconds)
-                | ((self.recorded_start_seconds >= self.arrival_time) & (self.recorded_start_seconds <= LATEST_TIME)),
-                f"seconds, not before the arrival and at most {LATEST_TIME:g}, or nan",
-            ),
-            (
-                "recorded_end_seconds",
-                np.isnan(self.recorded_end_seconds)
-                | (
-                    (self.recorded_end_seconds >= self.recorded_start_seconds)
-                    & (self.recorded_end_seconds <= LATEST_TIME)
-                ),
-                f"seconds, not before the recorded start and at most {LATEST_TIME:g}, or nan",
-            ),
-        )
-        words = {"mode": MODES, "category": CATEGORIES}
-        for name, good, expected in rules:
-            if not good.all():
-                row = int(np.argmin(good))
-                found = getattr(self, name)[row : row + 1].tolist()[0]
-                hint = did_you_mean(found, words[name]) if name in words else ""
-                raise InputError(self.source, line=row + 1, field=name, found=found, expected=expected + hint)
-        late = np.diff(self.arrival_time) < 0
-        if late.any():
-            row = int(np.argmax(late)) + 1
-            raise InputError(
-                self.source,
-                line=row + 1,
-                field="arrival_time",
-                found=float(self.arrival_time[row]),
-                expected=f"at least the arrival before it, {self.arrival_time[row - 1]} s",
-            )
+        """Check times against each other."""
+        start, end, arrival = self.recorded_start_seconds, self.recorded_end_seconds, self.arrival_time
+        for name, times, least, what in (
+            ("recorded_start_seconds", start, arrival, "the arrival"),
+            ("recorded_end_seconds", end, start, "the recorded start"),
+        ):
+            good = np.isnan(times) | ((times >= least) & (times <= LATEST_TIME))
+            require(good, times, self.source, name, f"seconds, not before {what} and at most {LATEST_TIME:g}, or nan")
+        late = np.flatnonzero(np.diff(arrival) < 0)
+        if len(late):
+            before = late[0]
+            found, expected = float(arrival[before + 1]), f"at least the arrival before it, {arrival[before]} s"
+            line = int(before) + 2
+            raise InputError(self.source, line=line, field="arrival_time", found=found, expected=expected)
         self._settle_deadlines()
 
     def _settle_deadlines(self) -> None:
@@ -280,50 +182,20 @@ class Trace:
         deadline = np.where(np.isnan(self.deadline), first, self.deadline)
         object.__setattr__(self, "deadline", deadline)
         some = ~np.isnan(deadline)
-        for bad, expected in (
-            (some & ~np.isnan(self.slo), "nothing, as the job has an slo"),
+        for good, expected in (
+            (~some | np.isnan(self.slo), "nothing, as the job has an slo"),
             (
-                some & ~(np.isfinite(deadline) & (deadline >= self.arrival_time)),
+                ~some | (np.isfinite(deadline) & (deadline >= self.arrival_time)),
                 "seconds, not before the arrival: a time on the clock",
             ),
-            (~np.isnan(first) & (first != deadline), "the first of its deadline_options, or nothing"),
+            (np.isnan(first) | (first == deadline), "the first of its deadline_options, or nothing"),
         ):
-            if bad.any():
-                row = int(np.argmax(bad))
-                found = float(deadline[row])
-                raise InputError(self.source, line=row + 1, field="deadline", found=found, expected=expected)
+            require(good, deadline, self.source, "deadline", expected)
 
     @staticmethod
     def column_names() -> tuple[str, ...]:
         """Names of the columns, in the order in which they are written."""
-        return (
-            "job_type",
-            "scale_factor",
-            "total_steps",
-            "arrival_time",
-            "priority_weight",
-            "slo",
-            "deadline",
-            "deadline_options",
-            "duration",
-            "mode",
-            "command",
-            "working_directory",
-            "num_steps_arg",
-            "needs_data_dir",
-            "entity",
-            "user",
-            "partition",
-            "gpu_type",
-            "category",
-            "predicted_seconds",
-            "gpu_fraction",
-            "gpu_utilization",
-            "recorded_start_seconds",
-            "recorded_end_seconds",
-            "trace_id",
-            "arrival_date",
-        )
+        return tuple(columns_of(Trace))
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, source: str = "trace", first_line: int = 1) -> Trace:
@@ -339,55 +211,18 @@ class Trace:
             A column is missing or unknown, or a cell is not what it should be.
         """
         reader = FrameReader(frame, source, first_line)
-        optional = tuple(name for name in cls.column_names() if name not in _REQUIRED)
-        reader.check_columns(_REQUIRED, (*optional, "job_id"))
-        _check_job_ids(reader)
-        unknown = (
-            "slo",
-            "deadline",
-            "duration",
-            "predicted_seconds",
-            "gpu_utilization",
-            "recorded_start_seconds",
-            "recorded_end_seconds",
-        )
-        empty = {"priority_weight": 1.0, "gpu_fraction": 1.0} | dict.fromkeys(unknown, np.nan)
-        columns: dict[str, NDArray[Any]] = {
-            name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
-        }
-        for name in (
-            "mode",
-            "command",
-            "working_directory",
-            "num_steps_arg",
-            "entity",
-            "user",
-            "partition",
-            "gpu_type",
-            "category",
-        ):
-            if reader.has(name):
-                columns[name] = reader.text(name, empty="static" if name == "mode" else "")
-        if reader.has("trace_id"):  # names that consist of digits are numbers in some tables
-            reader = FrameReader(frame.assign(trace_id=_as_text(frame["trace_id"])), source, first_line)
-            columns["trace_id"] = reader.text("trace_id", empty="")
-        if reader.has("arrival_date"):
-            columns["arrival_date"] = reader.dates("arrival_date")
+        columns: dict[str, Any] = reader.read(columns_of(cls), ignored=("job_id",))
+        if reader.has("job_id"):
+            ids = reader.whole_numbers("job_id")
+            for row in np.flatnonzero(ids != np.arange(len(ids))).tolist():
+                raise InputError(source, line=first_line + row, field="job_id", found=int(ids[row]), expected=f"{row}")
+        texts = columns.pop("deadline_options").tolist()
         if reader.has("deadline_options"):
-            texts = reader.text("deadline_options", empty="").tolist()
-            columns["deadline_options"] = [  # type: ignore[assignment]
+            columns["deadline_options"] = [
                 option_row(text, source, line) for line, text in enumerate(texts, start=first_line)
             ]
-        if reader.has("needs_data_dir"):
-            columns["needs_data_dir"] = reader.flags("needs_data_dir")
-        required = (
-            reader.text("job_type"),
-            reader.whole_numbers("scale_factor"),
-            reader.numbers("total_steps"),
-            reader.numbers("arrival_time"),
-        )
         try:
-            return cls(*required, **columns, source=source)
+            return cls(**columns, source=source)
         except InputError as error:
             raise error.moved(first_line - 1) from None
 
@@ -431,13 +266,11 @@ class Trace:
         names = getattr(self, column)
         if len(self) and not (names != "").any():
             raise InputError(self.source, field=column, expected=f"jobs with their {column}")
-        columns = {name: getattr(self, name) for name in self.column_names()}
-        return Trace(**columns | {"entity": names}, source=self.source)
+        return replace(self, entity=names)
 
     def with_whole_gpus(self) -> Trace:
         """The same jobs, all of which have their GPUs whole, whatever fraction they asked for."""
-        columns = {name: getattr(self, name) for name in self.column_names()}
-        return Trace(**columns | {"gpu_fraction": None}, source=self.source)
+        return replace(self, gpu_fraction=np.ones(len(self)))
 
     def at_load(self, factor: float) -> Trace:
         """The same jobs, arriving `factor` times as often: arrival times are divided by it.
@@ -467,13 +300,11 @@ class Trace:
         moved: dict[str, Any] = {"arrival_time": arrival, "deadline": deadline, "deadline_options": options}
         if factor != 1:
             moved |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds", "arrival_date"), None)
-        columns = {name: getattr(self, name) for name in self.column_names()}
-        return Trace(**columns | moved, source=self.source)
+        return replace(self, **moved)
 
     def take(self, jobs: NDArray[np.integer[Any]] | slice) -> Trace:
         """Some of the jobs (positions, ascending)."""
-        columns = {name: getattr(self, name)[jobs] for name in self.column_names()}
-        return Trace(**columns, source=self.source)
+        return taken(self, jobs)
 
 
 def partition_names(partition: str) -> tuple[str, ...]:
@@ -531,25 +362,5 @@ def dates_after(dates: NDArray[np.datetime64], seconds: NDArray[np.float64]) -> 
     return np.where(some, dates.astype("datetime64[us]") + later, np.datetime64("NaT"))
 
 
-def _as_text(cells: pd.Series[Any]) -> NDArray[np.object_]:
-    missing = cells.isna().to_numpy()
-    return np.array(["" if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)], dtype=object)
-
-
-def _positive(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return np.isfinite(values) & (values > 0)
-
-
 def _differs(column: NDArray[Any]) -> bool:
     return len(set(column) if column.dtype == object else np.unique(column)) > 1
-
-
-def _check_job_ids(reader: FrameReader) -> None:
-    if not reader.has("job_id"):
-        return
-    ids = reader.whole_numbers("job_id")
-    wrong = ids != np.arange(len(ids))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        line = row + reader.first_line
-        raise InputError(reader.source, line=line, field="job_id", found=int(ids[row]), expected=f"{row}")

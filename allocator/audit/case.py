@@ -68,24 +68,23 @@ def entitled_shares(weights: Array, sizes: NDArray[np.int64], capacity: Array) -
     return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0))
 
 
-def case_of(allocation: Allocation) -> tuple[Case, ClusterState]:
-    """The arrays, and what the policy knew.
+def case_of(allocation: Allocation, state: ClusterState) -> Case:
+    """The arrays of an allocation for the jobs of a state.
 
     Raises
     ------
     InputError
-        The allocation does not say what it was decided from.
+        The allocation is of other jobs or types.
     """
-    state = allocation.state
-    if state is None:
-        expected = "one that a policy returned; one that was stored has lost what it was decided from"
-        raise InputError("audit", found="an allocation without a state", expected=expected)
+    if allocation.shares.shape != state.rates.shape:
+        expected = f"shares of the {state.n_jobs} jobs of the state on its {len(state.capacity)} types"
+        raise InputError("audit", field="shares", found=allocation.shares.shape, expected=expected)
     rates, capacity = state.runnable_rates, state.capacity.astype(np.float64)
     rates = np.where(capacity > 0, rates, 0.0)
     shares, time, u, violation = _received(allocation, state, rates, capacity)
     packed = allocation.pairs is not None
     entitled = entitled_shares(state.priority_weights, state.scale_factors, capacity)
-    case = Case(
+    return Case(
         labels=tuple(state.throughputs.jobs),
         accelerators=state.cluster.accelerators,
         rates=rates,
@@ -101,7 +100,6 @@ def case_of(allocation: Allocation) -> tuple[Case, ClusterState]:
         entitled=np.asarray((rates * entitled).sum(axis=1)),
         able=np.asarray((rates > 0).any(axis=1)),
     )
-    return case, state
 
 
 def _received(

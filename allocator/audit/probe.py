@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from allocator.audit.case import Case
 from allocator.audit.record import Property
 from formulations import PackedPolytope, Polytope, SolverError
-from throughputs import InputError, PackedColumns, PlainColumns
+from throughputs import InputError, PlainColumns
 from throughputs.numerics import dot
 from throughputs.tie_order import tie_order
 
@@ -97,14 +98,8 @@ def _misreported(state: ClusterState, i: int, rates: Array) -> ClusterState:
     together[G, :G] = columns.together[g] * factor
     group = columns.group.copy()
     group[i] = G
-    own = PackedColumns(
-        group,
-        np.vstack([columns.alone, rates]),
-        together,
-        np.append(columns.group_scale_factors, columns.group_scale_factors[g]),
-        jobs=columns.jobs,
-        accelerators=columns.accelerators,
-    )
+    alone, sizes = np.vstack([columns.alone, rates]), columns.group_scale_factors
+    own = replace(columns, group=group, alone=alone, together=together, group_scale_factors=np.append(sizes, sizes[g]))
     return state.with_throughputs(throughputs, own)
 
 

@@ -11,8 +11,11 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,111 +111,79 @@ class Checkpoints:
 
 _ROW_FIELDS = ("jobs", "pool", "gpus", "partner")
 
+_Array = np.ndarray[Any, Any]
+_Ids = tuple[tuple[int, ...], ...]
+
 
 def _packed(outcomes: Sequence[StretchOutcome]) -> dict[str, Any]:
-    """Outcomes as columns; equal rows of GPUs and equal assignments are kept once, as they are in memory."""
-    assignments: dict[int, int] = {}
-    kept: list[Assignment] = []
-    placed: dict[int, int] = {}
-    gpus: list[tuple[tuple[int, ...], ...]] = []
-    of_assignment, of_gpus = [], []
-    for o in outcomes:
-        if id(o.assignment) not in assignments:
-            assignments[id(o.assignment)] = len(kept)
-            kept.append(o.assignment)
-        if id(o.gpus) not in placed:
-            placed[id(o.gpus)] = len(gpus)
-            gpus.append(o.gpus)
-        of_assignment.append(assignments[id(o.assignment)])
-        of_gpus.append(placed[id(o.gpus)])
-    return {
-        "assignments": {name: _ragged([getattr(a, name) for a in kept]) for name in _ROW_FIELDS},
-        "gpus": _ragged_ids(gpus),
-        "of_assignment": np.array(of_assignment, dtype=np.int64),
-        "of_gpus": np.array(of_gpus, dtype=np.int64),
-        "index": np.array([o.index for o in outcomes], dtype=np.int64),
-        "start_time": np.array([o.start_time for o in outcomes], dtype=np.float64),
-        "end_time": np.array([o.end_time for o in outcomes], dtype=np.float64),
-        "active_jobs": np.array([o.active_jobs for o in outcomes], dtype=np.int64),
-        "rounds": np.array([o.rounds for o in outcomes], dtype=np.int64),
-        "finish_time": _ragged([o.finish_time for o in outcomes]),
-        "steps": _ragged([o.steps for o in outcomes]),
-        "shares": [o.shares for o in outcomes] if any(o.shares is not None for o in outcomes) else None,
-        "started": [o.started for o in outcomes] if any(o.started is not None for o in outcomes) else None,
-        "running": [o.running for o in outcomes] if any(o.running is not None for o in outcomes) else None,
-    }
+    """Outcomes as columns, one for each field."""
+    columns = {}
+    for field in fields(StretchOutcome):
+        pack, _ = _FORMS.get(str(field.type), (list, list))
+        columns[field.name] = pack([getattr(outcome, field.name) for outcome in outcomes])
+    return columns
 
 
 def _unpacked(columns: dict[str, Any]) -> list[StretchOutcome]:
-    rows = [_parts(columns["assignments"][name]) for name in _ROW_FIELDS]
-    assignments = [Assignment(*parts) for parts in zip(*rows, strict=True)]
-    gpus = _ids_of(columns["gpus"])
-    count = len(columns["index"])
-    nothing = [None] * count
-    finish, steps = _parts(columns["finish_time"]), _parts(columns["steps"])
-    shares, started, running = (columns[name] or nothing for name in ("shares", "started", "running"))
-    scalars = [columns[name].tolist() for name in ("index", "start_time", "end_time", "active_jobs", "rounds")]
-    of_assignment, of_gpus = columns["of_assignment"].tolist(), columns["of_gpus"].tolist()
-    outcomes = []
-    for k, (index, start, end, active, rounds) in enumerate(zip(*scalars, strict=True)):
-        outcomes.append(
-            StretchOutcome(
-                index,
-                start,
-                end,
-                assignments[of_assignment[k]],
-                gpus[of_gpus[k]],
-                finish[k],
-                steps[k],
-                active,
-                shares[k],
-                started[k],
-                running[k],
-                rounds,
-            )
-        )
-    return outcomes
+    forms = (_FORMS.get(str(field.type), (list, list)) for field in fields(StretchOutcome))
+    values = [unpack(columns[field.name]) for field, (_, unpack) in zip(fields(StretchOutcome), forms, strict=True)]
+    return [StretchOutcome(*told) for told in zip(*values, strict=True)]
 
 
-def _ragged(parts: Sequence[np.ndarray[Any, Any]]) -> dict[str, Any]:
+def _ragged(parts: Sequence[_Array]) -> dict[str, Any]:
     """Arrays one behind the other, and the length of each."""
     lengths = np.array([len(part) for part in parts], dtype=np.int64)
     return {"values": np.concatenate(parts) if parts else np.empty(0), "lengths": lengths}
 
 
-def _parts(ragged: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+def _parts(ragged: dict[str, Any]) -> list[_Array]:
     ends = np.cumsum(ragged["lengths"])
     return np.split(ragged["values"], ends[:-1]) if len(ends) else []
 
 
-def _ragged_ids(placed: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any]:
-    rows = [row for gpus in placed for row in gpus]
-    return {
-        "rows": np.array([len(gpus) for gpus in placed], dtype=np.int64),
-        "sizes": np.array([len(row) for row in rows], dtype=np.int64),
-        "ids": np.array([gpu for row in rows for gpu in row], dtype=np.int64),
-    }
+def _once(pack: Callable[[list[Any]], Any], values: Sequence[Any]) -> dict[str, Any]:
+    """Equal values are kept once, as they are in memory."""
+    kept = {id(value): value for value in values}
+    at = {key: k for k, key in enumerate(kept)}
+    return {"kept": pack(list(kept.values())), "at": np.array([at[id(value)] for value in values], dtype=np.int64)}
 
 
-def _ids_of(columns: dict[str, Any]) -> list[tuple[tuple[int, ...], ...]]:
-    ids = columns["ids"].tolist()
+def _again(unpack: Callable[[Any], list[Any]], column: dict[str, Any]) -> list[Any]:
+    kept = unpack(column["kept"])
+    return [kept[k] for k in column["at"].tolist()]
+
+
+def _pack_rows(assignments: list[Assignment]) -> dict[str, Any]:
+    return {name: _ragged([getattr(one, name) for one in assignments]) for name in _ROW_FIELDS}
+
+
+def _rows(columns: dict[str, Any]) -> list[Assignment]:
+    return [Assignment(*parts) for parts in zip(*(_parts(columns[name]) for name in _ROW_FIELDS), strict=True)]
+
+
+def _pack_ids(placed: list[_Ids]) -> dict[str, Any]:
+    rows = [np.array(row, dtype=np.int64) for gpus in placed for row in gpus]
+    return {"rows": np.array([len(gpus) for gpus in placed], dtype=np.int64), "ids": _ragged(rows)}
+
+
+def _ids(columns: dict[str, Any]) -> list[_Ids]:
     known: dict[tuple[int, ...], tuple[int, ...]] = {}
-    rows, at = [], 0
-    for size in columns["sizes"].tolist():
-        row = tuple(ids[at : at + size])
-        rows.append(known.setdefault(row, row))
-        at += size
-    placed, at = [], 0
-    for count in columns["rows"].tolist():
-        placed.append(tuple(rows[at : at + count]))
-        at += count
-    return placed
+    rows = (tuple(ids.tolist()) for ids in _parts(columns["ids"]))
+    same = (known.setdefault(row, row) for row in rows)
+    return [tuple(islice(same, count)) for count in columns["rows"].tolist()]
 
 
-_ALLOCATION = (
-    "policy", "shares", "status", "objective", "objective_unit", "bound", "gap", "prices", "unserved", "solver",
-    "seconds", "fallbacks", "stage", "dropped_slos", "pair_rates", "rejected", "certified",
-)  # fmt: skip
+_FORMS: dict[str, tuple[Callable[[list[Any]], Any], Callable[[Any], list[Any]]]] = {
+    "int": (lambda values: np.array(values, dtype=np.int64), np.ndarray.tolist),
+    "float": (lambda values: np.array(values, dtype=np.float64), np.ndarray.tolist),
+    "NDArray[np.float64]": (_ragged, _parts),
+    "Assignment": (partial(_once, _pack_rows), partial(_again, _rows)),
+    "tuple[tuple[int, ...], ...]": (partial(_once, _pack_ids), partial(_again, _ids)),
+}
+"""How a column of values of a type is kept, and read again; of other types as a list."""
+
+_APART = ("throughputs", "pairs", "assignment")
+_ALLOCATION = [field.name for field in fields(Allocation) if field.name not in _APART]
 
 
 def _decision(decided: tuple[int, float, Allocation]) -> dict[str, Any]:

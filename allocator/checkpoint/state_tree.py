@@ -1,9 +1,9 @@
 """Plain data and arrays as bytes: the contents of checkpoints, without pickle.
 
 A *tree* is plain data: None, bool, int (up to 128 bits), float, str, list, tuple, dict with str or int keys, and NumPy
-arrays of numbers, booleans or fixed-width text. It is encoded as one text of JSON and, for each dtype, one file in
-NumPy's format with all arrays of that dtype, flattened, end to end. Decoding trusts nothing in them: headers of arrays
-are compared with those of their dtype and never parsed, and every array must lie within its file.
+arrays of numbers, booleans or fixed-width text. It is encoded as one text of JSON and, for each dtype, one of the
+numbers of all arrays of that dtype, flattened, end to end. Decoding trusts nothing in them: every array must lie within
+its member, and all of that must be in arrays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import math
 import re
 import struct
-import zlib
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,7 +30,6 @@ _JSON_INTS = range(-(2**63), 2**64)  # others are written as text
 _BIG_INT_BITS, _BIG_INT = 128, re.compile(r"-?[0-9]{1,39}")
 _DEEPEST = 100  # containers around anything: more than any state has, and far below Python's limit of recursion
 _MOST_DIMENSIONS = 64
-_NPY_HEADER = 128  # bytes; the format wants a multiple of 64
 
 _TREE = "tree.json"
 # What JSON has no form for is an object with one of these sets of keys.
@@ -39,17 +37,16 @@ _FORMS = {("array", "at", "shape"), ("texts", "at", "shape"), ("tuple",), ("dict
 
 
 class Member(NamedTuple):
-    """Contents of one member of the archive."""
+    """Contents of one member of the file."""
 
     data: memoryview
-    crc32: int
     sha256: str
 
     @classmethod
     def of(cls, contents: bytes | memoryview) -> Member:
-        """The member, with its check sums."""
+        """The member, with its check sum."""
         data = memoryview(contents)
-        return cls(data, zlib.crc32(data), hashlib.sha256(data).hexdigest())
+        return cls(data, hashlib.sha256(data).hexdigest())
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +70,7 @@ class Part:
         """
         encoder = _Encoder(text_arrays)
         root = Member.of(to_json(encoder.encode(tree, "", 0)))
-        return cls({_TREE: root} | {f"{name}.npy": encoder.member(name) for name in encoder.arrays})
+        return cls({_TREE: root} | {name: encoder.member(name) for name in encoder.arrays})
 
     def tree(self) -> Any:
         """The tree, newly made at each call. Raises InputError where a file holds something else."""
@@ -128,13 +125,9 @@ class _Encoder:
         return node
 
     def member(self, name: str) -> Member:
-        """The member that holds all arrays of a dtype: a file in NumPy's format."""
-        dtype = self.arrays[name][0].dtype
-        header = _npy_header(dtype, self.sizes[name])
-        data = np.empty(len(header) + self.sizes[name] * dtype.itemsize, np.uint8)
-        data[: len(header)] = np.frombuffer(header, np.uint8)
-        np.concatenate([array.ravel() for array in self.arrays[name]], out=data[len(header) :].view(dtype))
-        return Member.of(data.data)
+        """The member that holds all arrays of a dtype."""
+        flat = np.concatenate([array.ravel() for array in self.arrays[name]])
+        return Member.of(flat.view(np.uint8).data)
 
 
 class _Decoder:
@@ -149,7 +142,7 @@ class _Decoder:
         if _TREE not in self.members:
             raise ValueError("no tree")
         tree = self.decode(from_json(self.members[_TREE].data), 0)
-        if {_TREE, *(f"{name}.npy" for name in self.arrays)} != set(self.members):
+        if {_TREE, *self.arrays} != set(self.members):
             raise ValueError("members that are no part of the tree")
         if any(len(array) != self.used[name] for name, array in self.arrays.items()):
             raise ValueError("numbers that are no part of the tree")
@@ -204,25 +197,17 @@ class _Decoder:
 
     def _flat(self, name: str) -> npt.NDArray[Any]:
         """All arrays of a dtype, end to end, as a view of their member."""
-        dtype, member = _dtype(name), self.members.get(f"{name}.npy")
+        dtype, member = _dtype(name), self.members.get(name)
         if dtype is None or member is None:
             raise ValueError("an array without a member")
-        size, rest = divmod(len(member.data) - _NPY_HEADER, dtype.itemsize)
-        if rest or size < 0 or member.data[:_NPY_HEADER] != _npy_header(dtype, size):
-            raise ValueError("an array of another dtype or size than its name and member have")
-        raw = np.frombuffer(member.data, np.uint8, offset=_NPY_HEADER)
+        if len(member.data) % dtype.itemsize:
+            raise ValueError("an array of another dtype than its member has")
+        raw = np.frombuffer(member.data, np.uint8)
         if (dtype.kind == "b" and np.any(raw > 1)) or (
             dtype.kind == "U" and np.any(raw.view("<u4") > _LAST_CODE_POINT)
         ):
             raise ValueError("booleans or characters that do not exist")
         return raw.view(dtype)
-
-
-def _npy_header(dtype: np.dtype[Any], size: int) -> bytes:
-    """The header of a flat array in NumPy's format 1.0, always of the same length."""
-    text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': ({size},), }}"
-    start = b"\x93NUMPY\1\0" + struct.pack("<H", _NPY_HEADER - 10)
-    return start + text.ljust(_NPY_HEADER - 11).encode() + b"\n"
 
 
 def _dtype(name: str) -> np.dtype[Any] | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from allocator.protocol.faults import fault_of, told
 from allocator.registry import policies_of_others
-from allocator.runtime.adapters.base import AdapterError
+from allocator.runtime.adapters.base import AdapterError, ProfilingError
 from allocator.runtime.door.client import ServiceError
-from allocator.runtime.profiling.measure import ProfilingError
 from allocator.runtime.records.journal import JournalError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError

@@ -343,6 +343,6 @@ def _overview(run: FinishedRun) -> Overview:
 
 
 def _priority_unit(run: FinishedRun) -> str:
-    if run.settings.get("priority") != "deficit":
+    if run.settings.get("discipline") != "deficit":
         return ""
     return "GPU-seconds owed" + ", hysteresis included" * bool(run.settings.get("hysteresis_rounds"))

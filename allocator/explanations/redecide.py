@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.explanations.columns import Rows
-from allocator.explanations.replay import Instant, job_table, settings_of
+from allocator.explanations.replay import Instant, job_table, mechanism_of, settings_of
 from allocator.explanations.run import FinishedRun
 from allocator.fractions import WHOLE, GpuFractions
 from allocator.mechanism.core import DecisionCore
-from allocator.mechanism.rounds import RoundMechanism
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Hindrance, Need, PlanPolicy, SharePolicy
@@ -85,10 +84,10 @@ def decided(
     active = at.active[at.active != without]
     if policy.answers == "plan":
         return _core_at(run, at, cluster, table, active).next(at.clock).assignment
-    state = table.snapshot(active, at.clock, cluster, None, policy.needs, at.running.among(active))
+    state = table.snapshot(active, at.clock, cluster, policy.needs, at.running.among(active))
     assert at.mechanism is not None
     sharing = cast(SharePolicy, policy)
-    mechanism = RoundMechanism(sharing, cluster, table, settings_of(run).mechanism, int(run.settings.get("seed", 0)))
+    mechanism = mechanism_of(run, table, cluster)
     mechanism.restore(_copied(at.mechanism))
     if without >= 0:
         mechanism.left(np.array([without]))
@@ -283,7 +282,8 @@ class EventReplay:
 
     def instant(self, clock: float) -> Instant:
         """At `clock` (seconds)."""
-        rows, jobs = self._run.rows, self._run.jobs
+        rows, jobs, policy = self._run.rows, self._run.jobs, self._run.policy
+        assert policy is not None
         begun = rows.start < clock
         past, lost = rows.take(begun), self._lost[begun]
         trained = np.clip(np.minimum(past.finish, clock) - past.start - lost, 0.0, None)
@@ -291,9 +291,11 @@ class EventReplay:
         table, n = copy(self._table), len(jobs)
         done = np.bincount(past.job, past.steps * np.minimum(trained / whole, 1.0), n)
         table.steps_done = np.minimum(done, table.total_steps)
+        spent = table.with_fractions(Assignment.alone(past.job, past.pool, past.gpus))
         table.columns = {
-            "service_seconds": np.bincount(past.job, trained, n),
-            "service_gpu_seconds": np.bincount(past.job, trained * past.gpus * past.fraction, n),
+            view.column: np.bincount(past.job, view.adds(self._run.cluster, spent, trained), n)
+            for view in policy.needs
+            if view.adds is not None
         }
         before = _by_job(past.take((past.finish >= clock) & (jobs.gone[past.job] > clock)))
         after = rows.take((rows.start <= clock) & (rows.finish > clock))

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.cluster import Cluster
+from allocator.conversion import kinds_of
 from allocator.explanations.columns import LEAST_SHARE
 from allocator.explanations.run import FinishedRun
 from allocator.mechanism.isolated import IsolatedTime
-from allocator.mechanism.rounds import RoundMechanism
+from allocator.mechanism.rounds import Discipline, RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets.preset import Preset, kinds_of_changes
+from allocator.presets import Preset, discipline_named, preset, preset_names
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
@@ -117,8 +119,23 @@ def settings_of(run: FinishedRun) -> Preset:
     InputError
         A setting that is out of range.
     """
-    names = kinds_of_changes()
-    return Preset().replace(**{name: run.settings[name] for name in names if name in run.settings})
+    named, discipline = run.settings.get("preset"), _discipline_of(run)
+    chosen = preset(named if named in preset_names() else "default")
+    chosen = chosen if discipline is None else chosen.replace(discipline=discipline)
+    names = chosen.kinds().keys() - {"discipline"}
+    return chosen.replace(**{name: run.settings[name] for name in names if name in run.settings})
+
+
+def _discipline_of(run: FinishedRun) -> Discipline | None:
+    """With its usual settings; None where it is not known here."""
+    return discipline_named(run.settings.get("discipline", ""))
+
+
+def mechanism_of(run: FinishedRun, table: JobTable, cluster: Cluster) -> RoundMechanism:
+    """A new round mechanism as in the run, for the jobs of `table` on `cluster`."""
+    assert isinstance(run.policy, SharePolicy)
+    settings, seed = settings_of(run).mechanism, int(run.settings.get("seed", 0))
+    return settings.start(run.policy, cluster, table, seed)
 
 
 class RoundReplay:
@@ -133,16 +150,12 @@ class RoundReplay:
         assert run.decisions is not None
         assert isinstance(run.policy, SharePolicy)
         self.run, self.policy, self.decisions = run, run.policy, run.decisions
-        self.settings = settings_of(run).mechanism
         self.table = job_table(run)
-        seed = int(run.settings.get("seed", 0))
-        self.mechanism = RoundMechanism(self.policy, run.cluster, self.table, self.settings, seed)
+        self.mechanism = mechanism_of(run, self.table, run.cluster)
         self._isolated = IsolatedTime(self.table, run.cluster)
         self._active: _Ints = np.empty(0, dtype=np.int64)
         self._running = Assignment.none()
         self._idle_gap: bool = bool(run.settings.get("idle_gap_counts_as_service"))
-        blind = not self.policy.heterogeneity_aware and len(run.cluster.accelerators) > 1
-        self._draws = blind and self.settings.shuffle_accelerators
         self._leaving = np.argsort(run.jobs.gone, kind="stable")
         self._left = self._arrived = 0
         rows = run.rows
@@ -155,10 +168,14 @@ class RoundReplay:
         decisions, policy = run.decisions, run.policy
         if decisions is None or decisions.packed or policy is None or policy.answers != "shares":
             return False
+        if run.settings.get("mtbf_hours") is not None:
+            return False  # GPUs came and went
         if run.ideal or not run.in_rounds or Need.COLOCATION in policy.needs:
             return False
         ascending = bool((np.diff(run.rows.round) >= 0).all())
-        return ascending and all(field.name in run.settings for field in fields(MechanismSettings))
+        discipline = _discipline_of(run)
+        names = () if discipline is None else (*kinds_of(MechanismSettings), *kinds_of(type(discipline)))
+        return ascending and bool(names) and all(name in run.settings for name in names)
 
     def follow(
         self, windows: Mapping[int, tuple[float, float]], instants: Collection[float]
@@ -175,7 +192,7 @@ class RoundReplay:
         number = position = 0
         previous_end, drawn_at = 0.0, -np.inf
         for clock in clocks[clocks <= last].tolist():
-            if self._draws and drawn_at < previous_end < clock:
+            if self.mechanism.draws_types and drawn_at < previous_end < clock:
                 self.mechanism.next(previous_end, self._running)  # nobody ran from then on
             self._arrive(clock)
             here = position < len(run.round_start) and run.round_start[position] == clock
@@ -189,7 +206,7 @@ class RoundReplay:
                 self._decide(clock, number)
                 number += 1
                 asked = number < len(decisions.time) and decisions.time[number] == clock
-            if self._draws:
+            if self.mechanism.draws_types:
                 # the mechanism draws the order of types whenever it chooses, be it from nobody
                 self.mechanism.next(clock, self._running)
                 drawn_at = clock

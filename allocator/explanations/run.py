@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.explanations.columns import Decisions, Jobs, Rows
+from allocator.presets import Preset, preset, preset_names
 from allocator.protocol.policy import Policy
-from allocator.registry import get_policy
+from allocator.registry import made
 from allocator.results.tables import decisions_table, rates_table, shares_table
 from throughputs import InputError
 from throughputs.errors import did_you_mean
@@ -82,7 +83,10 @@ class FinishedRun:
         if self.given_policy is not None:
             return self.given_policy
         try:
-            return get_policy(self.policy_name, **self.settings.get("policy_settings", {}))
+            named = self.settings.get("preset")
+            chosen = preset(named) if named in preset_names() else Preset()
+            factory = chosen.class_of_policy(self.settings.get("policy_form", self.policy_name))
+            return made(factory, self.policy_name, self.settings.get("policy_settings", {}))
         except InputError:
             return None
 
@@ -133,10 +137,8 @@ class FinishedRun:
 def _of_result(result: SimulationResult) -> FinishedRun:
     if result.record is None:
         raise InputError("result", found="tables without the record of a run", expected="what `simulate` returned")
-    decided = [allocation for _, _, allocation in result.decisions]
-    given = next((a.decided_by for a in decided if isinstance(a.decided_by, Policy)), None)
     tables = None
-    if decided:
+    if result.decisions:
         tables = (decisions_table(result.decisions, result.cluster), shares_table(result.decisions, result.cluster))
     return _run(
         result.label,
@@ -150,7 +152,7 @@ def _of_result(result: SimulationResult) -> FinishedRun:
             "rates.parquet": FrameReader(rates_table(result.record), "rates"),
         },
         tables,
-        given,
+        result.record.policy,
     )
 
 

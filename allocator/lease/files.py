@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from allocator.lease.whole import LEASE_FILE, MOST_BYTES, REPORT_FILE, parse_object, read_bytes, write_bytes
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["LEASE_FILE", "REPORT_FILE"]
 
 JOB = "ALLOCATOR_JOB_ID"
 EPOCH = "ALLOCATOR_LEASE_EPOCH"
 CHECKPOINTS = "ALLOCATOR_CHECKPOINT_DIR"
 """The variables that a trainer is started with; the folder of the job is the parent of that of its checkpoints."""
-
-LEASE_FILE, REPORT_FILE = "lease.json", "report.json"
-
-MOST_BYTES = 64 << 10
-"""A longer file is not read: it is none of ours."""
 
 
 @dataclass(frozen=True)
@@ -95,53 +95,22 @@ class Report:
     at: float = 0.0
 
 
-Content = TypeVar("Content", Grant, Report)
+Content = TypeVar("Content", bound="DataclassInstance")
 
 
 def write_file(path: Path, content: Grant | Report) -> None:
-    """Replace a file as a whole: nobody ever reads half of it.
-
-    Raises
-    ------
-    OSError
-        It could not be written, as on a full disk; the file is what it was.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", 0) as file:
-            file.write(json.dumps(vars(content)).encode())
-        os.replace(partial, path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    """Replace a file as a whole, see `write_bytes`."""
+    write_bytes(path, json.dumps(vars(content)).encode())
 
 
 def read_file(path: Path, kind: type[Content]) -> Content | None:
     """What a file says; None where it is absent or not understood: it comes from a process that we do not control."""
-    return parse(_read(path, MOST_BYTES), kind)
-
-
-def read_object(path: Path, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
-    """The object in a file of JSON, of which nothing else is known; empty where there is none."""
-    return _object(_read(path, most_bytes)) or {}
-
-
-def _read(path: Path, most_bytes: int) -> bytes:
-    """What is in a file that is not too long; b"" where something else stands in its place: nobody waits for it."""
-    try:
-        # to open a pipe would wait for its other end
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
-                return b""
-            return file.read(most_bytes)
-    except OSError:
-        return b""
+    return parse(read_bytes(path), kind)
 
 
 def parse(told: bytes, kind: type[Content]) -> Content | None:
     """What the bytes of a file say, or None; names that are not known are passed over."""
-    values = _object(told) if len(told) <= MOST_BYTES else None
+    values = parse_object(told) if len(told) <= MOST_BYTES else None
     if values is None:
         return None
     known = {}
@@ -155,15 +124,6 @@ def parse(told: bytes, kind: type[Content]) -> Content | None:
         return kind(**known)
     except TypeError:
         return None
-
-
-def _object(told: bytes) -> dict[str, Any] | None:
-    """An object of JSON, or None."""
-    try:
-        values: Any = json.loads(told)
-    except (ValueError, RecursionError):
-        return None
-    return values if isinstance(values, dict) else None
 
 
 def _is_of(value: object, annotation: str) -> bool:

@@ -8,15 +8,12 @@ from numpy.typing import NDArray
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment, among_ids, within
 from allocator.protocol.plan import Plan, PlanStep
-from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
+from allocator.protocol.views import Need, Needs
 from formulations import Pairs
 from throughputs import InputError
 
 _NOBODY = np.empty(0, dtype=np.int64)
-
-# Up to so many rows plain Python is faster than arrays.
-_FEW = 64
 
 _NUMBERS = (int, float, np.number)
 
@@ -75,7 +72,7 @@ def checked_allocation(allocation: object, name: str) -> Allocation:
     return allocation
 
 
-def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> Plan:
+def checked_plan(plan: object, state: ClusterState, name: str, needs: Needs) -> Plan:
     """The plan, its rows in order, if it is one that the cluster can run.
 
     Raises
@@ -89,32 +86,36 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
         raise InputError(source, field="plan", found=type(plan).__name__, expected="a Plan")
     if not plan.steps:
         raise InputError(source, field="steps", found="none", expected="a plan of at least 1 step")
-    rejected = _each_once(_positions(plan.rejected, state, source, "rejected"))
+    rejected = _positions(plan.rejected, state, source, "rejected")
+    if len(rejected) > 1:
+        rejected = np.unique(rejected)
     steps = [
-        _checked_step(
-            step, state, rejected, f"{source}, step {number} of the plan", needs, number == len(plan.steps) - 1
-        )
+        _checked_step(step, state, rejected, f"{source}, step {number} of the plan", needs)
         for number, step in enumerate(plan.steps)
     ]
-    if rejected is plan.rejected and all(one is other for one, other in zip(steps, plan.steps, strict=True)):
-        return plan
+    if steps[-1].seconds == 0:
+        found, expected = 0, "a time above 0 for the last step"
+        raise InputError(
+            f"{source}, step {len(steps) - 1} of the plan", field="seconds", found=found, expected=expected
+        )
     return Plan(tuple(steps), rejected, plan.allocation)
 
 
 def _checked_step(
-    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Need, last: bool
+    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Needs
 ) -> PlanStep:
     rows = step.assignment
-    _check_seconds(step.seconds, where, last=last)
+    _check_seconds(step.seconds, where)
     if rows is state.running and not len(rejected) and not rows.shares_gpus:
         # Everybody goes on as they are.
         return step
-    if state.gpu_thousandths is not None:
+    thousandths = state.known("gpu_thousandths")
+    if thousandths is not None:
         _positions(rows.jobs, state, where, "jobs")
-        rows = rows.with_fractions(state.gpu_thousandths.take(rows.jobs))
+        rows = rows.with_fractions(thousandths.take(rows.jobs))
         rows.check(state.capacity, where)
         step = PlanStep(rows, step.seconds)
-    elif not _plainly_fits(rows, state):
+    else:
         _positions(rows.jobs, state, where, "jobs")
         rows.check(state.capacity, where)
     if len(rejected) and among_ids(rows.jobs, rejected).any():
@@ -124,23 +125,9 @@ def _checked_step(
     return PlanStep(rows.in_pairs(), step.seconds) if rows.shares_gpus else step
 
 
-def _plainly_fits(rows: Assignment, state: ClusterState) -> bool:
-    """Whether a few jobs alone are distinct positions and fit on the one pool of a cluster: most plans, at a glance."""
-    capacity, k = state.capacity, len(rows)
-    if len(capacity) > 1 or k > _FEW or rows.shares_gpus or rows.jobs.dtype != np.int64:
-        return False
-    if not (k,) == rows.jobs.shape == rows.pool.shape == rows.gpus.shape == rows.partner.shape:
-        return False
-    if np.count_nonzero(rows.pool):
-        return False
-    jobs, gpus = rows.jobs.tolist(), rows.gpus.tolist()
-    distinct = len(set(jobs)) == k and min(jobs, default=0) >= 0 and max(jobs, default=-1) < state.n_jobs
-    return distinct and min(gpus, default=1) >= 1 and sum(gpus) <= int(capacity[0])
-
-
-def _check_seconds(seconds: float, where: str, *, last: bool) -> None:
+def _check_seconds(seconds: float, where: str) -> None:
     known = isinstance(seconds, _NUMBERS) and not isinstance(seconds, bool)
-    if not (known and (seconds > 0 or (seconds == 0 and not last))):
+    if not (known and seconds >= 0):
         expected = "a time above 0, inf for no end; 0 before another step"
         raise InputError(where, field="seconds", found=seconds, expected=expected)
 
@@ -157,11 +144,7 @@ def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field:
     return given.astype(np.int64, copy=False)
 
 
-def _each_once(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.unique(positions) if len(positions) > 1 else positions
-
-
-def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Need) -> None:
+def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Needs) -> None:
     """Raise InputError where nobody knows what the rows do: nothing would say how fast they go."""
     if assignment.shares_gpus and Need.COLOCATION not in needs:
         expected = "no partners, or a policy with Need.COLOCATION among its needs"

@@ -10,9 +10,9 @@ It does not know whether the world is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,21 +20,20 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
-from allocator.mechanism.placement.anew import PlacementAnew
 from allocator.mechanism.placement.fractions import FractionPlacement
+from allocator.mechanism.placement.gangs import Consolidated
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.rounds import RoundPlacement
+from allocator.mechanism.placement.rules import rule_of_others
 from allocator.mechanism.plans import PlanBook
-from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
 from allocator.mechanism.shares import IdealShares
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import UpcomingRounds
-from allocator.protocol.policy import Need, Policy, SharePolicy, Trigger
+from allocator.protocol.policy import Need, PlanPolicy, Policy, SharePolicy, Trigger
 from allocator.protocol.state import ClusterState
-from allocator.room import Room
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class DecisionCore:
     active : (n,) ids of the active jobs, ascending.
     next_price_change : when a policy that watches prices is to be asked anew, seconds; inf for never.
     allocation : what the policy last decided; None before its first call, and from policies that have none.
-    keeps_service : whether the policy needs to know how long jobs have trained; the world then tells it.
+    keeps_service : whether a view that the policy needs is kept by what trains; the world then tells it.
     more_arrivals : whether the world still expects arrivals; it may know better than True.
     restart_seconds : what it takes a gang to start at most, as the world says.
     slot_seconds : how long the world waits from decision to decision at least.
@@ -84,9 +83,9 @@ class DecisionCore:
         ideal: bool = False,
     ) -> None:
         self.policy = policy
-        self.cluster = cluster
         self.jobs = jobs
         self.settings = settings = settings or MechanismSettings()
+        self.ideal, self._seed, self._whole = ideal, seed, cluster
         self.active: _Ids = np.empty(0, dtype=np.int64)
         self.allocation: Allocation | None = None
         self.policy_calls = 0
@@ -94,16 +93,14 @@ class DecisionCore:
         self.more_arrivals = True
         self.slot_seconds = self.restart_seconds = 0.0
         self.decisions = 0
-        self.keeps_service = Need.SERVICE in policy.needs
-        if self.keeps_service:
-            for name in _SERVICE:
-                jobs.register(name, 0.0)
+        self._kept = [view for view in policy.needs if view.adds is not None]
+        for view in self._kept:
+            jobs.register(view.column, view.default)
+        self.keeps_service = bool(self._kept)
         self._prices = prices
         watched = prices is not None and Trigger.PRICES in policy.triggers
         self.next_price_change = 0.0 if watched else np.inf
-        self._executor = _executor(policy, cluster, jobs, settings, seed, ideal)
-        self._isolated = IsolatedTime(jobs, cluster)
-        self._placement = self._placed_by(settings, ideal)
+        self._equip(None)
         every = settings.decide_every_seconds
         self._period = policy.period_seconds if every is None else min(every, policy.period_seconds)
         self._triggers = policy.triggers.value
@@ -118,14 +115,18 @@ class DecisionCore:
         self._left: list[int] = []
         self._held: tuple[tuple[int, ...], ...] = ()
 
-    def _placed_by(
-        self, settings: MechanismSettings, ideal: bool
-    ) -> Placement | PlacementAnew | RoundPlacement | FractionPlacement | None:
-        """What places the rows of this policy; None where nobody does."""
-        rule = "off" if ideal else settings.placement
-        if self.jobs.fractions is not None:
-            return FractionPlacement.under(self.policy, self.cluster, rule, self.jobs)
-        return None if rule == "off" else self._executor.placement(self.cluster, rule)
+    def _equip(self, gpus: tuple[int, ...] | None) -> None:
+        """Be ready for these GPUs (ids, ascending); None: all."""
+        # Their ids, where placement numbers those that there are from 0.
+        self._gpus, cluster, settings = gpus, self._whole, self.settings
+        if gpus is not None:
+            first = [*cluster.first_gpu.tolist(), cluster.total_gpus]
+            counts = np.diff(np.searchsorted(gpus, first)).tolist()
+            cluster = Cluster(dict(zip(cluster.accelerators, counts, strict=True)), cluster.gpus_per_server)
+        self.cluster = cluster
+        self._executor = _executor(self.policy, cluster, self.jobs, settings, self._seed, self.ideal)
+        self._isolated = IsolatedTime(self.jobs, cluster)
+        self._placement = _placement(self.policy, cluster, self.jobs, "off" if self.ideal else settings.placement)
 
     def arrive(self, jobs: ArrayLike) -> None:
         """Jobs of the table (ids) arrived."""
@@ -171,10 +172,9 @@ class DecisionCore:
 
         Their jobs are `at` these rows (K,) of the table.
         """
-        if self.keeps_service:
-            columns = self.jobs.columns
-            columns["service_seconds"][at] += seconds
-            columns["service_gpu_seconds"][at] += seconds * rows.gpus_taken
+        for view in self._kept:
+            assert view.adds is not None
+            self.jobs.columns[view.column][at] += view.adds(self.cluster, rows, seconds)
 
     @property
     def asked_at(self) -> float:
@@ -206,21 +206,21 @@ class DecisionCore:
         self.tell(Trigger.RATES)
         return True
 
-    def rates_changed(self, jobs: _Ids, step_factor: NDArray[np.float64] | None = None) -> None:
+    def rates_changed(self, jobs: _Ids, step_factor: NDArray[np.float64] | None = None, *, news: bool = True) -> None:
         """The (K,) jobs of the table have other rates and steps from now on (their batch size changed).
 
-        `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same.
+        `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same. The
+        policy is asked about it where it is `news`.
         """
         self._rates_version += 1
         self._executor.rates_changed()
         self._isolated.rates_changed(jobs, step_factor)
-        if self.settings.decide_at_rate_changes:
+        if news:
             self.tell(Trigger.RATES)
 
     def sums(self) -> list[NDArray[np.float64]]:
         """What every round adds to, changed in place."""
-        service = [self.jobs.columns[name] for name in _SERVICE] if self.keeps_service else []
-        return self._executor.sums() + service
+        return self._executor.sums() + [self.jobs.columns[view.column] for view in self._kept]
 
     def steady_rounds(self) -> bool:
         """Whether every coming round is like the last one, as long as the world has no news."""
@@ -261,16 +261,18 @@ class DecisionCore:
             return _NOBODY
         if self._keeps_isolated_time:
             self._isolated.advance(active)
-        prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
-        state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
-        state.more_arrivals, state.slot_seconds = self.more_arrivals, self.slot_seconds
-        state.restart_seconds = self.restart_seconds
-        state.rates_version = self._rates_version
-        state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
-        if isinstance(self._placement, Placement):
-            state.room_source = partial(self._room, self._placement, active, self._left)
-        elif isinstance(self._placement, FractionPlacement):
-            state.room_source = partial(self._placement.room, active, self._running)
+        given: dict[str, Any] = {
+            "more_arrivals": self.more_arrivals,
+            "slot_seconds": self.slot_seconds,
+            "restart_seconds": self.restart_seconds,
+            "rates_version": self._rates_version,
+            "upcoming": UpcomingRounds(self._rounds, self.settings.round_seconds),
+        }
+        if self._prices is not None:
+            given["gpu_prices"] = self._prices.price_at(clock, self.cluster.accelerators)
+        state = self.jobs.snapshot(active, clock, self.cluster, self.policy.needs, self._running, **given)
+        if isinstance(self._placement, Placement | FractionPlacement):
+            state.room_source = partial(self._placement.room, active, self._left)
         yield state
         answer = self._executor.ask(self.policy, state, active)
         self.policy_seconds += answer.seconds
@@ -279,15 +281,6 @@ class DecisionCore:
         if len(answer.rejected):
             self._leave(answer.rejected)
         return answer.rejected
-
-    def _room(self, placement: Placement, active: _Ids, left: list[int]) -> Room:
-        """What is free when those who `left` (ids) have given back their GPUs; jobs are positions in `active` (ids)."""
-
-        def held(position: int) -> tuple[int, tuple[int, ...]]:
-            job = int(active[position])
-            return placement.pool_of(job), placement.gpus_of(job)
-
-        return Room(lambda pool: placement.free_gpus(pool, left), held)
 
     def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
         """Place the rows. Steps that repeat the one before share its arrays."""
@@ -301,12 +294,12 @@ class DecisionCore:
             if same and last[1].before is last[1].assignment:
                 return last[1]
             gpus, assignment = last[1].gpus, last[1].assignment
-        elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew | FractionPlacement):
+        elif step.interruptible and not isinstance(self._placement, RoundPlacement | None):
             # A round is written down with all its GPUs; of a step that may be short only what changes.
             change = self._placement.place_changes(assignment)
             assignment = change.next
         elif self._placement is not None:
-            gpus = self._placement.place(assignment)
+            gpus = self._named(self._placement.place(assignment))
         decision = Decision(
             assignment=assignment,
             gpus=gpus,
@@ -331,38 +324,70 @@ class DecisionCore:
 
     def gpus_of(self, job: int) -> tuple[int, ...]:
         """Ids of the GPUs of a job that runs; empty when placement is off."""
-        return () if self._placement is None else self._placement.gpus_of(job)
+        return () if self._placement is None else self._named([self._placement.gpus_of(job)])[0]
+
+    def _named(self, gpus: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        """The ids of GPUs that placement knows by number."""
+        names = self._gpus
+        return tuple(gpus) if names is None else tuple(tuple(names[number] for number in held) for held in gpus)
+
+    def _numbered(self, held: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        """The numbers by which placement knows GPUs with these ids."""
+        if self._gpus is None:
+            return tuple(held)
+        number = {gpu: place for place, gpu in enumerate(self._gpus)}
+        return tuple(tuple(number[gpu] for gpu in gpus) for gpus in held)
+
+    @property
+    def running(self) -> Assignment:
+        """Who runs as what by the last decision, those who have completed since included."""
+        return self._running
+
+    @property
+    def missing_gpus(self) -> int:
+        """GPUs of the cluster that are not there."""
+        return self._whole.total_gpus - self.cluster.total_gpus
+
+    def use(self, gpus: Sequence[int], stopped: Iterable[int]) -> None:
+        """From now on there are these GPUs (ids, ascending); `stopped` are the ids of the jobs that had others.
+
+        Those who run keep theirs, what jobs are owed and what the policy has promised stays, and the policy is asked.
+        """
+        gone = {*stopped, *self._left}
+        stays = np.array([job not in gone for job in self._running.jobs.tolist()], dtype=np.bool_)
+        running = self._running.take(stays.nonzero()[0])
+        held = [self.gpus_of(job) for job in running.jobs.tolist()]
+        state, columns = self.state() | {"placement": None}, dict(self.jobs.columns)
+        self._equip(tuple(gpus))
+        self.jobs.columns |= columns
+        self.resume(state | {"there": self._gpus}, running, self._numbered(held))
+        self._held = tuple(held)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; the last allocation is not among it."""
         running = self._running
-        return {
-            "active": self.active,
-            "decisions": self.decisions,
-            "policy_calls": self.policy_calls,
-            "policy_seconds": self.policy_seconds,
-            "next_price_change": self.next_price_change,
-            "news": self._news,
-            "asked_at": self._asked_at,
-            "rounds": self._rounds,
+        return {name: getattr(self, name) for name in _STATE} | {
+            "there": self._gpus,
             "running": (running.jobs, running.pool, running.gpus, running.partner),
             "executor": self._executor.state(),
             "isolated": self._isolated.state(),
+            "gpus": self._held or tuple(map(self.gpus_of, running.jobs.tolist())),
             "placement": None if self._placement is None else self._placement.state(),
         }
 
     def restore(self, state: dict[str, Any], allocation: Allocation | None) -> None:
         """Go on from `state`, with the last `allocation` of before."""
-        for name in ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change"):
+        if state["there"] != self._gpus:
+            self._equip(None if state["there"] is None else tuple(state["there"]))
+        for name in _STATE:
             setattr(self, name, state[name])
-        self._news, self._asked_at, self._rounds = state["news"], state["asked_at"], state["rounds"]
         self._running = self.jobs.with_fractions(Assignment(*state["running"]))
         self._left = self._running.jobs[~among_ids(self._running.jobs, self.active)].tolist()
         self._executor.restore(state["executor"])
         self._isolated.restore(state["isolated"])
         if self._placement is not None and state["placement"] is not None:
-            self._placement.restore(state["placement"])
-            self._held = tuple(map(self._placement.gpus_of, self._running.jobs.tolist()))
+            self._held = tuple(state["gpus"])
+            self._placement.restore(self._running, self._numbered(self._held), state["placement"])
         self.allocation, self._last = allocation, None
 
     def resume(self, state: dict[str, Any], running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
@@ -385,8 +410,7 @@ class DecisionCore:
 
 _NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
-# Columns of the job table that are kept for policies with Need.SERVICE.
-_SERVICE = ("service_seconds", "service_gpu_seconds")
+_STATE = ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change", "_news", "_asked_at", "_rounds")
 
 
 def finished(steps: Generator[Any, None, Returned]) -> Returned:
@@ -403,12 +427,25 @@ def _executor(
     policy: Policy, cluster: Cluster, jobs: JobTable, settings: MechanismSettings, seed: int, ideal: bool
 ) -> Executor[Any]:
     """What carries out the answers of this kind of policy."""
+    if policy.answers == "plan":
+        return PlanBook(cast(PlanPolicy, policy), jobs, settings.round_seconds)
+    return IdealShares(cluster, jobs) if ideal else settings.start(cast(SharePolicy, policy), cluster, jobs, seed)
 
-    def shares(policy: SharePolicy) -> Executor[SharePolicy]:
-        return IdealShares(cluster, jobs) if ideal else RoundMechanism(policy, cluster, jobs, settings, seed)
 
-    kinds: dict[str, Callable[[Any], Executor[Any]]] = {
-        "shares": shares,
-        "plan": lambda policy: PlanBook(policy, jobs, settings.round_seconds),
-    }
-    return kinds[policy.answers](policy)
+def _placement(
+    policy: Policy, cluster: Cluster, jobs: JobTable, rule: str
+) -> Placement | RoundPlacement | FractionPlacement | None:
+    """What places the rows of this policy; None where nobody does."""
+    if jobs.fractions is not None:
+        return FractionPlacement.under(policy, cluster, rule, jobs)
+    if rule == "off":
+        return None
+    if policy.in_rounds and rule in ("best_fit", "first_fit"):
+        rule = "consolidated"  # a round is full, so in it no gang waits for a server
+    if policy.answers == "shares" and rule in ("in_order", "consolidated"):
+        return RoundPlacement(cluster, rule == "consolidated")
+    other = rule_of_others(rule)
+    if other is None or issubclass(other, Consolidated):
+        return Placement(cluster, rule)
+    placement: Placement = other(cluster)
+    return placement

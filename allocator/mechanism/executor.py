@@ -5,16 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
 from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
-from allocator.mechanism.placement.anew import PlacementAnew
-from allocator.mechanism.placement.placement import Placement, PlacementRule
-from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -100,12 +96,6 @@ class Executor(ABC, Generic[PolicyT]):
     def next(self, clock: float, running: Assignment) -> Step:
         """The step that begins at `clock` (seconds), after that in which the rows `running` ran."""
 
-    def placement(
-        self, cluster: Cluster, rule: PlacementRule | Literal["anew"]
-    ) -> Placement | RoundPlacement | PlacementAnew:
-        """Where the rows of the steps go."""
-        return PlacementAnew(cluster) if rule == "anew" else Placement(cluster, rule)
-
     def starved(self, step: Step, news: bool) -> bool:  # noqa: ARG002
         """Whether the policy had better be asked at once, instead of this `step`."""
         return False
@@ -143,11 +133,6 @@ class Executor(ABC, Generic[PolicyT]):
         """Go on from `state`."""
 
 
-def consolidated_in_rounds(rule: PlacementRule | Literal["anew"]) -> PlacementRule | Literal["anew"]:
-    """The rule under which gangs of a round are placed: a round is full, so in it no gang waits for a server."""
-    return "consolidated" if rule == "best_fit" or rule == "first_fit" else rule
-
-
 def ask_for_shares(
     policy: SharePolicy, state: ClusterState, table: JobTable, active: NDArray[np.int64]
 ) -> tuple[Answer, NDArray[np.float64], Pairs | None]:
@@ -160,7 +145,6 @@ def ask_for_shares(
     InputError
         Shares or pairs that no mechanism can follow.
     """
-    state.settle()
     started = perf_counter()
     allocation = checked_allocation(policy.allocate(state), policy.name)
     seconds = perf_counter() - started
@@ -171,4 +155,5 @@ def ask_for_shares(
     if not policy.preemptive:
         given = shares.max(axis=1) >= _WHOLE
         table.current_accelerator[table.rows(active)] = np.where(given, shares.argmax(axis=1), -1)
+    state.close()
     return Answer(allocation, seconds), shares, pairs

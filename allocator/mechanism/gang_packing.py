@@ -8,7 +8,7 @@ Source: Gavel, OSDI'20, sec. 5, algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,44 +46,7 @@ class Vacancies:
         self.waiting = n_jobs
 
 
-def pack_per_type(
-    queues: Sequence[Iterable[int]], visit_order: Sequence[int], rows: Rows, left: Vacancies, strict: bool = False
-) -> list[list[int]]:
-    """Let the types choose one after the other, each from its own queue; returns the rows of each type."""
-    chosen: list[list[int]] = [[] for _ in queues]
-    first, second, gpus, taken, waiting = rows.first, rows.second, rows.gpus, left.taken, left.waiting
-    for j in visit_order:
-        free = left.free[j]
-        if not free or not waiting:
-            continue
-        mine = chosen[j]
-        for row in queues[j]:
-            job = first[row]
-            if taken[job]:
-                continue
-            size = gpus[row]
-            if size > free:
-                if strict:
-                    break
-                continue
-            partner = second[row]
-            if partner >= 0:
-                if taken[partner]:
-                    continue
-                taken[partner] = 1
-                waiting -= 1
-            taken[job] = 1
-            waiting -= 1
-            mine.append(row)
-            free -= size
-            if not free or not waiting:
-                break
-        left.free[j] = free
-    left.waiting = waiting
-    return chosen
-
-
-def pack_global(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: bool = False) -> list[list[int]]:
+def pack(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: bool = False) -> list[list[int]]:
     """Serve one queue of (row, type) from the front; returns the rows of each type."""
     free, taken, waiting = left.free, left.taken, left.waiting
     first, second, gpus = rows.first, rows.second, rows.gpus
@@ -116,35 +79,6 @@ def pack_global(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, s
         if not waiting:
             break
     left.waiting = waiting
-    return chosen
-
-
-def pack_best_type(
-    waiting: Iterable[int], preferred: Callable[[int], Sequence[int]], gpus: Sequence[int], free: list[int]
-) -> list[tuple[int, int]]:
-    """Give each waiting job the first of its preferred types that has room; returns (job, type).
-
-    Parameters
-    ----------
-    waiting : jobs, in the order in which they are served.
-    preferred : the types of a job, best first.
-    gpus : GPUs that each job takes, by job.
-    free : GPUs of each type; counted down.
-    """
-    chosen: list[tuple[int, int]] = []
-    left = sum(free)
-    for job in waiting:
-        if not left:
-            break
-        size = gpus[job]
-        if size > left:
-            continue
-        for j in preferred(job):
-            if size <= free[j]:
-                chosen.append((job, j))
-                free[j] -= size
-                left -= size
-                break
     return chosen
 
 

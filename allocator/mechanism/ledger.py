@@ -1,274 +1,289 @@
 """The ledger of the round mechanism: shares of time, and the time that was received.
 
-Counted since the policy was last asked: ``received[j, i]``, the time row i had on type j (tau), and ``type_time[j]``,
-the time all rows had on it (Theta). The *deficit*, the time that shares promised and rounds did not give, is carried
-over from count to count.
+A *row* is a job alone or, under a policy that packs, two jobs on the same GPUs. It is known by one number,
+``job << 32`` for a job alone and ``higher << 32 | lower + 1`` for a pair: sorted, rows stand in the order in which the
+jobs came, each job alone before its pairs with earlier ones.
+
+``received[j, i]`` is the time that row i had on type j since the policy was last asked. The *deficit*, the time that
+shares promised and rounds did not give, is carried over from count to count.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.mechanism.gang_packing import Rows
-from allocator.mechanism.settings import MechanismSettings
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.jobs import JobTable
+from formulations import Pairs
 from throughputs import InputError
-
-if TYPE_CHECKING:
-    from allocator.protocol.jobs import JobTable
-    from formulations import Pairs
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
+_Flags = NDArray[np.bool_]
 
-NOTHING = 1e-6
-"""Part of a round that counts as nothing: shares of solvers are exact to fewer digits than times are."""
+SHIFT = 32
+_LOW = (1 << SHIFT) - 1
 
-_COLUMNS = ("active", "decided", "can_run", "shares", "received", "deficits", "type_time", "counted_since")
+CREDIT_ROUNDS = 0.5
+"""Every row counts as having had so many rounds when a count starts, so that nobody's part of the time is 0 of 0."""
+
+_COLUMNS = ("numbers", "decided", "can_run", "shares", "received", "deficits", "counted_since")
 
 
-class TimeLedger:
-    """Shares of the active jobs on M types and the time they have received; arrays are (M, rows), ids ascending.
+def pair_number(one: _Ids, other: _Ids) -> _Ids:
+    """Numbers of the rows of these pairs."""
+    return np.asarray((np.maximum(one, other) << SHIFT) | (np.minimum(one, other) + 1))
 
-    The rows of this ledger are jobs alone; those of `PairLedger` are jobs alone and pairs.
+
+def _numbers(jobs: _Ids, partner: _Ids) -> _Ids:
+    """Numbers of the rows of jobs with these partners, -1 for none."""
+    return np.where(partner < 0, jobs << SHIFT, pair_number(jobs, partner)) if (partner >= 0).any() else jobs << SHIFT
+
+
+class Ledger:
+    """Shares of the active jobs on M types, alone and in pairs, and the time they have received; arrays are (M, R).
+
+    There are rows for the pairs to which the last decision gave a share. Time that a pair is owed is owed to its jobs,
+    and the deficit of a pair is the mean of its members', so that nothing is lost when partners change.
 
     Parameters
     ----------
-    jobs : the job table; scale factors are read.
+    jobs : the job table; with `colocation` under a policy that packs.
     n_types : M.
-    settings : round_seconds, initial_credit_rounds, late_jobs_add_type_time, max_overdraft_rounds, time_counted,
-        share_decimals and hysteresis_rounds are read.
+    round_seconds : length of a round.
+    least_deficit : no deficit is carried over that is below this, in seconds.
 
     Attributes
     ----------
-    active : (R,) numbers of the rows, ascending: ids of jobs.
+    numbers : (R,) numbers of the rows, ascending.
+    jobs : (n,) ids of the active jobs, ascending.
+    alone : (n,) positions of the rows in which they are alone.
+    paired, one, other : (P,) positions of the rows of pairs, and of their jobs among the active ones, lower id first.
+    decided : (R,) whether the policy has been asked since the row is there.
     version : another number whenever rows came or went.
-    incumbent : (M, R) rows that keep their GPUs unless others are owed clearly more, see `note_incumbents`.
-    hysteresis_seconds : how much more, in GPU seconds.
     """
 
-    def __init__(self, jobs: JobTable, n_types: int, settings: MechanismSettings) -> None:
+    def __init__(self, jobs: JobTable, n_types: int, round_seconds: float, least_deficit: float = -np.inf) -> None:
         self._table = jobs
-        self.credit_seconds = credit_seconds = settings.initial_credit_rounds * settings.round_seconds
-        self.late_jobs_add_type_time = settings.late_jobs_add_type_time
-        self.never_forgets = settings.time_counted == "since_arrival"
-        self._share_decimals = settings.share_decimals
-        overdraft = settings.max_overdraft_rounds
-        self.least_deficit = -np.inf if overdraft is None else -overdraft * settings.round_seconds
-        self.active: _Ids = np.empty(0, dtype=np.int64)
-        self.decided: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
-        self.can_run: NDArray[np.bool_] = np.empty((n_types, 0), dtype=np.bool_)
+        self._least_deficit = least_deficit
+        self.credit_seconds = CREDIT_ROUNDS * round_seconds
+        self.numbers: _Ids = np.empty(0, dtype=np.int64)
+        self.decided: _Flags = np.empty(0, dtype=np.bool_)
+        self.can_run: _Flags = np.empty((n_types, 0), dtype=np.bool_)
         self.shares, self.received, self.deficits = (np.empty((n_types, 0)) for _ in range(3))
-        self.type_time: _Floats = np.full(n_types, credit_seconds)
         self.counted_since = 0.0
-        self.hysteresis_seconds = settings.hysteresis_rounds * settings.round_seconds
-        self.round_seconds = settings.round_seconds
-        self.incumbent = self._runs = self._new = self.can_run
-        self._incumbent_at: tuple[Assignment, int] | None = None
         self.version = 0
+        self._index()
+
+    def _index(self) -> None:
+        """What follows from the rows."""
+        self._high, low = self.numbers >> SHIFT, (self.numbers & _LOW) - 1
+        self.alone, self.paired = np.flatnonzero(low < 0), np.flatnonzero(low >= 0)
+        self.jobs = self._high[self.alone]
+        self.one, self.other = (self.jobs.searchsorted(ids[self.paired]) for ids in (low, self._high))
+        self.version += 1
         # A round that repeats the one before comes with the same array of jobs: its rows are looked up once.
-        self._indexed_jobs: _Ids | None = None
-        self._indexed_slots: _Ids = self.active
-        self._rows: Rows | None = None
-        self._row_gpus: _Ids | None = None
+        self._known: tuple[_Ids, Any, _Ids] | None = None
+        for name in ("row_gpus", "packing"):
+            self.__dict__.pop(name, None)
 
-    @property
-    def jobs(self) -> _Ids:
-        """(n,) ids of the active jobs, ascending."""
-        return self.active
-
-    @property
+    @cached_property
     def row_gpus(self) -> _Ids:
-        """(R,) GPUs that each row takes."""
-        if self._row_gpus is None:
-            self._row_gpus = self._gpus_of_rows()
-        return self._row_gpus
+        """(R,) GPUs that each row takes; both members of a pair have gangs of one size."""
+        return np.asarray(self._table.scale_factor[self._table.rows(self._high)])
 
-    def _gpus_of_rows(self) -> _Ids:
-        return np.asarray(self._table.scale_factor[self._table.rows(self.active)])
-
-    @property
-    def rows(self) -> Rows:
+    @cached_property
+    def packing(self) -> Rows:
         """The rows, for gang packing."""
-        if self._rows is None:
-            self._rows = self._packing_rows()
-        return self._rows
+        first, second = np.arange(len(self.numbers)), np.full(len(self.numbers), -1)
+        if len(self.paired):
+            first[self.alone], first[self.paired], second[self.paired] = np.arange(len(self.jobs)), self.other, self.one
+        return Rows(first.tolist(), second.tolist(), self.row_gpus.tolist())
 
-    def _packing_rows(self) -> Rows:
-        n = len(self.active)
-        return Rows(list(range(n)), [-1] * n, self.row_gpus.tolist())
+    def any_member(self, jobs: _Flags) -> _Flags:
+        """(R,) rows in which any of the `jobs` is; these are marked among the (n,) active ones."""
+        return self._by_members(jobs, np.logical_or)
 
-    def alone(self, jobs: _Ids) -> _Ids:
-        """Rows in which the active jobs at these positions run alone."""
-        return jobs
+    def both_members(self, jobs: _Flags) -> _Flags:
+        """(R,) rows in which nobody is but these jobs."""
+        return self._by_members(jobs, np.logical_and)
+
+    def _by_members(self, jobs: _Flags, of_two: np.ufunc) -> _Flags:
+        if not len(self.paired):
+            return jobs
+        rows = np.empty(len(self.numbers), dtype=np.bool_)
+        rows[self.alone], rows[self.paired] = jobs, of_two(jobs[self.one], jobs[self.other])
+        return rows
 
     def assignment(self, chosen: list[list[int]], order: list[int]) -> Assignment:
-        """The rows that were `chosen` for each type, type by type in this order, as an assignment."""
-        rows, pool = joined(chosen, order)
-        return Assignment(self.active[rows], pool, self.row_gpus[rows], _nobody(len(rows)))
+        """The rows that were `chosen` for each type, type by type in this order; the lower id of a pair comes first."""
+        rows = np.array([row for j in order for row in chosen[j]], dtype=np.int64)
+        pool, high = np.repeat(order, [len(chosen[j]) for j in order]), self._high[rows]
+        low = (self.numbers[rows] & _LOW) - 1 if len(self.paired) else rows[:0]
+        paired = low >= 0
+        if not paired.any():
+            return Assignment.alone(high, pool, self.row_gpus[rows])
+        times = 1 + paired
+        second = np.cumsum(times) - 1  # where the last job of each row goes
+        jobs, partner = np.empty(int(times.sum()), dtype=np.int64), np.full(int(times.sum()), -1, dtype=np.int64)
+        jobs[second] = high
+        jobs[second[paired] - 1] = partner[second[paired]] = low[paired]
+        partner[second[paired] - 1] = high[paired]
+        return Assignment(jobs, np.repeat(pool, times), np.repeat(self.row_gpus[rows], times), partner)
 
-    def add(self, jobs: _Ids, can_run: NDArray[np.bool_]) -> None:
-        """Take in new `jobs`; `can_run` (M, len(jobs)) says where they can run. They have no share yet."""
-        if np.isin(jobs, self.active).any() or len(np.unique(jobs)) != len(jobs):
+    def add(self, jobs: _Ids) -> None:
+        """Take in new `jobs`; they have no share yet.
+
+        Raises
+        ------
+        InputError
+            One of them is active already.
+        """
+        if among_ids(jobs, self.jobs).any() or len(np.unique(jobs)) != len(jobs):
             raise InputError("arriving jobs", found=jobs.tolist(), expected="distinct jobs that are not active yet")
-        self._insert(jobs, can_run, self.credit_seconds)
-        if self.late_jobs_add_type_time:
-            self.type_time = self.type_time + len(jobs) * self.credit_seconds
+        self._insert(jobs << SHIFT, self._table.rates[self._table.rows(jobs)].T > 0, self.credit_seconds)
 
-    def _insert(self, jobs: _Ids, can_run: NDArray[np.bool_], credit_seconds: float) -> None:
-        """Rows for `jobs`, which count as having received `credit_seconds`."""
-        k = len(jobs)
-        self._rows_changed()
-        merged = np.concatenate([self.active, jobs])
+    def _insert(self, numbers: _Ids, can_run: _Flags, received: float) -> None:
+        """Rows that count as having received so many seconds."""
+        k = len(numbers)
+        merged = np.concatenate([self.numbers, numbers])
         order = merged.argsort(kind="stable")
-        self.active = merged[order]
 
         def join(values: _Floats, fill: float) -> _Floats:
             return np.concatenate([values, np.full((len(values), k), fill)], axis=1).take(order, axis=1)
 
+        self.numbers = merged[order]
         self.decided = np.concatenate([self.decided, np.zeros(k, dtype=np.bool_)])[order]
         self.can_run = np.concatenate([self.can_run, can_run], axis=1).take(order, axis=1)
         self.shares, self.deficits = join(self.shares, 0.0), join(self.deficits, 0.0)
-        self.received = join(self.received, credit_seconds)
-
-    def refresh(self) -> None:
-        """Look again where jobs can run."""
-        self.can_run = self._table.rates[self._table.rows(self.active)].T > 0
-        self._rows_changed()
+        self.received = join(self.received, received)
+        self._index()
 
     def remove(self, jobs: _Ids) -> None:
-        """Forget `jobs`; the time they had still counts for the types."""
-        self._keep(np.delete(np.arange(len(self.active)), self._slots(jobs)))
+        """Forget `jobs`, alone and in pairs."""
+        gone = among_ids(self.jobs, np.sort(jobs))
+        self._keep(np.flatnonzero(~self.any_member(gone)))
 
-    def _keep(self, kept: _Ids) -> None:
-        self._rows_changed()
-        self.active, self.decided = self.active.take(kept), self.decided.take(kept)
-        self.can_run, self.shares = self.can_run.take(kept, axis=1), self.shares.take(kept, axis=1)
-        self.received, self.deficits = self.received.take(kept, axis=1), self.deficits.take(kept, axis=1)
+    def _keep(self, rows: _Ids) -> None:
+        self.numbers, self.decided = self.numbers.take(rows), self.decided.take(rows)
+        self.can_run, self.shares = self.can_run.take(rows, axis=1), self.shares.take(rows, axis=1)
+        self.received, self.deficits = self.received.take(rows, axis=1), self.deficits.take(rows, axis=1)
+        self._index()
 
-    def _rows_changed(self) -> None:
-        self._indexed_jobs = self._rows = self._row_gpus = None
-        self.version += 1
+    def refresh(self) -> None:
+        """Look again where jobs can run, alone and in pairs."""
+        self.can_run[:, self.alone] = self._table.rates[self._table.rows(self.jobs)].T > 0
+        if len(self.paired):
+            self.can_run[:, self.paired] = self.can_share(self.jobs[self.one], self.jobs[self.other])
 
-    def _slots(self, rows: _Ids) -> _Ids:
-        """Positions of `rows`, which must be active, in the arrays."""
-        slots = self.active.searchsorted(rows)
-        if not np.array_equal(self.active.take(slots, mode="clip") if len(self.active) else self.active, rows):
-            raise InputError("jobs", found=rows.tolist(), expected="active jobs")
+    def can_share(self, one: _Ids, other: _Ids) -> _Flags:
+        """(M, P) where both jobs of pairs make progress together, as far as it is known."""
+        columns = self._table.colocation
+        assert columns is not None
+        at, together = self._table.rows, self._table.believed_together
+        first, second = columns.group[at(one)], columns.group[at(other)]
+        return np.asarray(((together[first, second] > 0) & (together[second, first] > 0)).T)
+
+    def _slots(self, numbers: _Ids) -> _Ids:
+        """Positions of the rows with these numbers, which must be there."""
+        slots = self.numbers.searchsorted(numbers)
+        if len(numbers) and not (len(self.numbers) and (self.numbers.take(slots, mode="clip") == numbers).all()):
+            raise InputError("jobs", found=np.unique(numbers >> SHIFT).tolist(), expected="active jobs")
         return slots
 
     def start_count(self, clock: float) -> None:
-        """Carry the deficits over and count anew from `clock` (seconds); what counts since arrival goes on."""
-        if self.never_forgets:
-            self.counted_since = clock
-            return
-        promised = self.shares * (clock - self.counted_since)
-        self.deficits += promised - (self.received - self.credit_seconds)
-        np.maximum(self.deficits, self.least_deficit, out=self.deficits)
+        """Carry the deficits over and count anew from `clock` (seconds)."""
+        owed = self.shares * (clock - self.counted_since) - (self.received - self.credit_seconds)
+        self._share_debts(owed)
+        self.deficits += owed
+        np.maximum(self.deficits, self._least_deficit, out=self.deficits)
         self.received[:] = self.credit_seconds
-        # With no job at all the time of a type is only ever divided by; any positive number does.
-        self.type_time[:] = self.credit_seconds * max(len(self.active), 1)
         self.counted_since = clock
 
-    def owed(self, clock: float) -> _Floats:
-        """(n,) time each job was promised and has not received up to `clock`, over all types, in seconds."""
-        return np.asarray(self._row_owed(clock).sum(axis=0))
+    def _share_debts(self, owed: _Floats) -> None:
+        """Time owed to a pair is owed to both of its members."""
+        if len(self.paired):
+            for member in (self.one, self.other):
+                for j, row in enumerate(owed[:, self.paired]):
+                    self.deficits[j, self.alone] += np.bincount(member, row, minlength=len(self.jobs))
 
-    def due(self, clock: float) -> NDArray[np.bool_]:
-        """(M, R) rows whose time is due in a round at `clock` (seconds), by `note_incumbents` of the round before it.
-
-        What a row is owed counts with the promise of that round. A row that waits runs once it is owed a whole round,
-        and from then on for as long as it is owed anything, so that no row ever has more than a round beyond its share,
-        and one with half of the time starts once in four rounds, not in two. A job that has not trained yet starts when
-        it is owed half a round: over many short jobs, what some have too much others have too little.
-        """
-        least = np.where(self._runs, NOTHING, self._least_to_start())
-        return self._row_owed(clock + self.round_seconds) > least * self.round_seconds
-
-    def _least_to_start(self) -> _Floats:
-        """(R,) rounds that a row which waits must be owed."""
-        return np.where(self._new, 0.5, 1.0) - NOTHING
-
-    def _row_owed(self, clock: float) -> _Floats:
+    def row_owed(self, clock: float) -> _Floats:
         """(M, R) time that each row was promised and has not received up to `clock`, in seconds."""
         promised = self.shares * (clock - self.counted_since)
         owed: _Floats = self.deficits + promised - (self.received - self.credit_seconds)
         return owed
 
-    def due_gpus(self, due: NDArray[np.bool_], clock: float, capacity: list[int]) -> list[int]:
-        """GPUs of each type to give away in a round at `clock` among the rows that are `due` (M, R).
-
-        What all rows of the type together are owed, in whole GPUs, and as many more as the largest gang may need: what
-        it has too much is missing in the next round, so that the type as a whole never has more than a gang beyond the
-        shares.
-        """
-        sizes = self.row_gpus
-        owed = (self._row_owed(clock + self.round_seconds) * sizes).sum(axis=1) / self.round_seconds
-        largest = np.where(due, sizes, 1).max(axis=1, initial=1)
-        gpus = np.where(owed > NOTHING, np.ceil(owed - NOTHING) + largest - 1, 0.0)
-        return [min(int(some), all_) for some, all_ in zip(gpus, capacity, strict=True)]
-
-    def rounds_to_due(self, clock: float) -> float:
-        """Whole rounds from `clock` (seconds), when nobody runs, until the first row is due; inf if none ever is."""
-        missing = self._least_to_start() - self._row_owed(clock + self.round_seconds) / self.round_seconds
-        ever = self.can_run & (self.shares > 0)
-        return float(np.ceil(missing[ever] / self.shares[ever]).min(initial=np.inf))
+    def owed(self, clock: float) -> _Floats:
+        """(n,) time each job was promised and has not received up to `clock`, alone or in pairs, over all types."""
+        rows: _Floats = self.row_owed(clock).sum(axis=0)
+        if not len(self.paired):
+            return rows
+        # The deficits of pairs repeat those of their members.
+        rows[self.paired] -= self.deficits[:, self.paired].sum(axis=0)
+        owed = rows[self.alone]
+        for member in (self.one, self.other):
+            owed = owed + np.bincount(member, rows[self.paired], minlength=len(owed))
+        return owed
 
     def set_shares(self, shares: _Floats, pairs: Pairs | None = None) -> None:
-        """Set the (n, M) `shares` of all active jobs; this ledger has no rows for `pairs`."""
-        assert pairs is None or not len(pairs)
-        self._set(shares)
-
-    def _set(self, shares: _Floats) -> None:
+        """Set the (n, M) `shares` of all active jobs alone, and those of `pairs` (positions among the active jobs)."""
+        if pairs is not None:
+            numbers = pair_number(self.jobs[pairs.first], self.jobs[pairs.second])
+            self._replace_pairs(np.unique(numbers))
+            by_row = np.zeros((len(self.numbers), shares.shape[1]))
+            by_row[self.alone] = shares
+            np.add.at(by_row, (self._slots(numbers), pairs.accelerator), pairs.share)
+            shares = by_row
         self.shares = np.ascontiguousarray(shares.T)
-        if self._share_decimals is not None:
-            self.shares = np.clip(np.round(self.shares, self._share_decimals), 0.0, 1.0)
         self.decided[:] = True
 
-    def record(self, assignment: Assignment, seconds: _Floats) -> None:
-        """Add the (K,) `seconds` that the jobs of a round ran."""
-        self._add_time(assignment.jobs, assignment.pool, seconds)
-
-    def _add_time(self, rows: _Ids, pool: _Ids, seconds: _Floats) -> None:
-        """Add the `seconds` that active `rows` ran on `pool`.
-
-        The time of a type is summed longest run first: a fixed order, so that the sum does not depend on the order of
-        the rows.
-        """
-        if rows is not self._indexed_jobs:
-            self._indexed_jobs = rows
-            self._indexed_slots = self._slots(rows)
-        self.received[pool, self._indexed_slots] += seconds
-        longest_first = (-seconds).argsort(kind="stable")
-        np.add.at(self.type_time, pool.take(longest_first), seconds.take(longest_first))
-
-    def note_incumbents(self, running: Assignment) -> None:
-        """The rows `running` ran in the round before; they and all rows of jobs that have not trained yet and wait are
-        the incumbents."""
-        at = self._incumbent_at
-        if at is not None and at[0] is running and at[1] == self.version:
+    def _replace_pairs(self, numbers: _Ids) -> None:
+        """Rows of these pairs instead of those so far, with no time received since the count started."""
+        if not len(numbers) and not len(self.paired):
             return
-        self._incumbent_at = running, self.version
-        jobs = self.jobs
-        new = (self._table.steps_done[self._table.rows(jobs)] <= 0) & ~np.isin(jobs, running.jobs)
-        rows, pool = self._rows_running(running)
-        there = np.isin(rows, self.active)
-        self._runs = np.zeros(self.shares.shape, dtype=np.bool_)
-        self._runs[pool[there], self.active.searchsorted(rows[there])] = True
-        self._new = self._rows_with(new)
-        self.incumbent = self._runs | self._new
+        self._keep(self.alone)
+        self._insert(numbers, self.can_share((numbers & _LOW) - 1, numbers >> SHIFT), self.credit_seconds)
+        deficits = self.deficits[:, self.alone]
+        self.deficits[:, self.paired] = (deficits[:, self.one] + deficits[:, self.other]) / 2.0
 
-    def _rows_with(self, jobs: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """(R,) the rows in which any of the `jobs` is; these are marked among the (n,) active ones."""
-        return jobs
+    def record(self, assignment: Assignment, seconds: _Floats) -> None:
+        """Add the (K,) `seconds` of the jobs of a round; a pair has had the longer time of the two."""
+        jobs, pool = assignment.jobs, assignment.pool
+        if self._known is None or self._known[0] is not jobs:
+            first: Any = np.flatnonzero(assignment.firsts) if assignment.shares_gpus else slice(None)
+            self._known = jobs, first, self._slots(_numbers(jobs[first], assignment.partner[first]))
+        _, first, rows = self._known
+        if assignment.shares_gpus:
+            last = np.append(first, len(jobs))[1:] - 1
+            pool, seconds = pool[first], np.maximum(seconds[first], seconds[last])
+        self.add_time(rows, pool, seconds)
 
-    def _rows_running(self, running: Assignment) -> tuple[_Ids, _Ids]:
-        """Numbers of the rows that run, active or not, and the type of each."""
-        return running.jobs, running.pool
+    def add_time(self, rows: _Ids, pool: _Ids, seconds: _Floats) -> None:
+        """Add the `seconds` that rows (positions) ran on `pool`."""
+        self.received[pool, rows] += seconds
+
+    def running(self, rows: Assignment) -> _Flags:
+        """(M, R) rows that run; of a job that shares its GPUs, also the row in which it would have them alone."""
+        numbers, pool = rows.jobs << SHIFT, rows.pool
+        if rows.shares_gpus:
+            first = rows.firsts & (rows.partner >= 0)
+            numbers = np.concatenate([numbers, pair_number(rows.jobs[first], rows.partner[first])])
+            pool = np.concatenate([pool, pool[first]])
+        runs = np.zeros(self.shares.shape, dtype=np.bool_)
+        if runs.size:
+            at = self.numbers.searchsorted(numbers)
+            there = self.numbers.take(at, mode="clip") == numbers
+            runs[pool[there], at[there]] = True
+        return runs
+
+    def sums(self) -> list[_Floats]:
+        """What a round adds to, in place."""
+        return [self.received]
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -276,22 +291,6 @@ class TimeLedger:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        for name in _COLUMNS:
-            setattr(self, name, state[name])
-        self._rows_changed()
-
-
-def joined(chosen: list[list[int]], order: list[int]) -> tuple[_Ids, _Ids]:
-    """The rows that were chosen for each type, type by type in this order, and the type of each."""
-    rows: list[int] = []
-    for j in order:
-        rows += chosen[j]
-    return np.array(rows, dtype=np.int64), np.repeat(order, [len(chosen[j]) for j in order])
-
-
-@lru_cache(maxsize=1024)
-def _nobody(rows: int) -> _Ids:
-    """(rows,) -1: nobody shares. Shared by all rounds of so many rows."""
-    partner = np.full(rows, -1, dtype=np.int64)
-    partner.flags.writeable = False
-    return partner
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._index()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
 from allocator.mechanism.checks import checked_plan
-from allocator.mechanism.executor import Answer, Executor, Step, consolidated_in_rounds
-from allocator.mechanism.placement.anew import PlacementAnew
-from allocator.mechanism.placement.placement import Placement, PlacementRule
-from allocator.mechanism.placement.rounds import RoundPlacement
+from allocator.mechanism.executor import Answer, Executor, Step
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import PlanStep
@@ -77,10 +73,7 @@ class PlanBook(Executor[PlanPolicy]):
         plan = policy.plan(state, self.memory)
         seconds = perf_counter() - started
         plan = checked_plan(plan, state, policy.name, policy.needs)
-        if plan.allocation is None:
-            state.close()
-        else:
-            state.settle()
+        state.close()
         self._begin([self._step(step, active) for step in plan.steps])
         if self._packs:
             first = plan.steps[0].assignment
@@ -94,12 +87,6 @@ class PlanBook(Executor[PlanPolicy]):
         """A step of a plan, whose positions are those of `active` (ids)."""
         seconds = self._round_seconds if self._in_rounds else step.seconds
         return Step(step.assignment.named(active), seconds, not self._in_rounds)
-
-    def placement(
-        self, cluster: Cluster, rule: PlacementRule | Literal["anew"]
-    ) -> Placement | RoundPlacement | PlacementAnew:
-        """Under a policy that plans in rounds no gang waits for a server."""
-        return super().placement(cluster, consolidated_in_rounds(rule) if self._in_rounds else rule)
 
     def nobody(self, clock: float) -> None:  # noqa: ARG002
         """The coming step is empty."""

@@ -34,9 +34,11 @@ class IdealShares(Executor[SharePolicy]):
     def __init__(self, cluster: Cluster, jobs: JobTable) -> None:
         self._capacity = cluster.capacity
         self._table = jobs
-        self._asked_about: _Ids = np.empty(0, dtype=np.int64)
-        self._shares: _Floats = np.empty((0, len(cluster.accelerators)))
-        self._pairs: Pairs | None = None
+        self.nobody(0.0)
+
+    def _decided(self, active: _Ids, shares: _Floats, pairs: Pairs | None) -> None:
+        """Shares of the `active` jobs (ids) from now on, alone and in pairs."""
+        self._asked_about, self._shares, self._pairs = active, shares, Pairs.none() if pairs is None else pairs
         self._step: Step | None = None
 
     def arrived(self, jobs: _Ids) -> None:
@@ -45,9 +47,7 @@ class IdealShares(Executor[SharePolicy]):
     def left(self, jobs: _Ids) -> None:
         """Their shares are gone."""
         kept = ~np.isin(self._asked_about, jobs)
-        if self._pairs is not None:
-            self._pairs = _among(self._pairs, kept)
-        self._asked_about, self._shares, self._step = self._asked_about[kept], self._shares[kept], None
+        self._decided(self._asked_about[kept], self._shares[kept], _among(self._pairs, kept))
 
     def due(self, clock: float, news: bool, waive_interval: bool) -> bool:  # noqa: ARG002
         """At any news."""
@@ -55,13 +55,12 @@ class IdealShares(Executor[SharePolicy]):
 
     def nobody(self, clock: float) -> None:  # noqa: ARG002
         """Nobody has a share."""
-        self._asked_about, self._shares = self._asked_about[:0], self._shares[:0]
-        self._pairs = self._step = None
+        self._decided(np.empty(0, dtype=np.int64), np.empty((0, len(self._capacity))), None)
 
     def ask(self, policy: SharePolicy, state: ClusterState, active: _Ids) -> Answer:
         """New shares."""
-        answer, self._shares, self._pairs = ask_for_shares(policy, state, self._table, active)
-        self._asked_about, self._step = active, None
+        answer, shares, pairs = ask_for_shares(policy, state, self._table, active)
+        self._decided(active, shares, pairs)
         return answer
 
     def rates_changed(self) -> None:
@@ -76,27 +75,32 @@ class IdealShares(Executor[SharePolicy]):
 
     def _feasible(self) -> Step:
         """Shares cut to the GPUs of each type and to the time of each job; none where a job cannot run."""
-        table, active = self._table, self._asked_about
+        table, active, n = self._table, self._asked_about, len(self._asked_about)
         at = table.rows(active)
-        shares = np.where(table.rates[at] > 0, self._shares, 0.0)
-        sizes = table.scale_factor[at]
+        sizes, shares, pairs = table.scale_factor[at], np.where(table.rates[at] > 0, self._shares, 0.0), self._pairs
         used = matmul(sizes, shares)
-        pairs = self._pairs
-        if pairs is None or not len(pairs):
-            shares = shares * np.minimum(1.0, self._capacity / np.maximum(used, 1e-300))
-            shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
-            return self._rows(active, shares, sizes, None)
-        pairs = self._that_run(pairs, at)
-        used = used + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(used))
+        if len(pairs):
+            pairs = self._that_run(pairs, at)
+            used = used + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(used))
         kept = np.minimum(1.0, self._capacity / np.maximum(used, 1e-300))
         shares, together = shares * kept, pairs.share * kept[pairs.accelerator]
-        n = len(active)
-        busy = shares.sum(axis=1) + (
-            np.bincount(pairs.first, together, minlength=n) + np.bincount(pairs.second, together, minlength=n)
-        )
-        busy = np.maximum(busy, 1.0)
+        in_pairs = np.bincount(pairs.first, together, minlength=n) + np.bincount(pairs.second, together, minlength=n)
+        busy = np.maximum(shares.sum(axis=1) + in_pairs, 1.0)
         together = together * (1.0 / np.maximum(busy[pairs.first], busy[pairs.second]))
-        return self._rows(active, shares / busy[:, None], sizes, (pairs, together))
+        shares = shares / busy[:, None]
+        row, pool = np.nonzero(shares)
+        both, beside = (
+            np.stack(each, axis=1).ravel() for each in ((pairs.first, pairs.second), (pairs.second, pairs.first))
+        )
+        who = np.concatenate([row, both])
+        rows = Assignment(
+            active[who],
+            np.concatenate([pool, np.repeat(pairs.accelerator, 2)]),
+            sizes[who],
+            np.concatenate([np.full(len(row), -1, dtype=np.int64), active[beside]]),
+        )
+        share = np.concatenate([shares[row, pool], np.repeat(together, 2)])
+        return Step(rows, np.inf, interruptible=True, shares=share)
 
     def _that_run(self, pairs: Pairs, at: _Ids) -> Pairs:
         """The pairs that have a share and are believed to make progress, the lower job first."""
@@ -108,33 +112,18 @@ class IdealShares(Executor[SharePolicy]):
         kept = (pairs.share > 0) & (together[one, other, j] > 0) & (together[other, one, j] > 0)
         return type(pairs)(first[kept], second[kept], j[kept], pairs.share[kept])
 
-    def _rows(self, active: _Ids, shares: _Floats, sizes: _Ids, shared: tuple[Pairs, _Floats] | None) -> Step:
-        row, pool = np.nonzero(shares)
-        share = shares[row, pool]
-        partner = np.full(len(row), -1, dtype=np.int64)
-        if shared is not None:
-            pairs, together = shared
-            both = np.stack([pairs.first, pairs.second], axis=1).ravel()
-            beside = np.stack([pairs.second, pairs.first], axis=1).ravel()
-            row, partner = np.concatenate([row, both]), np.concatenate([partner, active[beside]])
-            pool = np.concatenate([pool, np.repeat(pairs.accelerator, 2)])
-            share = np.concatenate([share, np.repeat(together, 2)])
-        rows = Assignment(active[row], pool.astype(np.int64), sizes[row], partner)
-        return Step(rows, np.inf, interruptible=True, shares=share)
-
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         pairs = self._pairs
         return {
             "asked_about": self._asked_about,
             "shares": self._shares,
-            "pairs": None if pairs is None else (pairs.first, pairs.second, pairs.accelerator, pairs.share),
+            "pairs": (pairs.first, pairs.second, pairs.accelerator, pairs.share),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        self._asked_about, self._shares, self._step = state["asked_about"], state["shares"], None
-        self._pairs = None if state["pairs"] is None else Pairs(*state["pairs"])
+        self._decided(state["asked_about"], state["shares"], Pairs(*state["pairs"]))
 
 
 def _among(pairs: Pairs, kept: NDArray[np.bool_]) -> Pairs:

@@ -242,7 +242,7 @@ class Gandiva(SharePolicy):
     seed: int = 0
     least_gain: float = 1.0
 
-    needs: ClassVar[Need] = Need.COLOCATION | Need.ISOLATED_TIME
+    needs = Need.COLOCATION | Need.ISOLATED_TIME
 
     def __post_init__(self) -> None:
         _check(self.name, self.least_gain, self.seed)
@@ -275,7 +275,7 @@ class FifoPacked(SharePolicy):
 
     least_gain: float = 1.5
 
-    needs: ClassVar[Need] = Need.COLOCATION | Need.ISOLATED_TIME
+    needs = Need.COLOCATION | Need.ISOLATED_TIME
     fills_idle_gpus: ClassVar[bool] = False
     in_order_of_rows: ClassVar[bool] = True
 
@@ -309,6 +309,4 @@ def _allocation(policy: Gandiva | FifoPacked, state: ClusterState, packing: Pack
         pairs=pairs,
         pair_rates=np.stack(rates, axis=1),
         seconds=perf_counter() - started,
-        state=state,
-        decided_by=policy,
     )

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from allocator.report.svg import Axis, Frame, axes, element
 from throughputs.predict import DurationPredictions
-from throughputs.predict.shapes import Shape
+from throughputs.predict.durations import Shape
 from throughputs.shown import escape
 
 _Floats = NDArray[np.float64]

@@ -1,4 +1,6 @@
-"""Presets: sets of settings by name, one for each published system, and the default.
+"""Presets by name: the default, and the worlds of published systems.
+
+A preset of another package is an entry point in the group ``allocator.presets`` whose value is a `Preset` of that name.
 
 >>> preset("gavel").mechanism.recompute_interval_seconds
 1920.0
@@ -6,38 +8,26 @@
 720.0
 """
 
-from allocator.presets.chronus import CHRONUS, CHRONUS_ELASTICFLOW
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from allocator.mechanism.rounds import Discipline
 from allocator.presets.default import DEFAULT
-from allocator.presets.elasticflow import ELASTICFLOW
-from allocator.presets.gavel import GAVEL
-from allocator.presets.lucid import LUCID
-from allocator.presets.pollux import POLLUX
-from allocator.presets.preset import Comparison, FairnessYardstick, Preset
-from allocator.presets.shockwave import SHOCKWAVE, SHOCKWAVE_PUBLISHED
-from allocator.presets.sia import SIA
+from allocator.presets.preset import ENTRY_POINT_GROUP, Comparison, FairnessYardstick, Preset
 from throughputs import InputError
+from throughputs.entry_points import entries_of
 from throughputs.errors import one_of
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
 
-_ALL = (
-    DEFAULT,
-    GAVEL,
-    SHOCKWAVE,
-    SHOCKWAVE_PUBLISHED,
-    ELASTICFLOW,
-    CHRONUS,
-    CHRONUS_ELASTICFLOW,
-    POLLUX,
-    SIA,
-    LUCID,
-)
-_PRESETS = {preset.name: preset for preset in _ALL}
+_PRESETS = {DEFAULT.name: DEFAULT}
+"""Those that are loaded."""
 
 
 def preset_names() -> tuple[str, ...]:
-    """Names of all presets."""
-    return tuple(_PRESETS)
+    """Names of all presets, the default first."""
+    return (DEFAULT.name, *entries_of(ENTRY_POINT_GROUP))
 
 
 def preset(name: str | Preset) -> Preset:
@@ -50,6 +40,27 @@ def preset(name: str | Preset) -> Preset:
     """
     if isinstance(name, Preset):
         return name
+    if name not in preset_names():
+        raise InputError("preset", found=name, expected=one_of(name, preset_names()))
     if name not in _PRESETS:
-        raise InputError("preset", found=name, expected=one_of(name, _PRESETS))
+        found = entries_of(ENTRY_POINT_GROUP)[name].load()
+        if not isinstance(found, Preset):
+            raise InputError("preset plugin", field=name, found=found, expected="a Preset")
+        _PRESETS[name] = found
     return _PRESETS[name]
+
+
+def discipline_named(name: str) -> Discipline | None:
+    """The discipline of that name, with its usual settings; None where no preset has one."""
+    found = (discipline for each in preset_names() for discipline in preset(each).disciplines())
+    return next((type(discipline)() for discipline in found if discipline.name == name), None)
+
+
+@cache
+def kinds_of_presets() -> Mapping[str, Any]:
+    """Settings that `Preset.replace` changes under any preset, each with the types that it has anywhere."""
+    found: dict[str, Any] = {}
+    for each in preset_names():
+        for name, kind in preset(each).kinds().items():
+            found[name] = found[name] | kind if name in found else kind
+    return found

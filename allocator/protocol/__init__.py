@@ -7,6 +7,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import Plan, PlanStep, UpcomingRounds
 from allocator.protocol.policy import Need, PlanPolicy, Policy, SharePolicy, Trigger
 from allocator.protocol.state import ClusterState
+from allocator.protocol.views import View, Views
 
 __all__ = [
     "Allocation",
@@ -22,4 +23,6 @@ __all__ = [
     "SharePolicy",
     "Trigger",
     "UpcomingRounds",
+    "View",
+    "Views",
 ]

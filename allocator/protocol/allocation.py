@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.audit import audit
 from formulations import Pairs
 from throughputs import ThroughputMatrix
 from throughputs.shown import html_table
@@ -17,9 +16,7 @@ from throughputs.shown import html_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.audit import Audit
     from allocator.protocol.assignment import Assignment
-    from allocator.protocol.state import ClusterState
 
 CLAIMED = "claimed: "
 """What a status begins with that nobody has proven."""
@@ -60,8 +57,6 @@ class Allocation:
     rejected : labels of the jobs that were not admitted.
     certified : whether status, bound and gap are those of `formulations`, which proves them. A policy that solves its
         program by other means has nothing to set here.
-    state, decided_by : what the policy knew, and the policy; what `audit` reads. Kept neither in a checkpoint nor in a
-        pickle.
 
     >>> import allocator
     >>> speeds = {"v100": {"resnet": 4.0, "lstm": 2.0}, "k80": {"resnet": 1.0, "lstm": 1.0}}
@@ -90,8 +85,6 @@ class Allocation:
     assignment: Assignment | None = field(default=None, repr=False)
     rejected: tuple[Any, ...] = ()
     certified: bool = False
-    state: ClusterState | None = field(default=None, repr=False)
-    decided_by: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.certified and self.status not in _CLAIMS_NOTHING and not self.status.startswith(CLAIMED):
@@ -118,10 +111,6 @@ class Allocation:
             for member in (self.pairs.first, self.pairs.second):
                 time = time + np.bincount(member, self.pairs.share, minlength=len(time))
         return time
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but what the allocation was decided from: it does not travel between processes."""
-        return self.__dict__ | {"state": None, "decided_by": None}
 
     def to_frame(self) -> pd.DataFrame:
         """Shares of jobs alone as a table: one row per job, one column per accelerator type."""
@@ -183,19 +172,3 @@ class Allocation:
         if self.pairs is not None and len(self.pairs):
             caption += f"; {len(self.pairs):,} shares of pairs are in pairs_frame()"
         return html_table(("job", "GPUs", *names, "steps/s"), rows, caption=caption)
-
-    def audit(self, *, seed: int = 0, probed_jobs: int = 8, misreports: int = 8) -> Audit:
-        """What the allocation is worth: sharing incentive, envy, efficiency, strategy, utilisation, prices.
-
-        Parameters
-        ----------
-        seed : of the jobs and misreports that are drawn for the probe of strategy-proofness.
-        probed_jobs, misreports : how many jobs are made to misreport, and in how many ways each; 0 for no probe.
-            The policy is asked once for each of them.
-
-        Raises
-        ------
-        InputError
-            The allocation does not come from a policy (`state` is None).
-        """
-        return audit(self, rng=np.random.default_rng(seed), probed_jobs=probed_jobs, misreports=misreports)

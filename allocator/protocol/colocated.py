@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,31 +83,25 @@ def take(
     `together` (G, G, M) stands for what jobs do in pairs if it is given; with `all_groups` none is left out.
     """
     together = columns.together if together is None else together
+    names = tuple(columns.jobs[i] for i in jobs) if labels is None else tuple(labels)
     if all_groups:
-        names = [columns.jobs[i] for i in jobs] if labels is None else labels
-        sizes, kinds = columns.group_scale_factors, columns.accelerators
-        return PackedColumns(columns.group[jobs], columns.alone, together, sizes, jobs=names, accelerators=kinds)
+        return replace(columns, group=columns.group[jobs], together=together, jobs=names)
     present, group = np.unique(columns.group[jobs], return_inverse=True)
-    return PackedColumns(
-        group.ravel(),
-        columns.alone[present],
-        together[np.ix_(present, present)],
-        columns.group_scale_factors[present],
-        jobs=[columns.jobs[i] for i in jobs] if labels is None else labels,
-        accelerators=columns.accelerators,
+    return replace(
+        columns,
+        group=group.ravel(),
+        alone=columns.alone[present],
+        together=together[np.ix_(present, present)],
+        group_scale_factors=columns.group_scale_factors[present],
+        jobs=names,
     )
 
 
 def on_types(columns: PackedColumns, accelerators: Sequence[str]) -> PackedColumns:
     """The columns with only these accelerator types, all of which it must have, in this order."""
     at = [columns.accelerators.index(name) for name in accelerators]
-    return PackedColumns(
-        columns.group,
-        columns.alone[:, at],
-        columns.together[:, :, at],
-        columns.group_scale_factors,
-        jobs=columns.jobs,
-        accelerators=accelerators,
+    return replace(
+        columns, alone=columns.alone[:, at], together=columns.together[:, :, at], accelerators=tuple(accelerators)
     )
 
 
@@ -168,8 +163,7 @@ def appended(columns: PackedColumns, later: PackedColumns) -> PackedColumns:
     if not same:
         raise InputError("jobs to append", field="co-location", found="other groups", expected="those of this table")
     group = np.concatenate([columns.group, later.group])
-    sizes = columns.group_scale_factors
-    return PackedColumns(group, columns.alone, columns.together, sizes, accelerators=columns.accelerators)
+    return replace(columns, group=group, jobs=tuple(range(len(group))))
 
 
 def without_sharing(
@@ -197,13 +191,12 @@ def where_allowed(columns: PackedColumns, allowed: NDArray[np.bool_]) -> PackedC
         return columns
     kinds, group = np.unique(np.column_stack([columns.group, allowed]), axis=0, return_inverse=True)
     before, there = kinds[:, 0], kinds[:, 1:].astype(np.bool_)
-    return PackedColumns(
-        group.ravel(),
-        np.where(there, columns.alone[before], 0.0),
-        np.where(there[:, None] & there, columns.together[np.ix_(before, before)], 0.0),
-        columns.group_scale_factors[before],
-        jobs=columns.jobs,
-        accelerators=columns.accelerators,
+    return replace(
+        columns,
+        group=group.ravel(),
+        alone=np.where(there, columns.alone[before], 0.0),
+        together=np.where(there[:, None] & there, columns.together[np.ix_(before, before)], 0.0),
+        group_scale_factors=columns.group_scale_factors[before],
     )
 
 

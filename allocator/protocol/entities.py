@@ -19,22 +19,21 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from allocator.conversion import check_fields
 from formulations import Hierarchy
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
-from throughputs.frames import FrameReader
+from throughputs.frames import Column, FrameReader
+from throughputs.limits import Range
 from throughputs.tie_order import tie_order
 
 if TYPE_CHECKING:
     import pandas as pd
-
-ENTITY_POLICIES = ("fairness", "fifo")
-"""How an entity shares among its members: in proportion to their weights, or one after the other."""
 
 TOP = -1
 """Where entities and jobs are that belong to no entity."""
@@ -62,24 +61,25 @@ class Entity:
     """
 
     name: str
-    weight: float = 1.0
-    policy: str = "fairness"
+    weight: Annotated[float, Range(0, sys.float_info.max, above=True)] = 1.0
+    policy: Literal["fairness", "fifo"] = "fairness"
     parent: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError("entity", field="name", found=self.name, expected="text")
         source = f"entity {self.name!r}"
-        number = isinstance(self.weight, int | float | np.number) and not isinstance(self.weight, bool)
-        if not number or not 0 < self.weight <= sys.float_info.max:
-            raise InputError(source, field="weight", found=self.weight, expected="a positive number")
-        if self.policy not in ENTITY_POLICIES:
-            raise InputError(source, field="policy", found=self.policy, expected=one_of(self.policy, ENTITY_POLICIES))
-        if self.parent is not None and (not isinstance(self.parent, str) or not self.parent):
-            raise InputError(source, field="parent", found=self.parent, expected="the name of an entity, or none")
+        check_fields(self, source)
+        for field in ("name", "parent"):
+            if getattr(self, field) == "":
+                raise InputError(source, field=field, found="", expected="the name of an entity")
         object.__setattr__(self, "weight", float(self.weight))
 
 
+_COLUMNS = {
+    "name": Column("text"),
+    "weight": Column("number", 1.0),
+    "policy": Column("text", "fairness"),
+    "parent": Column("text", ""),
+}
 _FIELDS = tuple(field.name for field in fields(Entity))
 
 
@@ -152,21 +152,18 @@ class Entities:
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, source: str = "entities", first_line: int = 1) -> Entities:
         """Entities from a table with one row each; `first_line` is the line of `source` that holds the first row."""
-        reader = FrameReader(frame, source, first_line)
-        reader.check_columns(("name",), _FIELDS[1:])
-        columns: list[list[Any]] = [reader.text("name").tolist()]
-        empty = {"weight": 1.0, "policy": "fairness", "parent": None}
-        for field, value in empty.items():
-            if not reader.has(field):
-                columns.append([value] * len(frame))
-            elif field == "weight":
-                columns.append(reader.numbers(field, empty=1.0).tolist())
-            else:
-                columns.append([cell or value for cell in reader.text(field, empty="").tolist()])
-        rows = []
-        for line, cells in enumerate(zip(*columns, strict=True), start=first_line):
-            rows.append(_entity(dict(zip(("name", *empty), cells, strict=True)), _field_of_line(line), source))
-        return cls(rows, source=source)
+        columns = FrameReader(frame, source, first_line).read(_COLUMNS)
+        rows = (
+            dict(zip(columns, cells, strict=True))
+            for cells in zip(*map(np.ndarray.tolist, columns.values()), strict=True)
+        )
+        return cls(
+            [
+                _entity(row | {"parent": row["parent"] or None}, _field_of_line(line), source)
+                for line, row in enumerate(rows, start=first_line)
+            ],
+            source=source,
+        )
 
     @classmethod
     def _read(cls, path: Path) -> Entities:
@@ -287,6 +284,9 @@ class Membership:
         if rank.shape != of.shape or np.isnan(rank).any():
             raise InputError("membership", field="arrival_rank", found=rank, expected=f"{len(of)} numbers")
 
+    def __len__(self) -> int:
+        return len(self.of_job)
+
     def take(self, jobs: NDArray[np.integer[Any]]) -> Membership:
         """Of some of the jobs (positions)."""
         return Membership(self.entities, self.of_job[jobs], self.arrival_rank[jobs])
@@ -326,8 +326,7 @@ def _entity(row: dict[Any, Any], where: Callable[[str], dict[str, Any]], source:
     """From its fields; errors say `where` in `source`."""
     for name in row:
         if name not in _FIELDS:
-            hint = did_you_mean(name, _FIELDS) or f" (one of {', '.join(_FIELDS)})"
-            raise InputError(source, **where(str(name)), found=row[name], expected=f"a known field{hint}")
+            raise InputError(source, **where(str(name)), found=row[name], expected=one_of(name, _FIELDS))
     if "name" not in row:
         raise InputError(source, **where("name"), expected="the name of the entity")
     try:

@@ -20,37 +20,13 @@ import numpy as np
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.plan import Plan
+from allocator.protocol.views import Need as Need
+from allocator.protocol.views import Needs
 from formulations import Pairs
 from throughputs import InputError
 
 if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
-
-
-class Need(Flag):
-    """Knowledge that is made ready only for policies that need it; for others it is an error to read it.
-
-    COLOCATION : what jobs do when two of them share GPUs (`ClusterState.colocation`); the answer may have pairs.
-    TRAINING : how jobs train, epoch by epoch (`ClusterState.training`).
-    CONFIGURATIONS : throughput by number of GPUs (`ClusterState.configurations`).
-    SERVICE : how long each job has trained, and on how many GPUs (`ClusterState.run_seconds`, `gpu_seconds`).
-    DEADLINE_OPTIONS : all deadlines of jobs that have several, with values (`ClusterState.deadline_options`).
-    PREDICTIONS : how long each job was predicted to run (`ClusterState.predicted_seconds`); a run says whether its
-        trace had predictions.
-    ISOLATED_TIME : what the work done so far would have taken on isolated shares (`ClusterState.isolated_seconds`).
-
-    >>> Need.SERVICE in (Need.SERVICE | Need.TRAINING)
-    True
-    """
-
-    NOTHING = 0
-    COLOCATION = auto()
-    TRAINING = auto()
-    CONFIGURATIONS = auto()
-    ISOLATED_TIME = auto()
-    SERVICE = auto()
-    DEADLINE_OPTIONS = auto()
-    PREDICTIONS = auto()
 
 
 class Trigger(Flag):
@@ -98,32 +74,20 @@ class Policy(ABC):
     ----------
     name : the registered name.
     answers : "shares" or "plan"; set by the two subclasses.
-    needs, triggers : see `Need` and `Trigger`.
+    needs : the views that must be made ready for it (`Need`). triggers : see `Trigger`.
     period_seconds : asked at the latest after so many seconds, whatever happens; inf: not for the time alone.
-    solvers : what its setting `solver` may be, for a policy that has one; None: any solver of its programs.
     heterogeneity_aware : whether the policy distinguishes accelerator types.
     in_rounds : whether jobs come and go at the ends of rounds only. Always so under a policy that answers with shares.
-    own_gangs : whether every job runs with the GPUs that it asked for, whatever else it could run with.
-    one_type : whether the policy is for clusters with one type of accelerator only.
-    gpu_fractions : whether jobs may ask for fractions of a GPU (`ClusterState.gpu_thousandths`); a run of such jobs
-        under a policy that does not know them is an error.
     in_order_of_rows : whether jobs that stand earlier in the state go first. Ids ascend there with arrival.
-    unit_free : whether the unit in which a job's steps are counted changes nothing. Not so where steps of different
-        jobs are compared.
     """
 
     name: ClassVar[str] = ""
     answers: ClassVar[Literal["shares", "plan"]]
-    needs: ClassVar[Need] = Need.NOTHING
+    needs: ClassVar[Needs] = Need.NOTHING
     triggers: ClassVar[Trigger] = Trigger.USUAL
     period_seconds: ClassVar[float] = np.inf
-    solvers: ClassVar[tuple[str, ...] | None] = None
     heterogeneity_aware: ClassVar[bool] = True
-    own_gangs: ClassVar[bool] = False
-    one_type: ClassVar[bool] = False
-    gpu_fractions: ClassVar[bool] = False
     in_order_of_rows: ClassVar[bool] = False
-    unit_free: ClassVar[bool] = True
     in_rounds: ClassVar[bool] = True
 
     def prepare(self) -> None:  # noqa: B027 - most policies have nothing to load
@@ -183,7 +147,7 @@ class SharePolicy(Policy):
     """
 
     answers: ClassVar[Literal["shares", "plan"]] = "shares"
-    needs: ClassVar[Need] = Need.ISOLATED_TIME
+    needs: ClassVar[Needs] = Need.ISOLATED_TIME
     fills_idle_gpus: ClassVar[bool] = True
     preemptive: ClassVar[bool] = True
     strict_queue: ClassVar[bool] = False
@@ -251,8 +215,6 @@ class PlanPolicy(Policy):
             pairs=_pairs_of(first) if first.shares_gpus else None,
             assignment=first,
             rejected=tuple(state.throughputs.jobs[i] for i in plan.rejected.tolist()),
-            state=state,
-            decided_by=self,
         )
 
 

@@ -46,17 +46,12 @@ class TrainingView:
         """The epochs of the N jobs."""
         return self.catalogue.take(self.rows)
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> TrainingView:
         """The same of some of the jobs (positions)."""
-        return TrainingView(
-            self.catalogue,
-            self.rows[jobs],
-            self.epochs_done[jobs],
-            self.batch_size[jobs],
-            self.admitted_seconds[jobs],
-            self.measured_samples[jobs],
-            self.measured_seconds[jobs],
-        )
+        return TrainingView(self.catalogue, self.rows[jobs], *(getattr(self, name)[jobs] for name in _COLUMNS))
 
 
 class TrainingLedger:

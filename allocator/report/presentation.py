@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocator.policies.paper_labels import DEADLINE_LABELS, SHOCKWAVE_LABELS
+from allocator.presets import Comparison, preset, preset_names
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure
 
 _RHO = ("worst_rho", "unfair_fraction")
@@ -30,18 +30,6 @@ _AGAINST_FAIR_SHARE = Figure(
 
 # Shown where a run has them.
 _OF_SOME_RUNS = (_AGAINST_FAIR_SHARE, *DEADLINE_FIGURES)
-
-
-_SHOCKWAVE = (SHOCKWAVE_LABELS, ("makespan", "average_jct", "worst_rho", "unfair_fraction"))
-_DEADLINES = (DEADLINE_LABELS, ("deadline_ratio", "average_jct"))
-# By preset: what the paper calls the policies, and which figures it also shows as bars.
-_OF_PAPERS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "shockwave": _SHOCKWAVE,
-    "shockwave_published": _SHOCKWAVE,
-    "elasticflow": _DEADLINES,
-    "chronus": _DEADLINES,
-    "chronus_elasticflow": _DEADLINES,
-}
 
 
 @dataclass(frozen=True)
@@ -71,11 +59,11 @@ class Presentation:
     def of(cls, summaries: Sequence[Mapping[str, Any]]) -> Presentation:
         """The presentation of runs by their summaries, each with the settings of its run under "settings"."""
         presets = {str(_settings(summary).get("preset")) for summary in summaries}
-        names, bars = _OF_PAPERS.get(presets.pop(), ({}, ())) if len(presets) == 1 else ({}, ())
+        shown = preset(presets.pop()).comparison if len(presets) == 1 and presets <= {*preset_names()} else Comparison()
         yardstick = _yardstick(summaries)
         figures = tuple(_by(yardstick, figure) for figure in FIGURES)
         runs = [str(summary.get("label", summary.get("policy", MISSING))) for summary in summaries]
-        labels = tuple(names.get(run, run) for run in runs)
+        labels = tuple(shown.labels.get(run, run) for run in runs)
         of_some = tuple(f for f in _OF_SOME_RUNS if any(s.get(f.key) is not None for s in summaries))
         missing = {f.key for f in FIGURES if f.optional and all(s.get(f.key) is None for s in summaries)}
         all_figures = (*zip(FIGURES, figures, strict=True), *((figure, figure) for figure in of_some))
@@ -83,7 +71,7 @@ class Presentation:
             names=tuple(run if label == run else f"{run} ({label})" for run, label in zip(runs, labels, strict=True)),
             labels=labels,
             figures=tuple(figure for figure in figures if figure.key not in missing) + of_some,
-            bars=tuple(shown_figure for key in bars for known, shown_figure in all_figures if known.key == key),
+            bars=tuple(shown_figure for key in shown.bars for known, shown_figure in all_figures if known.key == key),
             rho="rho" + _ending(yardstick),
             meaning=_MEANING[yardstick],
             usual=yardstick == "isolated",

@@ -80,6 +80,7 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
         "preemptions": int(jobs["preemptions"].sum()),
         "migrations": None if result.record is None else result.record.migrations,
         "restart_gpu_hours": restart_gpu_hours(every_job),
+        **_failure_figures(every_job),
         **_use_by_job(jobs),
         **_promise_figures(result.record),
         "lease_extensions": extensions,
@@ -135,6 +136,14 @@ def _use_by_job(jobs: pd.DataFrame) -> dict[str, Any]:
         "restarts_per_job": float(jobs.loc[ran, "preemptions"].mean()) if ran.any() else None,
         "gpu_hours_per_job": float(jobs.loc[done, "gpu_seconds"].mean()) / HOUR if done.any() else None,
     }
+
+
+def _failure_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+    """What jobs lost by failures of nodes; nothing in a world where none fail."""
+    if "failures" not in jobs:
+        return {}
+    hours = float(jobs["lost_gpu_seconds"].sum()) / HOUR
+    return {"failures": int(jobs["failures"].sum()), "lost_gpu_hours": hours}
 
 
 def _promise_figures(record: RunRecord | None) -> dict[str, Any]:

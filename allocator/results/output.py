@@ -38,10 +38,15 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
         else:
             (directory / name).unlink(missing_ok=True)
     _save_decisions(result, directory)
-    servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
-    summary = result.summary().to_dict() | servers | {"settings": result.settings}
+    summary = summary_of(result)
     write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary
+
+
+def summary_of(result: SimulationResult) -> dict[str, Any]:
+    """The summary of a run with the servers of its cluster and its settings, ready for JSON."""
+    servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
+    return result.summary().to_dict() | servers | {"settings": result.settings}
 
 
 def _save_decisions(result: SimulationResult, directory: Path) -> None:

@@ -23,6 +23,7 @@ from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
+    from allocator.protocol.policy import Policy
     from throughputs.configurations import Configurations
     from throughputs.prices import PriceTable
 
@@ -63,6 +64,7 @@ class RunRecord:
     fluid : whether the run had no rounds; outcomes are then intervals between events, and their rows have shares.
     by_gpus : what the jobs do by number of GPUs, asked for when it is needed; None: not known.
     promises : the decisions on shares of time; None under a policy whose answers are none.
+    policy : that decided; None: not at hand.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class RunRecord:
         fluid: bool = False,
         by_gpus: Callable[[], Configurations] | None = None,
         promises: Promises | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self.jobs = jobs
         self.truth = truth
@@ -85,6 +88,7 @@ class RunRecord:
         self.prices = prices
         self.fluid = fluid
         self.promises = promises
+        self.policy = policy
         self._by_gpus = by_gpus
 
     @cached_property

@@ -84,6 +84,9 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     if "run_seconds" in jobs.columns:
         cut_off = jobs.columns["outcome"] == CUT_OFF
         columns["steps_done"] = np.where(cut_off, jobs.columns["steps_trained"], jobs.steps_done)
+    for name in ("failures", "lost_gpu_seconds"):
+        if name in jobs.columns:
+            columns[name] = jobs.columns[name]
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
     if jobs.fractions is not None:

@@ -22,14 +22,13 @@ from typing import Any, Protocol
 
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen
 from allocator.runtime.decisions.deciding import Deciding
-from allocator.runtime.decisions.hardware import Hardware
-from allocator.runtime.decisions.reconcile import Target, orders
+from allocator.runtime.decisions.hardware import Hardware, Placed, orders
 from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
-from allocator.runtime.outcome import events_of_end
 from allocator.runtime.records.book import (
     CANCELLED,
     FAILED,
+    LEAVING,
     LOST,
     QUEUED,
     REJECTED,
@@ -39,10 +38,9 @@ from allocator.runtime.records.book import (
     Book,
     Job,
 )
-from allocator.runtime.records.clock import Clock
 from allocator.runtime.records.journal import Event, Journal, JournalError
-from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.watching import Watching
+from allocator.runtime.settings import Clock, ServiceSettings
+from allocator.runtime.watching import Watching, events_of_end
 from throughputs import InputError
 
 
@@ -91,15 +89,7 @@ class Service:
         self.listeners: list[Callable[[Event], None]] = []
         self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
         self.doors: list[Door] = []
-        self._dispatch = Dispatch(
-            adapter,
-            self.watching,
-            self.settings,
-            lambda: self.clock(),
-            lambda job: self.variables(job),
-            self._refused,
-            self.wake,
-        )
+        self._dispatch = Dispatch(self)
         self._next_look = 0.0
         self._wake = asyncio.Event()
         self._closing = False
@@ -131,7 +121,7 @@ class Service:
             raise InputError(str(self.folder), field="adapter", found=found, expected=f"{last} until they are through")
         await self.adapter.open()
         self.hardware = self.hardware_of(await self.adapter.nodes())
-        self.deciding = Deciding(make_world, self.hardware, self.settings, self._memory, lambda: self.clock())
+        self.deciding = self._deciding(make_world)
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "adapter": self.adapter.name, "nodes": nodes})])
         self.deciding.take_up(self.book)
@@ -141,10 +131,10 @@ class Service:
         running = (job.places for job in self.book.holding.values() if job.state == RUNNING)
         return Hardware(tuple(nodes), types, self.book.drained, running)
 
-    @property
-    def _memory(self) -> Path:
-        """What the policy remembers, for a service that comes after this one."""
-        return self.folder / "policy.state"
+    def _deciding(self, make_world: Callable[[Hardware], World]) -> Deciding:
+        """Decisions of a world; what its policy remembers is in a file, for a service that comes after this one."""
+        memory = self.folder / "policy.state"
+        return Deciding(make_world, self.hardware, self.settings, memory, lambda: self.clock())
 
     def use_policy(self, make_world: Callable[[Hardware], World], settings: Mapping[str, str] | None = None) -> None:
         """Decide by another world from now on; who runs goes on until that says otherwise.
@@ -158,7 +148,7 @@ class Service:
         InputError
             The policy cannot decide about this cluster or these jobs; nothing has changed.
         """
-        deciding = Deciding(make_world, self.hardware, self.settings, self._memory, lambda: self.clock())
+        deciding = self._deciding(make_world)
         deciding.check()
         deciding.serial = self.deciding.serial + 1
         deciding.take_up(self.book)
@@ -221,7 +211,7 @@ class Service:
             self._trouble = ""
 
     def record(self, events: Iterable[Event]) -> list[Event]:
-        """Write events down, then take them into the book.
+        """Write events down, take them into the book, and have them take effect.
 
         Raises
         ------
@@ -235,7 +225,32 @@ class Service:
             self.book.apply(event)
             for listener in self.listeners:
                 listener(event)
+        for event in written:
+            if event.job:
+                self._take_effect(event, self.book.jobs[event.job])
         return written
+
+    def _take_effect(self, event: Event, job: Job) -> None:
+        """What an event means for the decisions and orders to come."""
+        kind = event.kind
+        if kind == "submitted":
+            self.deciding.arrived(job)
+        elif kind == "measured":
+            self.deciding.measured(job)
+        elif kind == "starting":
+            self.deciding.started(job)
+            self._dispatch.start(job)
+        elif kind == "stopping":
+            self._dispatch.lease(job, self.deciding.serial)
+        elif kind == "resized":
+            self.deciding.resized(job)
+        elif kind == "ended":
+            self.watching.drop(job)
+            self._dispatch.ended(job)
+            self.deciding.ended(job, event.clock, failed=event["outcome"] in (FAILED, LOST))
+        if kind in LEAVING or (kind == "ended" and event["outcome"] == "completed"):
+            self.deciding.left(job)
+            self._dispatch.forget(job.uuid, job.epoch)
 
     # -- what is ------------------------------------------------------------------------------------------------------
 
@@ -276,8 +291,7 @@ class Service:
                 events += self._through(job, one)
             elif one.phase == "running" and job.state == STARTING:
                 events.append(Event("running", job.uuid))
-        for event in self.record(events):
-            self._after(event)
+        self.record(events)
 
     def _tell_lingering(self, seen: Mapping[str, Seen]) -> None:
         """Say of which jobs the cluster cannot end all processes: their GPUs are not given to others."""
@@ -285,12 +299,13 @@ class Service:
         why: dict[tuple[str, int], str] = {}
         for job in self.book.holding.values():
             one = seen.get(job.uuid)
-            if one is not None and (one.epoch, one.phase) == (job.epoch, "running"):
-                killed = self.watching.of(job, now).killed_at is not None
-                reason = one.reason or "it was killed and has not ended" * killed
-                # one that was asked to end has its time for that
-                if reason and (killed or job.state != STOPPING):
-                    why[job.uuid, job.epoch] = f"its GPUs are not free: {reason}"
+            if one is None or (one.epoch, one.phase) != (job.epoch, "running"):
+                continue
+            killed = self.watching.of(job, now).killed_at is not None
+            reason = one.reason or "it was killed and has not ended" * killed
+            # one that was asked to end has its time for that
+            if reason and (killed or job.state != STOPPING):
+                why[job.uuid, job.epoch] = f"its GPUs are not free: {reason}"
         self._lingers = {start: self._lingers.get(start, now) for start in why}
         before = self.lingering
         self.lingering = {start[0]: text for start, text in why.items() if now >= self._lingers[start] + _LINGERING}
@@ -338,19 +353,6 @@ class Service:
         now = self.clock()
         return max(now - max(time.time() - seen.ended_at, 0.0), job.since) if seen.ended_at else now
 
-    def _after(self, event: Event) -> None:
-        """What an event means for the decisions to come."""
-        job = self.book.jobs[event.job]
-        if event.kind == "ended":
-            self.watching.drop(job)
-            self._dispatch.ended(job)
-            self.deciding.ended(job, event.clock, failed=event["outcome"] in (FAILED, LOST))
-        elif event.kind == "resized":
-            self.deciding.resized(job)
-        if event.kind in _LEAVING or (event.kind == "ended" and event["outcome"] == "completed"):
-            self.deciding.left(job)
-            self._dispatch.forget(job.uuid, job.epoch)
-
     def steps_of(self, job: Job) -> float:
         """Steps so far: as reported, or of a program that never has, as is believed of its speed."""
         report = self.watching.report(job)
@@ -381,13 +383,9 @@ class Service:
 
     def submit(self, jobs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Job]:
         """Take new jobs (UUID, and the data of the event); they are in the journal when this returns."""
-        made = []
-        for event in self.record(Event("submitted", uuid, data=data) for uuid, data in jobs):
-            job = self.book.jobs[event.job]
-            self.deciding.arrived(job)
-            made.append(job)
+        made = self.record(Event("submitted", uuid, data=data) for uuid, data in jobs)
         self.wake()
-        return made
+        return [self.book.jobs[event.job] for event in made]
 
     def cancel(self, jobs: Iterable[Job]) -> None:
         """Take jobs off; those that run are told to end."""
@@ -395,11 +393,7 @@ class Service:
         waiting = [Event("cancelled", job.uuid, data={"reason": CANCELLED}) for job in chosen if job.state == QUEUED]
         held = [job for job in chosen if job.uuid in self.book.holding]
         # all of it is written down at once, or nothing is done
-        for event in self.record([*waiting, *self._stopping(held, CANCELLED, CANCELLED)]):
-            if event.kind == "cancelled":
-                self._after(event)
-            else:
-                self._told(event)
+        self.record([*waiting, *self._stopping(held, CANCELLED, CANCELLED)])
         self.wake()
 
     def drain(self, name: str, drained: bool, evicted: Iterable[Job] = ()) -> None:
@@ -407,23 +401,16 @@ class Service:
         turned = drained != (name in self.book.drained)
         events = [Event("node", data={"name": name, "drained": drained})] if turned else []
         leaving = [job for job in evicted if name in job.places and job.state != STOPPING]
-        for event in self.record([*events, *self._stopping(leaving, f"evicted from node {name}")]):
-            if event.job:
-                self._told(event)
+        self.record([*events, *self._stopping(leaving, f"evicted from node {name}")])
         self.see_nodes(self.hardware.nodes)
 
     def stop(self, jobs: Iterable[Job], why: str, *, then: str = "") -> None:
         """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
-        for event in self.record(self._stopping(jobs, why, then)):
-            self._told(event)
+        self.record(self._stopping(jobs, why, then))
 
     def _stopping(self, jobs: Iterable[Job], why: str, then: str = "") -> list[Event]:
         data = {"reason": why, "then": then}
         return [Event("stopping", job.uuid, data=data | self._progress_of(job)) for job in jobs]
-
-    def _told(self, event: Event) -> None:
-        """Tell the trainer of a lease that ends."""
-        self._dispatch.lease(self.book.jobs[event.job], self.deciding.serial)
 
     def _progress_of(self, job: Job) -> dict[str, float]:
         """What a program that does not report is taken to have done: nobody will know better."""
@@ -438,9 +425,7 @@ class Service:
         if verdict is not None:
             self._log(verdict)
         if self.deciding.due(now, self.book):
-            for event in self.record(self.watching.measure()):
-                if event.kind == "measured":
-                    self.deciding.measured(self.book.jobs[event.job])
+            self.record(self.watching.measure())
             ahead = self.deciding.begins(now, bool(self.book.holding)) - now
             steps = {job.uuid: self._expected_steps(job, ahead) for job in self.book.holding.values()}
             self.deciding.begin(now, steps, self.book, self.wake)
@@ -450,8 +435,7 @@ class Service:
         rejected = [self.book.active[uuid] for uuid in verdict.rejected if uuid in self.book.active]
         why = {job.uuid: self._why_rejected(job, verdict.clock) for job in rejected}
         waiting = [Event(REJECTED, job.uuid, data={"reason": why[job.uuid]}) for job in rejected if job.state == QUEUED]
-        for event in self.record(waiting):
-            self._after(event)
+        self.record(waiting)
         for job in rejected:
             if job.uuid in self.book.holding:
                 self.stop([job], why[job.uuid], then=REJECTED)
@@ -492,17 +476,14 @@ class Service:
         pause = self.settings.retry_seconds * 2.0 ** min(times - 1, _MOST_DOUBLINGS)
         return now < job.since + min(pause, self.settings.longest_retry_seconds)
 
-    def _start(self, jobs: Iterable[Job], targets: Mapping[str, Target]) -> None:
+    def _start(self, jobs: Iterable[Job], targets: Mapping[str, Placed]) -> None:
         events = []
         for job in jobs:
             target = targets[job.uuid]
             places = {node: list(positions) for node, positions in target.places.items()}
             data = {"epoch": job.epoch + 1, "pool": target.pool, "places": places}
             events.append(Event("starting", job.uuid, data=data))
-        for event in self.record(events):
-            job = self.book.jobs[event.job]
-            self.deciding.started(job)
-            self._dispatch.start(job)
+        self.record(events)
 
     def _press(self) -> None:
         """Trainers that hang are told to end; those that were told and run on get signals."""
@@ -513,11 +494,10 @@ class Service:
             if job.state == STOPPING:
                 self._dispatch.press(job, now)
 
-    def _refused(self, job: Job, seen: Seen, later: int) -> None:
+    def refused(self, job: Job, seen: Seen, later: int) -> None:
         """The cluster refused to start a job, perhaps because there was a `later` epoch, which the journal has lost."""
         found = [Event("found", job.uuid, data={"epoch": later})] if later else []
-        for event in self.record([*self._through(job, seen), *found]):
-            self._after(event)
+        self.record([*self._through(job, seen), *found])
 
 
 _LONGEST_SINCE_REPORT = 1.0
@@ -528,5 +508,3 @@ _MOST_DOUBLINGS = 60
 
 _LINGERING = 5.0
 """Seconds that killed processes may take to be gone before it is told."""
-
-_LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

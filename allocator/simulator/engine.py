@@ -11,6 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,11 +34,9 @@ from allocator.results.record import Promises, RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.goodput.world import goodput_world
-from allocator.simulator.rules.base import rule_of
-from allocator.simulator.rules.general import BatchSizes, GangRates, IdealShares, SpreadGangs
-from allocator.simulator.rules.rounds import IdleTime
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
+from allocator.variants import policy_of
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.estimator.believed import BelievedColocation, Estimation
@@ -56,7 +56,7 @@ __all__ = ["SimulationStalledError"]
 def simulate(
     trace: Trace,
     cluster: Cluster | str | Mapping[str, int],
-    policy: Policy,
+    policy: Policy | str,
     throughputs: Known = None,
     *,
     preset: str | Preset = "default",
@@ -79,7 +79,8 @@ def simulate(
     ----------
     trace : N jobs in the order of their arrival.
     cluster : of M types: a cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
-    policy : decides on shares of time, or on plans of who runs as what.
+    policy : decides on shares of time, or on plans of who runs as what; or its name, with settings of its own where
+        wanted, as in ``"elasticflow:admission=repair"``: it is made as the preset has it.
     throughputs : a throughput table, or the (N, M) true rates in steps/s: an array with the types in the order of the
         cluster, or with their names a DataFrame, a mapping of columns, or a `ThroughputMatrix`. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs. None: the
@@ -124,11 +125,14 @@ def simulate(
 
     >>> import allocator
     >>> trace = allocator.Trace(["a", "b"], scale_factor=[1, 1], total_steps=[360.0, 720.0], arrival_time=[0.0, 0.0])
-    >>> result = simulate(trace, {"v100": 1}, allocator.get_policy("fifo"), [[1.0], [1.0]])
+    >>> result = simulate(trace, "v100:1", "fifo", [[1.0], [1.0]])
     >>> result.jobs["jct"].tolist()
     [390.0, 1470.0]
     """
     _check_checkpoint(checkpoint, checkpoint_every, resume)
+    if isinstance(policy, str):
+        cluster = Cluster.of(cluster)
+        policy = policy_of(policy, find_preset(preset), cluster)
     try:
         run = Simulation(
             trace,
@@ -194,24 +198,18 @@ class Simulation:
         _check_window(trace, window, extend)
         priced = None if prices is None else price_table(prices, cluster.accelerators)
         owners = None if entities is None else Entities.parse(entities)
-        adaptation = _adaptation(trace, known, policy, chosen)
-        # The world itself follows how jobs train where batch sizes change, or jobs are cut off by their profiles.
-        follows_training = adaptation != "off" or rule_of(chosen.world, IdleTime).overtime_factor is not None
-        needs = policy.needs | Need.TRAINING if follows_training else policy.needs
+        world = tuple(rule.in_run(trace, known, policy, chosen.world) for rule in chosen.world)
+        needs = reduce(or_, (rule.needs for rule in world), policy.needs)
+        about_jobs = {name: value for rule in world for name, value in rule.about_jobs.items()}
 
         def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
             if isinstance(known, Trainings):
                 return goodput_world(some, known, cluster, policy, chosen, whose)
-            table = JobTable.from_trace(
-                some,
-                known,
-                cluster,
-                needs=needs,
-                entities=whose,
-                published_profiles=adaptation == "published",
-                by_duration=rule_of(chosen.world, GangRates).gang_rates == "duration",
-            )
-            return table, Truth.from_trace(some, known, cluster, table, chosen.world, adaptation)
+            table = JobTable.from_trace(some, known, cluster, needs=needs, entities=whose, **about_jobs)
+            truth = Truth(table.rates, table.scale_factor, pairs=table.colocation, configurations=table.configurations)
+            for rule in world:
+                rule.make_true(truth, some, known, cluster, world)
+            return table, truth
 
         jobs, self._truth = build(trace, owners)
         if estimation is not None and jobs.colocation is not None:
@@ -219,20 +217,26 @@ class Simulation:
         if extend is not None and not isinstance(known, ThroughputTable | Trainings):
             expected = "a throughput table, or models of goodput"
             raise InputError("extend", found="throughputs as an array", expected=expected)
-        self.settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
+        self.settings = (
+            chosen.as_dict()
+            | chosen.told_of(policy)
+            | {"seed": seed}
+            | ({} if window is None else {"window": list(window)})
+        )
         if owners is not None:
             self.settings["entities"] = owners.to_dict()
         if estimation is not None:
             self.settings["estimation"] = estimation.as_dict()
         self._trace, self._cluster, self._policy, self._throughputs = trace, cluster, policy, known
-        self._window, self._prices, self._fluid = window, priced, rule_of(chosen.world, IdealShares).ideal
+        self._window, self._prices = window, priced
         self.recorder = Recorder()
         self.world = World(
             jobs,
             self._truth,
             cluster,
             policy,
-            chosen,
+            chosen.mechanism,
+            world,
             seed,
             window,
             priced,
@@ -266,9 +270,10 @@ class Simulation:
             self.recorder.outcomes,
             self._window,
             self._prices,
-            self._fluid,
+            world.core.ideal,
             _by_gpus(trace, self._throughputs, cluster) if len(trace) == len(world.jobs) else None,
             self._promises(),
+            self._policy,
         )
         return SimulationResult(
             policy=self._policy.name,
@@ -326,39 +331,6 @@ def _as_json(value: Any) -> Any:
         return {str(key): _as_json(item) for key, item in value.items()}
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
     return value if plain else str(value)
-
-
-def _adaptation(trace: Trace, throughputs: Any, policy: Policy, settings: Preset) -> str:
-    """How batch sizes change in this run; "off" where no job changes its own.
-
-    Raises
-    ------
-    InputError
-        Jobs would change their batch size in a run that cannot have that.
-    """
-    chosen = rule_of(settings.world, BatchSizes).batch_size_adaptation
-    # An array of rates says what is so, once and for all.
-    if chosen == "off" or not (trace.mode != "static").any() or not isinstance(throughputs, ThroughputTable):
-        return "off"
-    hindrance = (
-        "a run without rounds (ideal)"
-        if rule_of(settings.world, IdealShares).ideal
-        else "unconsolidated_throughputs"
-        if rule_of(settings.world, SpreadGangs).unconsolidated_throughputs
-        else f"policy {policy.name}, under which jobs share GPUs"
-        if Need.COLOCATION in policy.needs
-        else f"policy {policy.name}, which decides at events"
-        if policy.answers == "plan" and not policy.in_rounds
-        else ""
-    )
-    if hindrance:
-        raise InputError(
-            trace.source,
-            field="mode",
-            found="jobs that change their batch size",
-            expected=f"static jobs for {hindrance}; batch_size_adaptation=off takes all jobs for static",
-        )
-    return chosen
 
 
 def _run(run: Simulation, files: Checkpoints | None, every: int) -> None:

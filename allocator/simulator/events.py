@@ -8,7 +8,7 @@ the mechanism). The published simulator's mode of this name differs: there, jobs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
-from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.leases import Leases
-from allocator.simulator.pace import Pace, SteadyPace, seconds_between
 from allocator.simulator.rules.base import Stretch, hooks
 from throughputs.numerics import quotient
 
@@ -49,15 +47,10 @@ class EventExecution:
         self.world = world
         self.leases = Leases(world.core)
         self._table, self._truth = world.jobs, world.truth
-        rules = world.running
-        self._seen_at = hooks(rules, "seen_at")
-        self._seen_at_once = hooks(rules, "seen_at_once")
-        self._stop, self._begin, self._shape = (hooks(rules, hook) for hook in ("stop", "begin", "shape"))
+        self._hooks = world.hooks
         self._ends_said = any(
-            rule.says_ends and hooks([rule], hook) for rule in rules for hook in ("stop", "begin", "shape")
+            rule.says_ends and hooks([rule], hook) for rule in world.running for hook in ("stop", "begin", "shape")
         )
-        self._pace: Pace = SteadyPace(world) if world.jobs.goodput is None else GoodputRuns(world)
-        self._same_shape: _Flags = np.zeros(0, dtype=np.bool_)
         if self._ends_said:
             world.jobs.register("judged_time", np.nan)
 
@@ -68,7 +61,7 @@ class EventExecution:
 
     def seen_at(self, time: float) -> float:
         """When the world sees what happens at `time` (seconds): at once, if no rule puts it off."""
-        for seen_at in self._seen_at:
+        for seen_at in self._hooks.seen_at:
             time = seen_at(time)
         return time
 
@@ -76,7 +69,7 @@ class EventExecution:
         """Nobody runs until the next event."""
         world = self.world
         self._follow(decision, self._table.rows(decision.assignment.jobs))
-        until = self.seen_at(self._horizon(decision))
+        until = min(self.seen_at(self._horizon(decision)), world.next_event)
         self._note_standstill(until, trouble=until == np.inf)
         if until < np.inf:
             world.clock = until
@@ -90,35 +83,38 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self._follow(decision, at)
-        clock, rates = world.clock, self._pace.rates(rows, at)
-        stretch = Stretch(clock, decision, at, clock, rates, same_shape=self._same_shape)
-        for begin in self._begin:
+        rates = self._truth.rates_of(rows, table.colocation_group)
+        for changed in self._hooks.rates:
+            rates = changed(decision, at, rates)
+        stretch = Stretch(world.clock, decision, at, world.clock, rates)
+        for begin in self._hooks.begin:
             begin(stretch)
         self._pass_time(stretch, stretch.rates, rows.jobs, stretch.rates)
 
     def _follow(self, decision: Decision, at: _Ids) -> None:
         """Note who starts and who stops by a decision; `at` is where the jobs of its rows are."""
         self.leases.follow(decision, self.world.clock, self._table)
-        self._same_shape = self._pace.follow(decision.assignment, at)
-        if not self._stop or not len(decision.transition.stop):
+        for follow in self._hooks.follow:
+            follow(decision.assignment, at)
+        if not self._hooks.stop or not len(decision.transition.stop):
             return
         stopped = decision.before.take(among_ids(decision.before.jobs, decision.transition.stop))
         stopped = stopped.take(among_ids(stopped.jobs, self.world.core.active))
         if len(stopped):
             at, rates = self._table.rows(stopped.jobs), self._truth.rates_of(stopped, self._table.colocation_group)
-            for stop in self._stop:
+            for stop in self._hooks.stop:
                 stop(stopped, at, rates)
 
     def _through_at(self, stretch: Stretch, finish: _Floats) -> _Floats:
         """When the rows are through, which do their last steps at `finish`; (n,) seconds."""
         stretch.finish = stretch.judged = finish
-        for shape in self._shape:
+        for shape in self._hooks.shape:
             shape(stretch)
         return stretch.finish
 
     def _end(self, first: float, finish: _Floats, jobs: _Ids, horizon: float) -> float:
         """When the world looks next: the first of `jobs`, which are through at `finish` (n,), is, or the `horizon`."""
-        if first <= horizon and any(at_once(first, finish, jobs) for at_once in self._seen_at_once):
+        if first <= horizon and any(at_once(first, finish, jobs) for at_once in self._hooks.seen_at_once):
             return first
         return self.seen_at(min(first, horizon))
 
@@ -130,7 +126,8 @@ class EventExecution:
         other and lets none of them run is stalled in the end.
         """
         world = self.world
-        if until <= world.clock or (world.arrivals.next_time == np.inf and not starting):
+        waits = starting or world.core.missing_gpus > 0
+        if until <= world.clock or (world.arrivals.next_time == np.inf and not waits):
             world.note_stall()
         if trouble:
             world.core.tell(Trigger.TROUBLE)
@@ -157,17 +154,18 @@ class EventExecution:
         left, running = total - done, speed > 0
         n_running = int(np.count_nonzero(running))
         seconds = left / speed if n_running == len(speed) else quotient(left, speed, np.inf)
+        stretch.done = done
         finish = self._through_at(stretch, begin + seconds)
         first = float(finish[finish.argmin()])
         if decision.interruptible:
-            horizon = self._horizon(decision)
-            end = max(min(self._end(first, finish, jobs, horizon), self._pace.next_change(stretch, done)), clock)
+            end = self._end(first, finish, jobs, self._horizon(decision))
+            end = max(min([end, world.next_event, *(change(stretch) for change in self._hooks.next_change)]), clock)
         else:
-            end = clock + decision.seconds
+            end = min(clock + decision.seconds, world.next_event)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
-        steps, through = self._pace.train(stretch, speed, end, done, left), _NOBODY
+        steps, through = self._steps(stretch, speed, end, left), _NOBODY
         finish = stretch.finish
         first = float(finish[finish.argmin()])
         if first <= end:
@@ -186,6 +184,8 @@ class EventExecution:
             through = (early | (finish <= end)).nonzero()[0]
             steps[through] = left[through]
         table.steps_done[at] = done + steps
+        for did in self._hooks.did if decision.shares is None else ():
+            did(decision, at, steps, seconds_between(begin, np.minimum(finish, end)))
         if not decision.interruptible:
             world.core.record(decision, np.full(len(jobs), end - clock))
         elif decision.shares is None and world.core.keeps_service:
@@ -205,7 +205,16 @@ class EventExecution:
             world.tell_stretch(self.leases.stretch(world.round, clock, end, active, running_now))
         world.round += 1
         world.clock = end
-        world.watch_queue(active - n_running)
+        world.watch_limits(active - n_running)
+
+    def _steps(self, stretch: Stretch, speed: _Floats, end: float, left: _Floats) -> _Floats:
+        """(n,) steps that jobs at `speed` (n,) do up to `end` (seconds), of so many `left` (n,)."""
+        for train in self._hooks.train:
+            steps: _Floats = train(stretch, end)
+            return steps
+        until = stretch.until
+        until = min(until, end) if isinstance(until, float) else np.minimum(until, end)
+        return np.asarray(np.minimum(speed * seconds_between(stretch.begin, until), left))
 
     def _measured(self, decision: Decision) -> bool:
         """Learn what pairs that have a share do together; whether the policy wants to decide anew at once."""
@@ -242,10 +251,6 @@ class EventExecution:
             StretchOutcome(world.round, world.clock, end, rows, (), finish, steps[at] * part, active, shares)
         )
 
-    def lengthen(self) -> None:
-        """The world has more jobs, behind those that it had."""
-        self._pace.lengthen()
-
     def leave(self, jobs: _Ids) -> None:
         """Jobs are gone; so are their leases, even when nobody runs next."""
         self.leases.end(jobs, self.world.clock, self._table)
@@ -259,14 +264,9 @@ class EventExecution:
                 self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0))
             )
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {
-            "leases": self.leases.state(),
-            "pace": self._pace.state(),
-        }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        self.leases.restore(state["leases"])
-        self._pace.restore(state["pace"])
+def seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | float:
+    """From `begin` to `end`, 0 where that comes before; for all rows where the two are the same for all."""
+    if isinstance(begin, float) and isinstance(end, float):
+        return max(end - begin, 0.0)
+    return np.maximum(end - begin, 0.0)

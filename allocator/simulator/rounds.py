@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
-from allocator.presets import Preset
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.repetition import LEAST_ROUNDS, advance, equal_increments, rounds_ahead
-from allocator.simulator.rules.base import Round, StepCount, hooks, rule_of
-from allocator.simulator.rules.general import BatchSizes, SpreadGangs
-from allocator.simulator.training import TrainingRounds
-from throughputs import InputError
+from allocator.simulator.rules.base import Round, StepCount
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -62,34 +57,18 @@ class RoundExecution:
     Parameters
     ----------
     world : the world; its clock and its jobs are moved on.
-    preset : settings of mechanism and simulator.
-
-    Raises
-    ------
-    InputError
-        Unconsolidated throughputs are wanted and there is no placement.
     """
 
-    def __init__(self, world: World, preset: Preset) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
-        self.seconds = preset.mechanism.round_seconds
+        self.seconds = world.core.settings.round_seconds
         self.last_end = 0.0
         self._table, self._truth = world.jobs, world.truth
-        rules = world.running
+        rules, self._hooks = world.running, world.hooks
         self._steps = StepCount(any(rule.whole_steps for rule in rules))
-        self._in_round, self._settle, self._after, self._rounds_left = (
-            hooks(rules, hook) for hook in ("in_round", "settle", "after", "rounds_left")
-        )
         self._full_length = not any(rule.ends_round for rule in rules)
         self._lets_idle = any(rule.lets_idle for rule in rules)
         world.jobs.register("steps_trained", 0.0)
-        self._server: list[int] = []
-        if rule_of(world.rules, SpreadGangs).unconsolidated_throughputs:
-            if preset.mechanism.placement == "off":
-                raise InputError("settings", field="placement", found="off", expected="on, to know which gangs spread")
-            self._server = servers_of(world.core.cluster)
-        self._exact_adaptation = rule_of(world.rules, BatchSizes).batch_size_adaptation == "exact"
-        self._training = None if world.jobs.training is None else TrainingRounds(world.jobs, world.truth)
         self._packs = world.jobs.colocation is not None
         self._rows: _Rows | None = None
         self._repeated = 0
@@ -102,12 +81,9 @@ class RoundExecution:
         """Rates and full steps of the rows of a decision."""
         rows = decision.assignment
         rates = self._truth.rates_of(rows, self._table.colocation_group)
+        for changed in self._hooks.rates:
+            rates = changed(decision, self._table.rows(rows.jobs), rates)
         full = self._steps.of(rates * self.seconds)
-        slower = self._truth.spread_rates_of(rows, rates if self._packs else None)
-        if slower is not None:
-            spread = spread_gangs(decision.gpus, self._server)
-            full = np.where(spread, self._steps.of(slower * self.seconds), full)
-            rates = np.where(spread, slower, rates)
         # Who stands still, on spread servers or beside a job that was wrongly believed to fit, does no step; what
         # that is divided by does not matter.
         rates = np.where(rates > 0, rates, 1.0)
@@ -132,17 +108,16 @@ class RoundExecution:
     def _rounds_to_event(self, rows: _Rows) -> float:
         """Rounds before anything can happen: an arrival, the end of a job, of the run, of a tolerated overtime."""
         world, at = self.world, self._table.rows(rows.jobs)
-        wake_up = min(world.arrivals.next_time, world.core.next_price_change, world.max_clock)
+        wake_up = min(world.arrivals.next_time, world.core.next_price_change)
         left = (self._table.total_steps[at] - self._table.steps_done[at]) / rows.full
-        bounds: list[float] = [left_of(rows.jobs, self.seconds) for left_of in self._rounds_left]
+        bounds: list[float] = [left_of(rows.jobs, self.seconds) for left_of in self._hooks.rounds_left]
         return min((wake_up - world.clock) / self.seconds, float(left.min()), *bounds) - 2
 
     def _take_many(self, decision: Decision, rows: _Rows) -> None:
         """Take as many equal rounds at once as there are before something happens."""
         self._repeated = 0
         world, core = self.world, self.world.core
-        dynamic = self._truth.course is not None or np.isfinite(core.period_seconds)
-        if dynamic or not (rows.full > 0).all() or not core.steady_rounds():
+        if np.isfinite(core.period_seconds) or not (rows.full > 0).all() or not core.steady_rounds():
             return
         while (ahead := self._rounds_to_event(rows)) >= LEAST_ROUNDS:
             added = self._increments_of_a_round(decision, rows)
@@ -154,6 +129,8 @@ class RoundExecution:
                 continue
             start, steps = world.clock, added[1][self._table.rows(rows.jobs)] * rounds
             advance(sums, added, rounds)
+            for did in self._hooks.did:
+                did(decision, self._table.rows(rows.jobs), steps, rounds * (rows.full / rows.rates))
             world.clock, self.last_end = sums[0].tolist()
             # Who is done before the others in every round is put down as busy at a stretch, and then no more.
             finish = np.minimum(start + rounds * (rows.full / rows.rates), world.clock)
@@ -177,14 +154,9 @@ class RoundExecution:
 
     def _sums(self) -> list[_Floats]:
         """Everything to which rounds add; all but the first are changed in place."""
-        table, training = self._table, self._table.training
         times = np.array([self.world.clock, self.last_end])
-        sums = [times, table.steps_done, *self.world.core.sums()]
-        if "run_seconds" in table.columns:
-            sums.append(table.columns["run_seconds"])
-        if training is not None:
-            sums += [training.measured_samples, training.measured_seconds]
-        return sums
+        kept = [values for sums in self._hooks.sums for values in sums()]
+        return [times, self._table.steps_done, *self.world.core.sums(), *kept]
 
     def _run_one(self, decision: Decision, rows: _Rows) -> bool:
         """Run a round; returns whether something happened in it that changes who may run."""
@@ -203,6 +175,7 @@ class RoundExecution:
             self._steps,
             jobs,
             rows.pairs,
+            rows.rates,
             left,
             steps,
             finish,
@@ -213,7 +186,7 @@ class RoundExecution:
         if self._full_length:
             r.end = clock + self.seconds
             np.minimum(r.finish, r.end, out=r.finish)
-        for in_round in self._in_round:
+        for in_round in self._hooks.in_round:
             in_round(r)
         active = len(core.active)
         core.record(decision, r.finish - r.counted_from)
@@ -221,8 +194,10 @@ class RoundExecution:
             first = rows.pairs
             core.measured_together(jobs[first], jobs[first + 1], decision.assignment.pool[first])
         table.steps_done[at] += r.steps
+        for did in self._hooks.did:
+            did(decision, at, r.steps, r.finish - clock)
         r.done = r.steps * self._steps.nearly >= left
-        for settle in self._settle:
+        for settle in self._hooks.settle:
             settle(r)
         through = bool(r.done.any())
         if through:
@@ -234,19 +209,15 @@ class RoundExecution:
         elif rows.moving:
             # starts took all of the round
             world.note_stall()
-        for after in self._after:
+        for after in self._hooks.after:
             after(r)
-        if r.gave_up is not None:
-            world.give_up(jobs[r.gave_up])
-        if self._training is not None:
-            self._follow_training(jobs[~r.done], rows.rates[~r.done])
         outcome = StretchOutcome(
             world.round, clock, r.end, decision.assignment, decision.gpus, r.finish, r.steps, active
         )
         world.tell_stretch(outcome)
         world.round += 1
         world.clock = self.last_end = r.end
-        world.watch_queue(active - len(jobs))
+        world.watch_limits(active - len(jobs))
         return through or idle
 
     def _note_idle(self, r: Round) -> bool:
@@ -261,28 +232,3 @@ class RoundExecution:
             self.world.note_progress()
         self.world.core.tell(Trigger.TROUBLE)
         return True
-
-    def _follow_training(self, ran: _Ids, rates: _Floats) -> None:
-        """Report the round to the ledger of training, and take over the rates of batch sizes that changed."""
-        assert self._training is not None
-        elapsed = (self.world.round + 1) * self.seconds
-        changed, step_factor = self._training.round_ended(ran, rates, self.world.core.active, elapsed)
-        if len(changed):
-            self.world.core.rates_changed(changed, step_factor if self._exact_adaptation else None)
-            self.rates_changed()
-
-
-def servers_of(cluster: Cluster) -> list[int]:
-    """The server of each GPU of the cluster."""
-    server: list[int] = []
-    for name, gpus in cluster.gpus.items():
-        first = server[-1] + 1 if server else 0
-        per_server = int(cluster.gpus_per_server[name])
-        server += [first + gpu // per_server for gpu in range(gpus)]
-    return server
-
-
-def spread_gangs(gpus: tuple[tuple[int, ...], ...], server: list[int]) -> NDArray[np.bool_]:
-    """(K,) whether the GPUs of each row are on more than one server; ids of a gang need not be sorted."""
-    spread = [len(ids) > 1 and len({server[gpu] for gpu in ids}) > 1 for ids in gpus]
-    return np.array(spread, dtype=np.bool_)

@@ -7,14 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.elastic import Throughputs, checked_rates
-from allocator.protocol.jobs import JobTable
-from allocator.simulator.rules.base import Rules, rule_of
-from allocator.simulator.rules.general import SpreadGangs
-from allocator.simulator.rules.rounds import IdleTime
-from throughputs import InputError, PackedColumns, ThroughputTable, Trace
+from throughputs import InputError, PackedColumns
 from throughputs.configurations import Configurations
 from throughputs.goodput.trainings import Training
 from throughputs.training import Course
@@ -61,43 +55,6 @@ class Truth:
         self.trainings = trainings
         self.samples: _Floats | None = None
         self.work: _Floats | None = None
-
-    @classmethod
-    def from_trace(
-        cls,
-        trace: Trace,
-        throughputs: Throughputs,
-        cluster: Cluster,
-        jobs: JobTable,
-        rules: Rules,
-        adaptation: str,
-    ) -> Truth:
-        """The truth behind the table of the same jobs, where what is known of them is true as far as it goes.
-
-        `adaptation` is the setting batch_size_adaptation as far as jobs of the run change their batch size at all.
-        """
-        spread = course = None
-        if rule_of(rules, SpreadGangs).unconsolidated_throughputs:
-            if not isinstance(throughputs, ThroughputTable):
-                expected = "a table with figures for gangs spread over servers"
-                raise InputError("throughputs", found="an array", expected=expected)
-            keys = trace.job_type, trace.scale_factor, cluster.accelerators
-            spread = checked_rates(throughputs.unconsolidated_rates(*keys), trace, cluster, "unconsolidated_rates")
-        if adaptation != "off":
-            if not isinstance(throughputs, ThroughputTable):
-                expected = "a table with figures for all batch sizes, or adaptation off"
-                raise InputError("throughputs", found="an array", expected=expected)
-            course = Course(
-                trace.job_type,
-                trace.scale_factor,
-                trace.mode,
-                trace.total_steps,
-                throughputs,
-                cluster.accelerators,
-                published=adaptation == "published",
-                past_the_end=rule_of(rules, IdleTime).finished_jobs_linger_rounds > 0,
-            )
-        return cls(jobs.rates, jobs.scale_factor, spread, jobs.colocation, course, jobs.configurations)
 
     def append(self, later: Truth) -> None:
         """Add the jobs of another truth of the same table at the end.

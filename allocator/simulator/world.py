@@ -11,7 +11,7 @@ epoch is a stretch that nothing cuts short.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore, finished
-from allocator.presets import Preset
+from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy, Trigger
@@ -28,8 +28,7 @@ from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECT
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
 from allocator.simulator.rounds import RoundExecution
-from allocator.simulator.rules.base import rule_of
-from allocator.simulator.rules.general import IdealShares, Limits
+from allocator.simulator.rules.base import Rules, all_hooks
 from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
@@ -51,7 +50,9 @@ class World:
     ----------
     jobs : the job table: what is known.
     truth : what is so.
-    cluster, policy, preset, seed, prices : as in `simulate`.
+    cluster, policy, seed, prices : as in `simulate`.
+    mechanism : settings of the decision core.
+    rules : of the world.
     window : (first, end) ids of the jobs that are measured: the run ends when all of them are through. None: all jobs.
     more_jobs : lengthens the trace as the window needs it; None: the trace is all there is.
 
@@ -69,7 +70,8 @@ class World:
         truth: Truth,
         cluster: Cluster,
         policy: Policy,
-        preset: Preset,
+        mechanism: MechanismSettings,
+        rules: Rules,
         seed: int,
         window: tuple[int, int] | None = None,
         prices: PriceTable | None = None,
@@ -79,9 +81,9 @@ class World:
     ) -> None:
         self.jobs = jobs
         self.truth = truth
-        self.rules = preset.world
-        ideal = rule_of(self.rules, IdealShares).ideal
-        self.core = DecisionCore(policy, cluster, jobs, preset.mechanism, seed, prices, ideal=ideal)
+        self.rules = rules
+        how = {name: value for rule in rules for name, value in rule.of_core.items()}
+        self.core = DecisionCore(policy, cluster, jobs, mechanism, seed, prices, **how)
         self.more_jobs = more_jobs
         self.progress = progress
         self.observers = observers
@@ -99,13 +101,10 @@ class World:
             first, end = window
             self._window_left = end - first
             self._count_unserved(0)
-        limits = rule_of(self.rules, Limits)
-        waiting, clock = limits.max_waiting_jobs, limits.max_clock_seconds
-        self._max_waiting = np.inf if waiting is None else waiting
-        self.max_clock = np.inf if clock is None else clock
-        self._max_stalled_rounds = limits.max_rounds_without_progress
         self.running = [running for rule in self.rules for running in rule.start(self)]
-        self._rounds = RoundExecution(self, preset)
+        self.hooks = all_hooks(self.running)
+        self._all_in_stretches = any(running.in_stretches for running in self.running)
+        self._rounds = RoundExecution(self)
         self._events = EventExecution(self)
 
     def run(self, until_round: float = np.inf) -> bool:
@@ -125,10 +124,11 @@ class World:
                 break
             if arrivals.next_time <= self.clock:
                 self._admit()
+            for happen in self.hooks.happen:
+                happen()
             if not (yield from self._step()):
                 break
-            if self.clock > self.max_clock:
-                self.stop_reason = f"clock beyond {self.max_clock:g} s"
+            self.watch_limits(0)
         else:
             return False
         self._events.close()
@@ -136,6 +136,9 @@ class World:
 
     def _step(self) -> Generator[ClusterState, None, bool]:
         """Go on to the next wake-up; False when nobody is left to run."""
+        if not self.core.cluster.total_gpus and len(self.core.active):
+            self.clock = min(self.next_event, self.arrivals.next_time)
+            return True
         decision = yield from self._ask()
         if self._window_left == 0:
             return True
@@ -146,10 +149,11 @@ class World:
         elif len(self.core.active) and (due := self.core.due_at(self.clock)) < np.inf:
             if due <= self.clock + self._rounds.seconds:
                 self.note_stall()  # its gang may not fit
-            self.clock = min(due, self.arrivals.next_time, self.core.next_price_change)
+            self.clock = min(due, self.arrivals.next_time, self.core.next_price_change, self.next_event)
         elif self.arrivals.next_time < np.inf:
             arrival = self.arrivals.next_time
-            self.clock = self._events.seen_at(arrival) if self._in_stretches(decision) else arrival
+            arrival = self._events.seen_at(arrival) if self._in_stretches(decision) else arrival
+            self.clock = min(arrival, self.next_event) if len(self.core.active) else arrival
         elif len(self.core.active):
             yield from self._run_out()
         else:
@@ -157,7 +161,7 @@ class World:
         return True
 
     def _in_stretches(self, decision: Decision) -> bool:
-        return decision.interruptible or self.jobs.goodput is not None
+        return decision.interruptible or self._all_in_stretches
 
     def _carry_out(self, decision: Decision) -> None:
         (self._events if self._in_stretches(decision) else self._rounds).run(decision)
@@ -179,7 +183,8 @@ class World:
         if len(decision.jobs):
             self._carry_out(decision)
         elif len(self.core.active):
-            self.note_stall()
+            if not self.core.missing_gpus:
+                self.note_stall()
             self.clock += self._rounds.seconds
             self.core.tell(Trigger.TROUBLE)
 
@@ -189,8 +194,8 @@ class World:
             self._lengthen()
 
     def _arrive(self, jobs: NDArray[np.int64]) -> None:
-        if self.jobs.training is not None:
-            self.jobs.training.admit(jobs, self.clock)
+        for arrive in self.hooks.arrive:
+            arrive(jobs)
         self.core.arrive(jobs)
 
     def _lengthen(self) -> None:
@@ -200,10 +205,29 @@ class World:
             self.more_jobs.append_to(self.jobs, self.truth)
             self.arrivals.refresh()
             self._count_unserved(known)
-            self._rounds.rates_changed()
-            self._events.lengthen()
+            self.rates_changed()
+            self._tell_length()
             if self.arrivals.next_time <= self.clock:
                 self._arrive(self.arrivals.due(self.clock))
+
+    def _tell_length(self) -> None:
+        for lengthen in self.hooks.lengthen:
+            lengthen()
+
+    @property
+    def next_event(self) -> float:
+        """When a rule lets something happen next, seconds."""
+        return min([next_event() for next_event in self.hooks.next_event], default=np.inf)
+
+    def use(self, gpus: Sequence[int], stopped: Iterable[int]) -> None:
+        """From now on there are these GPUs (ids, ascending); `stopped` are the jobs (ids) that had others."""
+        self._events.leave(np.array(sorted(stopped), dtype=np.int64))
+        self.core.use(gpus, stopped)
+        self.rates_changed()
+
+    def rates_changed(self) -> None:
+        """Rates that are kept are looked up anew."""
+        self._rounds.rates_changed()
 
     def _count_unserved(self, known: int) -> None:
         """Jobs of the window that can never run are not waited for."""
@@ -253,10 +277,10 @@ class World:
         self.jobs.columns["leave_time"][jobs] = self.clock
         self._leave_window(jobs)
 
-    def watch_queue(self, waiting: int) -> None:
-        """Cut the run short when too many jobs wait."""
-        if waiting > self._max_waiting:
-            self.stop_reason = f"{waiting} jobs waiting, more than {self._max_waiting:g}"
+    def watch_limits(self, waiting: int) -> None:
+        """Cut the run short where a rule says so, now that so many jobs are `waiting`."""
+        for cut_short in self.hooks.cut_short:
+            self.stop_reason = cut_short(waiting) or self.stop_reason
 
     def note_progress(self) -> None:
         """A job did a step."""
@@ -271,7 +295,7 @@ class World:
             As in too many rounds before.
         """
         self._stalled_rounds += 1
-        if self._stalled_rounds >= self._max_stalled_rounds:
+        if any(stalls(self._stalled_rounds) for stalls in self.hooks.stalls):
             waiting = self.core.active.tolist()
             shown = ", ".join(map(str, waiting[:5])) + (", ..." if len(waiting) > 5 else "")
             raise SimulationStalledError(
@@ -286,7 +310,7 @@ class World:
                 raise ValueError(f"{jobs} jobs, where the trace has {len(self.jobs)}")
             self.more_jobs.append_to(self.jobs, self.truth)
             self.arrivals.refresh()
-            self._events.lengthen()
+            self._tell_length()
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -297,7 +321,7 @@ class World:
             "truth": self.truth.state(),
             "core": self.core.state(),
             "rules": [running.state() for running in self.running],
-            "events": self._events.state(),
+            "leases": self._events.leases.state(),
         }
 
     def restore(self, state: dict[str, Any], allocation: Allocation | None) -> None:
@@ -311,7 +335,7 @@ class World:
         self.core.restore(state["core"], allocation)
         for running, kept in zip(self.running, state["rules"], strict=True):
             running.restore(kept)
-        self._events.restore(state["events"])
+        self._events.leases.restore(state["leases"])
 
 
 _STATE = ("clock", "round", "completed", "stop_reason", "_stalled_rounds", "_window_left")

@@ -4,15 +4,17 @@
 >>> sweep = Sweep.from_dict({
 ...     "kind": "static", "policies": ["fifo_perf"], "seeds": [0, 1], "jobs": [10], "clusters": ["v100:2,k80:2"],
 ... })
->>> [point.seed for point in sweep.points()]
+>>> [run.seed for run in sweep.points()]
 [0, 1]
 
-`run(sweep, out)` simulates the points that `out` does not hold yet, `load(out)` returns what it holds, one row per run.
+`run(sweep, out)` simulates the runs that `out` does not hold yet, `load(out)` returns what it holds, one row per run.
 """
 
-from allocator.sweep.definition.point import Point, Workload
-from allocator.sweep.definition.specification import Sweep
-from allocator.sweep.runner import run
-from allocator.sweep.store import load, load_jobs
+from allocator.experiments.definition import Sweep
+from allocator.experiments.run import Run
+from allocator.experiments.runner import run
+from allocator.experiments.store import load, load_jobs
 
-__all__ = ["Point", "Sweep", "Workload", "load", "load_jobs", "run"]
+Point = Run
+
+__all__ = ["Point", "Run", "Sweep", "load", "load_jobs", "run"]

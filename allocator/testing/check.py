@@ -6,19 +6,22 @@ import contextlib
 import os
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from allocator.cluster import Cluster
 from allocator.protocol import Policy
 from allocator.protocol.policy import checked_policy
 from allocator.registry import get_policy
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
 from allocator.testing.properties import PROPERTIES, BrokenError
-from allocator.testing.worlds import cluster_for, table_for, trace_of
+from allocator.testing.worlds import World, for_one_type, table_for, trace_of
+from throughputs import InputError
+from throughputs.errors import one_of
 
 _SMALL_RUN = 5
 """Jobs of the simulation."""
@@ -32,18 +35,20 @@ class _PutAwayError(Exception):
     """A simulation that is stopped on purpose."""
 
 
-def check_policy(policy: Policy | type[Policy] | str) -> None:
+def check_policy(policy: Policy | type[Policy] | str, lacks: Collection[str] = ()) -> None:
     """Check that a policy does what every policy does.
 
     Its answers are shares of time in the polytope; they depend on the state alone, and there neither on the order of
     jobs nor on the unit in which steps are counted; it copes with no jobs, no GPUs, one job, and jobs that can run
     nowhere; what it calls optimal has a bound; a planner's memory can be put away; a small simulation ends, the same
     whether or not it was interrupted, and without anybody beyond its shares where GPUs are left idle on purpose. What a
-    policy lacks by intent it says as class data: `relative_shares`, `in_order_of_rows`, `unit_free`, `one_type`.
+    policy lacks by intent it says as class data (`relative_shares`, `in_order_of_rows`), or its author by `lacks`. One
+    that refuses clusters with several types of accelerator is checked on one.
 
     Parameters
     ----------
     policy : a policy, its class, or its registered name.
+    lacks : names of properties that it lacks by intent.
 
     Raises
     ------
@@ -55,14 +60,20 @@ def check_policy(policy: Policy | type[Policy] | str) -> None:
     elif isinstance(policy, type):
         policy = policy()
     checked_policy(policy)
+    names = [each.name for each in PROPERTIES]
+    for name in lacks:
+        if name not in names:
+            raise InputError("check_policy", field="lacks", found=name, expected=one_of(name, names))
+    alike = for_one_type(policy)
     failures: dict[str, tuple[str, str]] = {}
     for each in PROPERTIES:
-        for world in each.worlds:
+        for given in () if each.name in lacks else each.worlds:
+            world = given.of_one_type if alike else given
             seen = _broken(partial(each.check, policy, world))
             if seen:
                 failures[each.name] = seen, world.described(policy)
                 break
-    seen = _broken(partial(_simulates, policy))
+    seen = _broken(partial(_simulates, policy, (World(_SMALL_RUN).of_one_type if alike else World(_SMALL_RUN)).cluster))
     if seen:
         failures["carries a small simulation to its end"] = seen, f"{_SMALL_RUN} jobs of about an hour each"
     if failures:
@@ -97,9 +108,9 @@ def _listed(failures: Mapping[str, tuple[str, str]]) -> str:
     return "\n\n".join(lines)
 
 
-def _simulates(policy: Policy) -> None:
+def _simulates(policy: Policy, cluster: Cluster) -> None:
     """A run ends with every job completed or rejected, and the same when it was put away in between."""
-    whole = _run(policy)
+    whole = _run(policy, cluster)
     status = whole.jobs["status"].astype(str)
     left = ~status.isin(["completed", "rejected"])
     if left.any():
@@ -113,10 +124,10 @@ def _simulates(policy: Policy) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint"
         with contextlib.suppress(_PutAwayError):
-            _run(policy, path, stop_after=1)
+            _run(policy, cluster, path, stop_after=1)
         if not path.exists():
             return
-        again = _run(policy, path)
+        again = _run(policy, cluster, path)
     ends, expected = again.jobs["completion_time"].to_numpy(), whole.jobs["completion_time"].to_numpy()
     if not np.array_equal(ends, expected, equal_nan=True):
         raise BrokenError(
@@ -124,14 +135,16 @@ def _simulates(policy: Policy) -> None:
         )
 
 
-def _run(policy: Policy, checkpoint: os.PathLike[str] | None = None, stop_after: int | None = None) -> SimulationResult:
+def _run(
+    policy: Policy, cluster: Cluster, checkpoint: os.PathLike[str] | None = None, stop_after: int | None = None
+) -> SimulationResult:
     def progress(_clock: float, completed: int, _jobs: int) -> None:
         if stop_after is not None and completed >= stop_after:
             raise _PutAwayError
 
     return simulate(
         trace_of(_SMALL_RUN, 0, hours=1.0),
-        cluster_for(policy, (4, 2, 2)),
+        cluster,
         policy,
         table_for(policy),
         checkpoint=checkpoint,

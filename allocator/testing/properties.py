@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import Allocation, ClusterState, PlanPolicy, Policy, SharePolicy
-from allocator.protocol.policy import Need
+from allocator.protocol.views import VIEWS, Need
 from allocator.testing.worlds import World
 from throughputs import ThroughputMatrix
 
@@ -27,16 +27,6 @@ _LARGEST_GAP = 1e-2
 """Relative gap from which nothing is proven; planners that search among whole rounds state gaps of some thousandths."""
 
 _VIEWS_OF_THROUGHPUT = Need.COLOCATION | Need.CONFIGURATIONS | Need.TRAINING
-_COLUMNS = (
-    "rates",
-    "scale_factors",
-    "priority_weights",
-    "steps_remaining",
-    "elapsed_seconds",
-    "isolated_seconds",
-    "gpu_prices",
-    "deadlines",
-)
 
 
 class BrokenError(Exception):
@@ -91,7 +81,7 @@ def answers_alike_twice(policy: Policy, world: World) -> None:
 def leaves_the_state(policy: Policy, world: World) -> None:
     """A state is read, not written."""
     state = world.state(policy)
-    before = {name: np.array(state.known(name)) for name in _COLUMNS}
+    before = {name: value.copy() for name in VIEWS if isinstance(value := state.known(name), np.ndarray)}
     policy.allocate(state)
     for name, values in before.items():
         if not np.array_equal(values, state.known(name)):
@@ -105,7 +95,7 @@ def minds_no_order(policy: Policy, world: World) -> None:
     state = world.state(policy)
     order = np.random.default_rng([world.seed, world.n_jobs, 2]).permutation(state.n_jobs)
     told = "the answer depends on the order of the jobs; say in_order_of_rows = True if earlier rows are to go first"
-    _same(_answer(policy, state), _answer(policy, state.subset(order)), told)
+    _same(_answer(policy, state), _answer(policy, state.take(order)), told)
 
 
 def minds_no_common_unit(policy: Policy, world: World) -> None:
@@ -114,11 +104,9 @@ def minds_no_common_unit(policy: Policy, world: World) -> None:
 
 
 def minds_no_unit_of_a_job(policy: Policy, world: World) -> None:
-    """Steps of one job counted in another unit change nothing, unless the policy says that it compares them."""
-    if not policy.unit_free:
-        return
+    """Steps of one job counted in another unit change nothing, unless the policy compares them by intent."""
     powers = np.random.default_rng([world.seed, world.n_jobs, 3]).integers(-6, 7, world.n_jobs)
-    what = "the unit in which a job's steps are counted; say unit_free = False if steps of jobs are to be compared"
+    what = "the unit in which a job's steps are counted; name this among what it lacks if steps are to be compared"
     _in_units(policy, world, np.ldexp(1.0, powers), what)
 
 

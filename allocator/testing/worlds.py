@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, Policy
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need
-from throughputs import ThroughputTable, Trace
+from throughputs import InputError, ThroughputTable, Trace
 
 _JOB_TYPES = ("ResNet-18 (batch size 64)", "LM (batch size 20)", "ResNet-50 (batch size 32)", "LM (batch size 5)")
 _SIZES = (1, 1, 2, 1, 4, 1, 1, 2)
@@ -31,13 +31,13 @@ def table_for(policy: Policy) -> ThroughputTable:
     return _table(Need.COLOCATION in policy.needs)
 
 
-def cluster_for(policy: Policy, gpus: tuple[int, int, int]) -> Cluster:
-    """So many V100, P100 and K80; of a policy for one type of accelerator all of them are of the first."""
-    return Cluster(
-        {"v100": sum(gpus), "p100": 0, "k80": 0}
-        if policy.one_type
-        else dict(zip(("v100", "p100", "k80"), gpus, strict=True))
-    )
+def for_one_type(policy: Policy) -> bool:
+    """Whether the policy refuses clusters with several types of accelerator."""
+    try:
+        policy.allocate(World(1).state(policy))
+    except Exception as error:
+        return isinstance(error, InputError) and error.field == "cluster"
+    return False
 
 
 @cache
@@ -72,9 +72,19 @@ class World:
     seed: int = 0
     gpus: tuple[int, int, int] = (4, 2, 2)
 
+    @property
+    def of_one_type(self) -> World:
+        """The same with all GPUs of the first type."""
+        return replace(self, gpus=(sum(self.gpus), 0, 0))
+
+    @property
+    def cluster(self) -> Cluster:
+        """Its GPUs by type."""
+        return Cluster(dict(zip(("v100", "p100", "k80"), self.gpus, strict=True)))
+
     def state(self, policy: Policy) -> ClusterState:
         """The state after two hours, with what the policy needs."""
-        trace, cluster = trace_of(self.n_jobs, self.seed, hours=3.0), cluster_for(policy, self.gpus)
+        trace, cluster = trace_of(self.n_jobs, self.seed, hours=3.0), self.cluster
         table = JobTable.from_trace(trace, table_for(policy), cluster, needs=policy.needs)
         rng = np.random.default_rng([self.seed, self.n_jobs, 1])
         done = rng.uniform(0.0, 0.5, self.n_jobs)
@@ -82,8 +92,8 @@ class World:
         table.isolated_seconds = 7200.0 * done
         if table.training is not None:
             table.training.admit(np.arange(self.n_jobs), trace.arrival_time)
-        state = table.snapshot(np.arange(self.n_jobs), 7200.0, cluster, needs=policy.needs)
-        state.slot_seconds = _ROUND_SECONDS
+        ids = np.arange(self.n_jobs)
+        state = table.snapshot(ids, 7200.0, cluster, policy.needs, slot_seconds=_ROUND_SECONDS)
         state.settle()
         return state
 

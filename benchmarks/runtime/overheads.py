@@ -1,4 +1,8 @@
-"""What the runtime costs: starting many jobs at once, a long queue, slow decisions, and the lease in a step."""
+"""Studies of what the runtime costs, measured.
+
+- `RUNTIME`: starting many jobs at once, a long queue, slow decisions, and the lease in a step;
+- `TRAINER_LEASE`: what a lease costs a training process, each step and now and then, and how soon its end is seen.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,14 @@ import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from allocator.lease import Lease
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, LEASE_FILE, Grant, read_file, write_file
+from allocator.lease import Grant, Lease, raise_epoch
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, LEASE_FILE, read_file, write_file
 from allocator.presets import preset
 from allocator.registry import get_policy
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
@@ -26,11 +28,10 @@ from allocator.runtime.decisions.world import News, Verdict, World
 from allocator.runtime.door.client import whole_status
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
-
-Row = dict[str, Any]
+from benchmarks.study import Options, Row, Run, Study, cpu_seconds
+from benchmarks.tables import Shown, duration
 
 _SLOW_SECONDS = 3.0
-_WATCHED_SECONDS = 20.0
 
 
 class SlowWorld(World):
@@ -42,19 +43,17 @@ class SlowWorld(World):
         return super().decide(news)
 
 
-def measure(*, quick: bool, console: Console) -> list[Row]:
-    """One row per figure: what, at which size, and seconds."""
-    jobs, queued, steps = (20, 1_000, 20_000) if quick else (100, 10_000, 200_000)
-    rows: list[Row] = []
-    with console.status(f"{jobs} jobs at once"):
-        rows += asyncio.run(_dispatch(jobs))
+def _runtime(options: Options) -> Iterator[Run]:
+    jobs, queued, steps, watched = (20, 1_000, 20_000, 5.0) if options.quick else (100, 10_000, 200_000, 20.0)
+    yield {"part": f"{jobs} jobs at once"}, lambda: asyncio.run(_dispatch(jobs))
     for policy in ("fifo_perf", "max_min_fairness_perf"):
-        with console.status(f"{queued} queued jobs under {policy}"):
-            rows += asyncio.run(_queue(queued, policy, 5.0 if quick else _WATCHED_SECONDS))
-    with console.status("a slow decision"):
-        rows += asyncio.run(_slow_decision())
-    with console.status("steps under a lease"):
-        rows += _steps(steps)
+        yield {"part": f"{queued} queued jobs"}, partial(_awaited, _queue, queued, policy, watched)
+    yield {"part": "a slow decision"}, lambda: asyncio.run(_slow_decision())
+    yield {"part": "steps under a lease"}, lambda: _steps(steps)
+
+
+def _awaited(call: Callable[..., Any], *arguments: Any) -> list[Row]:
+    rows: list[Row] = asyncio.run(call(*arguments))
     return rows
 
 
@@ -68,7 +67,7 @@ async def _serving(
         service = Service(state, LocalAdapter(state, virtual_accelerators(cluster)))
 
         def world(hardware: Hardware) -> World:
-            return kind(hardware.cluster, get_policy(policy), settings)
+            return kind(hardware, get_policy(policy), settings)
 
         await service.open(world)
         running = asyncio.ensure_future(service.run())
@@ -102,10 +101,9 @@ async def _dispatch(jobs: int) -> list[Row]:
             kind: [event.at for event in service.journal.events() if event.kind == kind]
             for kind in ("decision", "running")
         }
-        return [
-            _row("jobs started, from submission until all run", jobs, [passed]),
-            _row("jobs started, from the decision until all run", jobs, [max(at["running"]) - min(at["decision"])]),
-        ]
+        decided = max(at["running"]) - min(at["decision"])
+        told = {"submission": passed, "the decision": decided}
+        return [row for name, s in told.items() for row in _rows(f"jobs started, from {name} until all run", jobs, [s])]
 
     return await _serving(f"v100:{jobs}", "fifo_perf", 60.0, use, World)
 
@@ -132,11 +130,8 @@ async def _queue(jobs: int, policy: str, seconds: float) -> list[Row]:
                 whole_status(lambda what, **more: requests.answer({"do": what, **more}), active=True)
                 answers.append(time.perf_counter() - began)
         queued = f"{jobs:,} queued under {policy}"
-        return [
-            _row(f"status of all jobs, {queued}", jobs, answers),
-            _row(f"decision, {queued}", jobs, decisions),
-            _row(f"event loop late, {queued}", jobs, late),
-        ]
+        told = {"status of all jobs": answers, "decision": decisions, "event loop late": late}
+        return [row for name, each in told.items() for row in _rows(f"{name}, {queued}", jobs, each)]
 
     return await _serving("v100:4,k80:4", policy, 5.0, use, World)
 
@@ -158,7 +153,7 @@ async def _slow_decision() -> list[Row]:
                 await asyncio.sleep(0.001)
             late.append(time.perf_counter() - began)
             await asyncio.sleep(0.3)
-        return [_row(f"lease written while a decision takes {_SLOW_SECONDS:g} s", 4, late)]
+        return _rows(f"lease written while a decision takes {_SLOW_SECONDS:g} s", 4, late)
 
     return await _serving("v100:4", "fifo_perf", 60.0, use, SlowWorld)
 
@@ -181,23 +176,109 @@ def _steps(count: int) -> list[Row]:
                 seconds.append((time.process_time() - began) / count)
                 lease.close()
             each.append(seconds[0] - seconds[1])
-    return [_row("lease in a step, CPU time", count, each)]
+    return _rows("lease in a step, CPU time", count, each)
 
 
-def _row(what: str, size: int, seconds: Sequence[float]) -> Row:
-    known = list(seconds) or [float("nan")]
-    return {"what": what, "size": size, "median_seconds": statistics.median(known), "most_seconds": max(known)}
+def _rows(what: str, size: int, seconds: Sequence[float]) -> list[Row]:
+    return [{"what": what, "size": size, "seconds": each} for each in seconds]
 
 
-def table(rows: list[Row]) -> Table:
-    """The rows for people."""
-    shown = Table(title="What the runtime costs, wall time")
-    for name in ("what", "median", "most"):
-        shown.add_column(name, justify="left" if name == "what" else "right")
-    for row in rows:
-        shown.add_row(row["what"], _text(row["median_seconds"]), _text(row["most_seconds"]))
-    return shown
+RUNTIME = Study(
+    "What the runtime costs, wall time",
+    _runtime,
+    by=("what",),
+    shown={name: Shown("seconds", duration, over=over) for name, over in (("median", "median"), ("most", "max"))},
+)
 
 
-def _text(seconds: float) -> str:
-    return f"{1e6 * seconds:.1f} us" if seconds < 1e-3 else f"{1e3 * seconds:.0f} ms"
+# A lease in a training process
+
+LOADED = 1 << 20
+"""Bytes of the checkpoint that is timed: what is left of it is the commit."""
+
+
+def _trainer_lease(options: Options) -> Iterator[Run]:
+    yield {"part": "leases of trainers"}, partial(_costs, *((20_000, 3) if options.quick else (200_000, 9)))
+
+
+def _costs(steps: int, repetitions: int) -> list[Row]:
+    """Microseconds of CPU, or of waiting where the disk or the other side is waited for."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        raise_epoch(folder, Grant("job", 1))
+        variables = {JOB: "job", EPOCH: "1", CHECKPOINTS: str(folder / "checkpoint")}
+        outside, alone = Lease(environment={}), Lease(environment=variables)
+        of_two = Lease(environment=variables | {"WORLD_SIZE": "2"})
+        plain = _per_step(iter, steps, repetitions)
+        costs = {
+            "a step outside the scheduler": _per_step(outside, steps, repetitions) - plain,
+            "a step of one process": _per_step(alone, steps, repetitions) - plain,
+            "a step of one of two ranks that agree by a file": _per_step(of_two, steps, repetitions) - plain,
+            "a look at an unchanged lease, at most every 50 ms": _look(alone, repetitions),
+            "giving a report to be written, at most every 500 ms": _give(alone, repetitions),
+            "writing one": _calls(alone.report_now, 200, repetitions),
+            "a checkpoint of 1 MiB, the disk's time included": _checkpoint(alone, repetitions),
+            "from the end of the lease to that of the loop": _notice(alone, folder),
+        }
+        of_two.close()
+        alone.close()
+    return [{"what": what, "microseconds": cost} for what, cost in costs.items()]
+
+
+def _per_step(wrap: Callable[[Iterable[int]], Iterable[int]], steps: int, repetitions: int) -> float:
+    def loop() -> None:
+        for _ in wrap(range(steps)):
+            pass
+
+    return 1e6 * cpu_seconds(loop, repetitions) / steps
+
+
+def _calls(call: Callable[[], object], times: int, repetitions: int) -> float:
+    return 1e6 * cpu_seconds(lambda: [call() for _ in range(times)], repetitions) / times
+
+
+def _look(lease: Lease, repetitions: int) -> float:
+    """Looks at times of which each is due, and none is so late that the file would be read anew."""
+    now = time.monotonic()
+    lease._watch._look(now)
+    return _calls(lambda: lease._watch._look(now), 2000, repetitions)
+
+
+def _give(lease: Lease, repetitions: int) -> float:
+    """Time of the clock and not of the processor, which is the writing thread's as well; most are left unwritten."""
+    times = []
+    for _ in range(100 * repetitions):
+        time.sleep(0.001)
+        began = time.perf_counter()
+        lease._reporter.write_soon(lease._take_stock())
+        times.append(time.perf_counter() - began)
+    return 1e6 * statistics.median(times)
+
+
+def _checkpoint(lease: Lease, repetitions: int) -> float:
+    content = os.urandom(LOADED)
+    times = []
+    for _ in range(repetitions):
+        began = time.monotonic()
+        lease.checkpoint(lambda folder: (folder / "model").write_bytes(content))
+        times.append(time.monotonic() - began)
+    return 1e6 * statistics.median(times)
+
+
+def _notice(lease: Lease, folder: Path) -> float:
+    """In the middle of steps of a millisecond."""
+    began = float("nan")
+    for batch in lease(range(10**6)):
+        time.sleep(0.001)
+        if batch == 100:
+            write_file(folder / LEASE_FILE, Grant("job", 1, serial=1, ends=True))
+            began = time.monotonic()
+    return 1e6 * (time.monotonic() - began)
+
+
+TRAINER_LEASE = Study(
+    "What a lease costs a training process",
+    _trainer_lease,
+    by=("what",),
+    shown={"microseconds": Shown("microseconds", ",.2f")},
+)

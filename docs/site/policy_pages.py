@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from textwrap import dedent
 
-from allocator.protocol import Need, Policy, Trigger
-from allocator.registry import PolicyEntry, kinds_of_settings, list_policies
+from allocator.protocol import Policy, Trigger
+from allocator.registry import PolicyEntry, get_policy, kinds_of_settings, list_policies
+from allocator.testing.worlds import for_one_type
 from docs.site import drawing, policy_runs
 from docs.site.links import ROOT
 
@@ -132,11 +133,11 @@ def _default(field: dataclasses.Field[object]) -> str:
 
 
 def _manner(factory: type[Policy]) -> str:
-    triggers = _names(factory.triggers, Trigger)
-    needs = _names(factory.needs, Need)
+    triggers = [each.name.lower() for each in Trigger if each in factory.triggers and each.name]
+    needs = sorted(f"`{view.name}`" for view in factory.needs)
     answer = "shares of time, which the round mechanism turns into rounds" if factory.answers == "shares" else "plans"
     types = "It distinguishes accelerator types."
-    if factory.one_type:
+    if for_one_type(get_policy(factory.name)):
         types = "It is for clusters with one type of accelerator."
     elif not factory.heterogeneity_aware:
         types = "It is blind to accelerator types."
@@ -147,10 +148,6 @@ def _manner(factory: type[Policy]) -> str:
         types,
     ]
     return " ".join(notes)
-
-
-def _names(flags: Need | Trigger, kind: type[Need] | type[Trigger]) -> list[str]:
-    return [each.name.lower().replace("_", " ") for each in kind if each in flags and each.name]
 
 
 def _properties(name: str) -> str:
@@ -178,12 +175,12 @@ def _number(value: float) -> str:
 
 def _small_run(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> Iterator[str]:
     result = policy_runs.run(entry.name)
-    colour = drawing.colour_of(entry.name)
-    peers = [each for each in entries if each.factory.one_type == entry.factory.one_type]
+    colour, cluster = drawing.colour_of(entry.name), policy_runs.cluster_of(get_policy(entry.name))
+    peers = [each for each in entries if policy_runs.cluster_of(get_policy(each.name)) == cluster]
     curves = {each.name: _hours(each.name) for each in peers}
     figures = result.summary()
     yield (
-        f"{policy_runs.JOBS} jobs of one, two or four GPUs on `{policy_runs.cluster_of(entry.factory)}`, one every 20 "
+        f"{policy_runs.JOBS} jobs of one, two or four GPUs on `{cluster}`, one every 20 "
         f"minutes on average. {_average(entry.name)} h from arrival to completion on average, "
         f"{int(figures['completed_jobs'])} completed, {int(result.jobs['preemptions'].sum())} preemptions."
     )
@@ -256,7 +253,7 @@ def _overview(entries: Sequence[PolicyEntry]) -> str:
         ]
         rows = [
             f"| [{entry.name}]({entry.name}.md) | {_cell(entry.meaning)} | {_average(entry.name)} h"
-            f"{' *' if entry.factory.one_type else ''} |"
+            f"{' *' if for_one_type(get_policy(entry.name)) else ''} |"
             for entry in entries
             if _room(entry) == room
         ]

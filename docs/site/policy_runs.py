@@ -9,9 +9,10 @@ from functools import cache
 import numpy as np
 
 from allocator import Cluster, SimulationResult, Trace, get_policy, load_throughputs, simulate
+from allocator.audit import audit
 from allocator.protocol import Policy
 from allocator.results.deadlines import assign_slos
-from allocator.testing.worlds import World
+from allocator.testing.worlds import World, for_one_type
 from throughputs import TraceGenerator
 
 CLUSTER, CLUSTER_OF_ONE_TYPE = "v100:4,p100:4,k80:4", "v100:8"
@@ -35,7 +36,7 @@ def jobs() -> Trace:
 
 def cluster_of(policy: Policy) -> str:
     """The cluster of the small run of a policy: of one type for a policy that is for those."""
-    return CLUSTER_OF_ONE_TYPE if policy.one_type else CLUSTER
+    return CLUSTER_OF_ONE_TYPE if for_one_type(policy) else CLUSTER
 
 
 @cache
@@ -73,12 +74,12 @@ def audited(name: str) -> tuple[Measured, ...]:
     if policy.answers != "shares":
         return ()
     audits = [
-        policy.allocate(world.state(policy)).audit(seed=0, probed_jobs=_PROBED_JOBS, misreports=_MISREPORTS)
-        for world in _WORLDS
+        audit(policy.allocate(state), state, policy, probed_jobs=_PROBED_JOBS, misreports=_MISREPORTS)
+        for state in (world.state(policy) for world in _WORLDS)
     ]
     found = []
     for place, first in enumerate(audits[0].properties):
-        each = [audit.properties[place] for audit in audits]
+        each = [one.properties[place] for one in audits]
         held = None if first.holds is None else sum(bool(one.holds) for one in each)
         found.append(Measured(first.name, first.definition, held, len(each), [one.value for one in each]))
     return tuple(found)

@@ -66,10 +66,8 @@ class SiaProgram:
     pinned : (N,) jobs that must keep their column.
     weights : (N,) w.
     decimals, most_cost : rounding of the A_c, and their upper bound; the published code has 2 and 3,000.
-    maximise : the sum whatever the power, as the published form for fixed numbers of GPUs does; None: for p > 0.
     ties : (C,) added to what columns are worth in steps of rounded costs, less than one step in all: what decides
         between choices of equal cost.
-    change_penalty : cost of each column that is taken and was not held, and of each that was held and is not taken.
     """
 
     ways: Configurations
@@ -83,8 +81,6 @@ class SiaProgram:
     weights: ArrayLike = 1.0
     decimals: int | None = None
     most_cost: float = np.inf
-    maximise: bool | None = None
-    change_penalty: float = 0.0
     ties: ArrayLike = 0.0
     costs: Array = field(init=False)
 
@@ -119,23 +115,18 @@ class SiaProgram:
     @property
     def maximises(self) -> bool:
         """Whether the sum is to be large."""
-        return self.power > 0 if self.maximise is None else self.maximise
+        return self.power > 0
 
     @property
     def values(self) -> Array:
         """(C,) what a column is worth beyond none: ``w (lambda - A)``, or ``w (A + lambda)`` of a sum to be large."""
         gains = self.costs + self.penalty if self.maximises else self.penalty - self.costs
-        values = np.asarray(self.weights)[self.ways.job] * gains
-        if self.change_penalty:
-            keeps = np.arange(self.ways.n_columns) == np.asarray(self.held)[self.ways.job]
-            values = values + np.where(keeps, self.change_penalty, -self.change_penalty)
-        return np.asarray(values)
+        return np.asarray(np.asarray(self.weights)[self.ways.job] * gains)
 
     def objective(self, x: Array) -> float:
         """The sum above at a choice `x` (C,)."""
         total = float(np.add.reduce(self.values * x))
         nothing = self.penalty * float(np.add.reduce(np.asarray(self.weights)))
-        nothing += self.change_penalty * float(np.count_nonzero(np.asarray(self.held) >= 0))
         return total - nothing if self.maximises else nothing - total
 
     def solve(self, solver: str = "auto", seconds: float = TIME_LIMIT_SECONDS) -> ColumnSolution:

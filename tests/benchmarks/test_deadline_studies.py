@@ -6,19 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from allocator.experiments.run import Materials
 from allocator.sweep import Sweep
-from allocator.sweep.execute import Materials
 from benchmarks import deadlines
-from benchmarks.deadlines import studies
-from benchmarks.deadlines.published import CLUSTER_RATIOS
-from benchmarks.deadlines.report import markdown_of_clusters, markdown_of_policies, rows_of
+from benchmarks.published import CLUSTER_RATIOS
 from throughputs import InputError, write_trace
 
 
 @pytest.fixture(scope="module")
 def end_to_end(tmp_path_factory):
     return deadlines.run_study(
-        "end_to_end", tmp_path_factory.mktemp("studies"), small=True, inputs=deadlines.Inputs(), jobs=1
+        "end_to_end", tmp_path_factory.mktemp("studies"), small=True, inputs=deadlines.Inputs(), processes=1
     )
 
 
@@ -30,30 +28,32 @@ def test_small_studies_run_on_drawn_jobs(end_to_end):
     assert ratio[deadlines.OURS] > ratio["tiresias"]
 
 
-@pytest.mark.parametrize("name", deadlines.STUDIES)
+@pytest.mark.parametrize("name", deadlines.SWEEPS)
 def test_every_study_can_be_defined(name):
-    sweeps = deadlines.STUDIES[name](deadlines.Inputs(), small=False)
+    sweeps = deadlines.SWEEPS[name](deadlines.Inputs(), small=False)
     points = [point for sweep in sweeps for point in sweep.points()]
     assert len({sweep.name for sweep in sweeps}) == len(sweeps)
     assert all(point.make_policy() and point.chosen for point in points)
 
 
 def test_elasticflow_is_called_by_its_admission(monkeypatch):
-    monkeypatch.setattr(studies, "simulated", lambda point: SimpleNamespace(efficiency=point))
-    found = studies.efficiency_over_time([studies.OURS, studies.REPAIR], small=True)
-    assert [found[label].policy_settings["admission"] for label in (studies.OURS, studies.REPAIR)] == ["each", "repair"]
+    monkeypatch.setattr(deadlines, "simulated", lambda point: SimpleNamespace(efficiency=point))
+    found = deadlines.efficiency_over_time([deadlines.OURS, deadlines.REPAIR], small=True)
+    own = [found[label].policy_settings.get("admission") for label in (deadlines.OURS, deadlines.REPAIR)]
+    assert own == [None, "repair"]
 
 
 @pytest.mark.exhaustive
-def test_rows_and_tables(end_to_end):
-    assert rows_of("end_to_end", end_to_end)[0]["best_effort_average_jct"] is None
-    lines = markdown_of_policies(end_to_end, testbed=True).splitlines()
+def test_tables_of_policies_and_clusters(end_to_end):
+    lines = deadlines.markdown_of_policies(end_to_end).splitlines()
     assert len(lines) == len(end_to_end) + 2
     assert " | 0.667 | " in lines[2]
     clusters = end_to_end.assign(case="cluster10")
-    row = markdown_of_clusters(clusters, ["cluster10"]).splitlines()[-1]
+    row = deadlines.markdown_of_clusters(clusters, ["cluster10"]).splitlines()[-1]
     assert row.startswith("| cluster10 | 20 | ")
     assert f"/ {CLUSTER_RATIOS['cluster10']['themis']:.3f}" in row
+    cells = deadlines.STUDIES["end_to_end"].table(end_to_end)
+    assert list(cells["label"]) == list(dict.fromkeys(end_to_end["label"]))
 
 
 # Recorded traces in sweeps

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from benchmarks import goodput
+from benchmarks import decisions
+from benchmarks.study import Options
 
 
 @pytest.mark.exhaustive
 def test_quick_figures_are_of_proven_decisions() -> None:
-    rows = goodput.measure(quick=True, console=Console(quiet=True))
-    assert [(row["policy"], row["jobs"], row["gpus"]) for row in rows] == [("sia", 160, 64), ("pollux", 160, 64)]
-    assert all(row["worst_gap"] <= 1e-7 and row["median_seconds"] > 0 for row in rows)
-    assert goodput.table(rows).row_count == 2
+    rows = decisions.GOODPUT.results(Options(quick=True))
+    assert rows[["policy", "jobs", "gpus"]].to_numpy().tolist() == [["sia", 160, 64], ["pollux", 160, 64]]
+    assert (rows["gap"] <= 1e-7).all()
+    assert (rows["seconds"] > 0).all()
 
 
 def test_states_are_drawn_alike_and_fit() -> None:
-    one, again = (goodput.draw_state(20, goodput.SMALL, seed=3) for _ in range(2))
+    one, again = (decisions.draw_state(20, decisions.SMALL, seed=3) for _ in range(2))
     assert (one.configurations.rate == again.configurations.rate).all()
     assert (one.running.gpus_used(3) <= one.capacity).all()
     assert len(one.running) > 0
@@ -26,5 +26,5 @@ def test_states_are_drawn_alike_and_fit() -> None:
 
 def test_configurations_are_those_of_sia() -> None:
     """Powers of two within a node, then whole nodes, up to 64 GPUs."""
-    assert goodput.configurations(24, 8).tolist() == [[1, 1], [2, 1], [4, 1], [8, 1], [16, 2], [24, 3]]
-    assert np.array_equal(goodput.configurations(1000, 4)[-1], [64, 16])
+    assert decisions.configurations(24, 8).tolist() == [[1, 1], [2, 1], [4, 1], [8, 1], [16, 2], [24, 3]]
+    assert np.array_equal(decisions.configurations(1000, 4)[-1], [64, 16])

@@ -6,15 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from rich.console import Console
 
 from benchmarks import solvers
-from benchmarks.solvers.measure import measure_rows
-from benchmarks.solvers.plan import Budget, Options, plan
-from benchmarks.solvers.registry import (
+from benchmarks.solvers.measure import TARGETS, Budget, Chosen, Target, against_targets, plan
+from benchmarks.solvers.problems import (
     DECISIONS,
     FAMILIES,
     PATHS,
@@ -26,14 +26,14 @@ from benchmarks.solvers.registry import (
     family,
     path,
 )
-from benchmarks.solvers.targets import TARGETS, Target, against_targets
 from formulations import MaxMin
 
 PLAIN = ("max_min", "makespan", "finish_time", "max_sum")
 
 
-def quiet() -> Console:
-    return Console(quiet=True)
+def measured(*chosen: Any, **more: Any) -> list[dict[str, Any]]:
+    """The rows of what is chosen."""
+    return solvers.study(Chosen(*chosen, **more)).results().to_dict("records")
 
 
 def problem(decision_name: str, family_name: str, n_jobs: int = 20, n_types: int = 3) -> Problem:
@@ -98,9 +98,7 @@ def test_what_declines_or_fails_is_recorded_with_its_reason() -> None:
     try:
         for name, prepare in added.items():
             path(name, name, kind="peer")(prepare)  # type: ignore[arg-type]
-        rows = measure_rows(
-            Options(("distinct",), ("max_min",), (*added, "structured"), sizes=(16, 128), repetitions=1), quiet()
-        )
+        rows = measured(("distinct",), ("max_min",), (*added, "structured"), sizes=(16, 128), repetitions=1)
     finally:
         for name in added:
             PATHS.pop(name, None)
@@ -122,8 +120,7 @@ def test_an_interrupted_run_keeps_what_it_measured() -> None:
 
     try:
         path("interrupted", "interrupted", kind="peer")(interrupt_later)  # type: ignore[arg-type]
-        options = Options(("distinct",), ("max_sum",), ("interrupted",), sizes=(8, 16), repetitions=1)
-        rows = measure_rows(options, quiet())
+        rows = measured(("distinct",), ("max_sum",), ("interrupted",), sizes=(8, 16), repetitions=1)
     finally:
         PATHS.pop("interrupted", None)
     assert [(row["jobs"], row["objective"], row["gap"]) for row in rows] == [(8, 0.0, 1.0)]
@@ -149,17 +146,17 @@ def test_the_budget_foresees_growth(taken: list[tuple[int, float]], n_jobs: int,
 
 
 def test_the_full_plan_holds_every_target_of_a_registered_decision() -> None:
-    points = {(p.decision.name, p.family.name, p.n_jobs, p.n_types) for p in plan(Options())}
+    points = {(p.decision.name, p.family.name, p.n_jobs, p.n_types) for p in plan(Chosen())}
     wanted = {(t.decision, t.family, t.jobs, t.types) for t in TARGETS if t.decision in DECISIONS}
     assert wanted <= points
-    only = {(p.decision.name, p.family.name, p.n_jobs, p.n_types) for p in plan(Options(targets_only=True))}
+    only = {(p.decision.name, p.family.name, p.n_jobs, p.n_types) for p in plan(Chosen(targets_only=True))}
     assert only == wanted
 
 
 def test_quick_and_chosen_sizes_leave_out_what_is_there_for_a_million_jobs() -> None:
-    quick = plan(Options(quick=True))
+    quick = plan(Chosen(quick=True))
     assert max(point.n_jobs for point in quick) <= 128
-    chosen = plan(Options(("distinct",), ("max_min",), sizes=(64, 8, 64)))
+    chosen = plan(Chosen(("distinct",), ("max_min",), sizes=(64, 8, 64)))
     assert [(point.n_jobs, point.n_types) for point in chosen] == [(8, 3), (64, 3)]
 
 
@@ -172,14 +169,10 @@ def test_targets_are_compared_with_the_right_figure() -> None:
         Target("d", "f", 5, 2, 6.0, quantity="memory"),
         Target("d", "f", 6, 2, 1.0),
     )
-    compared = against_targets([row | {"path": "highs", "cpu_seconds": 0.1}, row], targets)
-    assert [(c["measured"], c["factor"], c["met"]) for c in compared] == [
-        (4.0, 2.0, False),
-        (3.0, 0.5, True),
-        (7.0, 7.0 / 6.0, False),
-        (None, None, None),
-    ]
-    assert against_targets([row | {"status": "feasible"}], targets[1:2])[0]["met"] is False
+    compared = against_targets(pd.DataFrame([row | {"path": "highs", "cpu_seconds": 0.1}, row]), targets)
+    assert compared[["measured", "factor"]].to_numpy()[:3].tolist() == [[4.0, 2.0], [3.0, 0.5], [7.0, 7.0 / 6.0]]
+    assert compared["met"].tolist() == [False, True, False, None]
+    assert not against_targets(pd.DataFrame([row | {"status": "feasible"}]), targets[1:2])["met"][0]
 
 
 def test_families_and_decisions_register_themselves() -> None:
@@ -195,9 +188,9 @@ def test_families_and_decisions_register_themselves() -> None:
             return MaxMin(np.ones(len(instance.rates)))
 
         decision("small", "Small", most_jobs=600, families=("published", "two_alike"))(equal_steps)
-        small = {(point.family.name, point.n_jobs) for point in plan(Options(decisions=("small",)))}
+        small = {(point.family.name, point.n_jobs) for point in plan(Chosen(decisions=("small",)))}
         assert small == {("published", 128), ("published", 512), ("two_alike", 2)}
-        rows = measure_rows(Options(("two_alike",), ("equal_steps",), ("auto", "highs"), repetitions=1), quiet())
+        rows = measured(("two_alike",), ("equal_steps",), ("auto", "highs"), repetitions=1)
         assert [row["objective"] for row in rows] == pytest.approx([0.5, 0.5])
         with pytest.raises(ValueError, match="registered twice"):
             family("two_alike", "again", sizes={1: (2,)})(two_alike)
@@ -230,10 +223,11 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stderr
     assert "Targets for auto" in done.stdout
-    rows = json.loads(out.read_text())["solvers"]["rows"]
+    assert (tmp_path / "solvers.csv").exists()
+    rows = json.loads(out.read_text())["solvers"]
     assert {row["types"] for row in rows} == {2, 3, 4, 8, 16}
     for row in rows:
-        assert set(row["phases"]) == {"build", "solve", "recover"}
+        assert all(row[f"{phase}_seconds"] >= 0 for phase in ("build", "solve", "recover"))
         assert 0 <= row["gap"] < 1e-3
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "picture-types.png").exists()

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
+from allocator.published.shockwave import SHOCKWAVE_COMPARISON
+from allocator.published.shockwave.generator import shockwave_trace
 from tests.cli.command import ran, refused, told
 from throughputs import write_trace
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 JOBS = 6
 COMPARE = "compare --preset shockwave"
@@ -67,7 +67,7 @@ def test_what_is_said_stands_above_the_preset():
     run = "simulate --trace own.csv --policy shockwave --preset shockwave_published --cluster v100:3 --out run"
     used = told(f"{run} --set policy.future_rounds=5 --set policy.bases=[0,0.5,1]")["settings"]
     given = used["policy_settings"]
-    assert (given["future_rounds"], given["bases"], given["clock"]) == (5, [0, 0.5, 1], "rounds")
+    assert (given["future_rounds"], given["bases"], given["momentum"]) == (5, [0, 0.5, 1], 0.9)
     assert (given["fairness_rows"], used["fairness"]) == ("published", "static")
 
 

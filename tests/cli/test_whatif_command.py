@@ -93,6 +93,7 @@ def test_deadlines_are_drawn_by_the_seed():
         "-c a100:0 | --cluster 'a100:0'",
         "-c a100:8 -c a100:8 | 'clusters' 'a100:8",
         "-c a100:8 --load 1,x | --load '1,x'",
+        "-c a100:8 --load 0,1 | --load '0,1'",
         "-c a100:8 --load inf | --load 'inf'",
         "-c a100:8 --load 2,2 | --load '2,2'",
         "-c a100:8 --restart-penalty -1 | --restart-penalty '-1'",

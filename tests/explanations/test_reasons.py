@@ -39,7 +39,7 @@ def case(reasons, seconds, gpus, job=-1, arrivals=None, cluster="v100:1", policy
 
 
 QUOTAS = {"quotas": {"a.v100": 2, "b.v100": 2}, "cohorts": "none"}
-LATE = {"recompute_interval_seconds": 500, "idle_fill": "off", "decide_early_when_idle": False}
+LATE = {"recompute_interval_seconds": 500, "idle_fill": "off"}
 FAIR = "max_min_fairness_perf"
 CASES = {
     "a gang that does not fit": case(
@@ -131,8 +131,8 @@ def test_figures_of_waits():
     assert wait.free_gpu_hours == pytest.approx(600 / 3600)
     assert list(told("a pool is closed").types) == ["v100"]
     assert told("sent away at the end of a slot of 80 s").status == "rejected"
-    # the policy is known by its object only, and has no decisions
-    assert told("left out by the policy").waits[0].moment.redecided is None
+    # the policy has no name, and is asked all the same
+    assert told("left out by the policy").waits[0].moment.redecided
     # who can never run does not count as waiting
     assert told("no type can run it").status == "unserved"
     everybody = told("no type can run it", None)

@@ -127,19 +127,6 @@ def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pyte
     assert len(searches) <= len(programs) if more == 256 else len(searches) > len(programs)
 
 
-def test_a_penalty_on_changes_keeps_what_is_held() -> None:
-    """The published form for fixed gangs: the sum is maximised, less the penalty for each column that changes."""
-    ways = ways_of("a1=1 b1=4")
-    for penalty, expected in ((0.1, [1.0, 0.0]), (0.3, [0.0, 1.0])):
-        program = SiaProgram(
-            ways, ways.rate, np.array([1, 1]), held=1, maximise=True, change_penalty=penalty, restart=1.0
-        )
-        found = program.solve()
-        assert found.x.tolist() == expected
-        moved = 2 * penalty * (expected == [1.0, 0.0])
-        assert program.objective(found.x) == pytest.approx(1.0 - moved if moved else 0.5)
-
-
 @settings(max_examples=25, deadline=None)
 @given(SEEDS)
 def test_jobs_that_are_pinned_keep_their_columns(seed: int) -> None:

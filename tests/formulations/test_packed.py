@@ -36,6 +36,7 @@ from tests.formulations.programs import (
     given,
     most,
     most_per_cost,
+    polytope_of,
     verify,
     with_jobs,
     without_pairs,
@@ -168,6 +169,16 @@ def test_fewest_floors_are_given_up():
         ):
             np.testing.assert_array_equal(one.shares[order], other.shares, err_msg=f"seed {seed}")
     assert given_up > 5
+
+
+def test_a_floor_that_no_gpus_could_keep_changes_nothing_for_others():
+    for seed in (4, 23, 24, 25):
+        rng = np.random.default_rng(seed)
+        polytope = polytope_of(rng.uniform(1, 2, (10, 2)), rng.choice([1, 2], 10), [2.0, 2.0])
+        floors, far = polytope.fastest * rng.uniform(0.5, 0.9, 10), rng.random(10) < 0.4
+        one, other = (keep_most_floors(polytope, np.where(far, it, floors)) for it in (1.05 * polytope.fastest, 0.0))
+        np.testing.assert_array_equal(one.kept, other.kept, err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(one.floors, other.floors, err_msg=f"seed {seed}")
 
 
 def test_sharing_keeps_floors_that_taking_turns_cannot_and_nobody_none():

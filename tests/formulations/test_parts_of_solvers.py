@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from formulations import (
+    Makespan,
     MaxMin,
     MaxSum,
     Polytope,
@@ -19,6 +20,8 @@ from formulations.core.certificate import certify, relative_gap
 from formulations.core.dual_repair import repair_duals
 from formulations.core.solution import Answer
 from formulations.interior_point import structured
+from formulations.prices.goals import LevelGoal
+from formulations.prices.search import solve_for_worth
 from formulations.reference.linear import solve_highs
 from tests.formulations.programs import LINEAR, draw_even, draw_hard, polytope_of, with_jobs
 
@@ -141,3 +144,28 @@ def test_rounding_is_taken_back():
         plain, sharp = plain + (gaps[0] <= 1e-8), sharp + (gaps[1] <= 1e-8)
     assert sharp > plain
     assert sharp >= 18
+
+
+def test_time_that_a_job_has_to_spare_earns_nothing():
+    """Two jobs share the one GPU: a price of 0.4 is too low where the GPU earns 0.5, whoever has it."""
+    halves = Answer(np.full((2, 1), 0.5), np.zeros(0), np.array([0.4]))
+    found = certify(polytope_of(np.ones((2, 1)), None, [1.0]), MaxSum([0.5, 0.5]), halves)
+    assert (found.objective, found.bound) == (0.5, pytest.approx(0.5))
+    assert found.prices.tolist() == pytest.approx([0.5])
+
+
+def test_multipliers_of_floors_prove_the_worth_above_them():
+    """Weak duality: what jobs earn beside their floors, less what the floors are worth, is no less than all worth."""
+    polytope, objectives = draw_even(0, 40)
+    gains, fair = polytope.normalised_worth, solve(polytope, objectives["max_min"])
+    floors = 0.9 * polytope.throughput(fair.shares)
+    found = solve_for_worth(polytope, gains, floors)
+    assert (found.multipliers > 0).any()
+    bound = polytope.supply_at(gains + found.multipliers, found.prices) - found.multipliers @ floors
+    assert gains @ polytope.throughput(found.shares) == pytest.approx(bound, rel=1e-9)
+
+
+@pytest.mark.parametrize(("objective", "alone"), [(MaxMin([1.0, 1.0]), 1.0), (Makespan([2.0, 2.0]), 0.5)])
+def test_no_level_is_better_than_that_of_the_hardest_job_alone(objective, alone):
+    goal = LevelGoal(polytope_of([[1.0], [3.0]], None, [9.0]), objective)
+    assert [goal.moved(alone * 0.8, by) for by in (0.125, 0.5)] == pytest.approx([alone * 0.9, alone])

@@ -13,6 +13,7 @@ from formulations import (
     solve,
     solve_packed,
 )
+from formulations.levels.water_filling import Level, fill
 from formulations.packed.engines import ENGINES
 from tests.formulations.filling_reference import reference_filling
 from tests.formulations.programs import (
@@ -136,3 +137,15 @@ def test_who_is_full_alone_holds_the_water():
     assert float(deep.multipliers.sum()) * 2.0 == pytest.approx(0.25)
     for found in (flat, deep):
         np.testing.assert_allclose(found.prices, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("counts", [[1.0, 1.0], [1e6, 1.0]])
+def test_what_rounding_leaves_of_a_multiplier_holds_nobody(counts):
+    """At half of their time the first class is held, the second goes on to all of it."""
+    answers = [([0.5, 0.5], [1.0, 1e-9]), ([0.5, 1.0], [0.0, 1.0])]
+
+    def solved(_):
+        return Level(0.5, 0.0, *map(np.array, answers.pop(0)))
+
+    levels = fill(WaterFilling(np.ones(2), np.ones(2), counts=counts), np.ones(2), solved)
+    assert [level.u.tolist() for level in levels] == [[0.5, 0.5], [0.5, 1.0]]

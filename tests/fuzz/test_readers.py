@@ -20,10 +20,12 @@ from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
 from allocator.data.listing import markdown_table
 from allocator.data.registry import read_sets
+from allocator.experiments.store import Store
 from allocator.instance import read_instance
 from allocator.protocol.entities import Entities
+from allocator.published.elasticflow.tables import read_folder
+from allocator.published.shockwave.generator import shockwave_trace
 from allocator.sweep import Sweep
-from allocator.sweep.store import Store
 from tests.fuzz import mutations
 from throughputs import (
     InputError,
@@ -40,8 +42,6 @@ from throughputs import (
     write_trace,
 )
 from throughputs.files import parse_json, parse_toml, read_frame, read_text
-from throughputs.tables.folder import read_folder
-from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training.rules import read_rules
 
 CASES = 6
@@ -105,11 +105,11 @@ entities = [{ name = "vision", weight = 2, policy = "fifo", jobs = 2 }]
 
 [settings]
 preset = "gavel"
-max_overdraft_rounds = "none"
+max_waiting_jobs = "none"
 accelerator_order = ["v100", "k80"]
 
 [vary]
-priority_digits = [3, 4]
+decide_every_seconds = [600.0, 7200.0]
 policy.choice = ["balanced", "published"]
 """
 ELASTICFLOW = """job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration,best_effort

@@ -64,10 +64,8 @@ OF_WORLD: dict[str, tuple[str, list[str], list[str]]] = {
 VARIANTS = (
     ("allox:alpha=0.5", "gangs"),
     ("chronus:objective=maximize", "deadlines"),
-    ("edf_admission:late_block=true", "deadlines"),
     ("elasticflow:admission=repair", "deadlines"),
-    ("elasticflow:admission=batch,levels=all", "deadlines"),
-    ("elasticflow_no_admission:score=published", "deadlines"),
+    ("elasticflow:levels=all", "deadlines"),
     ("fcfs:backfill=easy", "gangs"),
     ("fcfs:backfill=easy", "fractions"),
     ("gandiva_time_slicing:turn_seconds=600", "gangs"),
@@ -89,7 +87,6 @@ VARIANTS = (
     ("sjf:backfill=easy", "gangs"),
     ("themis:lease_seconds=1200", "gangs"),
     ("tiresias:queue_limits=[3000,20000]", "gangs"),
-    ("tiresias_gittins:published_index=true", "gangs"),
 )
 """Settings of policies that no preset sets, with a world for each."""
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.lease.files import MOST_BYTES, Grant, Report, parse, read_file, read_object, write_file
+from allocator.lease.files import Grant, Report, parse, read_file, write_file
+from allocator.lease.whole import MOST_BYTES, read_object
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 values = {

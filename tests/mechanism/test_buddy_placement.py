@@ -25,8 +25,8 @@ def test_freed_blocks_merge_with_their_buddies():
     placement.place(_gangs(dict.fromkeys([0, 1, 4, 5, 6, 7], 1)))
     assert placement.place(_gangs({0: 1, 1: 1, 8: 2, 4: 1, 5: 1, 6: 1, 7: 1}))[2] == (2, 3)
     placement.place(_gangs(dict.fromkeys([4, 5, 6, 7], 1)))
-    assert placement.place(_gangs({4: 1, 5: 1, 6: 1, 7: 1, 9: 4}))[-1] == (0, 1, 2, 3)
-    assert placement.migrations == 0
+    assert not len(placement.place_changes(_gangs({4: 1, 5: 1, 6: 1, 7: 1, 9: 4})).move)
+    assert placement.gpus_of(9) == (0, 1, 2, 3)
 
 
 def test_compaction_moves_as_few_gpus_as_it_can():
@@ -36,21 +36,19 @@ def test_compaction_moves_as_few_gpus_as_it_can():
     crowd = {job: placement.gpus_of(job) for job in (0, 1, 4, 6, 7)}
     # In use are 2, 2, 4 and 1 GPUs of the four servers: the job alone on its server moves.
     assert crowd == {0: (0, 1), 4: (4, 5), 6: (8, 9), 7: (10, 11), 1: (14,)}
-    placement.place(_gangs({0: 2, 1: 1, 4: 2, 6: 2, 7: 2, 9: 4}))
+    assert placement.place_changes(_gangs({0: 2, 1: 1, 4: 2, 6: 2, 7: 2, 9: 4})).move.tolist() == [1]
     assert placement.gpus_of(9) == (12, 13, 14, 15)
-    assert placement.migrated.tolist() == [1]
 
 
 def test_two_jobs_that_share_move_together():
     placement = _buddy(4, 4)
     placement.place(_gangs({0: 1, 1: 1, 2: 1, 3: 1}))
     shared = Assignment.of([0, 1, 2], [0, 0, 0], [1, 1, 1], partner=[1, 0, -1])
+    assert placement.place_changes(shared).move.tolist() == [1]
     assert placement.place(shared) == ((0,), (0,), (2,))
-    assert placement.migrated.tolist() == [1]
     with_another = Assignment.of([0, 1, 2, 5], [0, 0, 0, 0], [1, 1, 1, 2], partner=[1, 0, -1, -1])
+    assert placement.place_changes(with_another).move.tolist() == [0, 1]
     assert placement.place(with_another) == ((3,), (3,), (2,), (0, 1))
-    assert placement.migrated.tolist() == [0, 1]
-    assert placement.migrations == 3
 
 
 def test_sizes_that_are_no_powers_of_two():
@@ -67,8 +65,8 @@ def test_sizes_that_are_no_powers_of_two():
     placement.place(_gangs({0: 2, 1: 4, 2: 8, 3: 4}))
     assert [placement.gpus_of(job) for job in range(4)] == [(16, 17), (8, 9, 10, 11), tuple(range(8)), (12, 13, 14, 15)]
     placement.place(_gangs({0: 2, 1: 4, 2: 8, 4: 8}))
-    assert placement.place(_gangs({0: 2, 1: 4, 2: 8, 4: 8, 5: 7}))[-1] == (12, 13, 14, 15, 18, 19, 20)
-    assert placement.migrations == 0
+    assert not len(placement.place_changes(_gangs({0: 2, 1: 4, 2: 8, 4: 8, 5: 7})).move)
+    assert placement.gpus_of(5) == (12, 13, 14, 15, 18, 19, 20)
 
 
 @settings(max_examples=40)
@@ -93,7 +91,8 @@ def test_powers_of_two_always_fit_in_aligned_blocks(data, per_server):
             if sum(sizes.values()) + size <= capacity:
                 sizes[job] = size
                 job += 1
-        gpus = dict(zip(sizes, placement.place(_gangs(sizes, pool=1)), strict=True))
+        moved = placement.place_changes(_gangs(sizes, pool=1)).move.tolist()
+        gpus = {j: placement.gpus_of(j) for j in sizes}
         flat = [gpu for ids in gpus.values() for gpu in ids]
         assert len(set(flat)) == len(flat)
         assert set(flat) <= set(range(first, first + capacity))
@@ -104,5 +103,5 @@ def test_powers_of_two_always_fit_in_aligned_blocks(data, per_server):
             assert len({(gpu - first) // per_server for gpu in gpus[j]}) == -(-size // per_server)
         kept = [j for j in sizes if j in before and len(before[j]) == sizes[j] and gpus[j] == before[j]]
         stayed = [j for j in sizes if j in before and len(before[j]) == sizes[j]]
-        assert placement.migrated.tolist() == sorted(set(stayed) - set(kept))
+        assert moved == sorted(set(stayed) - set(kept))
         before = gpus

@@ -55,7 +55,7 @@ def test_who_finds_no_room_is_left_out_though_as_much_is_free_in_sum():
     change = placed.place_changes(rows((0, 600), (1, 600), (2, 500), (3, 400), (4, 1000)))
     assert change.next.jobs.tolist() == [0, 1, 3]
     assert change.start.tolist() == [3]
-    room = placed.room(np.array([0, 1, 3]), rows((0, 600), (1, 600), (3, 400)))
+    room = placed.room(np.array([0, 1, 3]), [])
     assert room.free(0) == pytest.approx(0.4)
     assert [room.take(0, 0.5), room.take(0, 1), room.take(0, 0.4), room.take(0, 0.001)] == [False, False, True, False]
     room.give_back(1)
@@ -87,7 +87,8 @@ def test_a_long_run_of_decisions(rule):
         new = range(4 * step, 4 * step + 4)
         waits = [job for job in sizes if job not in running.jobs and rng.random() < 0.2]
         sizes |= {job: int(rng.choice([100, 250, 333, 500, 810, 1000, 2000, 4000])) for job in new}
-        room = placed.room(np.array(sorted(stay), dtype=np.int64), running)
+        gone = [job for job in running.jobs.tolist() if job not in stay]
+        room = placed.room(np.array(sorted(stay), dtype=np.int64), gone)
         fits = [job for job in [*waits, *new] if room.take(0, sizes[job] / 1000)]
         change = placed.place_changes(rows(*((job, sizes[job]) for job in [*stay, *fits])))
         running = change.next
@@ -102,7 +103,7 @@ def test_a_long_run_of_decisions(rule):
         where = now
         if step % 20 == 10:
             other = placement(8, 4, rule)
-            other.restore(placed.state())
+            other.restore(running, [now[job] for job in running.jobs.tolist()], placed.state())
             assert {job: other.gpus_of(job) for job in now} == now
             placed = other
         if step % 20 == 15:
@@ -116,7 +117,7 @@ def test_a_state_without_placement_has_room_in_sum():
     running = Assignment.of([0, 1], [0, 0], [1, 1]).with_fractions(np.array([700, 1000]))
     state = ClusterState("gpu:2", {"gpu": [1.0, 1.0, 1.0]}, running=running, gpu_thousandths=np.array([700, 1000, 300]))
     assert state.gpus_taken.tolist() == [0.7, 1.0, 0.3]
-    assert state.subset(np.array([0, 2])).running.thousandths.tolist() == [700]
+    assert state.take(np.array([0, 2])).running.thousandths.tolist() == [700]
     room = state.room()
     assert [room.free(0), room.take(0, 0.3), room.take(0, 0.1)] == [0.3, True, False]
     room.give_back(0)

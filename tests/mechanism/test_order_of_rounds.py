@@ -12,12 +12,8 @@ a gang is owed the time of all its GPUs | 1e6x2 1e6 | v100:2 | shares! .3/.5 | i
     0 1 1 0 1 1 0 1 1 0 1 0
 # owed in rounds: .5, .3, .2; 0, .6, .4; .5, -.1, .6; 1, .2, -.2; .5, .5, 0 (the share decides)
 by deficit | 1e6 1e6 1e6 | | shares .5/.3/.2 | | 0 1 2 0 0 1
-# share / (credit of 5 rounds and time received): .6/5, .4/5; .6/6, .4/5; .6/7, .4/5; .6/8, .4/5; .6/8, .4/6
-by fraction of time | 1e6 1e6 | | shares .6/.4 | priority=time_fraction initial_credit_rounds=5 | 0 0 0 1 0
-for a deficit credit is no time | 1e6 1e6 | | shares .6/.4 | initial_credit_rounds=5 | 0 1 0 1 0
 # a decision when the third comes, after one round: a deficit of -.45 and .45 rounds is carried over
 a deficit outlives a decision | 1e6 1e6 1:1e6 | | shares .55/.45/0 | | 0 1 0
-a fraction of time does not | 1e6 1e6 1:1e6 | | shares .55/.45/0 | priority=time_fraction | 0 0 1
 # job 0 had five rounds beyond its share: three are held against it, then -2.5, 0; -2, 0; -1.5, -.5; -1, -1; -.5, -1.5
 an overdraft is held for three rounds | 1e6 3600:1e6 | | shares .5/.5 | | 0 0 0 0 0 0 0 0 0 0 1 1 1 1 0
 or for all of it | 1e6 3600:1e6 | | shares .5/.5 | max_overdraft_rounds=none | 0 0 0 0 0 0 0 0 0 0 1 1 1 1 1 1 0
@@ -25,15 +21,10 @@ or for all of it | 1e6 3600:1e6 | | shares .5/.5 | max_overdraft_rounds=none | 0
 hysteresis | 1e6 1e6 | | shares .5/.5 | hysteresis_rounds=2.5 | 0 1 1 1 0 0 0 0 1
 newcomers do not wait for it | 1e6 1e6 1e6 | | | hysteresis_rounds=50 | 0 1 2
 equal priorities go by id | 1e6 1e6 1e6 | | shares .2/.2/.2 | | 0 1 2 0
-or by share | 1e6 1e6 | | shares .2/.4 | priority=time_fraction initial_credit_rounds=1e9 priority_digits=1 | 1 1 1
 # owed -1 and 0: job 1 is new; -1 and -1, -2, -3: who runs has 2.5 more; -1 and -4: job 0, until it is owed -7
 who fills a GPU goes on, too | 1e6 1e6 | | shares 0/0 | hysteresis_rounds=2.5 | 0 1 1 1 1 0 0 0 0 0 0 1
 # owed after two rounds: .9, 2 (.6 - 1) and .3 rounds, with the promise of the third 1.7, 1.6 and -.1
 a gang that does not fit lets others pass | 1e6 1e6x2 1e6 | v100:2 | shares .9/.6/.3 | | 1 0 2 0 2
-# to four digits .30001 and .3 are the same
-rounded priorities | 1e6 1e6 | | shares .3/.30001 | priority=time_fraction tie_breaks=[] priority_digits=4 | 0
-not rounded | 1e6 1e6 | | shares .3/.30001 | priority=time_fraction tie_breaks=[] | 1
-rounded shares | 1e6 1e6 | | shares .3/.30001 | priority=time_fraction tie_breaks=[] share_decimals=4 | 0
 idle GPUs are filled | 1e6 1e6 | v100:2 | shares 1/0 | | 0 1 0 1
 # owed over all types after a round: -180, -252 and 72 s
 by who is owed most | 1e6/1,1 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .5,0/.3,0/.2,0 | | 0 1 1 2
@@ -42,12 +33,8 @@ nor where a run says so | 1e6 1e6 | v100:2 | shares 1/0 | idle_fill=off | 0 0 0
 """
 
 TYPES = """
-# the types choose in the order of their names, each from a queue of its own; or the largest priority of all comes first
-each type from its own queue | 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .4,.6/.1,.3 |
-    queue=per_type idle_fill=queue_order | a:0 b:1
-one queue | 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .4,.6/.1,.3 | queue=global idle_fill=best_type | b:0 a:1
-types that are told to choose first | 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .4,.6/.1,.3 |
-    queue=per_type accelerator_order=b,a idle_fill=best_type | b:0 a:1
+# the largest priority of all comes first
+one queue | 1e6/1,1 1e6/1,1 | a:1,b:1 | shares .4,.6/.1,.3 | idle_fill=best_type | b:0 a:1
 # nobody has a share: who is owed as much goes by id, to the fastest type with room
 filled by the best type | 1e6/1,2 1e6/1,4 | slow:1,fast:1 | shares 0,0/0,0 | | fast:0 slow:1
 """

@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
 from allocator.mechanism import DecisionCore, MechanismSettings
-from allocator.mechanism.gang_packing import Rows, Vacancies, pack_global, pack_per_type
-from allocator.mechanism.pair_ledger import PairLedger, members
+from allocator.mechanism.deficit import DeficitQueue
+from allocator.mechanism.gang_packing import Rows, Vacancies, pack
+from allocator.mechanism.ledger import Ledger
 from allocator.protocol import Assignment, Need, Trigger
 from allocator.protocol.jobs import JobTable
+from allocator.published.gavel.rounds import TimeFractions, in_turn
+from allocator.published.sia.rounds import FractionsSinceArrival
 from allocator.simulator import preset
 from tests.simulator.cases import check, run
 from tests.simulator.packed_worlds import PairPolicy, make_pairs, packed_worlds, random_shares
@@ -58,11 +61,9 @@ def play(core, rounds):
     return counted
 
 
-@pytest.mark.parametrize("priority", ["deficit", "time_fraction"])
-@pytest.mark.parametrize("queue", ["global", "per_type"])
-@pytest.mark.parametrize("pair_rows", ["shared", "all"])
-def test_rows_run_as_often_as_their_shares_say(priority, queue, pair_rows):
-    chosen = MechanismSettings(priority=priority, queue=queue, pair_rows=pair_rows)
+@pytest.mark.parametrize("discipline", [DeficitQueue(), TimeFractions(), FractionsSinceArrival(None)])
+def test_rows_run_as_often_as_their_shares_say(discipline):
+    chosen = MechanismSettings(discipline=discipline)
     shares = {(0, 1, 0): 0.4, (0, 2, 0): 0.2, (1, 2, 0): 0.1}
     core = core_of(3, 1, np.array([0.05, 0.2, 0.05]), shares, chosen)
     counted = play(core, 100)
@@ -76,8 +77,8 @@ def test_a_pair_is_owed_the_mean_and_has_had_the_longer_time():
     """Job 0 was owed a round and job 1 nothing; they run together, one for 100 s and the other for all of a round."""
     columns = PackedColumns([0] * 2, [[1.0]], [[[0.7]]], accelerators=["v100"])
     jobs = JobTable.from_trace(make_trace([1e9] * 2), columns, Cluster({"v100": 1}), needs=Need.COLOCATION)
-    ledger = PairLedger(jobs, 1, MechanismSettings())
-    ledger.add(np.arange(2), np.ones((1, 2), dtype=bool))
+    ledger = Ledger(jobs, 1, ROUND)
+    ledger.add(np.arange(2))
     ledger.set_shares(np.array([[1.0], [0.0]]), make_pairs({}))
     ledger.start_count(ROUND)
     ledger.set_shares(np.zeros((2, 1)), make_pairs({(0, 1, 0): 0.5}))
@@ -135,6 +136,12 @@ def test_bad_pairs_are_refused(pairs, message):
         core_of(2, 1, np.zeros(2), pairs).next(0.0)
 
 
+def members(row):
+    """The jobs of a row, ascending."""
+    low = (row & (1 << 32) - 1) - 1
+    return (row >> 32,) if low < 0 else (low, row >> 32)
+
+
 row_numbers = st.integers(0, 5).flatmap(
     lambda high: st.integers(-1, high - 1).map(lambda low: (high << 32) | (low + 1))
 )
@@ -169,10 +176,10 @@ def test_filling_serves_rows_in_order_and_each_job_once(queues, sizes, free, mer
     )
     left = Vacancies(free, 6)
     if merged:
-        chosen = pack_global([(known.index(row), j) for row, j in order], packing, left)
+        chosen = pack([(known.index(row), j) for row, j in order], packing, left)
     else:
         by_type = [[known.index(row) for row in queue] for queue in queues]
-        chosen = pack_per_type(by_type, range(len(queues)), packing, left)
+        chosen = pack(in_turn(by_type, range(len(queues)), left.free), packing, left)
     assert [[known[row] for row in mine] for mine in chosen] == expected
     assert {job for job, there in enumerate(left.taken) if there} == busy
     assert left.waiting == 6 - len(busy)

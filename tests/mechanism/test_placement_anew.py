@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.mechanism.placement.anew import PlacementAnew
 from allocator.protocol import Assignment
-from allocator.protocol.transition import transition
+from allocator.protocol.decision import transition
+from allocator.published.elasticflow.placement import PlacementAnew
 
 PER_SERVER = 4
 CLUSTER = Cluster({"a100": 18, "t4": 8}, {"a100": PER_SERVER, "t4": 2})

@@ -75,8 +75,6 @@ def test_what_a_policy_answers_is_known_by_its_class():
 
     with pytest.raises(InputError, match=r"a subclass of allocator\.SharePolicy or allocator\.PlanPolicy"):
         simulate(Trace(["job"], [1], [1.0], [0.0]), Cluster({"v100": 1}), Stranger(), [[1.0]])
-    with pytest.raises(InputError, match=r"found 'fifo', .* as get_policy\('fifo'\) makes it"):
-        simulate(Trace(["job"], [1], [1.0], [0.0]), Cluster({"v100": 1}), "fifo", [[1.0]])
 
 
 def test_a_plan_is_renewed_every_so_many_rounds_whatever_else_happens():

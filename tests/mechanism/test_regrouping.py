@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from allocator.mechanism.placement.roster import Roster
 from allocator.protocol import Assignment
-from allocator.protocol.transition import transition
+from allocator.protocol.decision import transition
 
 
 def test_who_shares_with_somebody_else_is_part_of_a_transition():

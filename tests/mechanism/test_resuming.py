@@ -42,12 +42,12 @@ def test_what_jobs_are_owed_outlives_a_change_of_capacity(policy):
     core = core_on(cluster, jobs, policy)
     core.arrive(np.arange(6))
     clock = rounds(core, 5)
-    owed = core._executor._ledger.deficits.copy()
-    received = core._executor._ledger.received.copy()
+    owed = core._executor.ledger.deficits.copy()
+    received = core._executor.ledger.received.copy()
     smaller = Cluster({"v100": 1, "k80": 0})
     later = core_on(smaller, jobs, policy)
     later.resume(core.state(), Assignment.of([3], [0], [1]), [(0,)])
-    ledger = later._executor._ledger
+    ledger = later._executor.ledger
     assert np.array_equal(ledger.deficits, owed)
     assert np.array_equal(ledger.received, received)
     decision = later.next(clock)
@@ -68,7 +68,7 @@ def test_a_core_goes_on_from_its_state_as_it_would_have():
     """Under a policy that has its types drawn in every round."""
     cluster = Cluster({"v100": 2, "k80": 2})
     jobs, policy = table(6, cluster), SharesPolicy(heterogeneity_aware=False)
-    one, other = (DecisionCore(policy, cluster, jobs, MechanismSettings(shuffle_accelerators=True)) for _ in range(2))
+    one, other = (DecisionCore(policy, cluster, jobs, MechanismSettings()) for _ in range(2))
     one.arrive(np.arange(6))
     clock = rounds(one, 5)
     other.restore(copy.deepcopy(one.state()), one.allocation)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import allocator
 from allocator import ConvexPolicy
 from allocator.cluster import Cluster
-from allocator.mechanism.pair_ledger import PairLedger
-from allocator.mechanism.settings import MechanismSettings
+from allocator.mechanism.deficit import DeficitQueue
+from allocator.mechanism.rounds import Rounds
 from allocator.presets import preset
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -73,17 +73,17 @@ def test_a_pair_is_not_due_for_what_its_job_has_had_with_another():
     """Job 0 was owed three rounds, which both of its pairs carry over; four with one leave none for the other."""
     columns = PackedColumns([0, 1, 2], [[1.0]] * 3, np.full((3, 3, 1), 0.8))
     jobs = JobTable.from_trace(make_trace([1e6] * 3), columns, Cluster({"type0": 1}), needs=allocator.Need.COLOCATION)
-    ledger = PairLedger(jobs, 1, MechanismSettings())
-    ledger.add(np.arange(3), np.ones((1, 3), dtype=bool))
+    mechanism = DeficitQueue().start(Rounds(PairPolicy(None, False), Cluster({"type0": 1}), jobs, ROUND))
+    mechanism.arrived(np.arange(3))
+    ledger = mechanism.ledger
     ledger.start_count(0.0)
     ledger.set_shares(np.array([[1.0], [0.0], [0.0]]), make_pairs({}))
     ledger.start_count(3 * ROUND)
     ledger.set_shares(np.zeros((3, 1)), make_pairs({(0, 1, 0): 0.01, (0, 2, 0): 0.01}))
     pair = Assignment(np.array([0, 1]), np.array([0, 0]), np.array([1, 1]), np.array([1, 0]))
-    ledger.note_incumbents(pair)
-    assert ledger.due(3 * ROUND)[0, [2, 4]].all()  # each on its own
+    assert (mechanism.priorities(3 * ROUND, pair)[0, [2, 4]] > -np.inf).all()  # each on its own
     ledger.record(pair, np.array([4 * ROUND, 4 * ROUND]))
-    assert not ledger.due(7 * ROUND).any()
+    assert (mechanism.priorities(7 * ROUND, pair) == -np.inf).all()
 
 
 @dataclass(frozen=True)

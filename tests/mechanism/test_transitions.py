@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import transition
+from allocator.protocol.decision import transition
 
 _SETS = ("start", "stop", "move", "resize", "keep")
 

@@ -85,7 +85,7 @@ HAPPENS = {
 @pytest.mark.parametrize("happens", SINGLE)
 @pytest.mark.parametrize("chosen", [*SINGLE, Trigger.NEVER])
 def test_a_policy_is_asked_about_what_it_chose_and_nothing_else(kind, happens, chosen):
-    core = core_of(kind(chosen), decide_early_when_idle=False)
+    core = core_of(kind(chosen))
     core.next(100.0)
     asked = core.policy_calls
     HAPPENS[happens](core)
@@ -97,13 +97,13 @@ def test_a_policy_is_asked_about_what_it_chose_and_nothing_else(kind, happens, c
     assert core.policy_calls - asked == (1 if happens is chosen else 0)
 
 
-def test_changed_rates_are_told_only_where_the_mechanism_says_so():
-    for told in (True, False):
-        core = core_of(shares_policy(Trigger.USUAL), decide_at_rate_changes=told)
+def test_changed_rates_are_told_only_where_they_are_news():
+    for news in (True, False):
+        core = core_of(shares_policy(Trigger.USUAL))
         asked = core.policy_calls
-        core.rates_changed(np.array([1]))
+        core.rates_changed(np.array([1]), news=news)
         core.next(360.0)
-        assert core.policy_calls - asked == told
+        assert core.policy_calls - asked == news
 
 
 def test_a_period_is_a_reason_to_ask_of_its_own():
@@ -131,12 +131,9 @@ def test_what_a_policy_does_not_need_is_not_made_ready(kind):
                 getattr(state, name)
 
 
-def test_nothing_of_a_state_can_be_read_when_the_plan_is_made():
-    """A planner that keeps its state cannot learn from it what happened later."""
-    core = core_of(plan_policy(Trigger.USUAL))
+@pytest.mark.parametrize("kind", [plan_policy, shares_policy])
+def test_nothing_more_of_a_state_can_be_read_when_the_decision_is_made(kind):
+    """A policy that keeps its state cannot learn from it what happened later."""
+    core_of(kind(Trigger.USUAL))
     with pytest.raises(AttributeError, match="steps_remaining"):
         _ = STATES[-1].steps_remaining
-    # Shares are certified against their state, which therefore stays as it was.
-    core = core_of(shares_policy(Trigger.USUAL))
-    core.jobs.steps_done[:] = 7.0
-    assert STATES[-1].steps_remaining.tolist() == [1e6] * 3

@@ -240,6 +240,7 @@ def main() -> int:
     parser.add_argument("--results", default=str(HERE.parent / "build" / "mutants.json"))
     parser.add_argument("--again", action="store_true", help="run those that are known too")
     options = parser.parse_args()
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a mutant is as old and as long as what it was made of
     os.environ["ALLOCATOR_DATA"] = str(_data_root())
     mutants = read_mutants()
     if unknown := set(options.only or ()) - {m.id for m in mutants}:

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from matplotlib.colors import to_hex
 from scipy.stats import t
 
-from benchmarks import figures
+from benchmarks import figures, published, tables
 from throughputs import InputError
 
 pytestmark = pytest.mark.exhaustive
@@ -61,10 +61,10 @@ def test_missing_columns_are_told(axes):
     for draw in (
         lambda: figures.bars(axes, RUNS, value="jct"),
         lambda: figures.trade_off(axes, RUNS, x="rho", y="jct", colour="policy", marker="seed"),
-        lambda: figures.paired_differences(RUNS, value="rho", series="rule", baseline="first", by=["load"]),
+        lambda: tables.paired_differences(RUNS, value="rho", series="rule", baseline="first", by=["load"]),
         lambda: figures.differences(axes, RUNS, rows="load", series="policy"),
     ):
-        with pytest.raises(InputError, match="results of a sweep"):
+        with pytest.raises(InputError, match="results of a study"):
             draw()
 
 
@@ -72,14 +72,14 @@ def test_missing_columns_are_told(axes):
     arrays.arrays(np.float64, st.tuples(st.integers(0, 12), st.integers(1, 3)), elements=st.integers(0, 4).map(float))
 )
 def test_the_front_is_what_nothing_beats(points):
-    front = set(figures.pareto_front(points).tolist())
+    front = set(tables.pareto_front(points).tolist())
     for i, point in enumerate(points):
         beaten = any((other <= point).all() and (other < point).any() for other in points)
         assert (i in front) != beaten
 
 
 def test_differences_are_between_runs_on_the_same_jobs():
-    table = figures.paired_differences(RUNS, value="rho", series="policy", baseline="first", by=["load"])
+    table = tables.paired_differences(RUNS, value="rho", series="policy", baseline="first", by=["load"])
     assert list(table["policy"]) == ["second", "third"]
     assert list(table["pairs"]) == [2, 1]
     assert list(table["mean"]) == [-5.0, -3.0]
@@ -90,10 +90,10 @@ def test_differences_are_between_runs_on_the_same_jobs():
 
 def test_published_comparison_is_found_by_the_variable(monkeypatch, tmp_path, reference_data):
     monkeypatch.setenv("ALLOCATOR_REFERENCE", str(reference_data("shockwave").parent))
-    published = figures.published_comparison()
-    assert sorted(published.index) == ["allox", "finish_time_fairness", "gandiva_fair", "max_min_fairness",
+    recorded = published.published_comparison()
+    assert sorted(recorded.index) == ["allox", "finish_time_fairness", "gandiva_fair", "max_min_fairness",
                                        "max_sum_throughput_perf", "min_total_duration", "shockwave"]  # fmt: skip
-    assert published.loc["shockwave", "makespan"] == pytest.approx(24197.42, abs=0.01)
-    assert published.loc["shockwave", "unfair_fraction_static"] == pytest.approx(0.05)
+    assert recorded.loc["shockwave", "makespan"] == pytest.approx(24197.42, abs=0.01)
+    assert recorded.loc["shockwave", "unfair_fraction_static"] == pytest.approx(0.05)
     monkeypatch.setenv("ALLOCATOR_REFERENCE", str(tmp_path))
-    assert figures.published_comparison() is None
+    assert published.published_comparison() is None

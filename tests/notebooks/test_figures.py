@@ -13,10 +13,8 @@ from matplotlib.colors import to_hex, to_rgb
 from scipy.stats import t
 
 from allocator.registry import list_policies
-from allocator.sweep import Sweep
-from benchmarks import figures
-from benchmarks.deadlines.studies import AS_PUBLISHED, BASELINES, OURS, REPAIR
-from benchmarks.figures.labels import apart
+from benchmarks import figures, published, studies, tables
+from benchmarks.deadlines import AS_PUBLISHED, BASELINES, OURS, REPAIR
 from throughputs import InputError
 
 
@@ -45,7 +43,7 @@ RUNS = results(
 
 
 def test_means_and_intervals_over_seeds():
-    table = figures.summary(RUNS, load="rate", value="jct", unit=2.0)
+    table = tables.summary(RUNS, load="rate", value="jct", unit=2.0)
     assert list(table["policy"]) == ["blind"] * 3 + ["aware"] * 3
     assert list(table["rate"]) == [1.0, 2.0, 3.0] * 2
     assert table["mean"].tolist()[:2] == [6.0, 20.0]
@@ -58,15 +56,15 @@ def test_means_and_intervals_over_seeds():
 
 
 def test_busiest_load_is_one_that_all_completed():
-    table = figures.summary(RUNS, load="rate", value="jct")
-    assert figures.busiest(table, "rate") == 2.0
+    table = tables.summary(RUNS, load="rate", value="jct")
+    assert tables.busiest(table, "rate") == 2.0
     with pytest.raises(InputError, match="all series"):
-        figures.busiest(table.assign(status="saturated"), "rate")
+        tables.busiest(table.assign(status="saturated"), "rate")
 
 
 def test_curves_draw_means_bands_and_saturation(axes):
-    published = pd.DataFrame({"policy": ["aware", "aware"], "rate": [1.0, 2.0], "value": [7.0, 500.0]})
-    figures.curves(axes, RUNS, load="rate", value="jct", published=published)
+    printed = pd.DataFrame({"policy": ["aware", "aware"], "rate": [1.0, 2.0], "value": [7.0, 500.0]})
+    figures.curves(axes, RUNS, load="rate", value="jct", published=printed)
     hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
     assert [list(line.get_ydata()) for line in hollow] == [[7.0, 500.0]]
     assert axes.get_ylim()[1] > 500
@@ -99,7 +97,7 @@ def test_more_policies_than_colours_differ_in_their_lines():
 
 def compared():
     """Policies by study, as notebooks draw them."""
-    found = {path.stem: [name for name, _ in Sweep.from_toml(path).policies] for path in figures.STUDIES.glob("*.toml")}
+    found = {name: [policy for policy, _ in studies.sweep_of(name).policies] for name in studies.STUDIES}
     return found | {"deadlines": [*BASELINES, "chronus", AS_PUBLISHED, OURS, REPAIR, "elasticflow_no_admission"]}
 
 
@@ -131,7 +129,7 @@ def test_colours_of_one_picture_can_be_told_apart(vision):
 
 @given(st.lists(st.floats(0, 1), max_size=9), st.floats(0.01, 0.2))
 def test_names_are_apart_and_in_order(heights, gap):
-    placed = np.array(apart(heights, gap))
+    placed = np.array(figures.apart(heights, gap))
     order = np.argsort(heights, kind="stable")
     assert (np.diff(placed[order]) >= gap - 1e-9).all()
     if len(heights) < 2 or np.diff(np.sort(heights)).min() >= gap + 1e-9:
@@ -140,9 +138,9 @@ def test_names_are_apart_and_in_order(heights, gap):
 
 def test_published_curves_are_found_by_the_variable(monkeypatch, reference_data):
     monkeypatch.setenv("ALLOCATOR_REFERENCE", str(reference_data("gavel").parent))
-    curves = figures.published_curves("single", ["max_min_fairness", "max_min_fairness_perf"])
+    curves = published.published_curves("single", ["max_min_fairness", "max_min_fairness_perf"])
     assert set(curves["policy"]) == {"max_min_fairness", "max_min_fairness_perf"}
     assert not curves.duplicated(["policy", "jobs_per_hour"]).any()
     assert curves["value"].between(5, 500).all()  # hours, not ratios
-    times = figures.recorded_decision_times()
+    times = published.recorded_decision_times()
     assert times.groupby("policy")["jobs"].apply(lambda jobs: jobs.is_monotonic_increasing and jobs.is_unique).all()

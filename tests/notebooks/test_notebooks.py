@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import io
 import re
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.figures import STUDIES
+from benchmarks.studies import FOLDER as STUDIES
 from notebooks.run import (
     STORED_BYTES,
     TABLE,
@@ -69,6 +70,17 @@ def test_every_study_has_a_notebook():
     assert names >= {path.stem for path in STUDIES.glob("*.toml")}
 
 
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_what_a_notebook_imports_is_there(path):
+    cells = (cell.source for cell in read(path).cells if cell.cell_type == "code")
+    imports = [
+        node for cell in cells for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert imports
+    for node in imports:
+        exec(ast.unparse(node), {})
+
+
 @pytest.mark.parametrize("name", tiered(PICTURES, gate=[SHORTEST]))
 def test_notebook_runs_and_draws(name, results):
     (path,) = notebooks([name])
@@ -84,8 +96,6 @@ def test_notebook_runs_and_draws(name, results):
     assert table.exists() == (STUDIES / f"{name}.toml").exists()
     if table.exists():
         assert set(pd.read_parquet(table)["status"]) <= {"completed", "saturated"}
-    assert 3 <= len(re.findall(r"[.](?: |\n|$)", findings(executed))) <= 9
-    assert not re.search(r"\bnan\b|\binf\b", findings(executed))
     assert path.read_bytes() == before
     assert len(nbformat.writes(cleaned(executed, outputs=True))) < STORED_BYTES
 

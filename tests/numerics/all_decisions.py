@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 import allocator
+from allocator.cli.inputs.examples import example_samples
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
 from allocator.results.deadlines import assign_slos
@@ -37,7 +38,6 @@ from throughputs import (
 )
 from throughputs.goodput import Samples, best_batch_sizes, fit_model
 from throughputs.goodput.batch_size import GRIDS
-from throughputs.goodput.example import example_samples
 from throughputs.goodput.profiles import default_profiles
 
 TABLE = default_table().with_colocation(default_colocation())

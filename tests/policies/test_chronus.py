@@ -15,6 +15,7 @@ from allocator.policies.chronus.memory import ACCEPTED, BEST_EFFORT, UNACCEPTED,
 from allocator.policies.chronus.policy import Chronus
 from allocator.presets import preset
 from allocator.protocol import ClusterState, Plan
+from allocator.published.chronus.policy import PublishedChronus
 from allocator.simulator import SimulationResult
 from formulations.leases import LeaseProgram, LeaseSolution, solve_leases
 from throughputs import ThroughputMatrix, Trace
@@ -48,8 +49,8 @@ def state_of(
     )
 
 
-def looked_at(state: ClusterState, **settings: Any) -> tuple[Plan, ChronusMemory]:
-    policy = Chronus(**settings)
+def looked_at(state: ClusterState, published: bool = False, **settings: Any) -> tuple[Plan, ChronusMemory]:
+    policy = PublishedChronus(**settings) if published else Chronus(**settings)
     memory = policy.new_memory()
     return policy.plan(state, memory), memory
 
@@ -67,8 +68,8 @@ def soft(*slots: int) -> OptionRow:
     ("options", "settings", "kind", "granted", "due"),
     [
         # as published the first deadline alone counts
-        (soft(4, 6, 8, 10), {"admission": "published"}, UNACCEPTED, -1, None),
-        (soft(5, 6, 8, 10), {"admission": "published"}, ACCEPTED, 3, 220.0),
+        (soft(4, 6, 8, 10), {"published": True}, UNACCEPTED, -1, None),
+        (soft(5, 6, 8, 10), {"published": True}, ACCEPTED, 3, 220.0),
         (soft(4, 6, 8, 10), {}, ACCEPTED, 1, 140.0),
         # one that is too short is not promised unless it may be put off
         (((110.0, 10.0),), {}, UNACCEPTED, -1, None),
@@ -97,7 +98,7 @@ def test_a_rejected_job_is_in_the_way_of_others_only_as_published() -> None:
     """The first needs eight leases on all GPUs and has five; the second needs thirteen of fourteen on one."""
     state = state_of([120.0, 220.0], [((120.0, 10.0),), ((300.0, 10.0),)], gpus=[8, 1])
     assert looked_at(state)[1].kind.tolist() == [UNACCEPTED, ACCEPTED]
-    assert looked_at(state, admission="published")[1].kind.tolist() == [UNACCEPTED, UNACCEPTED]
+    assert looked_at(state, published=True)[1].kind.tolist() == [UNACCEPTED, UNACCEPTED]
 
 
 def test_a_deadline_without_room_is_in_nobodys_way() -> None:

@@ -13,16 +13,21 @@ import pytest
 from allocator import Allocation, ClusterState, OrderPolicy, Plan, PlanPolicy, SharePolicy
 from allocator.protocol import Assignment
 from allocator.testing import PolicyCheckError, check_policy
+from throughputs import InputError
 
+UNIT = "minds no unit of one job's throughput"
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "own_policies"
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["EqualSteps", "EnvyFree", "GangQuota", "LeastGpuTime", "BestSpeedup"])
+@pytest.mark.parametrize(
+    "name", ["EqualSteps", "EnvyFree", "GangQuota", "LeastGpuTime", "FairShare", "Thrifty", "BestSpeedup"]
+)
 def test_the_examples_conform(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     module = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-    check_policy(getattr(__import__(f"own_policies.{module}", fromlist=[name]), name))
+    policy = getattr(__import__(f"own_policies.{module}", fromlist=[name]), name)
+    check_policy(policy, [UNIT] if name == "EqualSteps" else [])
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ POLYTOPE = "answers with shares of time in the polytope"
         (TooMuch, POLYTOPE, False, ["job 0 has 3", "1 jobs (seed 0) on v100:4,p100:2,k80:2\n      job 0: ", "no GPUs"]),
         (TooManyGpus, POLYTOPE, False, ["relative_shares = True"]),
         (FirstComeMost, "minds no order of jobs", True, ["seen with 3 jobs", "in_order_of_rows = True"]),
-        (FasterGetMore, "minds no unit of one job's throughput", True, ["unit_free = False"]),
+        (FasterGetMore, UNIT, True, []),
         pytest.param(AboveAThousand, "minds no common unit of throughput", False, [], marks=pytest.mark.exhaustive),
         (Counts, "answers alike when asked twice", False, []),
         (Writes, "leaves the state as it is", True, ["state.priority_weights"]),
@@ -171,8 +176,13 @@ class LargestLast(OrderPolicy):
         (LargestLast, {}),
         pytest.param(TooManyGpus, {"relative_shares": True}, marks=pytest.mark.exhaustive),
         pytest.param(FirstComeMost, {"in_order_of_rows": True}, marks=pytest.mark.exhaustive),
-        (FasterGetMore, {"unit_free": False}),
     ],
 )
 def test_what_a_class_says_it_lacks_is_not_asked_for(policy: type, says: dict[str, bool]) -> None:
     check_policy(type("OnPurpose", (policy,), says))
+
+
+def test_what_its_author_says_it_lacks_is_not_asked_for() -> None:
+    check_policy(FasterGetMore, lacks=[UNIT])
+    with pytest.raises(InputError, match=r"lacks.*'units'"):
+        check_policy(FasterGetMore, lacks=["units"])

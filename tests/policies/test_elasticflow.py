@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from allocator import Cluster, ClusterState, ThroughputMatrix
 from allocator.protocol import Plan
 from allocator.simulator import SimulationResult, preset, simulate
+from tests.simulator.cases import with_settings
 from throughputs import Trace
 from throughputs.configurations import Configurations
 
@@ -30,11 +31,13 @@ def curves_of(rates: Any) -> Configurations:
 def run(name: str, gpus: int, rates: Any, steps: Any, slack: Any, arrivals: Any, **options: Any) -> SimulationResult:
     """Jobs that are due `slack` seconds after their arrival; nan: never."""
     own = {k: options.pop(k) for k in ("restart_penalty_seconds",) if k in options}
-    chosen = preset("default").replace(**own, **options.pop("changes", {}))
+    chosen = with_settings(preset("default"), **own, **options.pop("changes", {}))
     n = len(steps)
     due = np.asarray(slack, dtype=np.float64)
+    cluster = Cluster({"a100": gpus})
+    policy = preset(options.pop("system", "default")).make_policy(name, cluster, **options)
     trace = Trace(["job"] * n, [1] * n, steps, arrivals, duration=np.ones(n), slo=due)
-    result = simulate(trace, Cluster({"a100": gpus}), get_policy(name, **options), curves_of(rates), preset=chosen)
+    result = simulate(trace, cluster, policy, curves_of(rates), preset=chosen)
     assert max(result.timeline["busy_gpus"], default=0) <= gpus
     return result
 
@@ -62,7 +65,7 @@ def late(result: SimulationResult, workload: dict[str, Any]) -> int:
     return int((result.jobs["completion_time"].to_numpy() > due).sum())
 
 
-@given(workloads(), st.sampled_from(["each", "batch", "repair"]), st.sampled_from([(0, 0), (60, 0), (0, 5), (0, 40)]))
+@given(workloads(), st.sampled_from(["each", "repair"]), st.sampled_from([(0, 0), (60, 0), (0, 5), (0, 40)]))
 @settings(max_examples=30)
 def test_who_is_admitted_meets_the_deadline(workload, admission, slot_and_restart) -> None:
     slot, restart = map(float, slot_and_restart)
@@ -73,11 +76,11 @@ def test_who_is_admitted_meets_the_deadline(workload, admission, slot_and_restar
     assert late(result, workload) == 0
 
 
-def test_one_impossible_job_rejects_its_batch_or_itself_alone() -> None:
+def test_one_impossible_job_is_rejected_alone() -> None:
+    """As published with all that arrive with it. Best effort is never rejected."""
     world = {"gpus": 4, "rates": [[1.0, 2.0, 4.0]] * 3, "steps": [100.0] * 3, "arrivals": [0.0, 0.0, 0.0]}
-    # best effort is never rejected
-    for admission, first in (("each", "completed"), ("batch", "rejected")):
-        found = run("elasticflow", **world, slack=[200.0, 10.0, np.nan], admission=admission)
+    for system, first in (("default", "completed"), ("elasticflow", "rejected")):
+        found = run("elasticflow", **world, slack=[200.0, 10.0, np.nan], system=system)
         assert found.jobs["status"].tolist() == [first, "rejected", "completed"]
 
 
@@ -101,7 +104,7 @@ def test_a_late_job_stands_in_nobodys_way() -> None:
     unknown = {"changes": {"overhead": "starts", "overhead_base_seconds": 60.0}}
     for more, expected in (
         (unknown, ["completed", "completed"]),
-        (unknown | {"keep_promises": False}, ["completed", "rejected"]),
+        (unknown | {"system": "elasticflow"}, ["completed", "rejected"]),
         (unknown | {"restart_seconds": 60.0}, ["rejected", "completed"]),
         ({"restart_penalty_seconds": 60.0}, ["rejected", "completed"]),
     ):
@@ -123,10 +126,12 @@ def state_of(said: str, gpus: int = 8, **columns: Any) -> ClusterState:
     )
 
 
-def asked(name: str, *states: ClusterState, unpromised: Any = (), **options: Any) -> tuple[dict[int, int], Plan, Any]:
+def asked(
+    name: str, *states: ClusterState, unpromised: Any = (), system: str = "default", **options: Any
+) -> tuple[dict[int, int], Plan, Any]:
     """GPUs of each job, plan and memory of the last of the decisions; `unpromised` jobs are known before."""
     unhurried = {"time_limit_seconds": 60.0} if name == "elasticflow_mip" else {}
-    policy = get_policy(name, **unhurried | options)
+    policy = preset(system).make_policy(name, states[0].cluster, **unhurried | options)
     memory = policy.new_memory()
     memory.unpromised = set(unpromised)
     for state in states:
@@ -190,17 +195,17 @@ def test_who_is_late_and_due_first_is_first_and_more_gpus_are_used_when_they_com
 
 def test_earliest_deadline_first_gives_each_all_it_can_use() -> None:
     """Eleven GPUs: eight for the job that is due first, two of the three that are left for the next, then one."""
-    for name, options in (("edf", {}), ("edf_admission", {}), ("edf_admission", {"late_block": True})):
-        gpus, plan, _ = asked(name, state_of("300<900 300<70 300<800", gpus=11), **options)
+    for name, system in (("edf", "default"), ("edf_admission", "default"), ("edf_admission", "elasticflow")):
+        gpus, plan, _ = asked(name, state_of("300<900 300<70 300<800", gpus=11), system=system)
         assert gpus == {1: 8, 2: 2, 0: 1}, name
         assert not len(plan.rejected)
 
 
-@pytest.mark.parametrize(("late_block", "runs", "rejected"), [(False, 1, []), (True, 0, [2])])
-def test_a_late_job_comes_last_under_admission_or_keeps_newcomers_out(late_block, runs, rejected) -> None:
+@pytest.mark.parametrize(("system", "runs", "rejected"), [("default", 1, []), ("elasticflow", 0, [2])])
+def test_a_late_job_comes_last_under_admission_or_keeps_newcomers_out(system, runs, rejected) -> None:
     """One GPU: the first job is past its deadline, the second needs 50 s of the next 100, a newcomer 50 s of 250."""
     state = state_of("50<-5 50<100 50<250", gpus=1, clock=100.0)
-    options = {"unpromised": {0, 1}, "margin_seconds": 0.0, "late_block": late_block}
+    options = {"unpromised": {0, 1}, "margin_seconds": 0.0, "system": system}
     gpus, plan, memory = asked("edf_admission", state, **options)
     assert (gpus, plan.rejected.tolist()) == ({runs: 1}, rejected)
     assert memory.unpromised == {0, 1, 2} - set(rejected)

@@ -14,6 +14,7 @@ import pytest
 
 from allocator import Cluster, get_policy
 from allocator.policies.goodput.selection import Restarts, Selected, SelectionPolicy
+from allocator.presets import preset
 from allocator.protocol import Assignment, ClusterState
 from throughputs import Configurations, InputError, ThroughputMatrix
 
@@ -53,12 +54,17 @@ def chosen(policy: Any, state: ClusterState, memory: Any = None, **settings: Any
     return " ".join(found)
 
 
-def objective(policy: str, state: ClusterState, **settings: Any) -> float:
+def objective(policy: Any, state: ClusterState, **settings: Any) -> float:
     """What is attained, and proven."""
-    allocation = get_policy(policy, **settings).allocate(state)
+    allocation = (get_policy(policy, **settings) if isinstance(policy, str) else policy).allocate(state)
     assert allocation.status == "optimal"
     assert allocation.bound == pytest.approx(allocation.objective)
     return allocation.objective
+
+
+def published_sia(**settings):
+    usual = {"restart_seconds": None, "restart_seconds_of_type": ()}
+    return preset("sia").make_policy("sia", Cluster({"a": 1}), **usual | settings)
 
 
 def test_sia_takes_the_type_on_which_a_job_gains_most() -> None:
@@ -78,7 +84,7 @@ def test_sia_counts_a_gang_by_its_fewest_gpus() -> None:
 
 def test_a_seed_decides_between_choices_of_equal_cost_and_no_others() -> None:
     """Both types are worth the same to the first job, the second one is better on the first type."""
-    rounded = [get_policy("sia", rounded=True, tie_seed=seed) for seed in range(12)]
+    rounded = [published_sia(tie_seed=seed) for seed in range(12)]
     state = state_of("a1=1 b1=1", "a1=9 b1=1", cluster="a:2,b:2")
     plans = [chosen(policy, state) for policy in rounded]
     assert set(plans) == {"a1 a1", "b1 a1"}
@@ -101,10 +107,10 @@ def test_types_that_are_named_are_taken_first_at_equal_cost_and_at_no_other() ->
         ("a:2,b:0,c:1", ("c", "b"), "a1 c1"),
     ):
         state = state_of("a1=1 b1=1 c1=1", "a1=1 b1=1 c1=9", cluster=cluster)
-        assert chosen("sia", state, rounded=True, tie_types=order) == expected
-        assert objective("sia", state, rounded=True, tie_types=order) == 1.0 + 0.33
+        assert chosen(published_sia(tie_types=order), state) == expected
+        assert objective(published_sia(tie_types=order), state) == 1.0 + 0.33
     with pytest.raises(InputError, match=r"sia.*tie_types.*'x'"):
-        chosen("sia", state, rounded=True, tie_types=("a", "x"))
+        chosen(published_sia(tie_types=("a", "x")), state)
 
 
 def test_pollux_may_take_types_for_equal() -> None:
@@ -215,7 +221,7 @@ def test_sia_weighs_jobs_and_rounds_costs() -> None:
     assert chosen("sia", state_of(*jobs, priority_weights=[1.0, 2.0])) == "- a1"
     state = state_of(*jobs, cluster="a:4")
     assert objective("sia", state) == pytest.approx(2 * 3.0**-0.5)
-    assert objective("sia", state, rounded=True) == pytest.approx(2 * 0.58)
+    assert objective(published_sia(), state) == pytest.approx(2 * 0.58)
 
 
 def test_optimus_gives_gpus_to_whom_they_save_most() -> None:
@@ -254,19 +260,6 @@ def test_fixed_gangs_are_not_changed() -> None:
     assert objective("pollux_fixed", state) == pytest.approx(2 / (1 / 0.501 + 1 / 1.001))
 
 
-def test_the_published_form_of_fixed_gangs_maximises_costs() -> None:
-    """Two jobs that are faster on the first type, by 9 and by 2: as published the one that gains least has it."""
-    jobs, both = ("a1=9 b1=1", "a1=2 b1=1"), {"cluster": "a:1,b:1", "gangs": [1, 1]}
-    state = state_of(*jobs, **both)
-    assert chosen("sia_fixed", state) == "a1 b1"
-    assert chosen("sia_fixed", state, published=True) == "b1 a1"
-    assert objective("sia_fixed", state, published=True) == pytest.approx(1.0 + 2.0**-0.5 - 2 * 0.01)
-    # with a price on changes who runs stays
-    moves, dear = state_of(*jobs, running="a1 b1", **both), {"published": True, "change_penalty": 0.5}
-    assert chosen("sia_fixed", moves, **dear) == "a1 b1"
-    assert objective("sia_fixed", moves, **dear) == pytest.approx(9.0**-0.5 + 1.0)
-
-
 def test_sia_without_types_weighs_those_who_wait() -> None:
     """One GPU for two jobs: who had none weighs one more each time; its advantage of two is made up for."""
     policy = get_policy("sia_unaware", restart_seconds=0.0)
@@ -282,5 +275,3 @@ def test_sia_without_types_knows_nodes_of_four() -> None:
     job = " ".join(f"a{count}={count}" for count in (1, 2, 3, 4, 6, 8, 12))
     for gpus, expected in ((3, "a2"), (7, "a4"), (12, "a12")):
         assert chosen("sia_unaware", state_of(job, cluster=f"a:{gpus}")) == expected
-    # as published a job never has all nodes
-    assert chosen("sia_unaware", state_of(job, cluster="a:12"), published=True) == "a8"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator import Cluster, SimulationResult, get_policy, simulate
+from allocator import Cluster, SimulationResult, simulate
 from allocator.policies.lucid.forecast import ArrivalForecast
 from allocator.policies.lucid.profiling import ProfilerSettings, profile_apart
 from allocator.presets import preset
@@ -26,6 +26,7 @@ def run(
     policy: str = "lucid",
     servers: str | None = None,
     world: World | None = None,
+    system: str = "default",
     **settings: Any,
 ) -> SimulationResult:
     """Jobs, each a kind, GPUs, seconds and arrival, that go at 1 step/s on every pool."""
@@ -38,7 +39,8 @@ def run(
     sizes, seconds, arrivals = (list(map(float, column)) for column in columns)
     trace = Trace(kinds, sizes, seconds, arrivals, duration=seconds)
     alike = preset("default").replace(placement="best_fit", restart_penalty_seconds=0.0, **(world or {}))
-    return simulate(trace, cluster, get_policy(policy, **{"scores": SCORES, **settings}), table, preset=alike)
+    made = preset(system).make_policy(policy, cluster, **{"scores": SCORES, **settings})
+    return simulate(trace, cluster, made, table, preset=alike)
 
 
 def starts(result: SimulationResult) -> list[float]:
@@ -78,7 +80,7 @@ def test_gangs_share_with_gangs_of_their_size_up_to_eight() -> None:
 def test_free_gpus_come_first_unless_one_packs_first() -> None:
     jobs = "middle 1 100 0; middle 1 100 1"
     assert ends(run(jobs, "v100:2")) == [100.0, 101.0]
-    assert ends(run(jobs, "v100:2", place_first=False))[1] > 101.0
+    assert ends(run(jobs, "v100:2", system="lucid"))[1] > 101.0
 
 
 def test_a_host_takes_one_guest_at_a_time() -> None:
@@ -123,10 +125,12 @@ def test_new_jobs_are_profiled_first_for_a_while_at_most() -> None:
 
 def test_a_lent_server_is_out_of_use_until_it_comes_back() -> None:
     jobs = "heavy 8 100 0; heavy 8 100 20"
-    found = run(jobs, "v100:16", servers="v100:8", loans=((10.0, -1), (60.0, 1)), lender="v100")
-    assert starts(found) == [0.0, 60.0]
+    lent = {"servers": "v100:8", "system": "lucid", "loans": ((10.0, -1), (60.0, 1)), "lender": "v100"}
+    found = run(jobs, "v100:16", **lent)
+    # the line has been walked through when it comes back
+    assert starts(found) == [0.0, 61.0]
     # Servers in use are not lent.
-    busy = run("heavy 8 100 0; " * 2, "v100:16", servers="v100:8", loans=((10.0, -1), (60.0, 1)), lender="v100")
+    busy = run("heavy 8 100 0; " * 2, "v100:16", **lent)
     assert starts(busy) == [0.0, 0.0]
 
 

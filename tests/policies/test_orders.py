@@ -96,7 +96,7 @@ def test_blind_fifo_keeps_jobs_where_they_are_and_draws_for_each_its_own_type() 
     drawn = [placed(get_policy("fifo", seed=seed).allocate(both)) for seed in range(40)]
     assert {first for first, _ in drawn} == set(TYPES)
     # whatever the others do
-    alone = both.subset(np.array([1]))
+    alone = both.take(np.array([1]))
     assert [placed(get_policy("fifo", seed=seed).allocate(alone))[0] for seed in range(40)] == [b for _, b in drawn]
 
 
@@ -201,4 +201,4 @@ def test_a_job_waits_rather_than_run_where_it_cannot_and_ties_have_an_order_of_t
     state = queue([1, 2, 4, 1] * 4, "v100:4,p100:4,k80:4", elapsed_seconds=np.zeros(16))
     order = np.random.default_rng(0).permutation(16)
     shares = get_policy("allox").allocate(state).shares
-    np.testing.assert_array_equal(shares[order], get_policy("allox").allocate(state.subset(order)).shares)
+    np.testing.assert_array_equal(shares[order], get_policy("allox").allocate(state.take(order)).shares)

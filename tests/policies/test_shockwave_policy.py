@@ -9,6 +9,7 @@ import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.shockwave import policy as planner
+from allocator.presets import preset
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.training import TrainingView
 from formulations.shockwave import PlanningProgram
@@ -21,6 +22,11 @@ GPUS, ROUND = 8, 120.0
 def shockwave(**settings: Any) -> Any:
     """Its plans are to be proven, however busy the machine is."""
     return get_policy("shockwave", time_limit_seconds=3600.0, **settings)
+
+
+def published(**settings: Any) -> Any:
+    settings = {"makespan_weight": 1e-3, "fairness_exponent": 12.0, "time_limit_seconds": 3600.0} | settings
+    return preset("shockwave_published").make_policy("shockwave", Cluster({"v100": GPUS}), **settings)
 
 
 class World:
@@ -84,7 +90,7 @@ def plain_target(series: list[tuple[int, float]], number: int, momentum: float =
 
 def test_targets_follow_the_changes_of_the_set_of_jobs(programs: list[PlanningProgram]) -> None:
     """A run with arrivals, completions and plans without either, against a plain restatement of the targets."""
-    world, policy = World(16, 4), shockwave(clock="rounds", forecast="oracle", momentum=0.9)
+    world, policy = World(16, 4), published(priority_cap=1e5)
     memory, series, last = policy.new_memory(), {}, set()
     admitted, done, durations = np.full(16, -1.0), np.zeros(16, int), Regimes.of(world.profiles)
     steps = [(0, range(4)), (3, range(6)), (3, range(7)), (11, range(7)), (13, range(2, 11)), (21, range(2, 11))]
@@ -134,8 +140,7 @@ def test_plans_do_not_depend_on_when_the_clock_began() -> None:
     """But for the published reckoning, by which everybody is served fairly as time goes on."""
     world = World(14, 8)
     done, admitted = world.halfway(), world.rng.uniform(0, 4000, 14)
-    for rho_from, alike in (("admission", True), ("start", False)):
-        policy = shockwave(rho_from=rho_from)
+    for policy, alike in ((shockwave(), True), (published(), False)):
         now, later = (
             policy.plan(world.state(None, done, 6000.0 + more, admitted + more, 50), policy.new_memory())
             for more in (0.0, 2.0**20)

@@ -68,7 +68,7 @@ def test_nobody_is_below_max_min_and_what_is_left_is_used(name):
 def test_order_of_jobs_does_not_matter(name):
     state, policy = draw(0), get_policy(name)
     order = np.random.default_rng(0).permutation(state.n_jobs)
-    one, other = policy.allocate(state), policy.allocate(state.subset(order))
+    one, other = policy.allocate(state), policy.allocate(state.take(order))
     np.testing.assert_array_equal(one.effective_throughput[order], other.effective_throughput)
 
 

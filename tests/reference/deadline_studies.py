@@ -6,22 +6,23 @@ Figures of studies that take minutes are recorded in `RECORDED`, for tests that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.deadlines import FOLDER, STUDIES, Inputs, run_study
-from benchmarks.deadlines.report import (
+from benchmarks.deadlines import (
+    FOLDER,
+    SWEEPS,
+    Inputs,
     markdown_by_case,
     markdown_of_ablation,
     markdown_of_clusters,
     markdown_of_policies,
     markdown_of_saturation,
     markdown_of_seconds,
-    row_of_cluster,
+    run_study,
+    simulated,
 )
-from benchmarks.deadlines.studies import simulated
 from tests.conftest import _data_root
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ OF_RECORDED: dict[str, Callable[[pd.DataFrame], str]] = {
     "tightness": lambda rows: markdown_by_case(rows, TIGHTNESS),
     "best_effort": lambda rows: markdown_by_case(rows, BEST_EFFORT, hours=True),
     "saturation": markdown_of_saturation,
-    "end_to_end": partial(markdown_of_policies, testbed=True),
+    "end_to_end": markdown_of_policies,
     "clusters": markdown_of_clusters,
 }
 """Tables of studies by name, from their rows."""
@@ -66,10 +67,10 @@ def on_32_gpus(folder: Path, admission: str, world: str) -> dict[str, object]:
     """Summary of one run of the study `ablation`, made anew."""
     (point,) = (
         point
-        for sweep in STUDIES["ablation"](_inputs(folder), small=False)
+        for sweep in SWEEPS["ablation"](_inputs(folder), small=False)
         for point in sweep.points()
-        if (point.policy, point.cluster, point.case) == ("elasticflow", "a100:32", world)
-        and point.policy_settings.get("admission") == admission
+        if (point.policy, point.cluster, point.case) == ("elasticflow@default", "a100:32", world)
+        and point.policy_settings.get("admission", "each") == admission
     )
     return simulated(point).summary()
 
@@ -79,19 +80,9 @@ def table_of(study: str) -> str:
     return OF_RECORDED[study](recorded(study))
 
 
-def table_of_end_to_end(folder: Path) -> str:
-    """Policies on the 195 jobs of the testbed, from new runs."""
-    return OF_RECORDED["end_to_end"](run_study("end_to_end", folder, inputs=_inputs(folder)))
-
-
 def table_of_cluster_seconds() -> str:
     """CPU seconds of the recorded runs on ten clusters."""
     return markdown_of_seconds(recorded("clusters"))
-
-
-def row_of_smallest(folder: Path) -> str:
-    """The row of cluster10, made of new runs."""
-    return row_of_cluster(run_study("clusters", folder, small=True, inputs=_inputs(folder)), "cluster10")
 
 
 def _inputs(folder: Path) -> Inputs:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from allocator import Cluster, get_policy, simulate
+from allocator import Cluster, simulate
 from allocator.cluster_spec import read_cluster
 from allocator.presets import preset
 from allocator.registry import settings_of
@@ -51,9 +51,9 @@ def repetition(
     gpus = read_cluster(folder / "cluster_specs" / f"{cluster}.csv", ACCELERATORS[gpu_type])
     chosen = preset("elasticflow").replace(slot_seconds=float(slot_seconds))
     name = chosen.policy_names.get(policy, policy)
-    settings = chosen.settings_of_policy(name, gpus) | {"slot_seconds": float(slot_seconds)} | own
+    settings = {"slot_seconds": float(slot_seconds)} | own
     known = settings_of(name)
-    made = get_policy(name, **{key: value for key, value in settings.items() if key in known})
+    made = chosen.make_policy(name, gpus, **{key: value for key, value in settings.items() if key in known})
     table = read_table(folder / f"throughputs_{gpu_type}", accelerator=ACCELERATORS[gpu_type])
     return functools.partial(simulate, read_trace(trace), gpus, made, table, preset=chosen)
 
@@ -65,5 +65,5 @@ def replay(
     (gpu,) = table.accelerators
     cluster = Cluster({gpu: servers * per_server}, {gpu: per_server})
     chosen = preset("elasticflow").replace(slot_seconds=slot)
-    made = get_policy(policy, **(chosen.settings_of_policy(policy, cluster) | settings))
+    made = chosen.make_policy(policy, cluster, **settings)
     return simulate(trace, cluster, made, table, preset=chosen)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from allocator.published.pollux.tables import StepTimes, read_step_times
 from throughputs.goodput import BatchSizeLimits, GoodputModels, GradientStatistics, Samples, ThroughputModels
 from throughputs.goodput.log_errors import LEAST
-from throughputs.goodput.tables import StepTimes, read_step_times
 
 __all__ = [
     "LEAST",

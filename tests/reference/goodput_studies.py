@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from allocator.sweep import Sweep, run
-from benchmarks.figures import STUDIES
+from allocator.sweep import run
+from benchmarks.studies import sweep_of
 
 RECORDED = Path(__file__).with_name("goodput_studies.csv")
 RECORDED_FULL = Path(__file__).with_name("goodput_studies_full.csv")
@@ -26,11 +26,6 @@ NAMES = {
 """What the table calls the studies."""
 
 FIGURES = ("average_jct", "p99_jct", "makespan", "preemptions")
-
-
-def sweep_of(study: str, *, small: bool = True) -> Sweep:
-    """The small setting of a study, or the full one."""
-    return Sweep.from_toml(STUDIES / f"{study}.toml", small=small)
 
 
 def record(folder: Path = FOLDER, *, small: bool = True) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from allocator import get_policy
 from allocator.protocol import Assignment, ClusterState
+from benchmarks.decisions import draw_state
 from benchmarks.fit_goodput import errors, fit_all
-from benchmarks.goodput import draw_state
 from formulations.goodput import GeneticSearch, search_on_nodes, solve_on_nodes
 from tests.conftest import _data_root, _reference_root
 from tests.reference import goodput_cases as cases
@@ -137,7 +137,7 @@ def decided(state: ClusterState, generations: int, jobs: list[int]) -> float:
     policy = get_policy("pollux", search="genetic", generations=generations)
     memory, running = policy.new_memory(), Assignment.none()
     for count in jobs:
-        there = state.subset(np.arange(count))
+        there = state.take(np.arange(count))
         there.running = running
         plan = policy.plan(there, memory)
         running = plan.steps[0].assignment

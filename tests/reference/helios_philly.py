@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from allocator import Cluster, get_policy, simulate
+from allocator import Cluster, simulate
 from allocator.presets import preset
 from tests.conftest import _data_root, _reference_root
 from throughputs import Trace
@@ -60,7 +60,7 @@ def rows_of(name: str) -> list[dict[str, float | str]]:
     )
     lucid, found = preset("lucid"), []
     for order, ours in POLICIES.items():
-        jobs = simulate(trace, cluster, get_policy(ours, **lucid.settings_of_policy(ours, cluster)), preset=lucid).jobs
+        jobs = simulate(trace, cluster, lucid.make_policy(ours, cluster), preset=lucid).jobs
         figures = {"jct": float(jobs["jct"].mean()), "wait": float(jobs["queueing_time"].mean())}
         found.append({"vc": name, "policy": order, "jobs": len(part), "length": float(seconds.mean())} | figures)
     return found

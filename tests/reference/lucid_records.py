@@ -17,9 +17,9 @@ import pandas as pd
 
 from allocator import Cluster, SimulationResult, simulate
 from allocator.policies.lucid.forecast import ArrivalForecast
-from allocator.policies.lucid.policy import Lucid
 from allocator.policies.lucid.profiling import ProfilerSettings, ProfilingRun, profile_apart
 from allocator.presets import preset
+from allocator.published.lucid.policy import PublishedLucid
 from throughputs import ThroughputTable, Trace
 from throughputs.colocation import RetainedFractions
 
@@ -190,7 +190,8 @@ def replay(record: LucidRecord, table: Workloads, **settings: Any) -> Replay:
     # As published the profiler borrows from this virtual cluster.
     loans = tuple((seconds, -change) for seconds, change in run.scaling)
     given = {"scores": table.scores, "forecast": record.forecast, "loans": loans, "lender": "vcYVn" if loans else ""}
-    policy = Lucid(**(published.settings_of_policy("lucid", cluster) | given | settings))
+    policy = published.make_policy("lucid", cluster, **given | settings)
+    assert isinstance(policy, PublishedLucid)
     world = published.in_run("lucid", cluster).replace(
         pairs_of_one_type=table.of_one_type, guests_stay_slow=not policy.guests_recover
     )

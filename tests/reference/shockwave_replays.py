@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator import Cluster, get_policy, read_table, read_trace, simulate
-from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_WEIGHTS, paper_label
+from allocator import Cluster, read_table, read_trace, simulate
+from allocator.policies.shockwave.policy import Shockwave
 from allocator.presets import preset
-from allocator.registry import settings_of
+from allocator.published.shockwave import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, SHOCKWAVE_WEIGHTS
+from allocator.published.shockwave.generator import shockwave_trace
 from allocator.results.result import SimulationResult
+from formulations.shockwave import PlanningProgram
 from tests.conftest import _data_root, _reference_root
 from throughputs import ThroughputTable, Trace
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 MIX = "0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic"
 """End of the names of the published traces: modes of training and gangs."""
@@ -48,6 +50,13 @@ def published_jobs(gpus: int) -> Trace:
     return read_trace(_data_root() / f"shockwave/traces/{WORKLOADS[gpus][1]}_{MIX}.trace")
 
 
+class FromTheStart(Shockwave):
+    """Rho counts from the start of the clock."""
+
+    def _program(self, *given: Any) -> PlanningProgram:
+        return replace(super()._program(*given), start_seconds=0.0)
+
+
 def run(
     policy: str, gpus: int, trace: Trace, table: str, preset_name: str = "shockwave", weights_of: int = 0, **own: Any
 ) -> SimulationResult:
@@ -56,9 +65,10 @@ def run(
     `weights_of` is the number of GPUs whose k and lambda are taken; those of the cluster unless it is given.
     """
     chosen, cluster = preset(preset_name), Cluster({"v100": gpus})
-    choice = {"choice": chosen.choice} if "choice" in settings_of(policy) else {}
-    settings = choice | chosen.settings_of_policy(policy, Cluster({"v100": weights_of or gpus})) | own
-    return simulate(trace, cluster, get_policy(policy, **settings), throughputs_of(table), preset=chosen)
+    kind = own.pop("kind", None)
+    made = chosen.make_policy(policy, Cluster({"v100": weights_of or gpus}), **own)
+    made = made if kind is None else kind(**made.settings())
+    return simulate(trace, cluster, made, throughputs_of(table), preset=chosen)
 
 
 def completion_times(policy: str, gpus: int, solver: str) -> NDArray[np.float64]:
@@ -156,9 +166,9 @@ OUR_RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "preset `shockwave`, the default policy": ("shockwave", {}),
     'the same, `forecast="oracle"`': ("shockwave", {"forecast": "oracle"}),
     'the same, `forecast="true"`: batch sizes known to the end': ("shockwave", {"forecast": "true"}),
-    'oracle forecast, `momentum=0.9`, `rho_from="start"`: as published but for the cap on priorities': (
+    "oracle forecast, `momentum=0.9`, rho from the start of the clock: as published but for the cap on priorities": (
         "shockwave",
-        {"forecast": "oracle", "momentum": 0.9, "rho_from": "start"},
+        {"forecast": "oracle", "momentum": 0.9, "kind": FromTheStart},
     ),
 }
 
@@ -200,7 +210,7 @@ def row_of_policy(policy: str) -> str:
         f"{ours['worst_rho_static']:.2f} / {float(theirs['worst_rho']):.2f}",
         f"{100 * ours['unfair_fraction_static']:.1f} / {float(theirs['unfair_pct_gt1_05']):.1f}",
     )
-    return f"| {policy} | {paper_label(policy)} | {' | '.join(cells)} |"
+    return f"| {policy} | {SHOCKWAVE_LABELS.get(policy, policy)} | {' | '.join(cells)} |"
 
 
 def table_of_policies() -> str:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from allocator import Cluster, get_policy, simulate
+from allocator import Cluster, simulate
 from allocator.presets import preset
+from allocator.published.pollux.trainings import read_trainings
 from tests.conftest import _data_root
 from throughputs import read_trace
-from throughputs.goodput.trainings import Trainings, read_trainings
+from throughputs.goodput.trainings import Trainings
 
 RECORDED = Path(__file__).with_name("sia_headline.csv")
 ARCHIVES = ("sia_traces", "sia_workloads")
@@ -148,7 +149,7 @@ def run(
     world, own = settings_of(cluster, policy)
     chosen, gpus = preset("sia").replace(**world, **more), CLUSTERS[cluster]
     trace = read_trace(workloads / workload / f"workload-{number}.csv")
-    asked = get_policy(policy, **chosen.settings_of_policy(policy, gpus) | own)
+    asked = chosen.make_policy(policy, gpus, **own)
     result = simulate(trace, gpus, asked, trainings, preset=chosen)
     times = np.sort(result.jobs["jct"].to_numpy())
     longest = times[-1 - len(times) * WORKLOADS[workload][1] // 100 :]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from allocator import Cluster, Policy, get_policy, simulate
+from allocator import Cluster, Policy, simulate
 from allocator.presets import preset
 from allocator.results.measures.contention import contention
 from tests.reference.sia_headline import CLUSTERS, NAMES, settings_of, unpacked
@@ -82,7 +82,7 @@ class Load:
         world, own = settings_of(self.cluster, self.policy)
         chosen, cluster = preset("sia").replace(**world), self.gpus()
         seconds: list[float] = []
-        policy = timed(get_policy(self.policy, **chosen.settings_of_policy(self.policy, cluster) | own), seconds)
+        policy = timed(chosen.make_policy(self.policy, cluster, **own), seconds)
         result = simulate(self.trace(workloads), cluster, policy, trainings, preset=chosen)
         times = np.sort(result.jobs["jct"].to_numpy())
         return vars(self) | {

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator import Cluster, get_policy, read_trace, simulate
+from allocator import Cluster, read_trace, simulate
 from allocator.presets import preset
 from allocator.results.result import SimulationResult
 from tests.reference.tiers import tiered
@@ -41,7 +41,7 @@ def replay(trace: Trace, run: dict[str, Any], **settings: Any) -> SimulationResu
     system = preset(run.get("preset", "chronus"))
     per_server = run.get("gpus_per_server", 8)
     cluster = Cluster({"v100": run["servers"] * per_server}, {"v100": per_server})
-    policy = get_policy("chronus", **{**system.policy_settings["chronus"], **run.get("settings", {}), **settings})
+    policy = system.make_policy("chronus", cluster, **{**run.get("settings", {}), **settings})
     return simulate(trace, cluster, policy, (trace.total_steps / trace.duration)[:, None], preset=system)
 
 

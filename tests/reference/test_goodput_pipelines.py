@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from throughputs.goodput.tables import read_step_times
-from throughputs.goodput.trainings import Trainings, read_trainings
+from allocator.published.pollux.tables import read_step_times
+from allocator.published.pollux.trainings import read_trainings
+from throughputs.goodput.trainings import Trainings
 
 pytestmark = pytest.mark.exhaustive
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from allocator import SimulationResult, get_policy, read_cluster, simulate
+from allocator import SimulationResult, read_cluster, simulate
 from allocator.presets import preset
 from tests.reference import helios_philly
 from tests.reference.tiers import tiered
@@ -35,7 +35,7 @@ def run(trace: Trace, published_name: str, virtual_clusters: Path) -> Simulation
     cluster = read_cluster(virtual_clusters)
     lucid = preset("lucid")
     name = lucid.policy_names.get(published_name, published_name)
-    policy = get_policy(name, **lucid.settings_of_policy(name, cluster))
+    policy = lucid.make_policy(name, cluster)
     return simulate(trace, cluster, policy, preset=lucid)
 
 

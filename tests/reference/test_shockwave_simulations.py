@@ -10,7 +10,7 @@ import csv
 import numpy as np
 import pytest
 
-from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
+from allocator.published.shockwave import SHOCKWAVE_COMPARISON
 from tests import tables
 from tests.reference import shockwave_replays as replays
 from tests.reference.tiers import tiered

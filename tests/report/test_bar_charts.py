@@ -18,6 +18,9 @@ from tests.report.synthetic import changed, make_result
 POLICIES = ("shockwave", "finish_time_fairness", "fifo")
 
 
+pytestmark = pytest.mark.published
+
+
 def summary(policy: str, **figures: Any) -> dict[str, Any]:
     usual = {
         "average_jct": 7200.0,

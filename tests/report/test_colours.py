@@ -1,3 +1,5 @@
+import pytest
+
 from allocator.report import render_report
 from allocator.report.colours import policy_colour, policy_looks
 from tests.report.synthetic import changed, make_result
@@ -14,6 +16,7 @@ def test_settings_and_company_do_not_change_the_colour() -> None:
     assert alone == beside
 
 
+@pytest.mark.published
 def test_the_page_colours_a_policy_by_its_name_whatever_it_is_called_there() -> None:
     result = changed(make_result("themis", n_jobs=4, hours=1), settings={"preset": "elasticflow"})
     page = render_report([result])

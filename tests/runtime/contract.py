@@ -12,7 +12,8 @@ import asyncio
 import time
 from contextlib import suppress
 
-from allocator.runtime.adapters.base import NOT_FOUND, CommandError
+from allocator.runtime.adapters.base import CommandError
+from allocator.runtime.adapters.node import NOT_FOUND
 from tests.runtime.worlds import PATIENCE
 
 

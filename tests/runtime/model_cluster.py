@@ -10,7 +10,8 @@ from pathlib import Path
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 from allocator.presets import preset
 from allocator.registry import get_policy
-from allocator.runtime.adapters.base import NOT_FOUND, Adapter, AdapterError, CommandError, Node, Seen, StartOrder
+from allocator.runtime.adapters.base import Adapter, AdapterError, CommandError, Node, Seen, StartOrder
+from allocator.runtime.adapters.node import NOT_FOUND
 from allocator.runtime.decisions.world import World
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
@@ -169,7 +170,7 @@ def world_under(policy, round_seconds=10.0, before=lambda: None):
 
     # jobs take turns from round to round, so that many leases begin and end
     mechanism = preset("default").replace(round_seconds=round_seconds, hysteresis_rounds=0.0).mechanism
-    return lambda hardware: Made(hardware.cluster, get_policy(policy), mechanism)
+    return lambda hardware: Made(hardware, get_policy(policy), mechanism)
 
 
 async def service_on(folder: Path, cluster, policy="fifo_perf", settings=QUICK, make_world=None):

@@ -165,11 +165,11 @@ def test_what_is_not_said_stays():
 
 
 def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own():
-    said = ["policy.choice=published", "queue=global", "placement=buddy"]
+    said = ["policy.choice=published", "idle_fill=off", "placement=buddy"]
     first = after(FIRST, policy="max_min_fairness", settings=said)
-    second = after(first, settings=["queue=per_type"])
-    assert second.settings == ["queue=per_type", "placement=buddy", "policy.choice=published"]
-    assert list(second.changes(first)) == ["--set queue global -> per_type"]
+    second = after(first, settings=["idle_fill=best_type"])
+    assert second.settings == ["idle_fill=best_type", "placement=buddy", "policy.choice=published"]
+    assert list(second.changes(first)) == ["--set idle_fill off -> best_type"]
     third = after(second, policy="fifo", settings=["policy.choice=balanced"])
     assert third.policy_settings == {"choice": "balanced"}
     assert after(third, policy="srtf").policy_settings == {}

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from allocator import Cluster
 from allocator.lease.files import LEASE_FILE, Grant, read_file
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
 from allocator.registry import get_policy
+from allocator.runtime.adapters.base import Node
+from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.decisions.world import News, World
 from allocator.runtime.records.book import Job
@@ -165,7 +166,7 @@ class Hearing(SharesPolicy):
 
 async def test_a_job_with_another_batch_size_is_another_row_of_the_table(tmp_path):
     policy = Hearing(equal_shares)
-    world = World(Cluster({"v100": 2}), policy, MechanismSettings(), TABLE)
+    world = World(Hardware([Node("here", "v100", 2)]), policy, MechanismSettings(), TABLE)
     first, second = (Job(k, name, ("x",), gpus=1, total_steps=1e4, job_type=SMALL) for k, name in enumerate("ab"))
     world.decide(News(0.0, [first, second]))
     assert policy.seen == [[8.0], [8.0]]
@@ -190,10 +191,49 @@ def submitted(number, clock):
 
 
 def test_what_a_world_keeps_does_not_grow_with_those_who_are_through():
-    world = World(Cluster.parse("v100:4"), get_policy("elasticflow"), MECHANISM)
+    world = World(Hardware([Node("here", "v100", 4)]), get_policy("elasticflow"), MECHANISM)
     world.decide(News(0.0, [submitted(0, 0.0)]))
     for number in range(1, 20):
         world.decide(News(10.0 * number, [submitted(number, 10.0 * number)], [f"{number - 1:032x}"] * (number > 1)))
     state = world.state()
     assert len(state["jobs"]) == len(world.ids) == 2
     assert (state["ids"], state["next_id"]) == ([0, 19], 20)
+
+
+def heard():
+    """A policy that keeps what it is asked, and a world of a GPU of one type and two of another under it."""
+    policy = SharesPolicy()
+    return policy, World(Hardware([Node("k", "k80", 1), Node("v", "v100", 2)]), policy, MechanismSettings())
+
+
+def test_what_is_measured_is_told_on_types_that_have_room_and_small_changes_are_not():
+    policy, world = heard()
+    gang = Job(0, "a", ("x",), gpus=2, total_steps=1e4)
+    world.decide(News(0.0, [gang]))
+    told = [policy.states[-1].rates.tolist()]
+    for clock, rate in ((1e5, 0.5), (2e5, 0.503), (3e5, 0.8)):
+        world.decide(News(clock, measured={"a": {("v100", 2): rate}}))
+        told.append(policy.states[-1].rates.tolist())
+    # one step a second as long as nothing is known, and no gang of two fits the one k80
+    assert told == [[[0.0, rate]] for rate in (1.0, 0.5, 0.5, 0.8)]
+
+
+def test_a_world_that_comes_back_knows_what_its_jobs_did_meanwhile():
+    (_, before), (policy, after) = heard(), heard()
+    jobs = [Job(k, name, ("x",), total_steps=100.0) for k, name in enumerate("ab")]
+    before.decide(News(0.0, jobs))
+    after.restore(before.state(), {"a": replace(jobs[0], steps=30.0), "b": jobs[1]})
+    after.decide(News(1e5, [Job(2, "c", ("x",), total_steps=50.0)]))
+    assert policy.states[-1].steps_remaining.tolist() == [70.0, 100.0, 50.0]
+
+
+def test_a_world_that_goes_on_from_another_knows_how_far_jobs_are_by_now():
+    def world():
+        return World(Hardware([Node("here", "v100", 4)]), get_policy("srtf"), MECHANISM)
+
+    first, jobs = world(), {job.uuid: job for job in (submitted(number, 0.0) for number in range(2))}
+    first.decide(News(0.0, list(jobs.values())))
+    now = {uuid: replace(job, steps=100.0 * (job.id + 1)) for uuid, job in jobs.items()}
+    other = world()
+    other.restore(first.state(), now)
+    assert other.state()["table"]["progress"]["steps_done"].tolist() == [100.0, 200.0]

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from allocator.cli.app import load
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.recorded.leases import Leases
+from allocator.runtime.recorded import Leases
 from tests.runtime.model_cluster import (
     ModelCluster,
     job,
@@ -108,7 +108,7 @@ async def test_what_is_free_is_told_from_what_drained_nodes_still_run(tmp_path):
     service = await started(tmp_path, one_type(2), job(40.0), job(20.0))
     service.drain("k", True)
     await run_on(service, 50.0)
-    told = Leases.of_events(service.journal.events())
+    told = Leases(service.journal.events())
     assert [gpus["k80"] for _, gpus in told.capacity] == [2, 1, 0]
 
 

@@ -15,9 +15,7 @@ import pytest
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import AdapterError, CommandError, Seen
-from allocator.runtime.adapters.local.folder import EXIT_FILE, LOCK_FILE, RUN_FILE
-from allocator.runtime.adapters.local.output import LOG_FILES, Log, RankOutput
-from allocator.runtime.adapters.local.processes import boot_identity
+from allocator.runtime.adapters.node import EXIT_FILE, LOCK_FILE, LOG_FILES, RUN_FILE, Log, RankOutput, boot_identity
 from tests.runtime.worlds import PYTHON, processes_of, until
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from allocator.lease.files import LEASE_FILE, Grant, Report, read_file, write_file
 from allocator.runtime.adapters.base import AdapterError, NoAnswerError, Seen
-from allocator.runtime.decisions.reconcile import Target, gpus_of, held, orders
+from allocator.runtime.decisions.hardware import Placed, gpus_of, held, orders
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.records.book import Book, Job
 from allocator.runtime.settings import ServiceSettings
@@ -50,20 +50,24 @@ class Desk:
     """A job, and who gives orders for it."""
 
     def __init__(self, folder, state, *cluster):
-        self.cluster = cluster = Cluster(*cluster)
+        self.cluster = self.adapter = Cluster(*cluster)
+        self.settings, self.refusals = SETTINGS, []
         places = {"v": (0,)}
         self.job = Job(0, "a", ("x",), "/", state=state, reason="why", epoch=3, places=places, environment={"B": "2"})
         self.watching = Watching(folder, Book(), SETTINGS)
-        self.folder, self.refused = self.watching.folder(self.job), []
-        self.dispatch = Dispatch(
-            cluster,
-            self.watching,
-            SETTINGS,
-            lambda: cluster.clock,
-            lambda _: {"A": "1", "B": "1"},
-            lambda _, seen, later: self.refused.append((seen.reason, later)),
-            lambda: None,
-        )
+        self.folder, self.dispatch = self.watching.folder(self.job), Dispatch(self)
+
+    def clock(self):
+        return self.cluster.clock
+
+    def variables(self, _):
+        return {"A": "1", "B": "1"}
+
+    def refused(self, _, seen, later):
+        self.refusals.append((seen.reason, later))
+
+    def wake(self):
+        pass
 
     async def give(self, order, seconds=0.0):
         """An order again and again, for so long; half a second between two looks."""
@@ -128,7 +132,7 @@ async def test_a_start_is_ordered_again_where_nobody_answers_and_refused_where_i
     silent, refusing = Desk(tmp_path, "starting", NoAnswerError, 1), Desk(tmp_path, "starting", AdapterError, 1)
     assert await silent.give(silent.start, 1.0) == [("start", 0.0), ("start", 1.0)]
     await refusing.give(refusing.start)
-    assert (silent.refused, refusing.refused) == ([], [("not now", 0)])
+    assert (silent.refusals, refusing.refusals) == ([], [("not now", 0)])
     # what went wrong before an end does not delay what comes after
     desk = Desk(tmp_path, "starting", NoAnswerError, 1)
     for troubles in ({"a": "not now"}, {}):
@@ -145,14 +149,14 @@ async def test_a_start_behind_a_later_epoch_is_refused_with_it(tmp_path):
     desk.folder.mkdir(parents=True)
     write_file(desk.folder / LEASE_FILE, Grant("a", 9))
     assert await desk.give(desk.start) == []
-    assert [later for _, later in desk.refused] == [9]
+    assert [later for _, later in desk.refusals] == [9]
 
 
-@pytest.mark.parametrize("meanwhile", ["stopping", "queued"])
-async def test_a_start_of_which_the_mind_was_changed_meanwhile_is_not_ordered(tmp_path, meanwhile):
+@pytest.mark.parametrize(("meanwhile", "epoch"), [("stopping", 3), ("queued", 3), ("starting", 4)])
+async def test_a_start_of_which_the_mind_was_changed_meanwhile_is_not_ordered(tmp_path, meanwhile, epoch):
     desk = Desk(tmp_path, "starting")
     desk.start()
-    desk.job.state = meanwhile
+    desk.job.state, desk.job.epoch = meanwhile, epoch
     await desk.settle()
     assert desk.cluster.orders == []
 
@@ -175,7 +179,7 @@ def situations(draw):
     for key, part in parts().items():
         state = draw(st.sampled_from(["starting", "running", "stopping"])) if part else "queued"
         jobs[key] = Job(int(key), key, ("x",), state=state, places=part)
-    return {key: Target("a", part) for key, part in parts().items() if part}, jobs
+    return {key: Placed("a", part) for key, part in parts().items() if part}, jobs
 
 
 @given(situations())
@@ -200,7 +204,7 @@ def test_orders_reach_what_is_wanted_and_never_double_a_gpu(situation):
 def test_partners_share_and_strangers_do_not():
     jobs = {name: Job(k, name, ("x",)) for k, name in enumerate("abc")}
     # even where a plan gives a GPU to two of them
-    shared = {name: Target("t", places([0]), partner) for name, partner in zip("abc", ("b", "a", ""), strict=True)}
+    shared = {name: Placed("t", places([0]), partner) for name, partner in zip("abc", ("b", "a", ""), strict=True)}
     assert [job.uuid for job in orders(shared, [], jobs)[1]] == ["a", "b"]
     jobs["a"].state, jobs["a"].places = "running", places([0])
     assert orders(shared, [jobs["a"]], jobs) == ([], [jobs["b"]])

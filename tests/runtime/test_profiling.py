@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from allocator.cli.app import app
-from allocator.runtime.profiling.program import Reading, StepCount
+from allocator.runtime.profiling import Reading, StepCount
 from throughputs import ThroughputTable, read_table
-from throughputs.tables.merge import merged_tables
+from throughputs.tables.files import merged_tables
 
 TRAINER = Path(__file__).with_name("steady_trainer.py")
 
@@ -79,7 +79,7 @@ def test_figures_are_added_to_a_table(tmp_path):
 def test_the_speed_of_what_is_printed(tmp_path, monkeypatch):
     """Steps since the first lines that were seen, over the time since then; what was printed before is not counted."""
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr("allocator.runtime.profiling.program.time", clock)
+    monkeypatch.setattr("allocator.runtime.profiling.time", clock)
     counts = [StepCount(tmp_path, "j", re.compile(text)) for text in (r"step (\d+)", "step")]
     assert [count.look() for count in counts] == [None, None]
     printed = 0

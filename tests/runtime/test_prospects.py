@@ -9,8 +9,7 @@ import pytest
 
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.decisions.hardware import Hardware
-from allocator.runtime.decisions.knowledge import Knowledge, moving_average
-from allocator.runtime.decisions.prospects import Prospects
+from allocator.runtime.decisions.knowledge import Knowledge, Prospects, moving_average
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.records.book import Job
 from tests.runtime.model_cluster import run_on, service_on, settle, two_types
@@ -124,7 +123,7 @@ def test_a_deadline_is_judged_by_what_is_believed_of_the_job():
         told = of.about_deadline(replace(due, **more), 10.0)
         assert "due in 100 s" in told
         assert needs in told
-    for one in (replace(due, duration=50.0), replace(due, **fast), asked()):
+    for one in (replace(due, duration=50.0), replace(due, **fast), replace(due, total_steps=101.0, steps=1.0), asked()):
         assert of.about_deadline(one, 10.0) == ""
     told = of.why_rejected(replace(due, duration=50.0), 10.0)
     assert "50 s, for which there is no room" in told

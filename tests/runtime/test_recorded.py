@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html import escape
 
 import pytest
@@ -12,9 +13,7 @@ from allocator.cli.app import app
 from allocator.cli.service.admission import present_jobs
 from allocator.report.errors import errors_section
 from allocator.runtime.door.client import Client
-from allocator.runtime.recorded.comparison import caveats, compared
-from allocator.runtime.recorded.leases import Leases
-from allocator.runtime.recorded.run import RecordedRun
+from allocator.runtime.recorded import Leases, RecordedRun, caveats, compared
 from allocator.runtime.records.journal import Event
 from tests.runtime.test_requests import Serving
 from throughputs import InputError, ThroughputTable
@@ -79,7 +78,7 @@ def events():
 
 
 def test_leases_by_hand():
-    run = RecordedRun(Leases.of_events(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
+    run = RecordedRun(Leases(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
     assert run.trace.arrival_time.tolist() == [0.0, 0.0]
     assert run.trace.total_steps.tolist() == [100.0, 50.0]
     assert run.table.rates(["job 0", "t"], [1, 1], ["v100"])[:, 0].tolist() == [10.0, 10.0]
@@ -116,7 +115,7 @@ def test_what_changed_on_the_way_is_told_and_not_compared(more, words):
     told = events()
     for after, kind, data in sorted([*more, (1, "run", RUN)], key=lambda one: -one[0]):
         told.insert(after, Event(kind, "", told[after].clock, data))
-    run = RecordedRun(Leases.of_events(told))
+    run = RecordedRun(Leases(told))
     found = caveats(run)
     assert len(found) == len(words)
     assert all(expected in caveat.words for expected, caveat in zip(words, found, strict=True))
@@ -130,13 +129,39 @@ def test_what_changed_on_the_way_is_told_and_not_compared(more, words):
 
 def test_jobs_that_are_not_through_are_told_of_and_left_out():
     # of two jobs the second is through, the first runs again
-    run = RecordedRun(Leases.of_events(events()[:-1]))
+    run = RecordedRun(Leases(events()[:-1]))
     (caveat,) = caveats(run)
     assert "1 of 2 jobs are not through" in caveat.words
-    whole = RecordedRun(Leases.of_events(events())).result({})
+    whole = RecordedRun(Leases(events())).result({})
     comparison = compared(run.result({}), whole, [caveat])
     figures = {row["figure"]: row for row in comparison["figures"]}
     assert comparison["jobs_that_complete_in_both"] == 1
     assert (figures["average_jct"]["simulated"], figures["average_jct"]["error"]) == (16.0, 0.0)
     assert figures["median_jct"]["error"] == 0.0
     assert [figures[name]["error"] for name in ("makespan", "utilization", "preemptions")] == [None] * 3
+
+
+def recorded(told):
+    return RecordedRun(Leases(told))
+
+
+def test_gpus_are_meant_for_a_job_once_whoever_held_them_was_told_to_end():
+    # the decision long before, and nothing decided since: as late as in `test_leases_by_hand`
+    run = recorded([event for event in events() if (event.kind, event.clock) != ("decision", 20.0)])
+    assert run.restart_seconds == pytest.approx(1.0)
+
+
+def test_an_error_is_a_part_of_what_was_real():
+    later = [replace(event, clock=10.0 + 2.0 * (event.clock - 10.0)) if event.job else event for event in events()]
+    comparison = compared(recorded(events()).result({}), recorded(later).result({}))
+    # 18 and 16 s, and twice as long
+    assert [job["error"] for job in comparison["jobs"]] == [1.0, 1.0]
+    assert comparison["figures"][0] == {"figure": "average_jct", "real": 17.0, "simulated": 34.0, "error": 1.0}
+
+
+def test_a_gpu_that_two_jobs_share_is_busy_once():
+    share = {"epoch": 1, "pool": "v100", "places": {"n": [0]}}
+    end = {"outcome": "completed", "steps": 50.0}
+    told = [(10.0, "starting", "a", share), (10.0, "starting", "b", share), (20.0, "ended", "a", end)]
+    told = [Event(kind, uuid, clock, data) for clock, kind, uuid, data in [*told, (20.0, "ended", "b", end)]]
+    assert recorded(events()[:4] + told).result({}).timeline["busy_gpus"].tolist() == [1]

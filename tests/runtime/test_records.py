@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 import pytest
 
 from allocator.runtime.records.book import Book
-from allocator.runtime.records.clock import Clock
 from allocator.runtime.records.journal import Event, Journal, JournalError
+from allocator.runtime.settings import Clock
 from throughputs import InputError
 
 
@@ -254,3 +254,26 @@ def test_measurements_are_of_a_batch_size():
     assert (job.gpus, job.job_type, job.measured) == (4, "net16", {("v100", 1): 7.0})
     story.tell("resized", 13.0, gpus=2, batch_size=64, job_type="net64")
     assert (job.gpus, job.job_type, job.batch_size, job.measured) == (2, "net64", 64, {})
+
+
+def test_a_node_is_drained_until_it_is_resumed():
+    book = Book()
+    for name, drained, expected in (("v", True, {"v"}), ("w", True, {"v", "w"}), ("v", False, {"w"})):
+        book.apply(Event("node", data={"name": name, "drained": drained}))
+        assert book.drained == expected
+
+
+def test_a_checkpoint_in_the_middle_of_a_lease_ends_a_row_of_fruitless_ones():
+    story = Story()
+    story.start(10.0, 1)
+    job = story.tell("ended", 20.0, outcome="yielded", saved_steps=0.0)
+    assert job.fruitless == 1
+    story.start(30.0, 2)
+    story.tell("progress", 35.0, saved_steps=4.0)
+    assert story.tell("ended", 40.0, outcome="yielded", saved_steps=4.0).fruitless == 1
+
+
+def test_of_a_long_journal_every_event_is_read(tmp_path):
+    with closing(Journal(tmp_path)) as journal:
+        journal.append(Event("note") for _ in range(250))
+        assert [event.number for event in journal.events()] == list(range(1, 251))

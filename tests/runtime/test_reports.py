@@ -6,11 +6,10 @@ import pytest
 
 from allocator.lease.files import REPORT_FILE, Report, write_file
 from allocator.runtime.adapters.base import Seen
-from allocator.runtime.outcome import events_of_end
 from allocator.runtime.records.book import Book, Job
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.watching import Told, Watching
+from allocator.runtime.watching import Told, Watching, events_of_end
 
 SETTINGS = ServiceSettings(
     hang_seconds=10.0, least_measured_steps=2.0, least_measured_seconds=0.5, retries=2, max_fruitless=3
@@ -70,6 +69,10 @@ def test_a_trainer_hangs_that_has_reported_and_makes_no_step(tmp_path):
     assert not watching.hangs(job, 22.0)
     desk.report(20.0, steps=6.0, state="ending")
     assert not watching.hangs(job, 30.0)
+    # steps that it has posted are steps
+    watching.tell(job, Told(6.0, 25.0))
+    watching.tell(job, Told(7.0, 32.0))
+    assert not watching.hangs(job, 42.0)
     job.state = "stopping"
     assert not watching.hangs(job, 500.0)
 

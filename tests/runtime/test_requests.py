@@ -226,7 +226,11 @@ def test_answers_come_page_by_page_and_none_is_long(requests, monkeypatch):
         assert numbers() == everything
         # one that is named again is told of once
         assert numbers(everything[::-1] * 2) == everything[::-1]
-    requests.service.record(Event("cancelled", one.uuid) for one in requests.book.by_id[5:30])
+
+    async def cancel():
+        requests.service.record(Event("cancelled", one.uuid) for one in requests.book.by_id[5:30])
+
+    asyncio.run(cancel())
     active = [*range(5), *range(30, 45)]
     assert numbers(active=True) == active
     assert numbers(last=3) == [42, 43, 44]

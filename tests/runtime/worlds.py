@@ -8,10 +8,10 @@ import time
 import uuid
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
+from allocator.lease.whole import read_object
 from allocator.runtime.adapters.base import StartOrder
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.adapters.local.folder import RUN_FILE, number_in
-from allocator.runtime.adapters.local.processes import carriers
+from allocator.runtime.adapters.node import RUN_FILE, carriers
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 PATIENCE = 300.0
@@ -71,7 +71,7 @@ class Local:
 
     def shim(self, job):
         """The process that watches over a job, once it is known."""
-        return number_in(str(self.records(job) / RUN_FILE), "pid")
+        return read_object(self.records(job) / RUN_FILE).get("pid")
 
     def log(self, job):
         return lines(self.folder(job) / "log")

@@ -12,10 +12,10 @@ import pytest
 
 import allocator
 from allocator import whatif
+from allocator.experiments.whatif import Scenarios
+from allocator.experiments.whatif.page import render_page
 from allocator.presets import preset
 from allocator.recorded import recorded_schedule
-from allocator.scenarios import Scenarios
-from allocator.scenarios.page import render_page
 from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import read_variants
 from throughputs import InputError, Trace, TraceGenerator, default_table, read_trace, write_trace
@@ -199,7 +199,7 @@ def test_what_is_asked_for_is_in_every_point(scenarios):
     cluster = allocator.Cluster({"a100": 4}, {"a100": 2})
     varied = {"round_seconds": [120.0, 360.0]}
     asked = scenarios(clusters=(cluster,), seed=7, next_gpus=1, vary=varied, settings={"preset": "gavel"})
-    assert asked.labels() == ["round_seconds=120.0", "round_seconds=360.0"]
+    assert [each.row.label for each in asked.rows] == ["round_seconds=120.0", "round_seconds=360.0"]
     points = {
         (p.cluster, p.gpus_per_server, p.seed, p.preset, p.settings["round_seconds"]) for p in asked.sweep.points()
     }

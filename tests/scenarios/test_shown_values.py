@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from allocator import Cluster
+from allocator.experiments.whatif.page import render_page
+from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
+from allocator.experiments.whatif.terminal import next_gpus_table, rows_table
 from allocator.report.figures import FIGURES
-from allocator.scenarios.page import render_page
-from allocator.scenarios.result import NextGpus, Row, WhatIf
-from allocator.scenarios.terminal import next_gpus_table, rows_table
 
 (JCT,) = (figure for figure in FIGURES if figure.key == "average_jct")
 
@@ -80,7 +80,8 @@ def test_changes_are_later_minus_before(halved):
     assert "+0.250" in other
     assert other.split()[-1] == "1.75"
     one, other = cells_of(render_page(halved), "next")
-    assert (one[1], one[2], one[-1]) == (["a100"], ["−0.500"], ["0.25", "normalised", "throughput"])
+    assert (one[1], one[2], one[-1]) == (["a100"], ["−0.500"], ["0.25"])
+    assert "price per GPU (normalised throughput)" in render_page(halved)
     assert (other[1], other[2], other[-1][0]) == (["h100"], ["+0.250"], "1.75")
     changes = [more["changes"]["average_jct"] for more in halved.as_dict()["rows"][0]["next_gpus"]]
     assert changes == halved.next_gpus["average_jct_change"].tolist() == [-1800.0, 900.0]  # seconds

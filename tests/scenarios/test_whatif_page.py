@@ -7,8 +7,7 @@ import re
 import pytest
 
 from allocator import whatif
-from allocator.scenarios.charts import dimensions, lines_of
-from allocator.scenarios.page import render_page
+from allocator.experiments.whatif.page import dimensions, lines_of, render_page
 from tests.report.test_page import Page
 from tests.scenarios.test_scenarios import log
 

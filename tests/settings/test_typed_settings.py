@@ -6,6 +6,7 @@ import json
 import sys
 import types
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
@@ -13,14 +14,12 @@ import pytest
 
 from allocator import cli
 from allocator.conversion import convert, convert_text, expectation
-from allocator.presets import preset, preset_names
-from allocator.presets.preset import RULES, kinds_of_changes
+from allocator.presets import kinds_of_presets, preset, preset_names
 from allocator.registry import get_policy, kinds_of_settings, list_policies
-from allocator.simulator.rules.base import rule_of
 from allocator.sweep import Sweep
 from throughputs import InputError
 
-KINDS = dict(kinds_of_changes())
+KINDS = dict(kinds_of_presets())
 BILLION = "1000000000"
 
 # values of every type there is, each with what it would be on a command line
@@ -71,7 +70,7 @@ def as_text(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-ALL = [("", name, kind) for name, kind in KINDS.items()]
+ALL = [("", name, kind) for name, kind in preset("default").kinds().items()]
 ALL += [(each.name, name, kind) for each in list_policies() for name, kind in kinds_of_settings(each.name).items()]
 DISTINCT = {str(kind): kind for _, _, kind in ALL}
 
@@ -87,8 +86,12 @@ def command_line(*arguments, capsys, monkeypatch):
 @pytest.mark.parametrize("name", preset_names())
 def test_values_of_presets_come_back(name):
     chosen = preset(name)
-    owners = [chosen.mechanism, *(rule_of(chosen.world, kind) for kind in RULES)]
-    for setting, kind in KINDS.items():
+    owners = [*chosen.disciplines(), chosen.mechanism, *chosen.world]
+    of_policies = {field.name for each in chosen.disciplines()[1:] for field in fields(each)}
+    assert set(chosen.kinds()) == set(chosen.as_dict()) - {"preset", "choice", "fairness"} | of_policies
+    for setting, kind in chosen.kinds().items():
+        if setting == "discipline":
+            continue
         value = next(getattr(owner, setting) for owner in owners if hasattr(owner, setting))
         texts = (convert_text(text, kind, source="-", field=setting) for text in (as_text(value), json.dumps(value)))
         for again in (convert(value, kind, source="-", field=setting), *texts):
@@ -121,13 +124,18 @@ def test_values_of_other_types_are_refused(kind):
         assert expectation(kind) in str(caught.value)
 
 
+def having(setting):
+    """A preset that has it."""
+    return next(chosen for chosen in map(preset, preset_names()) if setting in chosen.kinds())
+
+
 def test_every_setting_goes_through_the_conversion():
     """In Python and in files of sweeps; whatever its type, an object is none of it."""
     definition = {"kind": "static", "jobs": [3], "seeds": [0], "clusters": ["v100:2"]}
     wrong = VALUES["an object"][0]
     for policy, setting, _ in ALL:
         with pytest.raises(InputError, match=f"field '{setting}': found "):
-            get_policy(policy, **{setting: wrong}) if policy else preset("default").replace(**{setting: wrong})
+            get_policy(policy, **{setting: wrong}) if policy else having(setting).replace(**{setting: wrong})
         stated = {"policy": {setting: wrong}} if policy else {setting: wrong}
         with pytest.raises(InputError, match=setting) as caught:
             Sweep.from_dict(definition | {"policies": [policy or "fifo"], "settings": stated}, source="mine.toml")
@@ -138,7 +146,7 @@ TEXTS = [
     ("accelerator_order", "v100,k80|v100, k80|[v100, k80]|[\"v100\", \"k80\"]|\"v100\",\"k80\"", ("v100", "k80")),
     ("accelerator_order", "v100", ("v100",)),
     ("accelerator_order", "[]", ()),
-    ("accelerator_order", "none|None|null|NULL", None),
+    ("max_overdraft_rounds", "none|None|null|NULL", None),
     ("shockwave.bases", "0,0.5,1", (0.0, 0.5, 1.0)),
     ("goodput_slowdown", "bert:1.2,ncf:2|bert: 1.2, ncf: 2|[bert:1.2,ncf:2]|[[\"bert\", 1.2], [\"ncf\", 2]]",
      (("bert", 1.2), ("ncf", 2.0))),
@@ -170,6 +178,7 @@ def kind_of(name):
     return kinds_of_settings(policy)[setting] if policy else KINDS[setting]
 
 
+@pytest.mark.published
 def test_texts_as_people_write_them():
     for name, texts, expected in TEXTS:
         for text in texts.split("|"):
@@ -199,7 +208,7 @@ TOO_MANY = "at most 10,000,000 jobs"
         (f"{SIMULATE} --set round_seconds=maybe", "error: --set: field 'round_seconds': found "),
         (f"{SIMULATE} --set policy.seed=maybe", "error: --set: field 'policy.seed': found 'maybe'"),
         (f"{SWEEP} fifo --plan --set round_seconds=maybe", "error: --set: field 'round_seconds': found "),
-        (f"{SIMULATE} --set tie_breaks=deficit,shre", "'share'"),
+        (f"{SIMULATE} --set idle_fill=best_typ", "'best_type'"),
         (f"{SIMULATE} --set policy.sed=3", "'seed'"),
         (f"{SIMULATE} --preset gavl", "'gavel'"),
         *(

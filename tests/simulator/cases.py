@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.conversion import convert_text
+from allocator.conversion import convert_text, kinds_of
 from allocator.presets import Preset, preset
 from allocator.presets.default import DEFAULT
-from allocator.presets.preset import kinds_of_changes
 from allocator.protocol import Policy, Trigger
 from allocator.published.chronus import WaitingCounts
+from allocator.published.elasticflow.world import DecisionsCostTime, Ends, SlotsThatSpare
+from allocator.published.gavel.world import IdleTime, RoundLength
+from allocator.published.lucid.world import SecondsCountedDown, SharedGpus
+from allocator.published.pollux.world import SlotsOfTheClock, StartsThatServe
+from allocator.published.shockwave.world import RoundedBatchSizes, ShortRoundsStartFree, UnnoticedEnds
 from allocator.registry import get_policy
 from allocator.simulator import SimulationResult, simulate
+from allocator.simulator.rules.base import Rules
+from allocator.simulator.rules.general import BatchSizes
+from allocator.simulator.rules.slots import Slots
+from allocator.simulator.rules.starts import StartsTakeTime, StoppingCostsWork
 from tests.simulator.event_policies import EVENT_POLICIES
 from tests.simulator.worlds import SharesPolicy
 from throughputs import Trace
@@ -80,8 +88,31 @@ def policy_of(text: str) -> Policy:
     return EVENT_POLICIES[kind](*map(float, rest.split())) if kind in EVENT_POLICIES else get_policy(kind)
 
 
+RULES = (RoundLength, ShortRoundsStartFree, StartsThatServe, StartsTakeTime, UnnoticedEnds, IdleTime, SlotsThatSpare)
+RULES += (SlotsOfTheClock, Slots, SharedGpus, Ends, SecondsCountedDown, StoppingCostsWork, DecisionsCostTime)
+RULES += (RoundedBatchSizes, BatchSizes)
+"""Rules of published worlds, and the general ones that come between them, in the order in which they are asked."""
+
+
+def with_rules_that_have(names: Iterable[str], world: Rules) -> Rules:
+    """The world with those of `RULES` that have settings of these names, in place of what they are kinds of."""
+    for name in names:
+        kind = next((kind for kind in reversed(RULES) if name in kinds_of(kind)), None)
+        if kind is not None and not any(name in kinds_of(type(rule)) for rule in world):
+            usual = next((rule for rule in world if issubclass(kind, type(rule))), None)
+            own = {field.name: getattr(usual, field.name) for field in fields(usual)} if usual else {}
+            world = (*(rule for rule in world if rule is not usual), kind(**own))
+    order = {kind: place for place, kind in enumerate(RULES)}
+    return tuple(sorted(world, key=lambda rule: order.get(type(rule), len(RULES))))
+
+
+def with_settings(chosen: Preset, **changes: Any) -> Preset:
+    """The preset with these settings, be they of its world or of a published one."""
+    return replace(chosen, world=with_rules_that_have(changes, chosen.world)).replace(**changes)
+
+
 def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
-    """The preset with these settings, and options of `simulate`."""
+    """The preset with these settings (discipline: that of the preset so named), and options of `simulate`."""
     given = dict(part.split("=", 1) for part in text.split())
     name, options = given.pop("preset", "default"), {}
     chosen = {"usual": DEFAULT, "default": Preset()}.get(name) or preset(name)
@@ -92,7 +123,10 @@ def world_of(text: str) -> tuple[Preset, dict[str, Any]]:
             options[name] = PriceTable({"v100": (list(map(float, times)), list(map(float, prices)))})
         else:
             options[name] = tuple(map(int, value.split(":"))) if name == "window" else int(value)
-    kinds = kinds_of_changes()
+    if "discipline" in given:
+        chosen = chosen.replace(discipline=preset(given.pop("discipline")).disciplines()[-1])
+    chosen = replace(chosen, world=with_rules_that_have(given, chosen.world))
+    kinds = chosen.kinds()
     return chosen.replace(**{n: convert_text(v, kinds[n], source="-", field=n) for n, v in given.items()}), options
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.policies.chronus.memory import ChronusMemory
 from allocator.protocol import Assignment, Need, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.published.chronus.policy import PublishedChronusMemory
 
 
 class Planning(PlanPolicy):
@@ -93,7 +93,7 @@ def ahead(seconds):
 
     class Ahead(Planning):
         def new_memory(self):
-            memory = ChronusMemory(0)
+            memory = PublishedChronusMemory(0)
             memory.head_starts = [(job, seconds) for job in range(9)]
             return memory
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from allocator.published.pollux.trainings import read_trainings
 from throughputs import Trace
 from throughputs.goodput.profiles import Profile, Profiles
-from throughputs.goodput.trainings import read_trainings, trainings_of
+from throughputs.goodput.trainings import trainings_of
 
 
 def profile(noise=(1e9, 1e9), steps=1000.0, sync=0.0, **types):

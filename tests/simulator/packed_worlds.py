@@ -34,6 +34,7 @@ class PairPolicy(SharePolicy):
         self.states = []
 
     def allocate(self, state):
+        state.settle()
         self.states.append(state)
         shares, pairs = self.decide(state)
         alone = np.asarray(shares, dtype=float)

@@ -165,9 +165,9 @@ seen as a slot begins | 0.1:5000 2223.8:10 | | | slot_seconds=60.1 slot_grid=tru
     start_time .1 .1+37*60.1
 an end at its time | 12.25 | | | slot_seconds=60 | end 12.25
 at the next second | 12.25 | | | slot_seconds=60 ends=second | end 13
-counted down second by second | 12.25 | | | ends=counted | end 13
+counted down second by second | 12.25 | | | seconds_counted_down=true | end 13
 # 1 less ten times 0.1 leaves 1.4e-16
-in floating point | 1/.1 | | | ends=counted | end 11
+in floating point | 1/.1 | | | seconds_counted_down=true | end 11
 at the end of the slot | 12.25 | | | slot_seconds=60 ends=slot | end 60
 judged by the end | 12.25@slo=2@duration=7 | | | slot_seconds=60 ends=slot | end 60; met False
 judged by the training | 12.25@slo=2@duration=7 | | | slot_seconds=60 ends=slot deadlines_judged_by=training |

@@ -21,7 +21,7 @@ from allocator.cluster import Cluster
 from allocator.registry import get_policy
 from allocator.results.deadlines import assign_slos
 from allocator.simulator import SimulationStalledError, preset, simulate
-from tests.simulator.cases import rows, world_of
+from tests.simulator.cases import rows, with_settings, world_of
 from tests.simulator.event_policies import order, pairing, selective, turns
 from tests.simulator.goodput_worlds import jobs as trainees
 from tests.simulator.goodput_worlds import profile, trainings
@@ -97,8 +97,8 @@ def usual(policy, name="default", of_policy=None, *, of_run=None, **changes):
     """Jobs of half a day in rounds of 24 minutes, or of those of Shockwave in rounds of its own."""
     theirs = name.startswith("shockwave")
     trace, cluster = (changing(12), V100) if theirs else (drawn(8), TYPES)
-    chosen = preset(name).replace(**(({} if theirs else {"round_seconds": 1440.0}) | changes))
-    made = get_policy(policy, **(chosen.settings_of_policy(policy, cluster) | (of_policy or {})))
+    chosen = with_settings(preset(name), **(({} if theirs else {"round_seconds": 1440.0}) | changes))
+    made = chosen.make_policy(policy, cluster, **(of_policy or {}))
     return {"trace": trace, "cluster": cluster, "policy": made, "throughputs": TABLE, "preset": chosen} | (of_run or {})
 
 
@@ -129,7 +129,7 @@ def at_events(policy, **changes):
     rng = np.random.default_rng(1)
     trace = make_trace(rng.uniform(20, 400, 14).tolist(), [1, 2] * 7, np.cumsum(rng.uniform(0, 60, 14)).tolist())
     run = {"trace": trace, "cluster": Cluster({"slow": 2, "fast": 3}), "policy": policy}
-    return run | {"throughputs": rng.uniform(0.5, 3, (14, 2)), "preset": preset("default").replace(**changes)}
+    return run | {"throughputs": rng.uniform(0.5, 3, (14, 2)), "preset": with_settings(preset("default"), **changes)}
 
 
 def sharing(policy, gap):
@@ -183,6 +183,8 @@ without preemption | allox | gavel |
 shockwave, jobs linger | shockwave | shockwave_published |
 exact batch sizes | shockwave | shockwave | batch_size_adaptation=exact
 ideal | max_min_fairness_perf | | ideal=true
+nodes fail, rounds | max_min_fairness_perf | | mtbf_hours=4 repair_hours=1
+nodes fail, one after the other | tiresias | | mtbf_hours=4 repair_hours=1
 """
 
 
@@ -198,7 +200,7 @@ def of_row(policy, name, settings):
 RUNS = {row.id: partial(of_row, *row.values) for row in rows(USUAL)} | {
     "packed": packed,
     "packed, gandiva": lambda: packed("gandiva"),
-    "packed, estimated": lambda: packed(estimation=Estimation(0.5, 2)),
+    "packed, estimated": lambda: sharing(PairPolicy(random_shares(3)), 700.0) | {"estimation": Estimation(1.0, 1)},
     "packed, ideal, estimated": lambda: packed(changes={"ideal": True}, estimation=Estimation(0.5, 2)),
     "packed by chance": lambda: sharing(PairPolicy(random_shares(3)), 700.0),
     "window, shockwave": lambda: usual("max_min_fairness", "shockwave", of_run={"window": (3, 9), "extend": changing}),
@@ -263,7 +265,7 @@ def test_a_run_with_many_rounds_at_once_is_resumed(tmp_path):
 
 def test_a_standstill_is_told_as_early_after_a_checkpoint(tmp_path):
     run = {"trace": make_trace([10.0]), "cluster": "v100:1", "policy": SharesPolicy(), "throughputs": [[0.001]]}
-    run["preset"] = preset("default").replace(max_rounds_without_progress=7, whole_steps=True)
+    run["preset"] = with_settings(preset("default"), max_rounds_without_progress=7, whole_steps=True)
     files = {"checkpoint": tmp_path / "run.checkpoint", "checkpoint_every": 1}
     whole, again = StopAt(-1), StopAt(-1)
     for more in (

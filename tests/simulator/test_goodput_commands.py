@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from allocator.cli.app import app
 from allocator.cluster import Cluster
-from allocator.sweep.jobs import trainings_for
+from allocator.experiments.workloads import Draw, TrainingWorkload
 from throughputs import read_trace
 from throughputs.goodput.profiles import default_profiles
 from throughputs.goodput.trainings import trainings_of
@@ -73,7 +73,7 @@ def test_jobs_are_drawn_for_the_cluster_that_they_are_to_run_on():
         asked[name] = jobs
     cluster = Cluster({"t4": 16}, {"t4": 4})
     profiles = trainings_of(default_profiles())
-    expected = trainings_for(cluster, 40, 600.0, np.random.default_rng(3), profiles)
+    expected = TrainingWorkload(multi_gpu=True).jobs(Draw(40, 600.0, 3, profiles, cluster, grows=False))
     assert asked["of 16"].scale_factor.tolist() == expected.scale_factor.tolist()
     assert np.array_equal(asked["of 16"].arrival_time, expected.arrival_time)
     assert asked["of 16"].scale_factor.max() <= 16 < asked["of none"].scale_factor.max()

@@ -7,7 +7,7 @@ import pytest
 import allocator
 from tests.simulator.goodput_worlds import jobs, profile, trainings, with_fewer_samples_on_two_nodes
 from tests.simulator.test_goodput_world import FREE, run
-from throughputs.goodput.trainings.submitted import SubmittedTraining
+from throughputs.goodput.trainings.jobs import SubmittedTraining
 
 TRAINED = FREE.replace(goodput_in_rounds="trained")
 

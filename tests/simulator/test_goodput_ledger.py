@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import allocator
-from allocator.protocol.goodput.ledger import GoodputLedger
-from allocator.protocol.goodput.rules import GoodputRules, numbers_of_gpus
+from allocator.simulator.goodput.ledger import GoodputLedger, GoodputRules, numbers_of_gpus
 from tests.simulator.goodput_worlds import profile, trainings
 
 

@@ -7,8 +7,7 @@ import pytest
 
 import allocator
 from allocator.presets import preset
-from allocator.protocol.goodput.ledger import GoodputLedger
-from allocator.protocol.goodput.rules import GoodputRules
+from allocator.simulator.goodput.ledger import GoodputLedger, GoodputRules
 from throughputs import Trace
 from throughputs.goodput.profiles import read_profiles
 from throughputs.goodput.trainings import trainings_of

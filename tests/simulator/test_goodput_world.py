@@ -10,6 +10,7 @@ from allocator import InputError
 from allocator.presets import preset
 from allocator.protocol import Assignment, Plan, PlanPolicy
 from allocator.protocol.policy import Need
+from tests.simulator.cases import with_settings
 from tests.simulator.goodput_worlds import jobs, profile, trainings
 from throughputs.goodput.trainings.jobs import training_jobs
 
@@ -158,7 +159,7 @@ class Watching(OnGpus):
 @pytest.mark.parametrize(("counts", "expected"), [(False, 70.0), (True, 100.0)])
 def test_a_start_counts_as_service_where_the_world_says_so(counts, expected):
     policy = Watching(1)
-    settings = FREE.replace(restart_penalty_seconds=30.0, starts_count_as_service=counts)
+    settings = with_settings(FREE, restart_penalty_seconds=30.0, starts_count_as_service=counts)
     run(policy, jobs(0.0, 100.0), settings=settings)
     (watched,) = ((clock, ran) for clock, ran, _ in policy.watched if clock == 100.0)
     assert watched[1] == pytest.approx([expected, 0.0])

@@ -10,6 +10,7 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
 from allocator.simulator import preset, simulate
+from tests.simulator.cases import with_settings
 from throughputs import ThroughputTable, Trace
 
 
@@ -18,7 +19,7 @@ def test_contention_counts_every_round_of_a_job_from_admission_to_completion():
     trace = Trace(["job"] * 3, [1] * 3, [300.0, 100.0, 100.0], [0.0, 150.0, 150.0])
     table = ThroughputTable([("job", 1)], ["v100"], [[1.0]])
     # Profiles, and with them the yardsticks, are kept where something may ask for them.
-    chosen = preset("default").replace(round_seconds=100.0, overtime_factor=100.0)
+    chosen = with_settings(preset("default"), round_seconds=100.0, overtime_factor=100.0)
     result = simulate(trace, Cluster({"v100": 1}), get_policy("fifo"), table, preset=chosen)
     assert result.timeline["active_jobs"].tolist() == [1, 1, 3, 2, 1]
     assert result.jobs["jct"].tolist() == [300.0, 250.0, 350.0]

@@ -11,10 +11,10 @@ from allocator.cluster import Cluster
 from allocator.presets import Preset
 from allocator.protocol import Assignment, Need
 from allocator.protocol.jobs import JobTable
+from allocator.published.gavel.world import IdleTime
 from allocator.registry import get_policy
 from allocator.simulator import simulate
 from allocator.simulator.repetition import rounds_ahead
-from allocator.simulator.rules.rounds import IdleTime
 from allocator.simulator.truth import Truth
 from tests.simulator.goodput_worlds import jobs, profile, trainings
 from tests.simulator.worlds import make_trace
@@ -34,15 +34,12 @@ def test_rounds_without_a_step_count_in_a_row_only() -> None:
         rows=lambda jobs: jobs,
         register=lambda name, value: columns.update({name: np.full(2, value)}),
     )
-    (count,) = IdleTime(max_zero_step_rounds=2).start(SimpleNamespace(jobs=table))
     gone = []
+    world = SimpleNamespace(jobs=table, give_up=lambda jobs: gone.append(jobs.tolist()))
+    (count,) = IdleTime(max_zero_step_rounds=2).start(world)
     for idle in (True, False, True, True):
-        r = SimpleNamespace(
-            jobs=np.array([0, 1]), idle=np.array([idle, False]), done=np.zeros(2, dtype=bool), gave_up=None
-        )
-        count.after(r)
-        gone.append(bool(r.gave_up is not None and r.gave_up[0]))
-    assert gone == [False, False, False, True]
+        count.after(SimpleNamespace(jobs=np.array([0, 1]), idle=np.array([idle, False]), done=np.zeros(2, dtype=bool)))
+    assert gone == [[], [], [], [0]]
 
 
 def test_a_spread_gang_beside_another_job_loses_what_it_loses_alone() -> None:

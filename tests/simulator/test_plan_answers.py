@@ -9,6 +9,7 @@ from allocator.cluster import Cluster
 from allocator.presets import Preset, preset
 from allocator.protocol import Assignment, Need, Plan, PlanStep, Trigger
 from allocator.simulator import SimulationStalledError, simulate
+from tests.simulator.cases import with_settings
 from tests.simulator.event_policies import Planning, first_fit, in_turn, pairing, until_next_event
 from tests.simulator.worlds import make_trace
 from throughputs import Configurations, InputError, PackedColumns
@@ -120,7 +121,7 @@ def test_two_jobs_share_a_gpu_until_one_is_through():
     ],
 )
 def test_who_joins_is_a_guest(settings, ends):
-    chosen = DEFAULT.replace(**settings)
+    chosen = with_settings(DEFAULT, **settings)
     result = run(pairing(), [100.0, 100.0], rates=pairs_of(2), chosen=chosen, arrivals=[0.0, 10.0])
     assert result.jobs["completion_time"].tolist() == ends
 

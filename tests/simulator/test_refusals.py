@@ -38,11 +38,9 @@ no duration | 1x2 | v100:8 | | gang_rates=duration | duration of job 0
 """
 
 SETTINGS = """
-round_seconds=0 | queue=both | max_waiting_jobs=-1 | max_clock_seconds=-1 | ideal=yes | restart_penalty_seconds=-1
+round_seconds=0 | max_waiting_jobs=-1 | max_clock_seconds=-1 | ideal=yes | restart_penalty_seconds=-1
 batch_size_adaptation=sometimes | overtime_factor=-.5 | finished_jobs_linger_rounds=-1 | deadline_measure=loosest
-hysteresis_rounds=-1 | hysteresis_rounds=4 priority=time_fraction | time_counted=since_arrival | share_decimals=0
-idle_fill=off priority=time_fraction time_counted=since_arrival | priority_digits=18 | initial_credit_rounds=0
-initial_credit_rounds=1e10 | max_overdraft_rounds=-1 | tie_breaks=deficit,id | decide_every_seconds=0
+hysteresis_rounds=-1 | share_decimals=0 discipline=sia | max_overdraft_rounds=-1 | decide_every_seconds=0
 placement=worst | preemption_penalty_by_gpus=2:1,1:1 | preemption_penalty_by_gpus=1:-1
 restart_penalty_by_gpus=4:1,4:2 | slot_seconds=.5 ends=slot | slot_seconds=.5 overhead_restart_decisions=slot
 max_zero_step_rounds=0 | goodput_columns=some | goodput_in_rounds=some | goodput_slowdown=net:0
@@ -105,12 +103,19 @@ def test_what_runs_are_made_of(trace, throughputs, options, told):
 
 def test_settings_of_the_world_go_with_policy_and_cluster():
     chosen = Preset(
-        world_settings={"edf": {"ends": "second"}},
+        world_settings={"edf": {"slot_grid": True}},
         world_settings_by_gpus={1: {"slot_seconds": 1.0}, 8: {"slot_seconds": 2.0}},
     )
     small, large = Cluster({"a100": 4}), Cluster({"a100": 9})
     assert chosen.in_run("other", small).as_dict()["slot_seconds"] == 1.0
     other = chosen.in_run("edf", large).as_dict()
-    assert (other["slot_seconds"], other["ends"]) == (2.0, "second")
-    mine = chosen.replace(slot_seconds=5.0, ends="exact").in_run("edf", large).as_dict()
-    assert (mine["slot_seconds"], mine["ends"]) == (5.0, "exact")
+    assert (other["slot_seconds"], other["slot_grid"]) == (2.0, True)
+    mine = chosen.replace(slot_seconds=5.0, slot_grid=False).in_run("edf", large).as_dict()
+    assert (mine["slot_seconds"], mine["slot_grid"]) == (5.0, False)
+
+
+def test_a_setting_of_another_world_is_refused_with_the_presets_that_have_it():
+    with pytest.raises(InputError, match="preset default: late_jobs_wait is one of elasticflow"):
+        Preset().replace(late_jobs_wait=True)
+    with pytest.raises(InputError, match="did you mean 'slot_seconds'"):
+        Preset().replace(slot_second=1.0)

@@ -64,7 +64,8 @@ def test_isolated_time_of_a_job_that_is_alone_is_the_time_since_it_came_whatever
         exact = preset("default").replace(batch_size_adaptation="exact")
         return simulate(trace, Cluster({"v100": 1}), policy, default_table(), preset=exact), policy.states
 
-    until = 360.0 * (ran("accordion")[0].makespan // 720.0)
-    state = ran("accordion", until)[1][1]
-    assert (state.n_jobs, state.clock) == (2, until)
+    until = 360.0 * (ran("accordion")[0].makespan // 360.0)
+    # it changes on the way, and the policy is asked then
+    _, changed, state, *_ = ran("accordion", until)[1]
+    assert (changed.n_jobs, state.n_jobs, state.clock) == (1, 2, until)
     assert state.isolated_seconds.tolist() == pytest.approx([until, 0.0], rel=1e-6)

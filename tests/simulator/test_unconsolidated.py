@@ -7,6 +7,7 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.presets import Preset
 from allocator.simulator import preset, simulate
+from tests.simulator.cases import with_settings
 from tests.simulator.worlds import SharesPolicy
 from throughputs import ThroughputTable, Trace
 
@@ -34,7 +35,7 @@ def test_a_spread_gang_goes_at_its_own_speed():
 
 
 def test_a_gang_that_cannot_run_spread_does_no_step_and_is_given_up():
-    chosen = SLOWER.replace(max_zero_step_rounds=3)
+    chosen = with_settings(SLOWER, max_zero_step_rounds=3)
     trace = Trace(["c", "a"], [2, 1], [1440.0] * 2, [0.0] * 2)
     result = simulate(trace, Cluster({"v100": 3}), SharesPolicy(), TABLE, preset=chosen)
     assert result.jobs["status"].tolist() == ["dropped", "completed"]

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from allocator.cli.inputs.examples import example_log
+from allocator.published.shockwave.generator import shockwave_trace
 from tests.site.pages import ROOT
 from throughputs import TraceGenerator, default_table, gavel_trace, import_log, write_table, write_trace
-from throughputs.traces.logs.example import example_log
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 RULES = ROOT / "throughputs" / "training" / "tables" / "shockwave.toml"
 
@@ -37,8 +37,12 @@ def _entities(folder: Path) -> None:
     (folder / "entities.toml").write_text("[research]\nweight = 1\n\n[production]\nweight = 3\n")
 
 
-def _studies(folder: Path) -> None:
+def _checkout(folder: Path) -> None:
     (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
+
+
+def _studies(folder: Path) -> None:
+    _checkout(folder)
     (folder / "mine.csv").write_text(example_log())
     columns = {"submit": "start", "duration": "hours", "gpus": "num_gpus", "user": "owner"}
     write_trace(import_log(folder / "mine.csv", columns).trace, folder / "jobs.csv")
@@ -53,6 +57,7 @@ def _training(folder: Path) -> None:
 PREPARED: dict[str, Callable[[Path], None]] = {
     "docs/commands.md": _commands,
     "docs/entities.md": _entities,
+    "docs/studies.md": _checkout,
     "docs/sweeps.md": _studies,
     "docs/training.md": _training,
 }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from allocator.experiments.execute import Outcome, carried_out
+from allocator.experiments.run import Materials
 from allocator.sweep import Point
-from allocator.sweep.execute import Materials, Outcome, run_point
+from throughputs import Trace
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "sweeps.md"
 
@@ -45,7 +48,12 @@ ENTITIES = [
 
 
 def single(point: Point, **options: Any) -> Outcome:
-    return run_point(point, Materials.of([point]), **{"log": lambda _: None, "report": lambda _: None} | options)
+    return carried_out(point, Materials.of([point]), **{"log": lambda _: None, "report": lambda _: None} | options)
+
+
+def trace_of(point: Point, table: Any) -> Callable[[int], Trace]:
+    """The jobs of a point by their number, on these throughputs."""
+    return Materials({(point.speeds, point.accelerator): table}, {}).jobs_of(point)
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from allocator.sweep import Sweep
-from allocator.sweep.jobs import trace_of
-from tests.sweep.sweep_definitions import single
+from tests.sweep.sweep_definitions import single, trace_of
 from throughputs import read_table, read_trace
 
 STUDIES = {path.stem: path for path in sorted(Path(__file__).parents[2].glob("benchmarks/studies/*.toml"))}

@@ -20,13 +20,13 @@ def _folder(tmp_path, monkeypatch):
 def test_the_points_of_a_continuous_sweep():
     points = told(
         "sweep continuous --rates 0.3:0.6:2 --window 5:10 --cluster v100:2,k80:2 --cluster v100:3 --seeds 0:2 --out s "
-        "--policies fifo_perf,max_min_fairness_perf --vary round_seconds=360,720 --set queue=per_type --multi-gpu "
+        "--policies fifo_perf,max_min_fairness_perf --vary round_seconds=360,720 --set placement=in_order --multi-gpu "
         """--vary 'policy.solver=["auto","highs"]' -j 2 --plan"""
     )
     assert len(points) == 2 * 2 * 2 * 2 + 2 * 2 * 2 * 2 * 2  # fifo_perf has no solver
     assert not Path("s").exists()
     assert {p["load"] for p in points} == {0.3, 0.6}
-    assert all(p["workload"]["multi_gpu"] and p["settings"]["queue"] == "per_type" for p in points)
+    assert all(p["workload"]["multi_gpu"] and p["settings"]["placement"] == "in_order" for p in points)
 
 
 def test_a_static_sweep_and_its_table():

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import registry
-from allocator.presets import preset
+from allocator.cluster import Cluster
+from allocator.experiments.store import BY_WEIGHT, FIGURES
+from allocator.experiments.workloads import workload
+from allocator.presets import kinds_of_presets, preset, preset_names
 from allocator.registry import list_policies, settings_of
-from allocator.sweep import Point, Sweep, Workload
-from allocator.sweep.definition.settings import SETTINGS
-from allocator.sweep.store import BY_WEIGHT, FIGURES
+from allocator.sweep import Point, Sweep
 from tests.sweep.sweep_definitions import ENTITIES, TINY, continuous, decision, definition, static
 from throughputs import InputError, Trace, default_table, write_table, write_trace
 
@@ -73,7 +74,7 @@ def test_points_are_all_combinations(toml):
     assert {p.policy_settings.get("solver") for p in points if p.policy == "max_min_fairness_perf"} == {"highs"}
     assert {p.gpus_per_server for p in points if p.cluster == "v100:4"} == {"v100:2"}
     # files are beside the definition
-    assert {p.workload.throughputs for p in points} == {str(toml.parent.resolve() / "speeds.csv")}
+    assert {p.throughputs for p in points} == {str(toml.parent.resolve() / "speeds.csv")}
 
 
 def test_the_small_variant_changes_what_it_names(toml):
@@ -120,9 +121,13 @@ def test_settings_are_for_the_policies_that_have_them():
     assert counts == [2, 4]  # two seeds
     taken = {*FIGURES, *Point("static", "fifo_perf", TINY, 5, 0).columns(()), "point", "status", "by_rule"}
     of_policies = {f"policy_{name}" for entry in list_policies() for name in settings_of(entry.name)}
-    assert not (taken & set(SETTINGS)) | (of_policies & (taken | set(SETTINGS)))
+    settings = set(kinds_of_presets())
+    assert not (taken & settings) | (of_policies & (taken | settings))
     assert set(BY_WEIGHT) <= set(FIGURES)
-    assert set(SETTINGS) == set(preset("default").as_dict()) - {"preset", "choice", "fairness"}
+    of_presets = {
+        n for name in preset_names() for n in preset(name).in_run("shockwave", Cluster({"v100": 8})).as_dict()
+    }
+    assert of_presets - {"preset", "choice", "fairness"} <= set(kinds_of_presets())
 
 
 def test_usual_limits_of_a_continuous_run():
@@ -132,7 +137,7 @@ def test_usual_limits_of_a_continuous_run():
     assert Sweep.from_dict(static()).points()[0].chosen.as_dict()["max_waiting_jobs"] is None
     unlimited = Sweep.from_dict(continuous(settings={"max_waiting_jobs": "none", "max_overdraft_rounds": "none"}))
     chosen = unlimited.points()[0].chosen
-    assert (chosen.as_dict()["max_waiting_jobs"], chosen.mechanism.max_overdraft_rounds) == (None, None)
+    assert (chosen.as_dict()["max_waiting_jobs"], chosen.mechanism.discipline.max_overdraft_rounds) == (None, None)
 
 
 def test_a_cluster_grows_with_the_jobs():
@@ -148,13 +153,13 @@ def test_a_cluster_grows_with_the_jobs():
 def test_identity_is_the_same_on_every_machine():
     # Changes only together with FORMAT, which says that results of old folders no longer count.
     assert Point("static", "fifo_perf", TINY, 5, 0).key == "89e8c7a231b781ad"
-    for workload in ({}, {"entities": "none"}):
-        assert Sweep.from_dict(static(workload=workload)).points()[0].key == "89e8c7a231b781ad"
+    for jobs in ({}, {"entities": "none"}):
+        assert Sweep.from_dict(static(workload=jobs)).points()[0].key == "89e8c7a231b781ad"
 
 
 @given(st.randoms(use_true_random=False))
 def test_identity_does_not_depend_on_the_order_of_keys(rng: random.Random):
-    settings = {"round_seconds": 720, "queue": "per_type", "whole_steps": True}
+    settings = {"round_seconds": 720, "placement": "in_order", "restart_when_moved": True}
     shares = {"rigid": 1, "adaptive": 2}
     keys = set()
     for load in (5, 5.0):
@@ -169,9 +174,9 @@ def test_what_is_as_in_the_preset_and_labels_do_not_count():
     def key(**changes):
         return Point("static", "fifo_perf", TINY, 5, 0, **changes).key
 
-    usual = {"round_seconds": 360, "queue": "per_type"}
+    usual = {"round_seconds": 360, "placement": "in_order"}
     assert key(preset="gavel") == key(preset="gavel", settings=usual) != key(settings={"round_seconds": 360})
-    assert key(workload=Workload(mean_interarrival_seconds=None)) == key()
+    assert key(workload=workload({})) == key()
     named = (Sweep.from_dict(static(cases=[{"name": name, "round_seconds": 720}])) for name in ("one", "two"))
     assert len({sweep.points()[0].key for sweep in named}) == 1
     assert "repetitions" not in Sweep.from_dict(static()).points()[0].specification()
@@ -190,13 +195,14 @@ CHANGES = [
     {"settings": {"round_seconds": 720}},
     {"kind": "decision", "repetitions": 1},
     {"kind": "decision", "repetitions": 2},
+    {"prices": {"v100": 1.0}},
     *(
-        {"workload": Workload(**change)}
+        {"workload": workload(change)}
         for change in (
-            {"multi_gpu": True}, {"generator": "default"}, {"prices": {"v100": 1.0}},
-            {"mean_interarrival_seconds": 9.0}, {"generator": "shockwave"},
-            {"generator": "shockwave", "n_durations": 9}, {"categories": {"adaptive": 1.0}},
-            {"categories": {"rigid": 1.0}}, {"entities": tuple(ENTITIES)},
+            {"multi_gpu": True}, {"generator": "default"}, {"mean_interarrival_seconds": 9.0},
+            {"generator": "shockwave"}, {"generator": "shockwave", "n_durations": 9},
+            {"generator": "goodput", "categories": {"adaptive": 1.0}},
+            {"generator": "goodput", "categories": {"rigid": 1.0}}, {"entities": tuple(ENTITIES)},
         )
     ),
 ]  # fmt: skip
@@ -210,7 +216,7 @@ def test_identity_tells_everything_apart():
 
 def test_a_file_counts_by_its_contents(tmp_path, monkeypatch):
     def point(name):
-        return Point("static", "fifo_perf", TINY, 5, 0, workload=Workload(throughputs=str(tmp_path / name)))
+        return Point("static", "fifo_perf", TINY, 5, 0, throughputs=str(tmp_path / name))
 
     for name in ("a.csv", "b.csv"):
         write_table(default_table(), tmp_path / name)
@@ -233,7 +239,7 @@ def test_a_file_counts_by_its_contents(tmp_path, monkeypatch):
         "    paper = program = 'none'\n\n    def key(self, state):\n        return state.elapsed_seconds\n"
     )
     (name,) = registry.import_policies(str(written))
-    assert (registry.source_of(name), registry.source_of("fifo")) == (written, None)
+    assert tuple(registry.source_of(registry.class_of(each)) for each in (name, "fifo")) == (written, None)
     before = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
     written.write_text(written.read_text() + "# sooner\n")
     after = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.sweep import Point, Sweep, Workload
-from allocator.sweep.jobs import BLOCK_JOBS, trace_of
-from tests.sweep.sweep_definitions import DYNAMIC, ENTITIES, TINY, static
+from allocator.experiments.workloads import BLOCK_JOBS, workload
+from allocator.published.shockwave.generator import shockwave_trace
+from allocator.sweep import Point, Sweep
+from tests.sweep.sweep_definitions import DYNAMIC, ENTITIES, TINY, static, trace_of
 from throughputs import Trace, TraceGenerator, default_table, gavel_trace
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 OWNERS = Sweep.from_dict(static(workload={"entities": ENTITIES})).points()[0].workload.entities
 
 
-def jobs_of(kind="continuous", load=2.0, seed=0, table=None, cluster=TINY, **workload):
-    point = Point(kind, "fifo_perf", cluster, load, seed, workload=Workload(**workload), window=(0, 5))
+def jobs_of(kind="continuous", load=2.0, seed=0, table=None, cluster=TINY, **settings):
+    point = Point(kind, "fifo_perf", cluster, load, seed, workload=workload(settings), window=(0, 5))
     return trace_of(point, default_table() if table is None else table)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 import pandas as pd
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from allocator.sweep import Sweep, load_jobs, run
 from tests.sweep.sweep_definitions import continuous, measured
 
-ray = pytest.importorskip("ray", reason="needs the extra [ray]")
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra [ray]")
 
 NODES = 3
 # Small enough for a machine that does other things too.

@@ -17,14 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allocator
+from allocator.experiments.engines import Ended, LocalEngine, Lost, Task
+from allocator.experiments.run import Materials
+from allocator.experiments.store import Store, first_saturated
 from allocator.presets import preset
 from allocator.sweep import Point, Sweep, load, load_jobs, run
-from allocator.sweep.engines.engine import Ended, Lost, Task
-from allocator.sweep.engines.local import LocalEngine
-from allocator.sweep.execute import Materials
-from allocator.sweep.jobs import trace_of
-from allocator.sweep.saturation import first_saturated
-from allocator.sweep.store import Store
 from tests.sweep.sweep_definitions import (
     DOCS,
     ENTITIES,
@@ -36,6 +33,7 @@ from tests.sweep.sweep_definitions import (
     single,
     static,
     timeless,
+    trace_of,
 )
 from tests.sweep.test_sweep_jobs import LOG
 from throughputs import InputError, default_table, read_trace, write_trace
@@ -48,7 +46,7 @@ def test_a_run_with_entities():
     own = static(policies=["max_min_fairness_water_filling_perf"], workload={"entities": ENTITIES})
     point = Sweep.from_dict(own).points()[-1]
     trace = trace_of(point, default_table())(8)
-    options = {"seed": 1, "entities": point.entities}
+    options = {"seed": 1, "entities": point.owners(trace)}
     expected = allocator.simulate(trace, TINY, point.make_policy(), default_table(), **options).summary()
     assert timeless(single(point).record["figures"]) == timeless(dict(expected))
 
@@ -259,13 +257,16 @@ def decided(tmp_path_factory):
 def test_jobs_go_to_entities_in_turn(decided):
     folder, sweep, table = decided
     pd.testing.assert_frame_equal(run(sweep, folder, jobs=1), table)
-    assert table["measured_decisions"].tolist() == [2, 2]
     for (_, rows), (_, row) in zip(load_jobs(folder).groupby("point", sort=False), table.iterrows(), strict=True):
         n = len(rows)
         assert rows["entity"].tolist() == (["first", "first", "second"] * n)[:n]
         shares = rows.groupby("entity")["normalised_throughput"].sum() / rows["normalised_throughput"].sum()
         assert row["throughput_share_entity_first"] == pytest.approx(shares["first"])
         assert (row["jobs_entity_second"], row["jobs_entity_above"]) == (n // 3, 0)
+
+
+def test_of_repeated_decisions_the_first_is_not_measured(decided):
+    assert decided[2]["measured_decisions"].tolist() == [2, 2]
 
 
 def test_columns_are_documented(finished, decided):
@@ -309,6 +310,17 @@ def test_saturation_ends_a_series(tmp_path):
     every = run(Sweep.from_dict(own | {"skip_saturated": False}), tmp_path, jobs=1)
     assert not every["by_rule"].any()
     assert every["rounds"].notna().all()
+
+
+def test_the_run_that_saturates_is_told_without_what_depends_on_its_last_jobs(finished):
+    folder, _, table = finished
+    store, records = Store(folder), Store(folder).records(table["point"])
+    records[table["point"][2]]["status"] = "saturated"
+    told = store.table(records)
+    assert told["status"].tolist() == ["completed"] * 2 + ["saturated"] * 2
+    assert told["by_rule"].tolist() == [False] * 3 + [True]
+    assert told["average_jct"].notna().tolist() == [True] * 2 + [False] * 2
+    assert told["rounds"][:3].tolist() == table["rounds"][:3].tolist()
 
 
 places_of_runs = st.tuples(st.sampled_from("ab"), st.integers(1, 4), st.integers(0, 3), st.booleans())

@@ -76,6 +76,7 @@ def test_chronus(written):
     assert columns(seconds, "job_type", "arrival_time", "deadline", "duration") == expected
 
 
+@pytest.mark.published
 @pytest.mark.parametrize(("times", "values"), [("60-50", "10-8"), ("50-50", "10-8"), ("50-60", "8-10")])
 def test_soft_deadlines_of_chronus_ascend_and_their_values_do_not(written, times, values):
     with pytest.raises(InputError) as caught:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from allocator.protocol.entities import Entities
+from allocator.published.pollux.tables import read_step_times
 from throughputs import (
     ImportedLog,
     InputError,
@@ -22,7 +23,6 @@ from throughputs import (
 )
 from throughputs.files import read_cells, read_frame, read_json
 from throughputs.goodput import read_samples
-from throughputs.goodput.tables import read_step_times
 from throughputs.predict import read_predictions
 
 

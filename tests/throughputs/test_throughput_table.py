@@ -82,7 +82,7 @@ def test_unknown_keys_are_named(table, name, size, accelerator, words):
         ({"pairs": [[0, 1]], "colocated": [[[1, 1], [1, 1]]]}, "pairs"),
         ({"pairs": [[0, 0]] * 2, "colocated": [[[1, 1], [1, 1]]] * 2}, "pairs"),
         ({"pairs": [[0, 0]], "colocated": [[[1, -1], [1, 1]]]}, "('LM', 1) beside ('LM', 1) on 'v100'"),
-        ({"pairs": [[0, 0]], "colocated": [[[1, np.nan], [1, 1]]]}, "pair (0, 0) on 'v100'"),
+        ({"pairs": [[0, 0]], "colocated": [[[1, np.nan], [1, 1]]]}, "('LM', 1) beside ('LM', 1) on 'v100'"),
     ],
 )
 def test_bad_arrays_are_refused(change, field):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allocator.published.shockwave.generator import shockwave_trace
 from tests.simulator.goodput_worlds import profile, trainings
 from throughputs import (
     FixedDuration,
@@ -29,7 +30,6 @@ from throughputs.goodput.profiles import default_profiles
 from throughputs.goodput.trainings import training_trace, trainings_of
 from throughputs.goodput.trainings.generator import SHARES_OF_MODELS
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
-from throughputs.traces.shockwave_generator import shockwave_trace
 
 MODELS = trainings_of(default_profiles())
 GAVEL = """\

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allocator.published.shockwave.generator import shockwave_trace
 from throughputs import ThroughputTable, default_table
-from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training import (
     AdaptationRules,
     Course,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allocator.published.shockwave.generator import shockwave_trace
 from throughputs import InputError, ThroughputTable, Trace, default_table, read_table, read_trace
-from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training import MOST_STEADY_EPOCHS, STEADY_EPOCHS, Course, default_rules, profile_trace
 
 PUBLISHED = [("120_0.2_5_100_40_25", "tacc")]

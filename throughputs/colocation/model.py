@@ -26,12 +26,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
 from throughputs.files import read_frame
-from throughputs.frames import FrameReader
+from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
+from throughputs.limits import require_all, require_distinct
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from throughputs.tables.table import ThroughputTable
+
+_NUMBER = Column("number", None, NOT_NEGATIVE, "a finite number of at least 0")
 
 
 class ColocationModel(Protocol):
@@ -110,36 +113,27 @@ class InterferenceModel:
         memory_share: ArrayLike,
         source: str = "interference model",
     ) -> None:
-        object.__setattr__(self, "job_types", tuple(job_types))
-        object.__setattr__(self, "accelerators", tuple(accelerators))
-        arrays = {"sensitivity": sensitivity, "pressure": pressure, "memory_share": memory_share}
-        for name, values in arrays.items():
+        vars(self).update(job_types=tuple(job_types), accelerators=tuple(accelerators), source=source)
+        for name in ("job_types", "accelerators"):
+            require_distinct(getattr(self, name), source, name)
+        G, M, K = len(self.job_types), len(self.accelerators), np.shape(sensitivity)[-1] if np.ndim(sensitivity) else 1
+        for name, values, shape in (
+            ("sensitivity", sensitivity, (G, M, K)),
+            ("pressure", pressure, (G, M, K)),
+            ("memory_share", memory_share, (G, M)),
+        ):
             array = np.array(values, dtype=np.float64)
             array.flags.writeable = False  # models are shared, the embedded one by everybody
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "source", source)
-        self._validate()
-
-    def _validate(self) -> None:
-        for name, labels in (("job_types", self.job_types), ("accelerators", self.accelerators)):
-            repeated = [label for label in labels if labels.count(label) > 1]
-            if repeated:
-                raise InputError(self.source, field=name, found=repeated[0], expected="each name once")
-        G, M = len(self.job_types), len(self.accelerators)
-        K = self.sensitivity.shape[-1] if self.sensitivity.ndim == 3 else 1
-        shapes = {"sensitivity": (G, M, K), "pressure": (G, M, K), "memory_share": (G, M)}
-        for name, shape in shapes.items():
-            values = getattr(self, name)
-            if values.shape != shape:
-                raise InputError(self.source, field=name, found=values.shape, expected=f"shape {shape}")
-            if (values < 0).any() or np.isinf(values).any():
-                bad = values[(values < 0) | np.isinf(values)][0].item()
-                raise InputError(self.source, field=name, found=bad, expected="a finite number of at least 0")
+            vars(self)[name] = array
+            if array.shape != shape:
+                raise InputError(source, field=name, found=array.shape, expected=f"shape {shape}")
+            good = np.isnan(array) | ((array >= 0) & np.isfinite(array))
+            require_all(good, array, source, lambda *_, name=name: name, "a finite number of at least 0")
         unknown = np.isnan(self.memory_share)
         for name in ("sensitivity", "pressure"):
             if (np.isnan(getattr(self, name)) != unknown[:, :, np.newaxis]).any():
                 expected = "numbers wherever memory_share has one, and nan elsewhere"
-                raise InputError(self.source, field=name, found="nan", expected=expected)
+                raise InputError(source, field=name, found="nan", expected=expected)
 
     @property
     def n_resources(self) -> int:
@@ -174,20 +168,16 @@ class InterferenceModel:
         reader = FrameReader(frame, source, first_line)
         K = max(1, sum(str(name).startswith("sensitivity_") for name in frame.columns))
         numbers = [f"{kind}_{k + 1}" for kind in ("sensitivity", "pressure") for k in range(K)] + ["memory_share"]
-        reader.check_columns(("job_type", "accelerator", *numbers), ())
-        names, places = reader.text("job_type").tolist(), reader.text("accelerator").tolist()
+        columns = {"job_type": Column("text"), "accelerator": Column("text")} | dict.fromkeys(numbers, _NUMBER)
+        table = reader.read(columns)
+        names, places = table["job_type"].tolist(), table["accelerator"].tolist()
         job_types, accelerators = list(dict.fromkeys(names)), list(dict.fromkeys(places))
         values = np.full((len(job_types), len(accelerators), len(numbers)), np.nan)
-        rows, columns = _positions(names, job_types), _positions(places, accelerators)
-        _check_unique(names, places, source, first_line)
+        rows, columns_ = _positions(names, job_types), _positions(places, accelerators)
+        expected = "one row for each job type on each accelerator type"
+        reader.require_once(rows * len(accelerators) + columns_, table["job_type"], "job_type", expected)
         for k, column in enumerate(numbers):
-            figures = reader.numbers(column)
-            bad = (figures < 0) | np.isinf(figures)
-            if bad.any():
-                row = int(np.argmax(bad))
-                found, expected = figures[row].item(), "a finite number of at least 0"
-                raise InputError(source, line=first_line + row, field=column, found=found, expected=expected)
-            values[rows, columns, k] = figures
+            values[rows, columns_, k] = table[column]
         return cls(job_types, accelerators, values[..., :K], values[..., K:-1], values[..., -1], source)
 
     def to_frame(self) -> pd.DataFrame:
@@ -295,12 +285,3 @@ def _positions(wanted: Sequence[object], known: Sequence[object]) -> NDArray[np.
     """Position of each wanted label among the known ones, -1 where it is not among them."""
     position = {label: i for i, label in enumerate(known)}
     return np.array([position.get(label, -1) for label in wanted], dtype=np.int64)
-
-
-def _check_unique(names: list[str], places: list[str], source: str, first_line: int) -> None:
-    seen: set[tuple[str, str]] = set()
-    for row, entry in enumerate(zip(names, places, strict=True)):
-        if entry in seen:
-            expected = f"one row for {entry[0]!r} on {entry[1]!r}"
-            raise InputError(source, line=first_line + row, field="job_type", found=entry[0], expected=expected)
-        seen.add(entry)

@@ -11,7 +11,6 @@
 (1,)
 """
 
-from throughputs.configurations.configurations import Configurations
-from throughputs.configurations.files import read_configurations, write_configurations
+from throughputs.configurations.configurations import Configurations, read_configurations, write_configurations
 
 __all__ = ["Configurations", "read_configurations", "write_configurations"]

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.columns import Columns
-from throughputs.configurations.checks import Arrays, canonical_order, check_columns, check_labels
-from throughputs.configurations.frames import columns_of_frame, frame_of_columns
+from throughputs.configurations.arrays import (
+    Arrays,
+    canonical_order,
+    check_columns,
+    check_labels,
+    columns_of_frame,
+    frame_of_columns,
+)
 from throughputs.errors import InputError, did_you_mean
+from throughputs.files import read_rows, write_rows
 from throughputs.matrix import ThroughputMatrix
-from throughputs.packed import PackedColumns
+from throughputs.packed import Columns, PackedColumns
 from throughputs.tables.table import ThroughputTable
 
 if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import csr_array
+
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -88,11 +96,8 @@ class Configurations:
         self._set(canonical_order(columns), labels, names)
 
     def _set(self, columns: Arrays, jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> None:
-        for name, array in vars(columns).items():
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "jobs", jobs)
-        object.__setattr__(self, "pools", pools)
-        object.__setattr__(self, "offsets", np.searchsorted(columns.job, np.arange(len(jobs) + 1)))
+        offsets = np.searchsorted(columns.job, np.arange(len(jobs) + 1))
+        vars(self).update(vars(columns), jobs=jobs, pools=pools, offsets=offsets)
 
     @classmethod
     def _trusted(cls, columns: Arrays, jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> Configurations:
@@ -291,15 +296,7 @@ class Configurations:
             keep = np.ones(len(taken), dtype=bool)
             keep[paired[~there]] = False
             job, taken, partner = job[keep], taken[keep], partner[keep]
-        columns = Arrays(
-            job=job,
-            pool=self.pool[taken],
-            gpus=self.gpus[taken],
-            rate=self.rate[taken],
-            batch_size=self.batch_size[taken],
-            partner=partner,
-            partner_rate=self.partner_rate[taken],
-        )
+        columns = replace(Arrays.of(self, taken), job=job, partner=partner)
         # without pairs the order of the columns is the old one
         columns = canonical_order(columns) if len(paired) else columns
         return self._trusted(columns, tuple(self.jobs[i] for i in wanted.tolist()), self.pools)
@@ -374,15 +371,10 @@ class Configurations:
         if later.pools != self.pools:
             raise InputError(_SOURCE, field="pools", found=later.pools, expected=str(self.pools))
         n = self.n_jobs
-        columns = Arrays(
-            job=np.concatenate([self.job, later.job + n]),
-            pool=np.concatenate([self.pool, later.pool]),
-            gpus=np.concatenate([self.gpus, later.gpus]),
-            rate=np.concatenate([self.rate, later.rate]),
-            batch_size=np.concatenate([self.batch_size, later.batch_size]),
-            partner=np.concatenate([self.partner, np.where(later.partner < 0, -1, later.partner + n)]),
-            partner_rate=np.concatenate([self.partner_rate, later.partner_rate]),
-        )
+        own, others = Arrays.of(self, slice(None)), Arrays.of(later, slice(None))
+        behind = np.where(later.partner < 0, -1, later.partner + n)
+        others = replace(others, job=later.job + n, partner=behind)
+        columns = Arrays(**{name: np.concatenate([part, vars(others)[name]]) for name, part in vars(own).items()})
         return self._trusted(columns, tuple(range(n + later.n_jobs)), self.pools)
 
     def take(self, columns: ArrayLike) -> Configurations:
@@ -480,3 +472,39 @@ def expanded(starts: Whole, lengths: Whole, of: Whole | None = None) -> tuple[Wh
     which = np.repeat(np.arange(len(lengths)), lengths)
     before = np.cumsum(lengths) - lengths
     return which, np.arange(len(which)) - before[which] + starts[which]
+
+
+def read_configurations(path: str | os.PathLike[str]) -> Configurations:
+    """Configurations from a CSV (``.csv``, ``.csv.gz``) or Parquet file, one row per column.
+
+    ================  ============================================================================================
+    column            meaning
+    ================  ============================================================================================
+    ``job``           label of the job; text in CSV files
+    ``pool``          text: accelerator type, or a partition of one
+    ``gpus``          whole number, at least 1
+    ``rate``          number, at least 0: throughput of the job, steps/s
+    ``batch_size``    whole number or empty, may be left out: batch size, where a job may choose
+    ``partner``       label or empty, may be left out: the job on the same GPUs. A pair stands once
+    ``partner_rate``  number or empty, may be left out: its throughput, steps/s
+    ================  ============================================================================================
+
+    Raises
+    ------
+    InputError
+        Names the file, the line and the field that cannot be used.
+    OSError
+        The file cannot be opened.
+    """
+    return read_rows(path, Configurations.from_frame)
+
+
+def write_configurations(configurations: Configurations, path: str | os.PathLike[str]) -> None:
+    """Write configurations as CSV or Parquet; the file is replaced in one step.
+
+    Raises
+    ------
+    InputError
+        The extension is not known.
+    """
+    write_rows(path, configurations)

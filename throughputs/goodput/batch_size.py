@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.errors import InputError, did_you_mean
 from throughputs.goodput.efficiency import GradientStatistics, gain
 from throughputs.goodput.model import ThroughputModels, overlapped
+from throughputs.limits import require
 from throughputs.numerics import exp, log
 
 Array = NDArray[np.float64]
@@ -89,33 +90,26 @@ class BatchSizeLimits:
         except ValueError:
             found = [np.shape(column) for column in columns.values()]
             raise InputError("batch sizes", found=found, expected=f"{len(first)} of each") from None
-        for name, array in full.items():
-            object.__setattr__(self, name, np.ascontiguousarray(array))
+        vars(self).update({name: np.ascontiguousarray(array) for name, array in full.items()})
+        ones = np.ones(len(first))
         for name, lower in (
-            ("initial", np.ones(len(first))),
+            ("initial", ones),
             ("largest", self.initial),
-            ("least_local", np.ones(len(first))),
+            ("least_local", ones),
             ("largest_local", self.least_local),
         ):
             array = getattr(self, name)
-            bad = ~(np.isfinite(array) & (array >= lower))
-            if bad.any():
-                row = int(np.argmax(bad))
-                expected = f"at least {lower[row]:g} samples"
-                raise InputError("batch sizes", line=row + 1, field=name, found=float(array[row]), expected=expected)
+            good = np.isfinite(array) & (array >= lower)
+            least = lower[np.argmin(good)] if len(good) else 1.0
+            expected = f"at least {least:g} samples"
+            require(good, array, "batch sizes", name, expected)
 
     def __len__(self) -> int:
         return len(self.initial)
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> BatchSizeLimits:
         """Those of some of the jobs (positions), in that order."""
-        return BatchSizeLimits(
-            self.initial[rows],
-            self.largest[rows],
-            self.least_local[rows],
-            self.largest_local[rows],
-            self.accumulation[rows],
-        )
+        return BatchSizeLimits(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def with_largest(self, largest: ArrayLike) -> BatchSizeLimits:
         """The same with other largest batch sizes (J,)."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.errors import InputError
+from throughputs.frames import NOT_NEGATIVE, column, keep_columns, taken
 
 Array = NDArray[np.float64]
 
@@ -39,27 +39,19 @@ class GradientStatistics:
         Arrays of different length, or a figure that is negative or not finite.
     """
 
-    square_norm: Array
-    variance: Array
+    square_norm: Array = column("number", within=NOT_NEGATIVE, expected="numbers of at least 0")
+    variance: Array = column("number", within=NOT_NEGATIVE, expected="numbers of at least 0")
 
     def __init__(self, square_norm: ArrayLike, variance: ArrayLike) -> None:
-        for name, values in (("square_norm", square_norm), ("variance", variance)):
-            array = np.atleast_1d(np.array(values, dtype=np.float64))
-            good = np.isfinite(array) & (array >= 0)
-            if array.ndim != 1 or not good.all():
-                found = array.shape if array.ndim != 1 else float(array[~good][0])
-                raise InputError("gradient statistics", field=name, found=found, expected="numbers of at least 0")
-            object.__setattr__(self, name, array)
-        if self.square_norm.shape != self.variance.shape:
-            expected = f"{len(self.square_norm)} variances"
-            raise InputError("gradient statistics", found=len(self.variance), expected=expected)
+        given = {"square_norm": np.atleast_1d(square_norm), "variance": np.atleast_1d(variance)}
+        keep_columns(self, given, "gradient statistics")
 
     def __len__(self) -> int:
         return len(self.variance)
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> GradientStatistics:
         """Those of some of the jobs (positions), in that order."""
-        return GradientStatistics(self.square_norm[rows], self.variance[rows])
+        return taken(self, rows)
 
     def gain(self, scale: ArrayLike) -> Array:
         """(J, ...) initial steps that one step with `scale` times the batch is worth; `scale` has J or 1 rows."""

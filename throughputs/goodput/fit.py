@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.entry_points import load
 from throughputs.errors import InputError, one_of
-from throughputs.goodput.descent import descended
 from throughputs.goodput.log_errors import Cells, Loss, minimised, starting_points
 from throughputs.goodput.model import ThroughputModels
 from throughputs.goodput.samples import Samples
@@ -59,10 +59,16 @@ def _least(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return minimised(cells, starting_points(cells))
 
 
+def _published(cells: Cells, tolerance: float | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(P, 7) parameters at which the descent in the public code ends, and their losses (P,)."""
+    parameters, losses = load("goodput", "descent")(cells, tolerance)
+    return parameters, losses
+
+
 _METHODS: Mapping[str, Callable[[Cells], tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
     "least_loss": _least,
-    "pollux": descended,
-    "sia": partial(descended, tolerance=1e-5),
+    "pollux": partial(_published, tolerance=None),
+    "sia": partial(_published, tolerance=1e-5),
 }
 
 FITS = tuple(_METHODS)

@@ -25,7 +25,6 @@ With the package come six models on one type, fitted by us to the published meas
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,10 +37,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError, did_you_mean
-from throughputs.files import parse_toml, read_text
+from throughputs.files import Document, parse_toml, read_text
 from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_batch_sizes
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
+from throughputs.limits import Range
 
 Model = TypeVar("Model")
 
@@ -148,7 +148,7 @@ class Profiles:
         found = [self.find(name) for name in names]
         for name, profile in zip(names, found, strict=True):
             if profile.stages:
-                expected = "a model with a replica on each GPU; see throughputs.goodput.pipeline"
+                expected = "a model with a replica on each GPU; see throughputs.goodput.trainings"
                 raise InputError(self.source, field="model", found=name, expected=expected)
         for name, profile in zip(names, found, strict=True):
             if accelerator not in profile.parameters:
@@ -212,84 +212,50 @@ def read_profiles(path: str | os.PathLike[str]) -> Profiles:
 
 
 def _parsed(content: dict[str, Any], source: str) -> Profiles:
-    _check_keys(content, "", ("source", "models"), ("models",), source)
-    models = _table(content["models"], "models", source)
+    read = Document(source)
+    read.table(content, "", ("source", "models"), may_lack=("source",))
+    models = read.table(content["models"], "models")
     if not models:
-        raise InputError(source, field="models", expected="at least one model, [models.NAME]")
-    return Profiles({name: _profile(value, f"models.{name}", source) for name, value in models.items()}, source)
+        raise read.error("models", None, "at least one model, [models.NAME]")
+    return Profiles({name: _profile(read, value, f"models.{name}") for name, value in models.items()}, source)
 
 
-def _profile(value: object, where: str, source: str) -> Profile:
-    table = _table(value, where, source)
-    _check_keys(table, where, _OF_MODEL, tuple(key for key in _OF_MODEL if key not in _MAY_LACK), source)
-    initial, largest, least = (_whole(table[key], f"{where}.{key}", 1, source) for key in _SIZES)
+def _profile(read: Document, value: object, where: str) -> Profile:
+    table = read.table(value, where, _OF_MODEL, _MAY_LACK)
+    initial, largest, least = (read.whole(table[key], f"{where}.{key}") for key in _SIZES)
     if largest < initial:
-        expected = f"at least initial_batch_size, {initial}"
-        raise InputError(source, field=f"{where}.largest_batch_size", found=largest, expected=expected)
+        raise read.error(f"{where}.largest_batch_size", largest, f"at least initial_batch_size, {initial}")
     accumulation = table.get("accumulation", False)
     if not isinstance(accumulation, bool):
-        raise InputError(source, field=f"{where}.accumulation", found=accumulation, expected="true or false")
+        raise read.error(f"{where}.accumulation", accumulation, "true or false")
     noise = table["noise_scale"]
     if not isinstance(noise, list) or not noise:
-        raise InputError(source, field=f"{where}.noise_scale", found=noise, expected="a list of numbers, in samples")
-    types = _table(table["types"], f"{where}.types", source)
+        raise read.error(f"{where}.noise_scale", noise, "a list of numbers, in samples")
+    types = read.table(table["types"], f"{where}.types")
     if not types:
-        raise InputError(
-            source, field=f"{where}.types", expected=f"at least one accelerator type, [{where}.types.NAME]"
-        )
+        raise read.error(f"{where}.types", None, f"at least one accelerator type, [{where}.types.NAME]")
     local: dict[str, int] = {}
     parameters: dict[str, tuple[float, ...]] = {}
-    in_pipelines = "micro_batches" in table
-    of_type = (*_OF_TYPE, "stages") if in_pipelines else _OF_TYPE
     stages: dict[str, int] = {}
+    in_pipelines = "micro_batches" in table
     for name, figures in types.items():
         place = f"{where}.types.{name}"
-        row = _table(figures, place, source)
-        _check_keys(row, place, of_type, of_type, source)
+        row = read.table(figures, place, (*_OF_TYPE, "stages") if in_pipelines else _OF_TYPE, ())
         if in_pipelines:
-            stages[name] = _whole(row["stages"], f"{place}.stages", 1, source)
-        local[name] = _whole(row[_OF_TYPE[0]], f"{place}.{_OF_TYPE[0]}", least, source)
+            stages[name] = read.whole(row["stages"], f"{place}.stages")
+        local[name] = read.whole(row[_OF_TYPE[0]], f"{place}.{_OF_TYPE[0]}", least)
         parameters[name] = tuple(
-            _number(row[key], f"{place}.{key}", 1.0 if key == "gamma" else 0.0, source) for key in PARAMETERS
+            read.number(row[key], f"{place}.{key}", Range(1.0 if key == "gamma" else 0.0)) for key in PARAMETERS
         )
     return Profile(
         initial,
         largest,
         least,
         accumulation,
-        _number(table["initial_steps"], f"{where}.initial_steps", 1.0, source),
-        tuple(_number(x, f"{where}.noise_scale", 0.0, source) for x in noise),
+        read.number(table["initial_steps"], f"{where}.initial_steps", Range(1)),
+        tuple(read.number(x, f"{where}.noise_scale", Range()) for x in noise),
         local,
         parameters,
         stages,
-        _whole(table.get("micro_batches", 1), f"{where}.micro_batches", 1, source),
+        read.whole(table.get("micro_batches", 1), f"{where}.micro_batches"),
     )
-
-
-def _table(value: object, where: str, source: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(source, field=where, found=value, expected="a table")
-    return value
-
-
-def _check_keys(table: dict[str, Any], where: str, known: Sequence[str], required: Sequence[str], source: str) -> None:
-    for key in table:
-        if key not in known:
-            expected = f"one of {', '.join(known)}{did_you_mean(key, known)}"
-            raise InputError(source, field=where or "top level", found=key, expected=expected)
-    for key in required:
-        if key not in table:
-            raise InputError(source, field=f"{where}.{key}".lstrip("."), expected="this key to be present")
-
-
-def _whole(value: object, where: str, least: int, source: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(source, field=where, found=value, expected=f"a whole number of at least {least}")
-    return value
-
-
-def _number(value: object, where: str, least: float, source: str) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or value < least:  # type: ignore[arg-type, operator]
-        raise InputError(source, field=where, found=value, expected=f"a number of at least {least:g}")
-    return float(value)  # type: ignore[arg-type]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.files import read_frame
-from throughputs.frames import FrameReader
+from throughputs.files import read_rows
+from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +28,8 @@ LONGEST_STEP = 1_000_000
 """Seconds of a step, at most."""
 
 _SOURCE = "samples"
+
+_TABLE = {name: Column("whole" if name in ("nodes", "gpus") else "number") for name in SAMPLE_COLUMNS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +51,17 @@ class Samples:
         time that no step takes.
     """
 
-    nodes: NDArray[np.int64]
-    gpus: NDArray[np.int64]
-    batch_size: NDArray[np.float64]
-    gradient_time: NDArray[np.float64]
-    step_time: NDArray[np.float64]
+    nodes: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 node")
+    gpus: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
+    batch_size: NDArray[np.float64] = column("number", within=POSITIVE, expected="a batch size above 0")
+    step_time: NDArray[np.float64] = column(
+        "number",
+        within=Range(0, LONGEST_STEP, above=True),
+        expected=f"seconds above 0, at most {LONGEST_STEP:,} s",
+    )
+    gradient_time: NDArray[np.float64] = column(
+        "number", within=Range(SHORTEST_STEP), expected=f"at least {SHORTEST_STEP:g} s of step_time less sync_time"
+    )
     source: str = _SOURCE
 
     def __init__(
@@ -67,38 +75,12 @@ class Samples:
         source: str = _SOURCE,
         first_line: int = 1,
     ) -> None:
-        given = {
-            "nodes": np.array(nodes, dtype=np.int64),
-            "gpus": np.array(gpus, dtype=np.int64),
-            "batch_size": np.array(batch_size, dtype=np.float64),
-            "gradient_time": np.array(gradient_time, dtype=np.float64),
-            "step_time": np.array(step_time, dtype=np.float64),
-        }
-        S = len(given["nodes"]) if given["nodes"].ndim == 1 else -1
-        for name, array in given.items():
-            if array.shape != (S,):
-                raise InputError(source, field=name, found=array.shape, expected=f"{max(S, 0)} numbers")
-            object.__setattr__(self, name, array)
         object.__setattr__(self, "source", source)
-        if S == 0:
+        if not np.size(nodes):
             raise InputError(source, found="no sample", expected="at least one measurement")
-        for name, good, expected in (
-            ("nodes", self.nodes >= 1, "at least 1 node"),
-            ("gpus", self.gpus >= self.nodes, "at least as many GPUs as nodes"),
-            ("batch_size", _positive(self.batch_size), "a batch size above 0"),
-            ("step_time", _positive(self.step_time), "seconds above 0"),
-            ("step_time", self.step_time <= LONGEST_STEP, f"at most {LONGEST_STEP:,} s"),
-            ("gradient_time", _positive(self.gradient_time), "seconds above 0: less synchronisation than step time"),
-            (
-                "gradient_time",
-                self.gradient_time >= SHORTEST_STEP,
-                f"at least {SHORTEST_STEP:g} s of step_time less sync_time",
-            ),
-        ):
-            if not good.all():
-                row = int(np.argmin(good))
-                found = given[name][row].item()
-                raise InputError(source, line=first_line + row, field=name, found=found, expected=expected)
+        times = {"gradient_time": gradient_time, "step_time": step_time}
+        keep_columns(self, {"nodes": nodes, "gpus": gpus, "batch_size": batch_size, **times}, source, first_line)
+        require(self.gpus >= self.nodes, self.gpus, source, "gpus", "at least as many GPUs as nodes", first_line)
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -130,30 +112,23 @@ class Samples:
             A column is missing or unknown, or as the constructor.
         """
         reader = FrameReader(frame, source, first_line)
-        reader.check_columns(SAMPLE_COLUMNS, ())
-        nodes, gpus = reader.whole_numbers("nodes"), reader.whole_numbers("gpus")
-        size, step, sync = (reader.numbers(name) for name in SAMPLE_COLUMNS[2:])
-        bad = ~(np.isfinite(sync) & (sync >= 0) & ((sync < step) | ~_positive(step)))
-        if bad.any():
-            row = int(np.argmax(bad))
-            expected = f"seconds from 0 to below the step_time, {step[row]:g}"
-            found = float(sync[row])
-            raise InputError(source, line=first_line + row, field="sync_time", found=found, expected=expected)
-        return cls(nodes, gpus, size, step - sync, step, source=source, first_line=first_line)
+        table = reader.read(_TABLE)
+        step, sync = table["step_time"], table.pop("sync_time")
+        below = np.isfinite(sync) & (sync >= 0) & ((sync < step) | ~(np.isfinite(step) & (step > 0)))
+        reader.require(below, sync, "sync_time", "seconds from 0 to below the step_time")
+        return cls(**table, gradient_time=step - sync, source=source, first_line=first_line)
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Samples:
         """Some of the samples."""
-        columns = (self.nodes, self.gpus, self.batch_size, self.gradient_time, self.step_time)
-        return Samples(*(column[rows] for column in columns), source=self.source)
+        return taken(self, rows)
 
     @cached_property
     def content(self) -> bytes:
         """All figures: equal for samples that are the same measurements in the same order."""
-        columns = (self.nodes, self.gpus, self.batch_size, self.gradient_time, self.step_time)
-        return b"".join(column.tobytes() for column in columns)
+        return b"".join(getattr(self, name).tobytes() for name in columns_of(Samples))
 
 
 def read_samples(path: str | os.PathLike[str]) -> Samples:
@@ -166,10 +141,4 @@ def read_samples(path: str | os.PathLike[str]) -> Samples:
     OSError
         The file cannot be opened.
     """
-    where = Path(path)
-    frame, first_line = read_frame(where)
-    return Samples.from_frame(frame, source=str(where), first_line=first_line)
-
-
-def _positive(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return np.isfinite(values) & (values > 0)
+    return read_rows(path, Samples.from_frame)

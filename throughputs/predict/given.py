@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,15 @@ from numpy.typing import NDArray
 
 from throughputs.errors import InputError
 from throughputs.files import read_frame, source_of
-from throughputs.frames import FrameReader
-from throughputs.limits import LATEST_TIME
+from throughputs.frames import Column, FrameReader
+from throughputs.limits import LATEST_TIME, Range
 from throughputs.numerics import exp
 from throughputs.trace import Trace
 
 _Floats = NDArray[np.float64]
 
 _COLUMNS = ("predicted_seconds", "seconds")
+_SECONDS = Column("number", np.nan, Range(0, LATEST_TIME, above=True), f"seconds above 0, at most {LATEST_TIME:g}")
 
 
 def read_predictions(path: str | os.PathLike[str], n_jobs: int) -> _Floats:
@@ -32,27 +34,14 @@ def read_predictions(path: str | os.PathLike[str], n_jobs: int) -> _Floats:
     OSError
         The file cannot be opened.
     """
-    path = Path(path)
-    frame, first_line = read_frame(path)
-    reader = FrameReader(frame, source_of(path), first_line)
-    given = [name for name in _COLUMNS if reader.has(name)]
-    for name, there in (("job_id", reader.has("job_id")), (_COLUMNS[0], bool(given))):
-        if not there:
-            raise InputError(reader.source, field=name, found=list(frame.columns), expected="this column to be present")
-    ids, values = reader.whole_numbers("job_id"), reader.numbers(given[0], empty=np.nan)
-    _, first = np.unique(ids, return_index=True)
-    again = np.ones(len(ids), dtype=np.bool_)
-    again[first] = False
-    rules = (
-        ("job_id", ids, (ids < 0) | (ids >= n_jobs), f"the id of a job of the trace, from 0 to {n_jobs - 1}"),
-        ("job_id", ids, again, "each job once"),
-        (given[0], values, (values <= 0) | (values > LATEST_TIME), f"seconds above 0, at most {LATEST_TIME:g}"),
-    )
-    for field, column, bad, expected in rules:
-        if bad.any():
-            row = int(np.argmax(bad))
-            found = column[row : row + 1].tolist()[0]
-            raise InputError(reader.source, line=first_line + row, field=field, found=found, expected=expected)
+    frame, first_line = read_frame(Path(path))
+    reader = FrameReader(frame, source_of(Path(path)), first_line)
+    name = next((name for name in _COLUMNS if reader.has(name)), _COLUMNS[0])
+    table = reader.read({"job_id": Column("whole"), name: _SECONDS}, list(map(str, frame.columns)))
+    ids, values = table["job_id"], table[name]
+    there = (ids >= 0) & (ids < n_jobs)
+    reader.require(there, ids, "job_id", f"the id of a job of the trace, from 0 to {n_jobs - 1}")
+    reader.require_once(ids, ids, "job_id", "each job once")
     seconds = np.full(n_jobs, np.nan)
     seconds[ids] = values
     return seconds
@@ -76,5 +65,4 @@ def noisy(duration: _Floats, sigma: float, seed: int = 0) -> _Floats:
 
 def with_predictions(trace: Trace, seconds: _Floats) -> Trace:
     """The same jobs with predicted durations, (N,) seconds above 0; nan where unknown."""
-    columns = {name: getattr(trace, name) for name in trace.column_names()}
-    return Trace(**columns | {"predicted_seconds": seconds}, source=trace.source)
+    return replace(trace, predicted_seconds=seconds)

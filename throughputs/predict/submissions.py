@@ -1,7 +1,8 @@
-"""What is known of jobs when they are submitted, as columns that models read."""
+"""What is known of jobs when they are submitted, as columns that models read, with what similar jobs took lately."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,14 +14,85 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.frames import FrameReader
 from throughputs.numerics import exp, log
-from throughputs.predict.history import recent
-from throughputs.predict.names import name_groups
 from throughputs.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
+
+_WORDS = 4
+"""Words of a name that count; what comes behind them tells runs apart more often than kinds of work."""
+
+_HASH = re.compile(r"(?=[a-f]*\d)[0-9a-f]{6,}")
+_PART = re.compile(r"[^\W_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+def name_group(name: str) -> str:
+    """What a name has in common with those of similar jobs: its first four words, without numbers and hashes.
+
+    A word is a run of letters, in lower case. Numbers separate words and are dropped, and so is a part of six or more
+    hexadecimal digits with a numeral among them (a hash). Names that have no word are alike.
+
+    >>> name_group("BERT_base-lr0.001-seed42")
+    'bert-base-lr-seed'
+    >>> name_group("bert-base_lr3e-4_seed7_9f86d08")
+    'bert-base-lr-e'
+    """
+    parts = (part for part in _PART.findall(name.lower()) if not _HASH.fullmatch(part))
+    words = [word for part in parts for word in _LETTERS.findall(part)]
+    return "-".join(words[:_WORDS])
+
+
+def name_groups(names: NDArray[np.object_]) -> NDArray[np.object_]:
+    """(N,) `name_group` of each name; each distinct name is looked at once."""
+    groups = {name: name_group(name) for name in set(names.tolist())}
+    return np.array([groups[name] for name in names.tolist()], dtype=object)
+
+
 _Floats = NDArray[np.float64]
+
+
+def recent(
+    group: NDArray[np.int64], submitted: _Floats, ended: _Floats, values: _Floats, most: int
+) -> tuple[_Floats, _Floats]:
+    """Of the jobs of the same group that had ended before each job was submitted: the last value, and a mean.
+
+    Parameters
+    ----------
+    group : (N,) of each job, from 0.
+    submitted, ended : (N,) seconds; jobs whose end is nan never count.
+    values : (N,) what is averaged.
+    most : the mean is over so many jobs, those that ended last.
+
+    Returns
+    -------
+    Last and mean, (N,) each; nan where none had ended. Sums are over the same few values in the same order whatever
+    other jobs there are, so that later jobs change no bit.
+    """
+    n = len(group)
+    known = np.flatnonzero(~np.isnan(ended))
+    done = known[np.lexsort((known, ended[known], group[known]))]
+    first = np.searchsorted(group[done], np.arange(group.max(initial=-1) + 1))
+    # Ends and submissions in one line, group by group; at the same second the end comes first.
+    both = np.concatenate([done, np.arange(n)])
+    is_job = np.repeat([False, True], [len(done), n])
+    line = np.lexsort((is_job, np.concatenate([ended[done], submitted]), group[both]))
+    ends_so_far = np.cumsum(~is_job[line])
+    asks = is_job[line]
+    behind = np.empty(n, dtype=np.int64)
+    behind[both[line][asks]] = ends_so_far[asks]
+    begin = first[group] if n else np.empty(0, dtype=np.int64)
+    count = np.minimum(behind - begin, most)
+    total = np.zeros(n)
+    for back in range(1, most + 1):
+        there = count >= back
+        total[there] += values[done[behind[there] - back]]
+    last = np.full(n, np.nan)
+    some = count > 0
+    last[some] = values[done[behind[some] - 1]]
+    return last, np.divide(total, count, out=np.full(n, np.nan), where=some)
+
 
 _DAY = 86400.0
 _RECENT = 10

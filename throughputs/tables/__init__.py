@@ -5,8 +5,7 @@
 ('v100', 'p100', 'k80')
 """
 
-from throughputs.tables.default import default_table
-from throughputs.tables.files import read_table, write_table
+from throughputs.tables.files import default_table, read_table, write_table
 from throughputs.tables.table import UNCONSOLIDATED, Key, ThroughputTable
 
 __all__ = ["UNCONSOLIDATED", "Key", "ThroughputTable", "default_table", "read_table", "write_table"]

@@ -8,23 +8,36 @@ with throughputs in steps/s; its keys are Python tuples in text form. Format: D.
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import os
-import sys
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from throughputs.entry_points import load
 from throughputs.errors import InputError
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, source_of, write_frame, write_text
+from throughputs.files import (
+    TABLE_KINDS,
+    Document,
+    file_kind,
+    read_frame,
+    read_json,
+    source_of,
+    write_frame,
+    write_text,
+)
+from throughputs.frames import NOT_NEGATIVE
 from throughputs.limits import LARGEST_WHOLE_NUMBER
-from throughputs.tables.builder import TableBuilder
-from throughputs.tables.folder import read_folder
+from throughputs.tables.figures import TableBuilder
 from throughputs.tables.table import Key, ThroughputTable
 
 _KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
 _PATH_SEPARATOR = " / "
+_PREFIX = "throughputs_"
 
 
 def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> ThroughputTable:
@@ -32,8 +45,8 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
 
     ``.json``, ``.json.gz``: the public format of Gavel and Shockwave; ``.csv``, ``.csv.gz``, ``.parquet``:
     the tidy form of `ThroughputTable.to_frame`; a folder: throughputs by number of GPUs on one accelerator type, as
-    ElasticFlow has them (`throughputs.tables.folder`). `accelerator` is that type where the folder's name does not tell
-    it; in a file it stands beside the figures.
+    ElasticFlow has them (`allocator.published.elasticflow.tables`). `accelerator` is that type where the folder's name
+    does not tell it; in a file it stands beside the figures.
 
     Raises
     ------
@@ -44,7 +57,8 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
     """
     path = Path(path)
     if path.is_dir():
-        return read_folder(path, accelerator)
+        table: ThroughputTable = load("tables", "elasticflow")(path, accelerator)
+        return table
     kind = file_kind(path)
     if kind == "json":
         return _read_json(path)
@@ -52,6 +66,12 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
         frame, first_line = read_frame(path)
         return ThroughputTable.from_frame(frame, source=source_of(path), first_line=first_line)
     raise InputError(path, found=path.name, expected=f"{_KINDS}, or a folder that exists")
+
+
+def accelerator_of_folder(path: Path) -> str | None:
+    """The accelerator type in the name of a folder: ``a100`` for ``throughputs_A100``; None where there is none."""
+    name = path.resolve().name.lower()
+    return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) and name != _PREFIX else None
 
 
 def write_table(table: ThroughputTable, path: str | os.PathLike[str]) -> None:
@@ -123,12 +143,11 @@ class _JsonReader:
         return value
 
     def _number(self, value: object, *where: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
-            raise self._error(value, "a finite throughput of at least 0 steps/s", *where)
-        return float(value)
+        expected = "a finite throughput of at least 0 steps/s"
+        return Document(self.path).number(value, _PATH_SEPARATOR.join(where), NOT_NEGATIVE, expected)
 
     def _error(self, found: object, expected: str, *where: str) -> InputError:
-        return InputError(self.path, field=_PATH_SEPARATOR.join(where) or None, found=found, expected=expected)
+        return Document(self.path).error(_PATH_SEPARATOR.join(where), found, expected)
 
 
 def _to_json(table: ThroughputTable) -> dict[str, dict[str, dict[str, float | list[float]]]]:
@@ -146,3 +165,48 @@ def _to_json(table: ThroughputTable) -> dict[str, dict[str, dict[str, float | li
                 jobs.setdefault(texts[b], {})[texts[a]] = [its, mine]
                 jobs.setdefault(texts[a], {})[texts[b]] = [mine, its]
     return content
+
+
+@cache
+def default_table() -> ThroughputTable:
+    """The embedded table: 83 (job type, scale factor) keys, 3 accelerator types, steps/s; no co-location.
+
+    Isolated throughput of 26 deep-learning job types on v100, p100 and k80 GPUs, with gangs of 1, 2, 4 and 8 GPUs for
+    the 19 types that train distributed. Figures: D. Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies
+    for Deep Learning Workloads", OSDI 2020, public artifact stanford-futuredata/gavel (MIT).
+
+    >>> default_table().rates(["A3C"], [1], ["v100", "k80"]).shape
+    (1, 2)
+    """
+    resource = files("throughputs") / "data" / "default_throughputs.csv"
+    with resource.open(encoding="utf-8") as lines:
+        rows = list(csv.reader(line for line in lines if not line.startswith("#")))
+    header, figures = rows[0], rows[1:]
+    return ThroughputTable(
+        keys=[(row[0], int(row[1])) for row in figures],
+        accelerators=header[2:],
+        isolated=[[float(value) for value in row[2:]] for row in figures],
+        source="default throughput table",
+    )
+
+
+def merged_tables(table: ThroughputTable, other: ThroughputTable) -> ThroughputTable:
+    """All figures of two tables; where both have one, that of `other`.
+
+    The order is that of `table`, with what only `other` has behind it.
+    """
+    builder = TableBuilder()
+    for one in (table, other):
+        for key in one.keys:
+            builder.key(key)
+        for name in one.accelerators:
+            builder.accelerator(name)
+    # a figure that is there already is not replaced: what is to stay comes first
+    for one in (other, table):
+        for k, m in np.argwhere(~np.isnan(one.isolated)).tolist():
+            builder.add_isolated(one.accelerators[m], one.keys[k], float(one.isolated[k, m]))
+        for p, m in np.argwhere(~np.isnan(one.colocated[:, :, 0])).tolist():
+            a, b = one.pairs[p].tolist()
+            first, second = one.colocated[p, m].tolist()
+            builder.add_pair(one.accelerators[m], one.keys[a], one.keys[b], (first, second))
+    return ThroughputTable(*builder.figures(), other.source)

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.colocation.model import ColocationModel, extended_pairs
 from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
 from throughputs.matrix import ThroughputMatrix
-from throughputs.tables.frames import figures_of_frame, frame_of_table
+from throughputs.tables.figures import figures_of_frame, frame_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,16 +82,17 @@ class ThroughputTable:
             "pairs": np.zeros((0, 2), dtype=np.int64) if pairs is None else np.array(pairs, dtype=np.int64),
             "colocated": np.zeros((0, M, 2)) if colocated is None else np.array(colocated, dtype=np.float64),
         }
-        object.__setattr__(self, "keys", tuple(_checked_key(name, size, source) for name, size in keys))
-        object.__setattr__(self, "accelerators", tuple(accelerators))
+        vars(self).update(
+            keys=tuple(_checked_key(name, size, source) for name, size in keys),
+            accelerators=tuple(accelerators),
+            source=source,
+        )
         for name, array in arrays.items():
             array.flags.writeable = False  # tables are shared, the embedded one by everybody
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "source", source)
+            vars(self)[name] = array
         self._validate()
-        object.__setattr__(self, "_positions", _Positions(self.keys, source))
         rows = {(int(a), int(b)): row for row, (a, b) in enumerate(self.pairs)}
-        object.__setattr__(self, "_pair_rows", rows)
+        vars(self).update(_positions=_Positions(self.keys, source), _pair_rows=rows)
 
     def _validate(self) -> None:
         K, M, P = len(self.keys), len(self.accelerators), len(self.pairs)
@@ -102,35 +103,27 @@ class ThroughputTable:
                 raise InputError(self.source, field=name, found=found, expected=f"shape {shape}")
         unordered = [(min(a, b), max(a, b)) for a, b in self.pairs.tolist()]
         for name, labels in (("keys", self.keys), ("accelerators", self.accelerators), ("pairs", unordered)):
-            repeated = _first_repeated(labels)
-            if repeated is not None:
-                raise InputError(self.source, field=name, found=repeated, expected="each entry once")
-        for name, size in self.keys:
-            if size < 1:
-                raise InputError(self.source, field=f"scale factor of {name!r}", found=size, expected="at least 1 GPU")
+            require_distinct(labels, self.source, name)
         if P and (self.pairs.min() < 0 or self.pairs.max() >= K):
             raise InputError(self.source, field="pairs", found=int(self.pairs.max()), expected=f"positions below {K}")
         self._validate_throughputs()
 
     def _validate_throughputs(self) -> None:
         expected = "a finite throughput of at least 0 steps/s"
-        with np.errstate(invalid="ignore"):
-            bad = (self.isolated < 0) | np.isinf(self.isolated)
-            bad_pair = (self.colocated < 0) | np.isinf(self.colocated)
-        if bad.any():
-            k, m = (int(i) for i in np.argwhere(bad)[0])
-            where = f"{self.keys[k]} on {self.accelerators[m]!r}"
-            raise InputError(self.source, field=where, found=float(self.isolated[k, m]), expected=expected)
-        half = np.isnan(self.colocated).any(axis=2) != np.isnan(self.colocated).all(axis=2)
-        if half.any():
-            p, m = (int(i) for i in np.argwhere(half)[0])
-            where = f"pair {tuple(self.pairs[p].tolist())} on {self.accelerators[m]!r}"
-            raise InputError(self.source, field=where, found="one throughput", expected="two, or two nan")
-        if bad_pair.any():
-            p, m, side = (int(i) for i in np.argwhere(bad_pair)[0])
-            one, other = (self.keys[self.pairs[p, i]] for i in (side, 1 - side))
-            where = f"{one} beside {other} on {self.accelerators[m]!r}"
-            raise InputError(self.source, field=where, found=float(self.colocated[p, m, side]), expected=expected)
+
+        def pair(p: int, m: int, *side: int) -> str:
+            one, other = (self.keys[k] for k in self.pairs[p][:: -1 if side == (1,) else 1])
+            return f"{one} beside {other} on {self.accelerators[m]!r}"
+
+        unknown = np.isnan(self.colocated)
+        halves = unknown.any(axis=2) == unknown.all(axis=2)
+        require_all(halves, unknown.sum(axis=2), self.source, pair, "two throughputs, or two nan")
+        for figures, where in (
+            (self.isolated, lambda k, m: f"{self.keys[k]} on {self.accelerators[m]!r}"),
+            (self.colocated, pair),
+        ):
+            good = np.isnan(figures) | ((figures >= 0) & np.isfinite(figures))
+            require_all(good, figures, self.source, where, expected)
 
     @property
     def job_types(self) -> tuple[str, ...]:
@@ -348,8 +341,8 @@ def _checked_key(name: object, size: SupportsIndex, source: str) -> Key:
         gpus = index(size)
     except TypeError:
         gpus = None
-    if gpus is None or abs(gpus) > LARGEST_WHOLE_NUMBER:
-        expected = "a whole number of GPUs"
+    if gpus is None or not 1 <= gpus <= LARGEST_WHOLE_NUMBER:
+        expected = "a whole number of GPUs, at least 1 GPU"
         raise InputError(source, field=f"scale factor of {name!r}", found=size, expected=expected)
     return name, gpus
 
@@ -359,12 +352,3 @@ def _or_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
     known = values.copy()
     known[np.isnan(known)] = 0.0
     return known
-
-
-def _first_repeated(labels: Sequence[Hashable]) -> Hashable | None:
-    seen = set()
-    for label in labels:
-        if label in seen:
-            return label
-        seen.add(label)
-    return None

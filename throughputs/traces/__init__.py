@@ -3,7 +3,6 @@
 from throughputs.traces.deadline_generator import deadline_trace, with_deadlines
 from throughputs.traces.description import describe_trace
 from throughputs.traces.formats import TRACE_FORMATS, named_format, read_trace, write_trace
-from throughputs.traces.gavel_generator import gavel_trace
 from throughputs.traces.generator import FixedDuration, LogUniformDurations, TraceGenerator
 from throughputs.traces.job_types import JOB_TYPES, JobType, job_type
 from throughputs.traces.logs import ImportedLog, import_log
@@ -18,7 +17,6 @@ __all__ = [
     "TraceGenerator",
     "deadline_trace",
     "describe_trace",
-    "gavel_trace",
     "import_log",
     "job_type",
     "named_format",

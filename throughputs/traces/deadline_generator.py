@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from throughputs.errors import InputError
-from throughputs.limits import check_number_of_jobs
-from throughputs.numerics import log, power_of_ten
-from throughputs.tables.default import default_table
+from throughputs.limits import require
+from throughputs.numerics import power_of_ten
+from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
+from throughputs.traces.drawing import check_arrivals, poisson_arrivals, probabilities
 
 DEADLINE_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.83, 2: 0.03, 4: 0.03, 8: 0.10, 16: 0.01})
 """Share of jobs by GPUs asked for, Gu et al., ASPLOS 2023. Sizes that a table does not have count for the largest."""
@@ -70,9 +72,7 @@ def deadline_trace(
     InputError
         A setting is out of range, or the table has no job type on that accelerator.
     """
-    check_number_of_jobs(n_jobs, _SOURCE)
-    if not 0 <= mean_interarrival < math.inf:
-        raise InputError(_SOURCE, field="mean_interarrival", found=mean_interarrival, expected="seconds >= 0")
+    check_arrivals(n_jobs, mean_interarrival, _SOURCE)
     table = default_table() if table is None else table
     by_size = _types_by_size(table, reference_accelerator)
     arrivals, durations, kinds, deadlines = rng.spawn(4)
@@ -81,8 +81,7 @@ def deadline_trace(
     seconds = _MINUTE * power_of_ten(low + (high - low) * exponent)
     sizes, names = _kinds(kinds, n_jobs, scale_factors, by_size)
     rates = table.rates(names, sizes, [reference_accelerator])[:, 0]
-    gaps = -log(1.0 - arrivals.random(n_jobs)) * mean_interarrival
-    times = np.concatenate([np.zeros(1), np.cumsum(gaps)])[:n_jobs]
+    times = poisson_arrivals(arrivals, n_jobs, mean_interarrival)
     trace = Trace(names, sizes, np.maximum(np.floor(seconds * rates), 1.0), times, duration=seconds, source=_SOURCE)
     return with_deadlines(trace, deadlines, factors, best_effort)
 
@@ -114,24 +113,20 @@ def with_deadlines(
     if not 0 <= best_effort <= 1:
         raise InputError(_SOURCE, field="best_effort", found=best_effort, expected="a probability, 0 to 1")
     drawn, without = rng.random((len(trace), 2)).T
-    columns: dict[str, Any] = {name: getattr(trace, name) for name in Trace.column_names()}
+    columns: dict[str, Any] = {}
     if factors is not None:
-        if np.isnan(trace.duration).any():
-            row = int(np.argmax(np.isnan(trace.duration)))
-            raise InputError(trace.source, line=row + 1, field="duration", expected="seconds, for a deadline")
-        columns["deadline"] = trace.arrival_time + np.floor((low + (high - low) * drawn) * trace.duration)
-        columns["deadline_options"] = None
-        columns["slo"] = None
-    if best_effort:
-        rows = without < best_effort
-        for name in ("deadline", "slo"):
-            if columns[name] is not None:
-                columns[name] = np.where(rows, np.nan, columns[name])
-        if columns["deadline_options"] is not None:
-            columns["deadline_options"] = [
-                () if none else row for none, row in zip(rows.tolist(), columns["deadline_options"], strict=True)
-            ]
-    return Trace(**columns, source=trace.source)
+        known = ~np.isnan(trace.duration)
+        require(known, trace.duration, trace.source, "duration", "seconds, for a deadline")
+        deadline = trace.arrival_time + np.floor((low + (high - low) * drawn) * trace.duration)
+        columns = {"deadline": deadline, "deadline_options": None, "slo": None}
+    drawn_anew = replace(trace, **columns)
+    if not best_effort:
+        return drawn_anew
+    none = without < best_effort
+    options = [() if gone else row for gone, row in zip(none.tolist(), drawn_anew.deadline_options, strict=True)]
+    slo, deadline = (np.where(none, np.nan, times) for times in (drawn_anew.slo, drawn_anew.deadline))
+    columns = {"slo": slo, "deadline": deadline, "deadline_options": options}
+    return replace(drawn_anew, **columns)
 
 
 def _types_by_size(table: ThroughputTable, accelerator: str) -> dict[int, list[str]]:
@@ -152,11 +147,7 @@ def _kinds(
     rng: np.random.Generator, n: int, scale_factors: Mapping[int, float], by_size: Mapping[int, list[str]]
 ) -> tuple[list[int], list[str]]:
     """Number of GPUs and type of each job: both from one row of random numbers."""
-    shares = np.array(list(scale_factors.values()), dtype=np.float64)
-    if not (len(shares) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9):
-        raise InputError(
-            _SOURCE, field="scale_factors", found=dict(scale_factors), expected="probabilities that add up to 1"
-        )
+    shares = probabilities(scale_factors, _SOURCE, "scale_factors")
     asked, known = np.array(list(scale_factors)), np.array(sorted(by_size))
     sizes, names = [], []
     for of_size, of_type in rng.random((n, 2)).tolist():

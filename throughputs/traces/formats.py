@@ -1,7 +1,7 @@
 """Reading and writing traces: the public text formats of Gavel and Shockwave, and tables of our own.
 
-Tables of other systems, which have other columns, are read (`throughputs.traces.named_formats`); that of Pollux is also
-written (`throughputs.traces.goodput_traces.pollux_frame`). Job logs are read as `throughputs.traces.logs` reads them:
+Tables of other systems, which have other columns, are read (`throughputs.traces.named`); that of Pollux is also written
+(`allocator.published.pollux.traces.pollux_frame`). Job logs are read as `throughputs.traces.logs` reads them:
 those of Slurm and of published clusters are told by what they hold. The Standard Workload Format, which is such a log,
 is written too.
 
@@ -29,17 +29,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.entry_points import load
 from throughputs.errors import InputError, one_of
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, source_of, write_frame, write_text
-from throughputs.frames import parsed_number
+from throughputs.files import (
+    TABLE_KINDS,
+    check_table_name,
+    file_kind,
+    read_frame,
+    read_text,
+    source_of,
+    write_frame,
+    write_text,
+)
+from throughputs.frames import columns_of, parsed_number
+from throughputs.limits import require
 from throughputs.trace import Trace
-from throughputs.traces.goodput_traces import pollux_frame
-from throughputs.traces.logs.layouts import LAYOUTS
+from throughputs.traces.logs.layouts import LAYOUT_NAMES
 from throughputs.traces.logs.log import ImportedLog, import_log
 from throughputs.traces.logs.read import log_kind
 from throughputs.traces.logs.swf import SWF, swf_text
-from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
-from throughputs.traces.virtual_clusters.predictions import with_predictions
+from throughputs.traces.named import NAMED_FORMATS, format_of_columns
 
 _Values = NDArray[Any]
 
@@ -125,7 +134,7 @@ TRACE_FORMATS = (*TEXT_FORMATS, "table", SWF, "pollux")
 """Names of the formats of `write_trace`."""
 
 _SACCT = "sacct"
-_LOG_FORMATS = (_SACCT, *LAYOUTS)
+_LOG_FORMATS = (_SACCT, *LAYOUT_NAMES)
 
 READ_FORMATS = tuple(dict.fromkeys((*TEXT_FORMATS, "table", *NAMED_FORMATS, *_LOG_FORMATS)))
 """Names of the formats of `read_trace`: traces, tables of other systems, and job logs."""
@@ -133,27 +142,12 @@ READ_FORMATS = tuple(dict.fromkeys((*TEXT_FORMATS, "table", *NAMED_FORMATS, *_LO
 _IN_SWF = frozenset({"user", "partition", "recorded_start_seconds", "recorded_end_seconds"})
 
 _POLLUX = frozenset({"deadline", "slo", "category", "working_directory"})
-"""What of `_DEFAULTS` a table of Pollux keeps; how a job is started is a matter of its application."""
+"""What a table of Pollux keeps; how a job is started is a matter of its application."""
 
-# What a column holds when a format without it is read; duration follows from steps and throughput.
-_DEFAULTS: dict[str, object] = {
-    "working_directory": "",
-    "priority_weight": 1.0,
-    "slo": np.nan,
-    "deadline": np.nan,
-    "deadline_options": (),
-    "predicted_seconds": np.nan,
-    "mode": "static",
-    "entity": "",
-    "user": "",
-    "partition": "",
-    "gpu_type": "",
-    "category": "",
-    "gpu_fraction": 1.0,
-    "gpu_utilization": np.nan,
-    "recorded_start_seconds": np.nan,
-    "recorded_end_seconds": np.nan,
-}
+_NOT_LOST = frozenset({"command", "num_steps_arg", "needs_data_dir", "duration", "trace_id", "arrival_date"})
+"""What a format may lack without a word: how a job is started and what it is called; durations follow from steps and
+throughput.
+"""
 
 _WITH_PREDICTIONS = "a table with a column job_id, where predictions are in a file of their own"
 
@@ -177,7 +171,7 @@ def read_trace(
     time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow, Chronus or Pollux. Where it is not
         said, 1, and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
     predictions : file with a predicted length for each job of a table that has a column job_id
-        (`throughputs.traces.virtual_clusters.predictions`); None: the trace has its own or none.
+        (`allocator.published.lucid.predictions`); None: the trace has its own or none.
 
     Raises
     ------
@@ -195,13 +189,14 @@ def read_trace(
             raise InputError(path, found="a job log", expected=_WITH_PREDICTIONS)
         return log.trace
     if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
-        _check_table_extension(path)
+        check_table_name(path)
         frame, first_line = read_frame(path)
         if predictions is not None:
-            frame = with_predictions(frame, source_of(path), predictions)
+            frame = load("traces", "predictions")(frame, source_of(path), predictions)
         format = format_of_columns(frame.columns.tolist()) if format == "auto" else format
         if format in NAMED_FORMATS:
-            return NAMED_FORMATS[format](frame, source_of(path), first_line, time_unit_seconds)
+            trace: Trace = load("traces", format)(frame, source_of(path), first_line, time_unit_seconds)
+            return trace
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
     if predictions is not None:
         raise InputError(path, found="a text format", expected=_WITH_PREDICTIONS)
@@ -260,7 +255,7 @@ def write_trace(
     format : one of `TRACE_FORMATS`; "auto" takes "table" and "swf" for their extensions, "shockwave" where a job
         changes its batch size and "gavel" otherwise.
     lossy : accept that the format drops or rounds something: see below.
-    start, rename : of the format "pollux", see `throughputs.traces.goodput_traces.pollux_frame`.
+    start, rename : of the format "pollux", see `allocator.published.pollux.traces.pollux_frame`.
 
     Raises
     ------
@@ -279,15 +274,15 @@ def write_trace(
     path = Path(path)
     _check_format(format, TRACE_FORMATS)
     if format == "pollux":
-        _check_table_extension(path)
+        check_table_name(path)
         if not lossy:
             _check_dropped(path, trace, format, _POLLUX)
-        write_frame(path, pollux_frame(trace, start=start, rename=rename))
+        write_frame(path, load("writers", "pollux")(trace, start=start, rename=rename))
         return
     if start or rename:
         raise InputError(path, field="format", found=format, expected="pollux, with another start or other names")
     if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
-        _check_table_extension(path)
+        check_table_name(path)
         write_frame(path, trace.to_frame())
         return
     if format == SWF or (format == "auto" and file_kind(path) == SWF):
@@ -306,11 +301,6 @@ def _check_format(format: str, known: tuple[str, ...]) -> None:
 def _check_unit(path: Path, seconds: float | None) -> None:
     if seconds is not None and not 0 < seconds < np.inf:
         raise InputError(path, field="time_unit_seconds", found=seconds, expected="seconds above 0")
-
-
-def _check_table_extension(path: Path) -> None:
-    if file_kind(path) not in TABLE_KINDS:
-        raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
 
 
 def _lines(path: Path) -> list[str]:
@@ -396,14 +386,16 @@ def _print_swf(path: Path, trace: Trace, lossy: bool) -> str:
 
 def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) -> None:
     """Refuse what is neither the default nor in the columns that are `kept`."""
-    for name, default in _DEFAULTS.items():
-        if name in kept:
+    for name, declared in reversed(list(columns_of(Trace).items())):
+        if declared.empty is None or name in kept or name in _NOT_LOST:
             continue
-        values = getattr(trace, name)
-        lost = np.array([value != default and value == value for value in values.tolist()], dtype=np.bool_)
-        if name == "deadline_options" and "deadline" in kept:
-            lost = np.array([len(row) > 1 for row in values.tolist()], dtype=np.bool_)
-        _refuse(path, name, values, lost, f"{default!r}, as the format {format} has no such field (or lossy=True)")
+        values, default = getattr(trace, name), declared.empty
+        if name == "deadline_options":
+            lost = [len(row) > ("deadline" in kept) for row in values.tolist()]
+        else:
+            lost = [value != default and value == value for value in values.tolist()]
+        expected = f"{default!r}, as the format {format} has no such field (or lossy=True)"
+        _refuse(path, name, values, np.array(lost, dtype=np.bool_), expected)
 
 
 def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -> list[Any]:
@@ -425,7 +417,4 @@ def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -
 
 
 def _refuse(path: Path, name: str, values: _Values, bad: NDArray[np.bool_], expected: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        found = values[row : row + 1].tolist()[0]
-        raise InputError(path, line=row + 1, field=name, found=found, expected=expected)
+    require(~bad, values, path, name, expected)

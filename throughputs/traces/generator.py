@@ -4,7 +4,7 @@
 >>> len(trace), float(trace.arrival_time[0])
 (3, 0.0)
 
-For the published workload draw for draw see `throughputs.traces.gavel_generator`.
+For the published workload draw for draw see `throughputs.gavel_trace`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import power_of_ten
-from throughputs.tables.default import default_table
+from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
+from throughputs.traces.drawing import check_arrivals, probabilities
 from throughputs.traces.job_types import JOB_TYPES
 
 PUBLISHED_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05})
@@ -122,14 +122,11 @@ class TraceGenerator:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_number_of_jobs(self.n_jobs, _SOURCE)
+        check_arrivals(self.n_jobs, self.mean_interarrival, _SOURCE)
         if self.seed < 0:
             raise InputError(_SOURCE, field="seed", found=self.seed, expected="a whole number of at least 0")
         if self.arrivals not in ("poisson", "static"):
             raise InputError(_SOURCE, field="arrivals", found=self.arrivals, expected="'poisson' or 'static'")
-        if not (0 <= self.mean_interarrival < np.inf):
-            found = self.mean_interarrival
-            raise InputError(_SOURCE, field="mean_interarrival", found=found, expected="seconds, at least 0")
         _check_mix("scale_factors", self.scale_factors)
         if self.priorities is not None:
             _check_mix("priorities", self.priorities)
@@ -186,9 +183,7 @@ class TraceGenerator:
 
 
 def _check_mix(name: str, mix: Mapping[int, float] | Mapping[float, float]) -> None:
-    shares = np.array(list(mix.values()), dtype=np.float64)
-    if not (len(mix) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9):
-        raise InputError(_SOURCE, field=name, found=dict(mix), expected="probabilities that add up to 1")
+    probabilities(mix, _SOURCE, name)
     if min(mix) <= 0:
         raise InputError(_SOURCE, field=name, found=min(mix), expected="values above 0")
 

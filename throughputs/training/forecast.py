@@ -15,7 +15,7 @@ Source: Zheng et al., NSDI 2023 (Shockwave), sections 4.2 and 5, and the publish
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -40,6 +40,9 @@ CALIBRATION_BAND = 0.4
 
 OVER_SECONDS = 1.0
 """What a job without epochs left is said to need still, seconds; `forecast_jobs` says no less of any job."""
+
+_OF_RUNS = ("first", "length", "batch_size", "seconds", "regime")
+_OF_JOBS = ("epochs", "samples_per_epoch")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,45 +105,24 @@ class Regimes:
         count = np.diff(start)[jobs]
         before = np.cumsum(count) - count
         row = np.arange(int(count.sum())) + np.repeat(start[:-1][jobs] - before, count)
-        return Regimes(
-            np.repeat(np.arange(len(jobs)), count),
-            self.first[row],
-            self.length[row],
-            self.batch_size[row],
-            self.seconds[row],
-            self.regime[row],
-            self.epochs[jobs],
-            self.samples_per_epoch[jobs],
-        )
+        runs = {name: getattr(self, name)[row] for name in _OF_RUNS}
+        of_jobs = {name: getattr(self, name)[jobs] for name in _OF_JOBS}
+        return Regimes(np.repeat(np.arange(len(jobs)), count), **runs, **of_jobs)
 
     def joined(self, later: Regimes) -> Regimes:
         """These jobs, and behind them those of `later`."""
-        return Regimes(
-            np.concatenate([self.job, later.job + len(self)]),
-            np.concatenate([self.first, later.first]),
-            np.concatenate([self.length, later.length]),
-            np.concatenate([self.batch_size, later.batch_size]),
-            np.concatenate([self.seconds, later.seconds]),
-            np.concatenate([self.regime, later.regime]),
-            np.concatenate([self.epochs, later.epochs]),
-            np.concatenate([self.samples_per_epoch, later.samples_per_epoch]),
-        )
+        names = (*_OF_RUNS, *_OF_JOBS)
+        both = {name: np.concatenate([getattr(self, name), getattr(later, name)]) for name in names}
+        return Regimes(np.concatenate([self.job, later.job + len(self)]), **both)
 
     def seen(self, epochs_done: Whole) -> Regimes:
         """What is known while epoch `epochs_done` (N,) runs: the runs so far; the present one goes on to the end."""
         rows = np.flatnonzero(self.first < self._observed(epochs_done)[self.job])
         job = self.job[rows]
         present = np.append(job[1:] != job[:-1], True)[: len(job)]
-        return Regimes(
-            job,
-            self.first[rows],
-            np.where(present, self.epochs[job] - self.first[rows], self.length[rows]),
-            self.batch_size[rows],
-            self.seconds[rows],
-            self.regime[rows],
-            self.epochs,
-            self.samples_per_epoch,
-        )
+        length = np.where(present, self.epochs[job] - self.first[rows], self.length[rows])
+        runs = {name: getattr(self, name)[rows] for name in _OF_RUNS}
+        return replace(self, job=job, **runs | {"length": length})
 
     def finished_seconds(self, epochs: Whole) -> Array:
         """(N,) duration of the first `epochs` (N,) epochs of each job."""

@@ -16,15 +16,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.files import parse_toml, read_text
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.errors import did_you_mean
+from throughputs.files import Document, parse_toml, read_text
+from throughputs.limits import Range
 
 View = Literal["profile", "course"]
 """Which critical windows: those that profiles are drawn with, or those that the true course of a job follows."""
@@ -138,105 +138,74 @@ def _parse(text: str, source: str) -> AdaptationRules:
     return _Reader(source).rules(parse_toml(text, source))
 
 
-class _Reader:
+class _Reader(Document):
     """Checks every value of the file; errors name its path, such as ``models.LM.doublings.20.1``."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
-
     def rules(self, content: dict[str, Any]) -> AdaptationRules:
-        self._known(content, "", ("source", "accordion_start", "models"))
-        start = content.get("accordion_start", 0.0)
-        if isinstance(start, bool) or not isinstance(start, int | float) or not 0 <= start <= 1:
-            raise self._error("accordion_start", start, "a share from 0 to 1")
+        self.table(content, "", ("source", "accordion_start", "models"))
+        start = self.number(content.get("accordion_start", 0.0), "accordion_start", Range(0, 1), "a share from 0 to 1")
         stated = content.get("source", self.source)
         if not isinstance(stated, str):
-            raise self._error("source", stated, "text")
-        models = self._table(content.get("models"), "models")
+            raise self.error("source", stated, "text")
+        models = self.table(content.get("models"), "models")
         if not models:
-            raise self._error("models", None, "at least one model, [models.NAME]")
+            raise self.error("models", None, "at least one model, [models.NAME]")
         return AdaptationRules(
-            {name: self._model(value, f"models.{name}") for name, value in models.items()}, float(start), stated
+            {name: self._model(value, f"models.{name}") for name, value in models.items()}, start, stated
         )
 
     def _model(self, value: object, where: str) -> ModelRules:
-        table = self._table(value, where)
-        names = ("samples_per_epoch", "largest_batch_size", "critical", "doublings", "batch_size")
-        self._known(table, where, names)
-        samples, largest = (self._whole(table.get(name), f"{where}.{name}", 1) for name in names[:2])
+        table = self.table(value, where, [field.name for field in fields(ModelRules)])
+        samples, largest = (
+            self.whole(table.get(name), f"{where}.{name}") for name in ("samples_per_epoch", "largest_batch_size")
+        )
         batch_size = table.get("batch_size")
         return ModelRules(
             samples,
             largest,
             self._critical(table.get("critical", {}), f"{where}.critical"),
             self._doublings(table.get("doublings", {}), f"{where}.doublings"),
-            None if batch_size is None else self._whole(batch_size, f"{where}.batch_size", 1),
+            None if batch_size is None else self.whole(batch_size, f"{where}.batch_size"),
         )
 
     def _critical(self, value: object, where: str) -> dict[View, dict[int | None, tuple[CriticalWindow, ...]]]:
-        table = self._table(value, where)
-        views: tuple[View, ...] = get_args(View)
-        self._known(table, where, views)
+        views: dict[View, Any] = self.table(value, where, get_args(View))
         return {
             view: {
                 None if size == _OTHERWISE else self._key(size, f"{where}.{view}"): tuple(
                     self._window(window, f"{where}.{view}.{size}[{i}]")
-                    for i, window in enumerate(self._list(windows, f"{where}.{view}.{size}"))
+                    for i, window in enumerate(self.items(windows, f"{where}.{view}.{size}"))
                 )
-                for size, windows in self._table(table[view], f"{where}.{view}").items()
+                for size, windows in self.table(by_size, f"{where}.{view}").items()
             }
-            for view in views
-            if view in table
+            for view, by_size in views.items()
         }
 
     def _window(self, value: object, where: str) -> CriticalWindow:
-        table = self._table(value, where)
-        self._known(table, where, ("first", "end", "every", "before"))
-        first = self._whole(table.get("first"), f"{where}.first", 0)
-        end = self._whole(table.get("end"), f"{where}.end", first + 1)
-        every = self._whole(table["every"], f"{where}.every", end) if "every" in table else 0
-        before = self._whole(table["before"], f"{where}.before", 1) if "before" in table else None
-        return CriticalWindow(first, end, every, before)
+        table = self.table(value, where, [field.name for field in fields(CriticalWindow)])
+        first = self.whole(table.get("first"), f"{where}.first", 0)
+        end = self.whole(table.get("end"), f"{where}.end", first + 1)
+        least = {"every": end, "before": 1}
+        return CriticalWindow(
+            first, end, **{key: self.whole(table[key], f"{where}.{key}", least[key]) for key in least if key in table}
+        )
 
     def _doublings(self, value: object, where: str) -> dict[tuple[int, int], tuple[int, ...]]:
         return {
             (self._key(size, where), self._key(gpus, f"{where}.{size}")): self._epochs(epochs, f"{where}.{size}.{gpus}")
-            for size, by_gpus in self._table(value, where).items()
-            for gpus, epochs in self._table(by_gpus, f"{where}.{size}").items()
+            for size, by_gpus in self.table(value, where).items()
+            for gpus, epochs in self.table(by_gpus, f"{where}.{size}").items()
         }
 
     def _epochs(self, value: object, where: str) -> tuple[int, ...]:
-        epochs = self._list(value, where)
+        epochs = self.items(value, where)
         least = 1
         for i, epoch in enumerate(epochs):
-            least = self._whole(epoch, f"{where}[{i}]", least) + 1
+            least = self.whole(epoch, f"{where}[{i}]", least) + 1
         return tuple(epochs)
-
-    def _table(self, value: object, where: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self._error(where, value, "a table")
-        return value
-
-    def _list(self, value: object, where: str) -> list[Any]:
-        if not isinstance(value, list):
-            raise self._error(where, value, "a list")
-        return value
-
-    def _whole(self, value: object, where: str, least: int) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_WHOLE_NUMBER:
-            raise self._error(where, value, f"a whole number of at least {least}")
-        return value
 
     def _key(self, text: str, where: str) -> int:
         if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
             hint = did_you_mean(text, [_OTHERWISE]) if "critical" in where else ""
-            raise self._error(where, text, f"a whole number of at least 1 as key{hint}")
+            raise self.error(where, text, f"a whole number of at least 1 as key{hint}")
         return int(text)
-
-    def _known(self, table: dict[str, Any], where: str, names: tuple[str, ...]) -> None:
-        for name in table:
-            if name not in names:
-                raise self._error(where or "top level", name, one_of(name, names))
-
-    def _error(self, where: str, found: object, expected: str) -> InputError:
-        return InputError(self.source, field=where, found=found, expected=expected)

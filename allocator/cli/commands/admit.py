@@ -28,6 +28,7 @@ from allocator.cli.options.values import (
     read_jobs,
     told_of_throughputs,
 )
+from allocator.cli.options.words import option
 from allocator.cli.service.admission import Presence, present_jobs
 from allocator.cli.service.options import state_folder
 from allocator.policies.deadlines.elasticflow import ElasticFlow
@@ -42,62 +43,54 @@ HOUR = 3600.0
 
 
 def admit_command(
-    job_type: Annotated[
-        str, typer.Option("--job-type", help="Job type of the newcomer, as in the throughput table.", metavar="NAME")
-    ],
-    steps: Annotated[float, typer.Option("--steps", help="Training steps that it has to do.")],
+    job_type: Annotated[str, option("--job-type", "Job type of the newcomer, as in the throughput table.", "NAME")],
+    steps: Annotated[float, option("--steps", "Training steps that it has to do.")],
     cluster: Annotated[
         str | None,
-        typer.Option(
-            "--cluster", help="GPUs of one type, or a CSV file that describes them.", metavar="TYPE:COUNT|FILE"
-        ),
+        option("--cluster", "GPUs of one type, or a CSV file that describes them.", "TYPE:COUNT|FILE"),
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--state",
-            help="State folder of a running service: its GPUs, jobs, throughputs and clock, and the slots of its "
+            "State folder of a running service: its GPUs, jobs, throughputs and clock, and the slots of its "
             "policy, where nothing else is said.",
-            metavar="DIR",
+            "DIR",
             parser=state_folder,
         ),
     ] = None,
     deadline: Annotated[
-        float | None, typer.Option("--deadline", help="When it should be through, on the clock.", metavar="SECONDS")
+        float | None, option("--deadline", "When it should be through, on the clock.", "SECONDS")
     ] = None,
-    within: Annotated[
-        float | None, typer.Option("--within", help="The same, counted from now.", metavar="SECONDS")
-    ] = None,
+    within: Annotated[float | None, option("--within", "The same, counted from now.", "SECONDS")] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(
-            "--trace", help="The jobs there are, with the steps left to them; none if omitted.", metavar="FILE"
-        ),
+        option("--trace", "The jobs there are, with the steps left to them; none if omitted.", "FILE"),
     ] = None,
     clock: Annotated[
         float | None,
-        typer.Option("--clock", help="Now, on the clock of the trace; its last arrival if omitted.", metavar="SECONDS"),
+        option("--clock", "Now, on the clock of the trace; its last arrival if omitted.", "SECONDS"),
     ] = None,
     most_gpus: Annotated[
         int | None, typer.Option("--max-gpus", help="GPUs that the newcomer is given at most.", min=1, metavar="COUNT")
     ] = None,
     slot: Annotated[
         float | None,
-        typer.Option("--slot", help="GPUs come back at the ends of slots of this length.", metavar="SECONDS"),
+        option("--slot", "GPUs come back at the ends of slots of this length.", "SECONDS"),
     ] = None,
     restart: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--restart",
-            help="What a start on other GPUs takes; that of simulations, or seen by the service, if omitted.",
-            metavar="SECONDS",
+            "What a start on other GPUs takes; that of simulations, or seen by the service, if omitted.",
+            "SECONDS",
         ),
     ] = None,
     admission: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--admission",
-            help="As that setting of the policy elasticflow: each, or repair, which also tries other orders; that of "
+            "As that setting of the policy elasticflow: each, or repair, which also tries other orders; that of "
             "the service's policy, or each, if omitted.",
         ),
     ] = None,
@@ -117,7 +110,7 @@ def admit_command(
         if cluster is None:
             raise InputError("--cluster, --state", found="neither", expected="one of the two")
         gpus = make_cluster(cluster, gpus_per_server, kind)
-        jobs = Trace([], [], [], []) if trace is None else read_jobs(trace, time_unit=time_unit)
+        jobs = Trace([], [], [], []) if trace is None else read_jobs(trace, time_unit_seconds=time_unit)
         last = float(jobs.arrival_time.max(initial=0.0))
         now = last if clock is None else clock
         if len(jobs) and now < last:

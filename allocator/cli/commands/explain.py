@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.words import argument, option
 from allocator.cli.service.options import duration
 from allocator.explanations.explain import explain
 from allocator.explanations.explanation import Explanation
@@ -19,20 +18,14 @@ from allocator.results.outcomes import RECORDED
 
 
 def explain_command(
-    run: Annotated[
-        Path, typer.Argument(help="Folder of a run: what simulate, compare or record wrote.", metavar="DIR")
-    ],
-    job: Annotated[
-        str | None, typer.Option("--job", help="Its id; the jobs that waited longest if omitted.", metavar="ID")
-    ] = None,
+    run: Annotated[Path, argument("Folder of a run: what simulate, compare or record wrote.", "DIR")],
+    job: Annotated[str | None, option("--job", "Its id; the jobs that waited longest if omitted.", "ID")] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="From then on, on the clock of the run: 5400, 90m, 1.5h.", metavar="TIME"),
+        option("--since", "From then on, on the clock of the run: 5400, 90m, 1.5h.", "TIME"),
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Up to then.", metavar="TIME")] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", help="The wait at that time, and the decision in force.", metavar="TIME")
-    ] = None,
+    until: Annotated[str | None, option("--until", "Up to then.", "TIME")] = None,
+    at: Annotated[str | None, option("--at", "The wait at that time, and the decision in force.", "TIME")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Why did a job of a finished run wait, who ran instead, and what would have let it run?

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.words import argument, option
 from allocator.report.figures import MISSING, format_count
 from allocator.results.measures.judgement import deadline_judgement
 from allocator.results.measures.recorded_runs import read_recorded_jobs
@@ -33,11 +34,11 @@ def _whole() -> None:
 def deadlines_command(
     run: Annotated[
         Path,
-        typer.Argument(help="Folder of a run, or a log or summary of Pollux' simulators (JSON).", metavar="RUN"),
+        argument("Folder of a run, or a log or summary of Pollux' simulators (JSON).", "RUN"),
     ],
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", help="Trace with the deadlines; those in the run if omitted.", metavar="FILE"),
+        option("--trace", "Trace with the deadlines; those in the run if omitted.", "FILE"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.words import argument, option
 from allocator.registry import list_policies, settings_of
 from allocator.testing.template import write_package
 
@@ -46,10 +47,8 @@ def policies_command(context: typer.Context, as_json: JsonOption = False) -> Non
 
 @app.command("new")
 def new_command(
-    name: Annotated[str, typer.Argument(help="Name of the policy, in lower case.", metavar="NAME")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the package; NAME if omitted.", metavar="DIR")
-    ] = None,
+    name: Annotated[str, argument("Name of the policy, in lower case.", "NAME")],
+    out: Annotated[Path | None, option("--out", "Folder of the package; NAME if omitted.", "DIR")] = None,
 ) -> None:
     """Begin a policy of your own: a package with one policy that runs, its test and its entry point."""
     folder = Path(name) if out is None else out

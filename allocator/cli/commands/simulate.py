@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from allocator.cli.options.groups import option_groups
+from allocator.cli.options.groups import Given, option_groups
 from allocator.cli.options.profiler import ProfilerOption, profile_first, told
-from allocator.cli.options.runs import RunOptions
+from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
+from allocator.cli.options.values import read_jobs
+from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
+from allocator.experiments.run import Materials
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
@@ -25,30 +26,28 @@ from throughputs.files import source_of
 def simulate_command(
     trace: Annotated[
         Path,
-        typer.Option(
+        option(
             "--trace",
-            help="Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.",
-            metavar="FILE|-",
+            "Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.",
+            "FILE|-",
         ),
     ],
     policy: Annotated[
         str,
-        typer.Option(
+        option(
             "--policy",
-            help="Name of the policy, which `allocator policies` lists; settings of its own may follow.",
-            metavar="NAME[:SETTING=VALUE,...]",
+            "Name of the policy, which `allocator policies` lists; settings of its own may follow.",
+            "NAME[:SETTING=VALUE,...]",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results.", metavar="DIR")],
-    run: RunOptions,
+    out: Annotated[Path, option("--out", "Folder for the results.", "DIR")],
+    given: Annotated[Given, RUN],
     checkpoint: Annotated[
         Path | None,
-        typer.Option("--checkpoint", help="File into which the run is put away as it goes.", metavar="FILE"),
+        option("--checkpoint", "File into which the run is put away as it goes.", "FILE"),
     ] = None,
-    checkpoint_every: Annotated[
-        int, typer.Option("--checkpoint-every", help="Rounds between checkpoints.", min=1)
-    ] = 2000,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    checkpoint_every: Annotated[int, option("--checkpoint-every", "Rounds between checkpoints.", min=1)] = 2000,
+    resume: Annotated[bool, option("--resume", "Go on from the checkpoint, if there is one.")] = False,
     profiler: ProfilerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,15 +60,19 @@ def simulate_command(
     variants = read_variants(policy, "--policy")
     if len(variants) > 1:
         raise InputError("--policy", found=policy, expected="one policy; `allocator compare` takes several")
-    label = variants[0].label
-    runs = run.runs(variants)
-    workload = runs.workload(runs.read(trace))
-    profiled = None if profiler is None else profile_first(profiler, workload, runs.cluster, runs.policies[0])
+    given = on_usual_cluster(given)
+    (run,) = runs_of(given, variants, recorded_jobs(given, str(trace)))
+    jobs = read_jobs(trace, **given.some(("time_unit_seconds", "predictions")))
+    materials = Materials.of([run], {str(trace): jobs}, check=False)
+    warn_of_models(trace, [run], jobs, materials.speeds_of(run))
+    say_of_jobs([run], materials, given)
+    jobs, cluster = materials.jobs_of(run)(len(jobs)), run.gpus
+    profiled = None if profiler is None else profile_first(profiler, jobs, cluster, run.make_policy())
     if profiled is not None:
-        workload, runs.cluster = profiled.left, profiled.cluster
+        jobs, cluster = profiled.left, profiled.cluster
     kept = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-    with policy_progress([label], rich_console(stderr=True)) as progress:
-        result = runs.simulate(workload, runs.policies[0], progress(label), label=variants[0].run_label, **kept)
+    with policy_progress([run.title], rich_console(stderr=True)) as progress:
+        result = materials.simulate(run, jobs, cluster, progress=progress(run.title), **kept)
     summary = save_result(result, out)
     (out / "profiler.csv").unlink(missing_ok=True)  # that of a run which was here before
     of_profiler = None if profiled is None else profiled.save(result, out)
@@ -79,7 +82,7 @@ def simulate_command(
         print_json(summary if of_profiler is None else summary | {"profiler": of_profiler})
         return
     screen = console()
-    title = f"{Path(source_of(trace)).name} on {runs.cluster.title}"
+    title = f"{Path(source_of(trace)).name} on {cluster.title}"
     screen.print(comparison_table([summary], title=title, width=screen.width))
     for line in extra_figures(summary):
         screen.print(line)

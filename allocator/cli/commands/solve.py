@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from allocator.cli.options.shared import (
     InstanceArgument,
     InstanceChoiceOption,
@@ -18,6 +16,7 @@ from allocator.cli.options.shared import (
     warn,
 )
 from allocator.cli.options.values import make_policy
+from allocator.cli.options.words import option
 from allocator.instance import allocation_to_json, read_instance
 from allocator.report.terminal import allocation_table
 from allocator.results.views.fallbacks import fallbacks_told
@@ -29,10 +28,8 @@ def solve_command(
     policy: PolicyNameOption,
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the JSON here instead of to the screen.", metavar="FILE")
-    ] = None,
-    table: Annotated[bool, typer.Option("--table", help="Print a table for people instead of JSON.")] = False,
+    out: Annotated[Path | None, option("--out", "Write the JSON here instead of to the screen.", "FILE")] = None,
+    table: Annotated[bool, option("--table", "Print a table for people instead of JSON.")] = False,
 ) -> None:
     """Solve one allocation problem: who gets which share of time on which accelerator type.
 

@@ -10,26 +10,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import option_groups
-from allocator.cli.options.outputs import SWEPT
-from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.groups import Given, option_groups, options
+from allocator.cli.options.outputs import SWEPT as FOLDER
+from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.options.sweep import (
-    DefinitionOptions,
-    DrawnOptions,
+    DRAWN,
+    RUNNING,
+    SWEPT,
     EveryOption,
-    LoadOption,
     OutOption,
-    PreloadOption,
-    RunningOptions,
     TraceOption,
+    definition,
     numbers,
     stopped,
     window,
 )
+from allocator.cli.options.words import argument, option
 from allocator.cli.screen import rich_console
-from allocator.sweep import Sweep, run
-from allocator.sweep.store import Store
-from allocator.sweep.summary import summary_table
+from allocator.experiments.definition import Sweep
+from allocator.experiments.runner import run
+from allocator.experiments.store import Store
+from allocator.experiments.summary import summary_table
+from allocator.experiments.workloads import Workload
+from throughputs import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,42 +47,34 @@ SHOWN_ROWS = 60
 @option_groups
 def continuous_command(
     out: OutOption,
-    rates: Annotated[str, typer.Option("--rates", help="Jobs per hour.", metavar="RATE,...|FIRST:LAST:COUNT")],
-    definition: DefinitionOptions,
-    drawn: DrawnOptions,
-    running: RunningOptions,
-    measured: Annotated[
-        str, typer.Option("--window", help="Jobs FIRST to END-1 are measured.", metavar="FIRST:END")
-    ] = "4000:5000",
-    preload: PreloadOption = False,
+    rates: Annotated[str, option("--rates", "Jobs per hour.", "RATE,...|FIRST:LAST:COUNT")],
+    given: Annotated[Given, SWEPT, DRAWN, options(Workload, "preload")],
+    running: Annotated[Given, RUNNING],
+    measured: Annotated[str, option("--window", "Jobs FIRST to END-1 are measured.", "FIRST:END")] = "4000:5000",
     every_point: EveryOption = False,
 ) -> None:
     """Jobs arrive at a rate; those of a window in the middle are measured.
 
     A run beyond capacity is stopped and marked as saturated, and so are larger rates without running. Writes one row
-    per run into DIR/results.parquet; `python -m pydoc allocator.sweep.store` describes the folder.
+    per run into DIR/results.parquet; `python -m pydoc allocator.experiments.store` describes the folder.
     """
-    stated = definition.definition("continuous", drawn.workload(preload=preload))
-    stated |= {"rates": numbers("--rates", rates), "window": window(measured), "skip_saturated": not every_point}
-    _go(_sweep(stated), out, running)
+    more = {"rates": numbers("--rates", rates), "window": window(measured), "skip_saturated": not every_point}
+    _go(Sweep.from_dict(definition(given, "continuous", **more), source=SOURCE), out, running)
 
 
 @app.command("static")
 @option_groups
 def static_command(
     out: OutOption,
-    jobs: Annotated[
-        str, typer.Option("--jobs", help="Numbers of jobs, all there at time 0.", metavar="N,...|FIRST:LAST:COUNT")
-    ],
-    definition: DefinitionOptions,
-    drawn: DrawnOptions,
-    running: RunningOptions,
+    jobs: Annotated[str, option("--jobs", "Numbers of jobs, all there at time 0.", "N,...|FIRST:LAST:COUNT")],
+    given: Annotated[Given, SWEPT, DRAWN],
+    running: Annotated[Given, RUNNING],
 ) -> None:
     """All jobs are there at the start; the makespan is what matters.
 
-    Writes one row per run into DIR/results.parquet; `python -m pydoc allocator.sweep.store` describes the folder.
+    Writes one row per run into DIR/results.parquet; `python -m pydoc allocator.experiments.store` describes the folder.
     """
-    _go(_sweep(definition.definition("static", drawn.workload()) | {"jobs": numbers("--jobs", jobs)}), out, running)
+    _go(Sweep.from_dict(definition(given, "static", jobs=numbers("--jobs", jobs)), source=SOURCE), out, running)
 
 
 @app.command("trace")
@@ -87,41 +82,46 @@ def static_command(
 def trace_command(
     out: OutOption,
     trace: TraceOption,
-    definition: DefinitionOptions,
-    running: RunningOptions,
-    load: LoadOption = "1",
+    given: Annotated[Given, SWEPT],
+    running: Annotated[Given, RUNNING],
+    load: Annotated[
+        str,
+        option(
+            "--load",
+            "How many times as often as in the trace jobs arrive; a deadline moves with the arrival of its job.",
+            "FACTOR,...|FIRST:LAST:COUNT",
+        ),
+    ] = "1",
 ) -> None:
     """All jobs of a trace, as they were submitted or so many times as often; all are measured.
 
     Writes one row per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
     """
-    stated = definition.definition("trace", {"trace": str(trace)})
-    _go(_sweep(stated | {"loads": numbers("--load", load)}), out, running)
+    given = Given(given, trace=str(trace))
+    _go(Sweep.from_dict(definition(given, "trace", loads=numbers("--load", load)), source=SOURCE), out, running)
 
 
 @app.command("run")
 @option_groups
 def run_command(
-    file: Annotated[Path, typer.Argument(help="Definition of a sweep (TOML).", metavar="FILE")],
-    running: RunningOptions,
+    file: Annotated[Path, argument("Definition of a sweep (TOML).", "FILE")],
+    running: Annotated[Given, RUNNING],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Folder of the sweep; sweeps/NAME, or sweeps/NAME-small, if omitted.", metavar="DIR"
-        ),
+        option("--out", "Folder of the sweep; sweeps/NAME, or sweeps/NAME-small, if omitted.", "DIR"),
     ] = None,
-    small: Annotated[bool, typer.Option("--small", help="The small variant that the file defines.")] = False,
+    small: Annotated[bool, option("--small", "The small variant that the file defines.")] = False,
 ) -> None:
     """Run a sweep from a file, or what is missing of it."""
     sweep = Sweep.from_toml(file, small=small)
     folder = out or Path("sweeps") / (f"{sweep.name}-small" if small else sweep.name)
-    SWEPT.check("--out", folder)
+    FOLDER.check("--out", folder)
     _go(sweep, folder, running)
 
 
 @app.command("show")
 def show_command(
-    folder: Annotated[Path, typer.Argument(help="Folder of a sweep.", metavar="DIR")],
+    folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
     as_json: JsonOption = False,
 ) -> None:
     """Show the results of a sweep as far as it has come, and bring results.parquet up to date."""
@@ -130,40 +130,37 @@ def show_command(
     _print(table, store.contents(), as_json)
 
 
-def _go(sweep: Sweep, out: Path, running: RunningOptions) -> None:
+def _go(sweep: Sweep, out: Path, running: Given) -> None:
     """Run the sweep and print what came of it; status 1 if a run failed or was lost."""
-    if running.plan:
-        _print_plan(sweep, running.as_json)
+    as_json, engine = running.get("as_json", False), running["engine"]
+    if running.get("plan"):
+        _print_plan(sweep, as_json)
         return
-    screen = rich_console(stderr=True)
+    if engine not in ("local", "ray"):
+        raise InputError("--engine", found=engine, expected="local or ray")
     try:
         # Ray prints what happens to its nodes; standard output is for results.
         with redirect_stdout(sys.stderr):
             table = run(
                 sweep,
                 out,
-                jobs=running.parallel,
-                engine=running.checked_engine(),
-                address=running.address,
-                retry_failed=running.retry_failed,
-                console=screen,
+                jobs=running.get("parallel"),
+                engine=engine,
+                console=rich_console(stderr=True),
+                **running.some(("address", "retry_failed")),
             )
     except KeyboardInterrupt:
         stopped(out)
     contents = Store(out).contents()
-    _print(table, contents, running.as_json)
+    _print(table, contents, as_json)
     lost = len(contents["points"]) - len(table)
     failed = int((table["status"] == "failed").sum()) if len(table) else 0
     if failed:
-        typer.echo(f"{failed} runs failed; their logs are in {out / 'logs'}", err=True)
+        say(f"{failed} runs failed; their logs are in {out / 'logs'}")
     if lost:
-        typer.echo(f"{lost} runs were lost; run the same command again to make up for them", err=True)
+        say(f"{lost} runs were lost; run the same command again to make up for them")
     if failed or lost:
         raise typer.Exit(1)
-
-
-def _sweep(definition: dict[str, Any]) -> Sweep:
-    return Sweep.from_dict(definition, source=SOURCE)
 
 
 def _print_plan(sweep: Sweep, as_json: bool) -> None:

@@ -3,54 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from allocator.cli.options.groups import option_groups
-from allocator.cli.options.shared import (
-    AcceleratorOption,
-    JsonOption,
-    PresetOption,
-    PricesOption,
-    SeedOption,
-    ServersOption,
-    SettingOption,
-    ThroughputsOption,
-    WholeGpusOption,
-    console,
-    print_json,
-    warn,
-)
+from allocator.cli.options.groups import Given, option_groups, options
+from allocator.cli.options.shared import JsonOption, SettingOption, console, option_parameters, print_json, say, warn
 from allocator.cli.options.sweep import (
     JobsOption,
     PoliciesOption,
-    SlosOption,
     TraceOption,
     VaryOption,
-    prices_of_text,
+    settings_given,
     stopped,
-    values_of_text,
+    varied,
+    workload_given,
 )
-from allocator.cli.options.unused import unused_columns
 from allocator.cli.options.values import (
     make_accelerator,
     make_cluster,
     make_table,
-    named_values,
     read_jobs,
     told_of_throughputs,
+    unused_columns,
 )
+from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
+from allocator.experiments.run import Run
+from allocator.experiments.runner import cores
+from allocator.experiments.whatif import Scenarios, run_scenarios, write_scenarios
+from allocator.experiments.whatif.terminal import next_gpus_table, rows_table
+from allocator.experiments.workloads import Recorded
+from allocator.presets import preset
 from allocator.protocol.policy import Need
-from allocator.registry import get_policy
-from allocator.scenarios import Scenarios, run_scenarios, write_scenarios
-from allocator.scenarios.terminal import next_gpus_table, rows_table
-from allocator.sweep.definition.settings import setting_of_text
-from allocator.sweep.runner import cores
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace
 
@@ -58,67 +45,41 @@ USUAL_POLICY = "fifo"
 
 ClustersOption = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--cluster",
         "-c",
-        help="GPUs by accelerator type, or a CSV file that describes the cluster; may be repeated.",
-        metavar="TYPE:COUNT,...|FILE",
+        "GPUs by accelerator type, or a CSV file that describes the cluster; may be repeated.",
+        "TYPE:COUNT,...|FILE",
     ),
 ]
 LoadsOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--load",
-        help="How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the "
+        "How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the "
         "arrival of its job.",
-        metavar="FACTOR,...",
+        "FACTOR,...",
     ),
 ]
 PenaltiesOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--restart-penalty",
-        help="What it costs a gang to start, whatever its size; the preset's if omitted.",
-        metavar="SECONDS,...",
-    ),
-]
-EntitiesByOption = Annotated[
-    str | None,
-    typer.Option(
-        "--entities-by",
-        help="Users or partitions of the trace become entities, of equal weight.",
-        metavar="user|partition",
+        "What it costs a gang to start, whatever its size; the preset's if omitted.",
+        "SECONDS,...",
     ),
 ]
 NextOption = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--next-gpus",
-        help="Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If "
+        "Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If "
         "omitted 1 where that takes at most 8 further runs.",
-        metavar="COUNT",
+        "COUNT",
         min=0,
     ),
 ]
-OutOption = Annotated[
-    Path, typer.Option("--out", help="Folder for table, page and runs; run again to continue.", metavar="DIR")
-]
-
-
-@dataclass(frozen=True)
-class WorldOptions:
-    """What is the same in all rows."""
-
-    throughputs: ThroughputsOption = None
-    gpus_per_server: ServersOption = None
-    accelerator: AcceleratorOption = None
-    prices: PricesOption = None
-    slos: SlosOption = False
-    whole_gpus: WholeGpusOption = False
-    entities_by: EntitiesByOption = None
-    preset: PresetOption = "default"
-    settings: SettingOption = None
-    seed: SeedOption = 0
+OutOption = Annotated[Path, option("--out", "Folder for table, page and runs; run again to continue.", "DIR")]
 
 
 @option_groups
@@ -129,9 +90,13 @@ def whatif_command(
     policies: PoliciesOption = USUAL_POLICY,
     load: LoadsOption = "1",
     restart_penalty: PenaltiesOption = None,
-    vary: VaryOption = None,
     next_gpus: NextOption = None,
-    world: WorldOptions,
+    given: Annotated[
+        Given,
+        options(Run, "throughputs gpus_per_server accelerator prices preset seed"),
+        options(Recorded, "slos whole_gpus entities_by"),
+        option_parameters(settings=SettingOption, vary=VaryOption),
+    ],
     parallel: JobsOption = None,
     out: OutOption = Path("whatif"),
     as_json: JsonOption = False,
@@ -143,20 +108,20 @@ def whatif_command(
     run again. A row that fails is named with its reason, and the exit code is 1.
     """
     variants = read_variants(policies, "--policies")
-    made, jobs = _clusters(clusters, world), read_jobs(trace)
+    made, jobs = _clusters(clusters, given), read_jobs(trace)
     scenarios = Scenarios(
         trace=str(trace),
         clusters=made,
         policies=tuple(variants),
         loads=_numbers("--load", load, above=True),
         restart_penalties=() if restart_penalty is None else _numbers("--restart-penalty", restart_penalty),
-        vary=_varied(vary or [], variants),
-        workload=_workload(world),
-        settings=_settings(world, variants),
-        seed=world.seed,
+        vary=varied(given, variants),
+        workload=workload_given(given),
+        settings=settings_given(given, variants),
+        seed=given.get("seed", 0),
         next_gpus=next_gpus,
     )
-    _say_what_is_not_used(trace, jobs, made, variants, world)
+    _say_what_is_not_used(trace, jobs, made, variants, given)
     screen = rich_console(stderr=True)
     told = None if as_json and not screen.is_terminal else screen
     try:
@@ -168,7 +133,7 @@ def whatif_command(
         print_json(result.as_dict())
     else:
         shown = console()
-        title = f"{result.n_jobs} jobs ({trace}), preset {world.preset}"
+        title = f"{result.n_jobs} jobs ({trace}), preset {given.get('preset', 'default')}"
         shown.print(rows_table(result, title=title, width=shown.width))
         if result.more_gpus:
             shown.print(next_gpus_table(result))
@@ -176,18 +141,16 @@ def whatif_command(
     for line in result.notes:
         warn(line)
     for line in result.failed:
-        typer.echo(line, err=True)
+        say(line)
     if result.failed:
         raise typer.Exit(1)
 
 
-def _clusters(texts: Sequence[str], world: WorldOptions) -> tuple[Cluster, ...]:
+def _clusters(texts: Sequence[str], given: Given) -> tuple[Cluster, ...]:
     """Clusters of ``--cluster``, each with those of ``--gpus-per-server`` that it has."""
-    accelerator = make_accelerator(world.accelerator, world.throughputs)
+    accelerator = make_accelerator(given.get("accelerator"), given.get("throughputs"))
     plain = [make_cluster(text, None, accelerator) for text in texts]
-    if world.gpus_per_server is None:
-        return tuple(plain)
-    stated = Cluster.parse(world.gpus_per_server).gpus
+    stated = Cluster.parse(given["gpus_per_server"]).gpus if "gpus_per_server" in given else {}
     known = {name for cluster in plain for name in cluster.accelerators}
     for name in stated:
         if name not in known:
@@ -199,19 +162,20 @@ def _clusters(texts: Sequence[str], world: WorldOptions) -> tuple[Cluster, ...]:
 
 
 def _say_what_is_not_used(
-    path: Path, trace: Trace, clusters: Sequence[Cluster], variants: Sequence[Variant], world: WorldOptions
+    path: Path, trace: Trace, clusters: Sequence[Cluster], variants: Sequence[Variant], given: Given
 ) -> None:
     """Lines on standard error on columns and models that the runs make nothing of."""
-    given = world.throughputs is not None
-    elastic = any(Need.CONFIGURATIONS in get_policy(variant.name).needs for variant in variants)
-    table = make_table(world.throughputs, [], make_accelerator(world.accelerator, world.throughputs))
-    said = (told_of_throughputs(path, trace, table, each, given=given, elastic=elastic) for each in clusters)
+    throughputs, owners = given.get("throughputs"), given.get("entities_by")
+    chosen = preset(given.get("preset", "default"))
+    elastic = any(Need.CONFIGURATIONS in chosen.class_of_policy(variant.name).needs for variant in variants)
+    table = make_table(throughputs, [], make_accelerator(given.get("accelerator"), throughputs))
+    known = throughputs is not None
+    said = (told_of_throughputs(path, trace, table, each, given=known, elastic=elastic) for each in clusters)
     for line in dict.fromkeys(said):
         warn(line)
-    owners = world.entities_by
     lines = (line for each in clusters for line in unused_columns(trace, each, owners, by_name=owners is not None))
     for line in dict.fromkeys(lines):
-        typer.echo(line, err=True)
+        say(line)
 
 
 def _numbers(option: str, text: str, *, above: bool = False) -> tuple[float, ...]:
@@ -225,25 +189,3 @@ def _numbers(option: str, text: str, *, above: bool = False) -> tuple[float, ...
     if len(set(found)) < len(found):
         raise InputError(option, found=text, expected="each number once")
     return found
-
-
-def _varied(texts: Sequence[str], variants: Sequence[Variant]) -> dict[str, list[Any]]:
-    names = [variant.name for variant in variants]
-    return {name: values_of_text(name, text, names) for name, text in named_values("--vary", texts).items()}
-
-
-def _settings(world: WorldOptions, variants: Sequence[Variant]) -> dict[str, Any]:
-    names = [variant.name for variant in variants]
-    named = named_values("--set", world.settings or ())
-    typed = {name: setting_of_text(name, text, names, "--set") for name, text in named.items()}
-    return {"preset": world.preset} | typed
-
-
-def _workload(world: WorldOptions) -> dict[str, Any]:
-    return {
-        "slos": world.slos,
-        **({"whole_gpus": True} if world.whole_gpus else {}),
-        **({} if world.entities_by is None else {"entities_by": world.entities_by}),
-        **({} if world.throughputs is None else {"throughputs": str(world.throughputs)}),
-        **({} if world.prices is None else {"prices": prices_of_text(world.prices)}),
-    }

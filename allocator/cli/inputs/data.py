@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.words import argument, option
 from allocator.cli.screen import rich_console
 from allocator.data import DataError, cache_directory, datasets, fetch, find, verify
 from allocator.data.listing import bytes_text, hash_text, markdown_table, reader_text, size_text
@@ -24,15 +25,15 @@ app = typer.Typer(
 
 CacheOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--cache",
-        help="Directory of the downloaded files; else that of ALLOCATOR_DATA_CACHE, else the platform's cache.",
-        metavar="DIR",
+        "Directory of the downloaded files; else that of ALLOCATOR_DATA_CACHE, else the platform's cache.",
+        "DIR",
     ),
 ]
 FileOption = Annotated[
     list[str] | None,
-    typer.Option("--file", help="Only files whose path matches; may be repeated.", metavar="PATTERN"),
+    option("--file", "Only files whose path matches; may be repeated.", "PATTERN"),
 ]
 
 
@@ -43,9 +44,9 @@ def _group() -> None:
 
 @app.command("list")
 def list_command(
-    name: Annotated[str | None, typer.Argument(help="A data set, to see its files.", metavar="[NAME]")] = None,
+    name: Annotated[str | None, argument("A data set, to see its files.", "[NAME]")] = None,
     cache: CacheOption = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print them as a table in Markdown.")] = False,
+    markdown: Annotated[bool, option("--markdown", "Print them as a table in Markdown.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""
@@ -63,12 +64,12 @@ def list_command(
 
 @app.command("fetch")
 def fetch_command(
-    names: Annotated[list[str], typer.Argument(help="Data sets.", metavar="NAME...")],
+    names: Annotated[list[str], argument("Data sets.", "NAME...")],
     files: FileOption = None,
     cache: CacheOption = None,
     url_base: Annotated[
         str | None,
-        typer.Option("--url-base", help="A mirror with the files under <data set>/<path>.", metavar="URL"),
+        option("--url-base", "A mirror with the files under <data set>/<path>.", "URL"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -99,7 +100,7 @@ def fetch_command(
 @app.command("verify")
 def verify_command(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Data sets; all that are in the cache if omitted.", metavar="[NAME...]")
+        list[str] | None, argument("Data sets; all that are in the cache if omitted.", "[NAME...]")
     ] = None,
     files: FileOption = None,
     cache: CacheOption = None,

@@ -8,19 +8,21 @@ from typing import Annotated
 import typer
 
 from allocator.cli.inputs.description import print_description
+from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
+from allocator.cli.options.groups import Given, option_groups, options_of
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
+from allocator.cli.options.words import argument, option
+from allocator.conversion import Said
 from throughputs import ImportedLog, describe_trace, import_log
-from throughputs.files import write_text
-from throughputs.traces.logs.example import EXAMPLE_COLUMNS, example_log
-from throughputs.traces.logs.log import check_table_name
+from throughputs.files import check_table_name, write_text
 
 DemandOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--cluster",
-        help="GPUs by accelerator type, or a list of nodes (CSV), to set the demand of the jobs against.",
-        metavar="TYPE:COUNT,...|FILE",
+        "GPUs by accelerator type, or a list of nodes (CSV), to set the demand of the jobs against.",
+        "TYPE:COUNT,...|FILE",
     ),
 ]
 
@@ -28,74 +30,71 @@ DemandOption = Annotated[
 _UNIT_OPTIONS = {"duration": "--duration-unit", "submit": "--clock-unit"}
 
 
-def _column(option: str, what: str) -> typer.models.OptionInfo:
-    chosen: typer.models.OptionInfo = typer.Option(f"--{option}", help=what, metavar="COLUMN")
-    return chosen
+_COLUMNS = {
+    "submit": "When a job was submitted: a number, or a date (ISO 8601).",
+    "duration": "How long it ran: a number, or [D-]HH:MM:SS.",
+    "gpus": "Its GPUs: a number, or gres/gpu=N in text as of Slurm.",
+    "user": "Who submitted it.",
+    "model": "What it trains: the job type.",
+    "fraction": "Share of each GPU, at most 1; not used yet.",
+    "utilization": "How much of its GPUs it used: percent, or shares up to 1.",
+    "priority": "Its weight, above 0.",
+    "deadline": "When it should be done, on the clock of --submit.",
+    "partition": "The partition or queue that it was submitted to.",
+    "steps": "Its training steps; without, a step is a second.",
+    "gpu_type": "The type of its GPUs; without, what Slurm's resources say.",
+    "id": "What it is called; kept as trace_id.",
+    "start": "When it started; empty: never.",
+    "end": "When it ended, for logs without durations.",
+    "state": "Its state; of a job that is PENDING nothing is taken.",
+}
+"""Fields of a job that a column of a log may hold, and what such a column says."""
+
+COLUMNS = options_of(
+    {
+        name: Annotated[str | None, Said(f"--{name.replace('_', '-')}", about, "COLUMN")]
+        for name, about in _COLUMNS.items()
+    }
+)
 
 
+@option_groups
 def import_command(
     log: Annotated[
         str,
-        typer.Argument(
-            help="Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.",
-            metavar="FILE|-",
+        argument(
+            "Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.",
+            "FILE|-",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Trace to write: .csv or .parquet.", metavar="FILE")],
-    submit: Annotated[
-        str | None, _column("submit", "When a job was submitted: a number, or a date (ISO 8601).")
-    ] = None,
-    duration: Annotated[str | None, _column("duration", "How long it ran: a number, or [D-]HH:MM:SS.")] = None,
-    gpus: Annotated[str | None, _column("gpus", "Its GPUs: a number, or gres/gpu=N in text as of Slurm.")] = None,
-    user: Annotated[str | None, _column("user", "Who submitted it.")] = None,
-    model: Annotated[str | None, _column("model", "What it trains: the job type.")] = None,
-    fraction: Annotated[str | None, _column("fraction", "Share of each GPU, at most 1; not used yet.")] = None,
-    utilization: Annotated[
-        str | None, _column("utilization", "How much of its GPUs it used: percent, or shares up to 1.")
-    ] = None,
-    priority: Annotated[str | None, _column("priority", "Its weight, above 0.")] = None,
-    deadline: Annotated[str | None, _column("deadline", "When it should be done, on the clock of --submit.")] = None,
-    partition: Annotated[str | None, _column("partition", "The partition or queue that it was submitted to.")] = None,
-    steps: Annotated[str | None, _column("steps", "Its training steps; without, a step is a second.")] = None,
-    gpu_type: Annotated[
-        str | None, _column("gpu-type", "The type of its GPUs; without, what Slurm's resources say.")
-    ] = None,
-    job_id: Annotated[str | None, _column("id", "What it is called; kept as trace_id.")] = None,
-    start: Annotated[str | None, _column("start", "When it started; empty: never.")] = None,
-    end: Annotated[str | None, _column("end", "When it ended, for logs without durations.")] = None,
-    state: Annotated[str | None, _column("state", "Its state; of a job that is PENDING nothing is taken.")] = None,
+    out: Annotated[Path, option("--out", "Trace to write: .csv or .parquet.", "FILE")],
+    given: Annotated[Given, COLUMNS],
     duration_unit: Annotated[
         str | None,
-        typer.Option(
-            "--duration-unit", help="Unit of durations; told by the name of the column, else s.", metavar="UNIT"
-        ),
+        option("--duration-unit", "Unit of durations; told by the name of the column, else s.", "UNIT"),
     ] = None,
     clock_unit: Annotated[
         str | None,
-        typer.Option("--clock-unit", help="Unit of times that are numbers: ms, s, min, h or d.", metavar="UNIT"),
+        option("--clock-unit", "Unit of times that are numbers: ms, s, min, h or d.", "UNIT"),
     ] = None,
-    zone: Annotated[
-        str | None, typer.Option("--zone", help="Zone of dates that name none; UTC if omitted.", metavar="NAME")
-    ] = None,
+    zone: Annotated[str | None, option("--zone", "Zone of dates that name none; UTC if omitted.", "NAME")] = None,
     date_format: Annotated[
         str | None,
-        typer.Option(
-            "--date-format", help="Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", metavar="FORMAT"
-        ),
+        option("--date-format", "Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", "FORMAT"),
     ] = None,
     mapped: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--map",
-            help="What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.",
-            metavar="NAME=TYPE",
+            "What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.",
+            "NAME=TYPE",
         ),
     ] = None,
     separator: Annotated[
         str | None,
-        typer.Option("--separator", help="Between columns, if not , ; | or a tab.", metavar="CHARACTER"),
+        option("--separator", "Between columns, if not , ; | or a tab.", "CHARACTER"),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="A job that cannot be used is an error.")] = False,
+    strict: Annotated[bool, option("--strict", "A job that cannot be used is an error.")] = False,
     cluster: DemandOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,14 +105,9 @@ def import_command(
     """
     check_table_name(out)
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
-    fields = {
-        "submit": submit, "duration": duration, "gpus": gpus, "user": user, "model": model, "priority": priority,
-        "deadline": deadline, "partition": partition, "steps": steps, "fraction": fraction,
-        "utilization": utilization, "start": start, "end": end, "state": state, "gpu_type": gpu_type, "id": job_id,
-    }  # fmt: skip
     imported = import_log(
         log,
-        {field: name for field, name in fields.items() if name is not None},
+        given,
         separator=separator,
         duration_unit=duration_unit,
         clock_unit=clock_unit,
@@ -160,8 +154,8 @@ def _account(imported: ImportedLog) -> list[str]:
 
 
 def example_command(
-    out: Annotated[Path, typer.Option("--out", help="File to write, as text with commas.", metavar="FILE")],
-    jobs: Annotated[int, typer.Option("--jobs", help="Number of jobs.", min=1)] = 200,
+    out: Annotated[Path, option("--out", "File to write, as text with commas.", "FILE")],
+    jobs: Annotated[int, option("--jobs", "Number of jobs.", min=1)] = 200,
     seed: SeedOption = 0,
 ) -> None:
     """Write a job log as a cluster might keep it, to try `allocator trace import` with."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from allocator.cli.inputs.predict import since_monday
 from allocator.cli.options.shared import JsonOption, OriginOption, TimeUnitOption, console, print_json
 from allocator.cli.options.values import named_values
+from allocator.cli.options.words import option
 from allocator.conversion import convert_text, kinds_of
 from allocator.predictions.nodes import (
     PUBLISHED_SLEEP,
@@ -27,9 +27,8 @@ from allocator.predictions.nodes import (
 from allocator.predictions.sleep_page import render_sleep_page
 from throughputs import InputError, Trace, read_trace
 from throughputs.errors import one_of
-from throughputs.files import write_frame, write_text
+from throughputs.files import check_table_name, write_frame, write_text
 from throughputs.predict.models import MODELS
-from throughputs.traces.logs.log import check_table_name
 
 _DAY = 86400.0
 _TRUTH = "truth"
@@ -39,43 +38,35 @@ _MOST_BINS = 10_000_000
 
 
 def nodes_command(
-    trace: Annotated[
-        Path, typer.Option("--trace", help="The jobs, with their durations; -: standard input.", metavar="FILE|-")
-    ],
+    trace: Annotated[Path, option("--trace", "The jobs, with their durations; -: standard input.", "FILE|-")],
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", help="Nodes of the cluster; the most in use if omitted.", metavar="COUNT", min=1),
+        option("--nodes", "Nodes of the cluster; the most in use if omitted.", "COUNT", min=1),
     ] = None,
-    gpus_per_node: Annotated[
-        int, typer.Option("--gpus-per-node", help="GPUs of each node.", metavar="COUNT", min=1)
-    ] = 8,
-    model: Annotated[
-        str, typer.Option("--model", help="Forecast: fast, interpretable, or truth (what came).", metavar="NAME")
-    ] = "fast",
-    learn: Annotated[
-        float, typer.Option("--learn", help="Days before the first forecast, in which none sleeps.", metavar="DAYS")
-    ] = 14.0,
+    gpus_per_node: Annotated[int, option("--gpus-per-node", "GPUs of each node.", "COUNT", min=1)] = 8,
+    model: Annotated[str, option("--model", "Forecast: fast, interpretable, or truth (what came).", "NAME")] = "fast",
+    learn: Annotated[float, option("--learn", "Days before the first forecast, in which none sleeps.", "DAYS")] = 14.0,
     rule: Annotated[
         str,
-        typer.Option("--rule", help=f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", metavar="NAME"),
+        option("--rule", f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", "NAME"),
     ] = "Venus",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="One of the settings of the rule; may be repeated.", metavar="NAME=VALUE"),
+        option("--set", "One of the settings of the rule; may be repeated.", "NAME=VALUE"),
     ] = None,
     bin_seconds: Annotated[
-        float, typer.Option("--bin", help="Nodes are put to sleep and woken every so often.", metavar="SECONDS")
+        float, option("--bin", "Nodes are put to sleep and woken every so often.", "SECONDS")
     ] = 600.0,
     watts: Annotated[
-        float | None, typer.Option("--watts", help="What an idle node draws more than one that sleeps.", min=0)
+        float | None, option("--watts", "What an idle node draws more than one that sleeps.", min=0)
     ] = None,
     origin: OriginOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Nodes in use and awake by bin, to write: .csv or .parquet.", metavar="FILE"),
+        option("--out", "Nodes in use and awake by bin, to write: .csv or .parquet.", "FILE"),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Page to write: nodes over time, and the figures.", metavar="FILE")
+        Path | None, option("--report", "Page to write: nodes over time, and the figures.", "FILE")
     ] = None,
     time_unit: TimeUnitOption = None,
     as_json: JsonOption = False,
@@ -89,9 +80,9 @@ def nodes_command(
     if out is not None:
         check_table_name(out)
     chosen = _rule(rule, settings or [])
-    for option, value in (("--bin", bin_seconds), ("--learn", learn)):
+    for name, value in (("--bin", bin_seconds), ("--learn", learn)):
         if not (np.isfinite(value) and value > 0):
-            raise InputError(option, found=value, expected="above 0")
+            raise InputError(name, found=value, expected="above 0")
     if watts is not None and not np.isfinite(watts):
         raise InputError("--watts", found=watts, expected="a number of watts")
     if model not in (*MODELS, _TRUTH):

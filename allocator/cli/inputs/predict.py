@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from allocator.api import load_throughputs
@@ -22,9 +21,10 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
+from allocator.cli.options.words import option
 from allocator.predictions.page import FIGURES, cells_of, render_page, told_sources
 from throughputs import InputError, Trace, read_trace, write_trace
-from throughputs.files import read_frame, source_of, write_text
+from throughputs.files import check_table_name, read_frame, source_of, write_text
 from throughputs.frames import FrameReader
 from throughputs.predict import (
     Columns,
@@ -38,56 +38,43 @@ from throughputs.predict import (
     with_predictions,
 )
 from throughputs.predict.durations import FEWEST_JOBS
-from throughputs.traces.description.describe import durations_alone
-from throughputs.traces.logs.log import check_table_name
+from throughputs.traces.description import durations_alone
 
 _DAY = 86400.0
 _SHAPES = 5
 
 
 def predict_command(
-    trace: Annotated[
-        Path, typer.Option("--trace", help="The jobs, with their durations; -: standard input.", metavar="FILE|-")
-    ],
+    trace: Annotated[Path, option("--trace", "The jobs, with their durations; -: standard input.", "FILE|-")],
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", help="Trace to write, with the column predicted_seconds: .csv or .parquet.", metavar="FILE"
-        ),
+        option("--out", "Trace to write, with the column predicted_seconds: .csv or .parquet.", "FILE"),
     ],
     model: Annotated[
         str | None,
-        typer.Option("--model", help="fast (gradient boosting), or interpretable; fast if omitted.", metavar="NAME"),
+        option("--model", "fast (gradient boosting), or interpretable; fast if omitted.", "NAME"),
     ] = None,
-    refit: Annotated[
-        float, typer.Option("--refit", help="A model is fitted anew after so many days.", metavar="DAYS")
-    ] = 7.0,
+    refit: Annotated[float, option("--refit", "A model is fitted anew after so many days.", "DAYS")] = 7.0,
     columns: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--columns",
-            help="Table with job_id and what else is known of the jobs: a name, a profile.",
-            metavar="FILE",
+            "Table with job_id and what else is known of the jobs: a name, a profile.",
+            "FILE",
         ),
     ] = None,
     origin: OriginOption = None,
     given: Annotated[
         Path | None,
-        typer.Option(
-            "--from", help="No model, but a table with the columns job_id and predicted_seconds.", metavar="FILE"
-        ),
+        option("--from", "No model, but a table with the columns job_id and predicted_seconds.", "FILE"),
     ] = None,
-    truth: Annotated[bool, typer.Option("--truth", help="No model, but the durations themselves.")] = False,
+    truth: Annotated[bool, option("--truth", "No model, but the durations themselves.")] = False,
     noise: Annotated[
         float,
-        typer.Option(
-            "--noise", help="With --truth: standard deviation of an error of their logarithm.", metavar="SIGMA"
-        ),
+        option("--noise", "With --truth: standard deviation of an error of their logarithm.", "SIGMA"),
     ] = 0.0,
     seed: SeedOption = 0,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Page to write: errors, and what was learned.", metavar="FILE")
-    ] = None,
+    report: Annotated[Path | None, option("--report", "Page to write: errors, and what was learned.", "FILE")] = None,
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     time_unit: TimeUnitOption = None,

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
+from allocator.cli.inputs.examples import example_samples
+from allocator.cli.inputs.fitted_steps import draw_fitted_steps
 from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json, warn
+from allocator.cli.options.words import argument, option
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
-from throughputs.goodput.example import example_samples
-from throughputs.goodput.picture import draw_fitted_steps
 from throughputs.goodput.samples import SAMPLE_COLUMNS
 
 app = typer.Typer(no_args_is_help=True, help="Throughput tables: how fast each job type runs on each accelerator type.")
@@ -27,9 +28,7 @@ def _group() -> None:
 def describe_command(
     table: Annotated[
         Path | None,
-        typer.Argument(
-            help="Table (JSON, CSV, Parquet, or a folder); the embedded one if omitted.", metavar="FILE|FOLDER"
-        ),
+        argument("Table (JSON, CSV, Parquet, or a folder); the embedded one if omitted.", "FILE|FOLDER"),
     ] = None,
     accelerator: AcceleratorOption = None,
     as_json: JsonOption = False,
@@ -87,17 +86,17 @@ _MEANINGS = (
 def fit_command(
     samples: Annotated[
         Path,
-        typer.Option(
+        option(
             "--samples",
-            help=f"Measured steps (CSV, Parquet) with the columns {', '.join(SAMPLE_COLUMNS)}; the batch size is that "
+            f"Measured steps (CSV, Parquet) with the columns {', '.join(SAMPLE_COLUMNS)}; the batch size is that "
             "of a micro-batch on one GPU, times are seconds.",
-            metavar="FILE",
+            "FILE",
         ),
     ],
-    out: Annotated[Path | None, typer.Option("--out", help="TOML file for the parameters.", metavar="FILE")] = None,
+    out: Annotated[Path | None, option("--out", "TOML file for the parameters.", "FILE")] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", help="Picture of measured and fitted times: .svg, .png or .pdf.", metavar="FILE"),
+        option("--plot", "Picture of measured and fitted times: .svg, .png or .pdf.", "FILE"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -134,8 +133,8 @@ def fit_command(
 
 @app.command("example-samples")
 def example_command(
-    out: Annotated[Path, typer.Option("--out", help="File to write, as text with commas.", metavar="FILE")],
-    model: Annotated[str, typer.Option("--model", help="Embedded profile that they are drawn from.")] = "imagenet",
+    out: Annotated[Path, option("--out", "File to write, as text with commas.", "FILE")],
+    model: Annotated[str, option("--model", "Embedded profile that they are drawn from.")] = "imagenet",
     seed: SeedOption = 0,
 ) -> None:
     """Write steps as a script might log them, with noise of up to 5 %, to try `allocator throughputs fit` with."""

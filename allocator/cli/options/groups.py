@@ -1,49 +1,121 @@
-"""Options that several commands take, stated once: a dataclass that stands for them among a command's parameters.
-
-    @dataclass(frozen=True)
-    class RunOptions:
-        seed: SeedOption = 0
-        slos: SlosOption = False
+"""Options that several commands take, stated once: a parameter of a command that stands for many.
 
     @option_groups
-    def simulate_command(trace: TraceArgument, run: RunOptions) -> None: ...
+    def simulate_command(trace: TraceArgument, run: Annotated[Given, options(Run, "seed prices"), ...]) -> None: ...
 
-The command line then has ``--seed`` and ``--slos``, and the command is given ``RunOptions(seed=..., slos=...)``.
+The command line then has ``--seed`` and ``--prices``, as the fields of `Run` declare them (`Said`), and the command is
+handed ``{"seed": 3}`` where that was given. A parameter that is a dataclass of options in `Annotated` stands for its
+fields, and is handed over as such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from allocator.conversion import Said, convert, declared_kinds
+
+
+class Given(dict[str, Any]):
+    """What was given of options, by field; what was not given is not there."""
+
+    def some(self, names: Iterable[str]) -> dict[str, Any]:
+        """Those of these fields that were given."""
+        return {name: self[name] for name in names if name in self}
+
+
+Options = tuple[Parameter, ...]
+
+
+def options(owner: type, names: str) -> Options:
+    """Options of fields of a dataclass that say what they are called."""
+    kinds = declared_kinds(owner)
+    return options_of({name: kinds[name] for name in names.split()})
+
+
+def options_of(kinds: Mapping[str, Any]) -> Options:
+    """The same of types by name, behind each of which stands a `Said`."""
+    return tuple(parameter_of(name, option_of(kind), _usual(kind)) for name, kind in kinds.items())
+
+
+def option_of(kind: Any) -> Any:
+    """The type of an option as typer takes it, from that of a field."""
+    said = next(extra for extra in kind.__metadata__ if isinstance(extra, Said))
+    plain = _plain(kind)
+    return Annotated[
+        plain, typer.Option(said.option, help=said.about, metavar=said.word, callback=_checked(said, kind))
+    ]
+
+
+def _checked(said: Said, kind: Any) -> Callable[[Any], Any]:
+    """Refuses numbers that are not in the range of the field."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            convert(value, get_args(kind)[0], source=said.option, field=said.option.strip("-").replace("-", "_"))
+        return value
+
+    return check
+
+
+def _plain(kind: Any) -> Any:
+    """Flag, number, or text; nothing where it is not given."""
+    inner = [each for each in _leaves(kind) if each is not NoneType]
+    return bool if bool in inner else inner[0] | None if inner[0] in (int, float) else str | None
+
+
+def _leaves(kind: Any) -> list[Any]:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _leaves(parts[0])
+    if origin in (Union, UnionType):
+        return [leaf for part in parts for leaf in _leaves(part)]
+    return [kind if kind in (bool, int, float, NoneType) else str]
+
+
+def _usual(kind: Any) -> Any:
+    return False if _plain(kind) is bool else None
 
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of each dataclass among its parameters in the place of that parameter."""
+    """The command with the options of each group among its parameters in the place of that parameter."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    given: dict[str, Options] = {
+        name: sum(kind.__metadata__, ()) for name, kind in hints.items() if getattr(kind, "__origin__", None) is Given
+    }
     parameters: list[Parameter] = []
     for name, parameter in signature(command).parameters.items():
-        if name in groups:
+        if name in given:
+            parameters += given[name]
+        elif name in groups:
             own = get_type_hints(groups[name], include_extras=True)
-            parameters += [_option(field.name, _default(field), own[field.name]) for field in fields(groups[name])]
+            parameters += [parameter_of(field.name, own[field.name], _default(field)) for field in fields(groups[name])]
         else:
-            parameters.append(_option(name, parameter.default, hints[name]))
+            parameters.append(parameter_of(name, hints[name], parameter.default))
 
     @wraps(command)
-    def run(**given: Any) -> None:
+    def run(**values: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        command(**given)
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        for name, asked in given.items():
+            taken = {one.name: values.pop(one.name) for one in asked}
+            values[name] = Given({f: value for f, value in taken.items() if value is not None and value is not False})
+        command(**values)
 
     run.__dict__["__signature__"] = Signature(parameters, return_annotation=None)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
     return run
 
 
-def _option(name: str, default: Any, annotation: Any) -> Parameter:
+def parameter_of(name: str, annotation: Any, default: Any) -> Parameter:
+    """An option as a parameter of a command."""
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

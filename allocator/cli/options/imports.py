@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from allocator.cli.options.words import option
 from allocator.plugins import absolute_reference
 from allocator.registry import IMPORT_VARIABLE, import_policies
 
@@ -29,10 +30,10 @@ def _import(references: list[str] | None) -> None:
 def _with_import(
     _references: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--import",
-            help="Policies of your own: a module, a file, or a class in one of them; may be repeated.",
-            metavar="MODULE|FILE.py[:CLASS]",
+            "Policies of your own: a module, a file, or a class in one of them; may be repeated.",
+            "MODULE|FILE.py[:CLASS]",
             callback=_import,
             expose_value=False,
             is_eager=True,

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from allocator.cli.inputs.examples import EXAMPLE_COLUMNS
 from allocator.cli.screen import shown_as_text
 from throughputs import InputError
 from throughputs.goodput.samples import SAMPLE_COLUMNS
-from throughputs.traces.logs.example import EXAMPLE_COLUMNS
 
 _LOOKED_AT = 1 << 16
 _READ = re.compile(r"FILE|FOLDER|DIR|INSTANCE|RUN|FROM")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import typer
 
+from allocator.cli.options.words import option
 from allocator.cluster import Cluster
 from allocator.conversion import convert_text, kinds_of
 from allocator.policies.lucid.profiling import ProfilerSettings, ProfilingRun, profile_apart
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 ProfilerOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--profiler",
-        help="Lucid only: profile jobs first on servers of their own, as published (default), or with other settings: "
+        "Lucid only: profile jobs first on servers of their own, as published (default), or with other settings: "
         "servers, limit_seconds, largest_gang; from=VC+VC takes a server from each of these virtual clusters.",
-        metavar="default|SETTING=VALUE,...",
+        "default|SETTING=VALUE,...",
     ),
 ]
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allocator.cli.options.groups import Options, option_of, parameter_of
+from allocator.cli.options.words import argument, option
 from allocator.cli.screen import rich_console
+from allocator.experiments.words import ACCELERATOR, SERVERS, THROUGHPUTS, TIME_UNIT
 from allocator.results.measures.unserved import unserved_reasons
 from allocator.results.views.fallbacks import fallbacks_told
 
@@ -22,102 +25,66 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER = "v100:36,p100:36,k80:36"
 
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        help="GPUs by accelerator type, or a CSV file that describes the cluster, of Helios with @DAY behind its name; "
-        "if omitted the preset's, usually v100:36,p100:36,k80:36.",
-        metavar="TYPE:COUNT,...|FILE[@DAY]",
-    ),
-]
-ServersOption = Annotated[
-    str | None,
-    typer.Option("--gpus-per-server", help="GPUs in one server of each type; 1 if omitted.", metavar="TYPE:COUNT,..."),
-]
 OriginOption = Annotated[
     str | None,
-    typer.Option("--origin", help="When second 0 of the trace was, for days of the week and hours.", metavar="DATE"),
+    option("--origin", "When second 0 of the trace was, for days of the week and hours.", "DATE"),
 ]
 InstanceArgument = Annotated[
     Path,
-    typer.Argument(help="Allocation problem in JSON, as shown above; -: standard input.", metavar="INSTANCE.json|-"),
+    argument("Allocation problem in JSON, as shown above; -: standard input.", "INSTANCE.json|-"),
 ]
-PolicyNameOption = Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")]
-InstanceChoiceOption = Annotated[
-    str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")
-]
-WholeGpusOption = Annotated[
-    bool,
-    typer.Option("--whole-gpus", help="Jobs that ask for a fraction of a GPU have it whole, under any policy."),
-]
+PolicyNameOption = Annotated[str, option("--policy", "Name of the policy; `allocator policies` lists them.")]
+InstanceChoiceOption = Annotated[str | None, option("--choice", "Which of the optima: balanced or published.")]
 _TABLE_HELP = "Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted."
-ThroughputsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--throughputs",
-        help=f"{_TABLE_HELP} For jobs that choose their batch size: goodput (the embedded profiles), profiles (TOML), "
-        "or a folder of models.",
-        metavar="FILE|FOLDER",
-    ),
-]
-TableOption = Annotated[Path | None, typer.Option("--throughputs", help=_TABLE_HELP, metavar="FILE|FOLDER")]
-AcceleratorOption = Annotated[
-    str | None,
-    typer.Option(
-        "--accelerator",
-        help="Accelerator type of a folder of throughputs and of a cluster in a CSV file; if omitted that of the "
-        "folder's name, as in throughputs_A100.",
-        metavar="TYPE",
-    ),
-]
-TimeUnitOption = Annotated[
-    float | None,
-    typer.Option(
-        "--time-unit",
-        help="One unit of the times in a trace of ElasticFlow or Chronus; told from the trace if omitted.",
-        metavar="SECONDS",
-    ),
-]
-PredictionsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--predictions",
-        help="Predicted lengths of the jobs (columns job_id and predicted_seconds, or priority), where the trace has "
-        "none of its own.",
-        metavar="FILE",
-    ),
-]
-PresetOption = Annotated[str, typer.Option("--preset", help="Settings of a published system, or the default.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.", min=0)]
+TableOption = Annotated[Path | None, option("--throughputs", _TABLE_HELP, "FILE|FOLDER")]
+ServersOption, AcceleratorOption, ThroughputsOption, TimeUnitOption = (
+    option_of(kind)
+    for kind in (
+        Annotated[str, SERVERS],
+        Annotated[str, ACCELERATOR],
+        Annotated[str, THROUGHPUTS],
+        Annotated[float, TIME_UNIT],
+    )
+)
+SeedOption = Annotated[int, option("--seed", "Seed of everything that is drawn at random.", min=0)]
 SolverOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--solver",
-        help="auto, or one of prices, structured, highs, clarabel, ecos, scs, cbc.",
+        "auto, or one of prices, structured, highs, clarabel, ecos, scs, cbc.",
     ),
 ]
 ChoiceOption = Annotated[
-    str | None, typer.Option("--choice", help="Which of the optima: balanced or published; the preset's if omitted.")
+    str | None, option("--choice", "Which of the optima: balanced or published; the preset's if omitted.")
 ]
 SettingOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
-        help="Any other setting of the preset, or policy.NAME of the policies that have it; values are numbers, true, "
+        "Any other setting of the preset, or policy.NAME of the policies that have it; values are numbers, true, "
         "false, none, names, or lists A,B; may be repeated.",
-        metavar="NAME=VALUE",
+        "NAME=VALUE",
     ),
 ]
-PricesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--prices",
-        help="Dollars per GPU hour: a file of price histories (CSV, Parquet), or constants.",
-        metavar="FILE|TYPE:PRICE,...",
+WorldOption = Annotated[
+    list[str] | None,
+    option(
+        "--world",
+        "A rule of your own for the simulated world, with its fields; may be given several times.",
+        "FILE.py:RULE(NAME=VALUE)",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of a table.")]
+JsonOption = Annotated[bool, option("--json", "Print JSON for scripts instead of a table.")]
+
+
+def option_parameters(**annotations: Any) -> Options:
+    """Options that say themselves what they are, none of them given where nothing is said."""
+    return tuple(parameter_of(name, annotation, None) for name, annotation in annotations.items())
+
+
+def say(text: str) -> None:
+    """A line on standard error."""
+    typer.echo(text, err=True)
 
 
 def console() -> Console:

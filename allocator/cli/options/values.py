@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import typer
 
 from allocator.api import load_throughputs
@@ -12,11 +13,11 @@ from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
 from allocator.protocol import Need, Policy
 from allocator.registry import get_policy, settings_of
-from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_prices, read_trace
+from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_trace
 from throughputs.goodput.trainings import Trainings
 from throughputs.goodput.trainings.finding import EMBEDDED, find_trainings
-from throughputs.tables.folder import accelerator_of_folder
-from throughputs.trace import allowed_types
+from throughputs.tables.files import accelerator_of_folder
+from throughputs.trace import allowed_types, named_types
 from throughputs.traces.formats import named_format, read_job_log
 
 MOST_DIGITS = 16
@@ -47,12 +48,12 @@ def _names_table(text: str) -> bool:
 
 
 def read_jobs(
-    path: Path, format: str = "auto", time_unit: float | None = None, predictions: Path | None = None
+    path: Path, format: str = "auto", time_unit_seconds: float | None = None, predictions: str | None = None
 ) -> Trace:
     """The trace in a file; of a job log it is said on standard error what was left out of it and what was assumed."""
     log = read_job_log(path, format)
     if log is None or predictions is not None:
-        return read_trace(path, format, time_unit_seconds=time_unit, predictions=predictions)
+        return read_trace(path, format, time_unit_seconds=time_unit_seconds, predictions=predictions)
     for line in filter(None, (log.left_out, *log.notes)):
         typer.echo(f"{log.source}: {line}", err=True)
     return log.trace
@@ -69,12 +70,10 @@ def make_window(text: str | None) -> tuple[int, int] | None:
     return int(first), int(end)
 
 
-def make_prices(text: str | None) -> PriceTable | None:
-    """Prices of ``--prices``: a file if there is one of that name, else constants."""
-    if text is None:
-        return None
-    if ":" not in text or Path(text).exists():
-        return read_prices(text)
+def prices_of_text(text: str | None) -> str | dict[str, float] | None:
+    """Prices of ``--prices``: the name of a file if there is one of that name, else dollars by accelerator type."""
+    if text is None or ":" not in text or Path(text).exists():
+        return text
     constants: dict[str, float] = {}
     for part in text.split(","):
         name, _, price = part.strip().partition(":")
@@ -83,7 +82,8 @@ def make_prices(text: str | None) -> PriceTable | None:
         except ValueError:
             expected = "TYPE:PRICE pairs, as in v100:0.74,k80:0.135, or a file"
             raise InputError("--prices", found=part, expected=expected) from None
-    return PriceTable.constant(constants, "--prices")
+    PriceTable.constant(constants, "--prices")  # says what is wrong with them
+    return constants
 
 
 def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
@@ -109,13 +109,13 @@ def without_setting(setting: str, value: str, policies: Sequence[str]) -> InputE
     return InputError(f"--{setting}", found=value, expected=f"nothing under {named} {plural}")
 
 
-def make_accelerator(given: str | None, throughputs: Path | None) -> str | None:
+def make_accelerator(given: str | None, throughputs: str | Path | None) -> str | None:
     """The type of ``--accelerator``, or that in the name of a folder of throughputs; None where nothing says it."""
-    return accelerator_of_folder(throughputs) if given is None and throughputs is not None else given
+    return accelerator_of_folder(Path(throughputs)) if given is None and throughputs is not None else given
 
 
 def make_table(
-    path: Path | None, policies: Sequence[Policy], accelerator: str | None = None
+    path: str | Path | None, policies: Sequence[Policy], accelerator: str | None = None
 ) -> ThroughputTable | Trainings:
     """Table or trainings of ``--throughputs``; the embedded table has co-location where a policy packs jobs."""
     trainings = None if path is None else find_trainings(path)
@@ -222,7 +222,8 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
 
 
-_NAMED = {"--map": "'NVIDIA H100 80GB HBM3=h100'", "--env": "OMP_NUM_THREADS=8", "--vary": "round_seconds=360,720"}
+_NAMED = {"--map": "'NVIDIA H100 80GB HBM3=h100'", "--env": "OMP_NUM_THREADS=8", "--vary": "round_seconds=360,720",
+          "--rename": "inception3=inceptionv3"}  # fmt: skip
 
 
 def named_value(option: str, text: str) -> tuple[str, str]:
@@ -242,3 +243,31 @@ def named_values(option: str, texts: Iterable[str]) -> dict[str, str]:
             raise InputError(option, field=name, found=f"{named[name]}, and {value}", expected="each name once")
         named[name] = value
     return named
+
+
+def unused_columns(trace: Trace, cluster: Cluster, entities_by: str | None, *, by_name: bool) -> list[str]:
+    """A line on the columns that are ignored, and one on GPU types and partitions that are no type of the cluster where
+    others are.
+
+    `entities_by` is the column whose names are entities; `by_name`: whether the run has entities at all.
+    """
+    unused = []
+    if (trace.user != "").any() and entities_by != "user":
+        unused.append("user (--entities-by user shares the cluster among users)")
+    if (trace.entity != "").any() and not by_name:
+        unused.append("entity (--entities FILE)")
+    places = np.where(trace.gpu_type == "", trace.partition, trace.gpu_type)
+    named = named_types(trace.gpu_type, trace.partition, cluster.accelerators).any(axis=1)
+    elsewhere, types = (places != "") & ~named, bool(named.any())
+    if elsewhere.any() and not types:
+        columns = {"gpu_type": trace.gpu_type, "partition": trace.partition}
+        unused += [
+            f"{name} (none is the name of an accelerator type of the cluster)"
+            for name, column in columns.items()
+            if (column != "").any() and entities_by != name
+        ]
+    lines = [f"{trace.source}: not used: {', '.join(unused)}"] if unused else []
+    if elsewhere.any() and types:
+        names = ", ".join(map(repr, dict.fromkeys(places[elsewhere].tolist())))
+        lines.append(f"{trace.source}: {elsewhere.sum()} jobs run anywhere, as the cluster has no type named {names}")
+    return lines

@@ -13,11 +13,11 @@ from allocator.cluster import Cluster
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.door.client import Client, whole_status
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import InputError, ThroughputTable, Trace, read_table
-from throughputs.tables.builder import TableBuilder
-from throughputs.tables.merge import merged_tables
+from throughputs.tables.figures import TableBuilder
+from throughputs.tables.files import merged_tables
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
+from allocator.cli.options.words import argument, option
 from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.events import details, event_line
 from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
@@ -50,12 +51,8 @@ def _cancelled(answer: dict[str, list[int]], as_json: bool) -> None:
 
 def logs_command(
     state: StateOption,
-    job: Annotated[
-        str | None, typer.Argument(help="Number of the job; the last one if omitted.", metavar="[JOB]")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job is through.")
-    ] = False,
+    job: Annotated[str | None, argument("Number of the job; the last one if omitted.", "[JOB]")] = None,
+    follow: Annotated[bool, option("--follow", "-f", "Go on as it is written, until the job is through.")] = False,
 ) -> None:
     """What a job has printed.
 
@@ -139,12 +136,10 @@ class _Log:
 
 
 def drain_command(
-    node: Annotated[str, typer.Argument(help="Name of the node.")],
+    node: Annotated[str, argument("Name of the node.")],
     state: StateOption,
-    now: Annotated[
-        bool, typer.Option("--now", help="Evict the jobs that run there: they save and go elsewhere.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --now: do not ask.")] = False,
+    now: Annotated[bool, option("--now", "Evict the jobs that run there: they save and go elsewhere.")] = False,
+    yes: Annotated[bool, option("--yes", "With --now: do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take a node out of use: nothing starts there any more, and what runs there goes on to its end.
@@ -166,7 +161,7 @@ def _on_node(jobs: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
 
 
 def resume_command(
-    node: Annotated[str, typer.Argument(help="Name of the node.")], state: StateOption, as_json: JsonOption = False
+    node: Annotated[str, argument("Name of the node.")], state: StateOption, as_json: JsonOption = False
 ) -> None:
     """Take a node into use again."""
     _told(Client(state).ask("resume", node=node), as_json)
@@ -183,9 +178,9 @@ def _told(answer: dict[str, Any], as_json: bool) -> None:
 
 def history_command(
     state: StateOption,
-    job: Annotated[str | None, typer.Argument(help="Number of a job; all if omitted.", metavar="[JOB]")] = None,
-    last: Annotated[int, typer.Option("--last", help="So many events.", min=1)] = 100,
-    with_details: Annotated[bool, typer.Option("--details", help="All that each event says, in long lines.")] = False,
+    job: Annotated[str | None, argument("Number of a job; all if omitted.", "[JOB]")] = None,
+    last: Annotated[int, option("--last", "So many events.", min=1)] = 100,
+    with_details: Annotated[bool, option("--details", "All that each event says, in long lines.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What has happened: events of a service, or of one job."""
@@ -208,10 +203,8 @@ def history_command(
 
 def policy_command(
     state: StateOption,
-    name: Annotated[str | None, typer.Argument(help="Another policy; if omitted the one in force is shown.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of it; may be repeated.", metavar="NAME=VALUE")
-    ] = None,
+    name: Annotated[str | None, argument("Another policy; if omitted the one in force is shown.")] = None,
+    settings: Annotated[list[str] | None, option("--set", "A setting of it; may be repeated.", "NAME=VALUE")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """The policy of a service: show it, or change it while jobs run."""

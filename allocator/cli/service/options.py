@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from allocator.cli.options.words import argument, option
 from throughputs import InputError
 
 
@@ -19,11 +20,9 @@ def state_folder(text: str) -> Path:
 
 StateOption = Annotated[
     Path,
-    typer.Option(
-        "--state", help="State folder of the service.", metavar="DIR", envvar="ALLOCATOR_STATE", parser=state_folder
-    ),
+    option("--state", "State folder of the service.", "DIR", envvar="ALLOCATOR_STATE", parser=state_folder),
 ]
-JobsArgument = Annotated[list[str], typer.Argument(help="Numbers of jobs.", metavar="JOB...", show_default=False)]
+JobsArgument = Annotated[list[str], argument("Numbers of jobs.", "JOB...", show_default=False)]
 
 
 def job_numbers(given: list[str]) -> list[Any]:

@@ -10,19 +10,16 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from allocator.cli.options.outputs import SPREAD
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
+from allocator.cli.options.words import argument, option
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.profiling.measure import Window
-from allocator.runtime.profiling.profile import Figure, measure, spread_frame, table_of
-from allocator.runtime.profiling.program import Program
+from allocator.runtime.profiling import Figure, Program, Window, measure, spread_frame, table_of
 from throughputs import InputError, read_table, write_table
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, write_frame
-from throughputs.tables.merge import merged_tables
+from throughputs.tables.files import merged_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,64 +28,56 @@ if TYPE_CHECKING:
 def profile_command(
     command: Annotated[
         list[str],
-        typer.Argument(help="The command and its arguments, after --. No shell reads them.", metavar="-- COMMAND..."),
+        argument("The command and its arguments, after --. No shell reads them.", "-- COMMAND..."),
     ],
-    job_type: Annotated[str, typer.Option("--type", help="Its name in the throughput table.", metavar="NAME")],
+    job_type: Annotated[str, option("--type", "Its name in the throughput table.", "NAME")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The throughput table: .json, .csv or .parquet.", metavar="FILE"),
+        option("--out", "The throughput table: .json, .csv or .parquet.", "FILE"),
     ] = None,
     into: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--into",
-            help="A table that the figures are added to; it is replaced unless --out is given.",
-            metavar="FILE",
+            "A table that the figures are added to; it is replaced unless --out is given.",
+            "FILE",
         ),
     ] = None,
     virtual: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--virtual",
-            help="Accelerators that need not exist; if omitted the NVIDIA GPUs of this machine.",
-            metavar="TYPE:COUNT,...",
+            "Accelerators that need not exist; if omitted the NVIDIA GPUs of this machine.",
+            "TYPE:COUNT,...",
         ),
     ] = None,
-    gpus: Annotated[str, typer.Option("--gpus", help="Numbers of GPUs.", metavar="COUNT,...")] = "1",
+    gpus: Annotated[str, option("--gpus", "Numbers of GPUs.", "COUNT,...")] = "1",
     seconds: Annotated[
-        float, typer.Option("--seconds", help="Training that is measured each time, and two steps.", metavar="SECONDS")
+        float, option("--seconds", "Training that is measured each time, and two steps.", "SECONDS")
     ] = 10.0,
-    warm_up: Annotated[
-        float, typer.Option("--warm-up", help="After the first step, before it is measured.", metavar="SECONDS")
-    ] = 0.0,
-    repeats: Annotated[int, typer.Option("--repeats", help="Starts in each place.", min=1)] = 3,
+    warm_up: Annotated[float, option("--warm-up", "After the first step, before it is measured.", "SECONDS")] = 0.0,
+    repeats: Annotated[int, option("--repeats", "Starts in each place.", min=1)] = 3,
     colocate: Annotated[
         str | None,
-        typer.Option(
-            "--colocate", help="Another command, to be measured on the same GPUs, in one argument.", metavar="COMMAND"
-        ),
+        option("--colocate", "Another command, to be measured on the same GPUs, in one argument.", "COMMAND"),
     ] = None,
     colocate_type: Annotated[
-        str | None, typer.Option("--colocate-type", help="Its name; that of --type if omitted.", metavar="NAME")
+        str | None, option("--colocate-type", "Its name; that of --type if omitted.", "NAME")
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--steps-pattern",
-            help="Finds steps in the output of a program that does not report them: a group is their number, without "
+            "Finds steps in the output of a program that does not report them: a group is their number, without "
             "one each match is a step.",
-            metavar="REGEX",
+            "REGEX",
         ),
     ] = None,
-    patience: Annotated[
-        float, typer.Option("--patience", help="Without a step, after which it is given up.", metavar="SECONDS")
-    ] = 300.0,
+    patience: Annotated[float, option("--patience", "Without a step, after which it is given up.", "SECONDS")] = 300.0,
     per_gpu: Annotated[
-        bool, typer.Option("--process-per-gpu", help="Start it once for each GPU, with the variables of torchrun.")
+        bool, option("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
     ] = False,
-    environment: Annotated[
-        list[str] | None, typer.Option("--env", help="A variable; may be repeated.", metavar="NAME=VALUE")
-    ] = None,
+    environment: Annotated[list[str] | None, option("--env", "A variable; may be repeated.", "NAME=VALUE")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how many steps per second a program makes, by accelerator type and number of GPUs.

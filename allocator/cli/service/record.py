@@ -8,17 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from allocator.cli.options.shared import JsonOption, TableOption, console, print_json
+from allocator.cli.options.words import option
 from allocator.cli.service.options import StateOption
 from allocator.report.errors import errors_section, errors_table
 from allocator.report.html import write_report
 from allocator.report.terminal import comparison_table
 from allocator.results.output import save_result
-from allocator.runtime.recorded.comparison import caveats, compared, preset_of, simulated
-from allocator.runtime.recorded.leases import Leases
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE, RecordedRun
+from allocator.runtime.recorded import THROUGHPUTS_FILE, Leases, RecordedRun, caveats, compared, preset_of, simulated
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
 from throughputs.files import write_frame, write_text
@@ -26,11 +23,9 @@ from throughputs.files import write_frame, write_text
 
 def record_command(
     state: StateOption,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results.", metavar="DIR")],
+    out: Annotated[Path, option("--out", "Folder for the results.", "DIR")],
     throughputs: TableOption = None,
-    simulate: Annotated[
-        bool, typer.Option("--simulate/--no-simulate", help="Simulate the same jobs, and compare.")
-    ] = True,
+    simulate: Annotated[bool, option("--simulate/--no-simulate", "Simulate the same jobs, and compare.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Turn what a service did into the results of a run: of one that runs, or has run.
@@ -43,7 +38,7 @@ def record_command(
     """
     known = throughputs or state / THROUGHPUTS_FILE
     run = RecordedRun(
-        Leases.of_events(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
+        Leases(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
     )
     chosen = preset_of(run)
     told = chosen.as_dict() | {"recorded": True, "seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}

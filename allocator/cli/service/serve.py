@@ -10,13 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
-from allocator.cli.options.groups import option_groups
-from allocator.cli.options.runs import RunOptions, Runs
+from allocator.cli.options.groups import Given, option_groups
+from allocator.cli.options.runs import runs_of
 from allocator.cli.options.shared import console
+from allocator.cli.options.values import only_table
+from allocator.cli.options.words import option
 from allocator.cli.service.options import StateOption
 from allocator.cli.service.serve_options import ServeOptions, Told, WebOptions
+from allocator.cluster import cluster_texts
+from allocator.experiments.run import Materials, Run
+from allocator.experiments.workloads import Recorded
+from allocator.presets import Preset
 from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
@@ -25,13 +29,13 @@ from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import Server
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import Event, Journal
 from allocator.runtime.records.ownership import own_folder
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from allocator.variants import Variant
-from throughputs import InputError, write_table
+from throughputs import InputError, ThroughputTable, write_table
 
 
 @option_groups
@@ -39,9 +43,7 @@ def serve_command(
     state: StateOption,
     options: ServeOptions,
     web: WebOptions,
-    anew: Annotated[
-        bool, typer.Option("--defaults", help="What is omitted is at its default, not as at the last start.")
-    ] = False,
+    anew: Annotated[bool, option("--defaults", "What is omitted is at its default, not as at the last start.")] = False,
 ) -> None:
     """Run real jobs under a policy, on this machine or a Slurm cluster.
 
@@ -75,69 +77,65 @@ def _checked(told: Told) -> _Maker:
 class _Maker:
     """Makes worlds under a policy; InputError where there is none of that name, or it lacks a setting."""
 
-    options: RunOptions
+    given: Given
     entities: Entities | None
     policy: str
 
     def __post_init__(self) -> None:
-        self._runs()
+        self._run()
 
-    def _runs(self, cluster: str = "v100:1", gpus_per_server: str | None = None) -> Runs:
-        """Policy, preset and throughputs on a cluster; on any, for what does not depend on it."""
-        options = replace(self.options, cluster=cluster, gpus_per_server=gpus_per_server)
-        return options.runs([Variant(self.policy)])
+    def _run(self, hardware: Hardware | None = None) -> Run:
+        """Policy, preset and throughputs on the cluster; on any, for what does not depend on it.
+
+        Settings are those of the whole cluster, of which perhaps no node is in use now.
+        """
+        gpus, servers = ("v100:1", None) if hardware is None else cluster_texts(hardware.in_full.cluster)
+        given = Given({name: v for name, v in {**self.given, "gpus_per_server": servers}.items() if v is not None})
+        return runs_of(Given(given, cluster=gpus), [Variant(self.policy)], Recorded())[0]
 
     @classmethod
     def of(cls, told: Told) -> _Maker:
         """As a service was told to."""
-        options = RunOptions(
-            throughputs=told.path("throughputs"),
-            preset=told.options.get("preset", "default"),
-            round_seconds=told.options.get("round_seconds"),
-            slot_seconds=told.options.get("slot_seconds"),
-            solver=told.options.get("solver"),
-            choice=told.options.get("choice"),
-            settings=told.settings,
-        )
+        names = ("throughputs", "preset", "round_seconds", "slot_seconds", "solver", "choice")
+        given = Given({name: told.options[name] for name in names if name in told.options}, settings=told.settings)
         entities = told.path("entities")
-        return cls(options, None if entities is None else Entities.parse(entities), told.policy)
+        return cls(given, None if entities is None else Entities.parse(entities), told.policy)
+
+    def _in_run(self, run: Run) -> Preset:
+        return run.chosen.in_run(run.make_policy().name, run.gpus)
 
     def __call__(self, hardware: Hardware) -> World:
-        # settings are those of the whole cluster, of which perhaps no node is in use now
-        whole = hardware.in_full.cluster
-        servers = ",".join(f"{name}:{size}" for name, size in whole.gpus_per_server.items())
-        runs = self._runs(str(whole), servers)
-        policy = runs.policies[0]
+        run = self._run(hardware)
+        policy, mechanism = run.make_policy(), self._in_run(run).mechanism
         policy.prepare()
-        mechanism = runs.preset.in_run(policy.name, whole).mechanism
         if mechanism.placement == "off":
             mechanism = replace(mechanism, placement="consolidated")
-        return World(hardware.cluster, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
+        return World(hardware, policy, mechanism, self._table(run), self.entities, run.seed)
+
+    def _table(self, run: Run) -> ThroughputTable:
+        return only_table(Materials.of([run], check=False).speeds_of(run), run.throughputs)
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""
-        whole = hardware.in_full.cluster
-        runs = self._runs(str(whole))
-        policy, entities = runs.policies[0], self.entities
+        run, entities = self._run(hardware), self.entities
+        policy = run.make_policy()
         return {
             "policy": policy.name,
             "policy_settings": {name: value for name, value in policy.settings().items() if _plain(value)},
-            "settings": runs.preset.in_run(policy.name, whole).as_dict(),
-            "seed": runs.seed,
+            "settings": self._in_run(run).as_dict(),
+            "seed": run.seed,
         } | ({} if entities is None else {"entities": entities.to_dict()})
 
     def keep_throughputs(self, path: Path) -> None:
         """The throughputs that are believed of job types, as a file."""
-        write_table(self._runs().throughput_table, path)
+        write_table(self._table(self._run()), path)
         path.chmod(0o600)
 
     def rhythm(self, hardware: Hardware) -> str:
         """When it is decided, in words."""
-        whole = hardware.in_full.cluster
-        runs = self._runs(str(whole))
-        policy = runs.policies[0]
-        seconds = runs.preset.in_run(policy.name, whole).mechanism.round_seconds
-        return f"in rounds of {seconds:g} s" if policy.in_rounds else "which decides when something happens"
+        run = self._run(hardware)
+        seconds = self._in_run(run).mechanism.round_seconds
+        return f"in rounds of {seconds:g} s" if run.make_policy().in_rounds else "which decides when something happens"
 
 
 def _plain(value: object) -> bool:

@@ -9,11 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import typer
-
 from allocator.cli.options.runs import POLICY_PREFIX, RoundOption, SlotOption
 from allocator.cli.options.shared import ChoiceOption, SettingOption, SolverOption, ThroughputsOption
 from allocator.cli.options.values import named_value
+from allocator.cli.options.words import option
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
 from throughputs import InputError
@@ -25,64 +24,56 @@ class ServeOptions:
 
     adapter: Annotated[
         str | None,
-        typer.Option("--adapter", help="The cluster: at first local (this machine); or slurm.", metavar="local|slurm"),
+        option("--adapter", "The cluster: at first local (this machine); or slurm.", "local|slurm"),
     ] = None
     virtual: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--virtual",
-            help="Accelerators that need not exist, on this machine; without them its NVIDIA GPUs.",
-            metavar="TYPE:COUNT,...",
+            "Accelerators that need not exist, on this machine; without them its NVIDIA GPUs.",
+            "TYPE:COUNT,...",
         ),
     ] = None
     partition: Annotated[
         str | None,
-        typer.Option("--partition", help="Of the Slurm cluster; without it its default one, and all nodes."),
+        option("--partition", "Of the Slurm cluster; without it its default one, and all nodes."),
     ] = None
-    policy: Annotated[str | None, typer.Option("--policy", help="Who runs where; at first fifo_perf.")] = None
+    policy: Annotated[str | None, option("--policy", "Who runs where; at first fifo_perf.")] = None
     round_seconds: RoundOption = None
     slot_seconds: SlotOption = None
     throughputs: ThroughputsOption = None
-    preset: Annotated[
-        str | None, typer.Option("--preset", help="Settings of a published system; at first default.")
-    ] = None
+    preset: Annotated[str | None, option("--preset", "Settings of a published system; at first default.")] = None
     solver: SolverOption = None
     choice: ChoiceOption = None
     settings: SettingOption = None
-    entities: Annotated[
-        Path | None, typer.Option("--entities", help="Entities that jobs may belong to.", metavar="FILE")
-    ] = None
+    entities: Annotated[Path | None, option("--entities", "Entities that jobs may belong to.", "FILE")] = None
     grace: Annotated[
         float | None,
-        typer.Option("--grace", help="What a job has to save and end before it is killed; 30.", metavar="SECONDS"),
+        option("--grace", "What a job has to save and end before it is killed; 30.", "SECONDS"),
     ] = None
     notice: Annotated[
         float | None,
-        typer.Option(
-            "--notice", help="What a trainer that reads its lease has before it is sent SIGTERM; 10.", metavar="SECONDS"
-        ),
+        option("--notice", "What a trainer that reads its lease has before it is sent SIGTERM; 10.", "SECONDS"),
     ] = None
     retries: Annotated[
         int | None,
-        typer.Option(
-            "--retries", help="Reruns of a job that ends with an error, where it does not say itself; 0.", min=0
-        ),
+        option("--retries", "Reruns of a job that ends with an error, where it does not say itself; 0.", min=0),
     ] = None
     max_fruitless: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--max-fruitless",
-            help="Leases in a row without a newly saved step after which a job is given up; 20.",
+            "Leases in a row without a newly saved step after which a job is given up; 20.",
             min=1,
         ),
     ] = None
     hang: Annotated[
         float | None,
-        typer.Option("--hang", help="A trainer that makes no step for so long has failed.", metavar="SECONDS"),
+        option("--hang", "A trainer that makes no step for so long has failed.", "SECONDS"),
     ] = None
     early_dispatch: Annotated[
         bool | None,
-        typer.Option("--early-dispatch/--whole-rounds", help="Fill GPUs that fall idle before the round ends."),
+        option("--early-dispatch/--whole-rounds", "Fill GPUs that fall idle before the round ends."),
     ] = None
 
 
@@ -92,33 +83,25 @@ class WebOptions:
 
     web: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--web",
-            help="Serve a live page, metrics and requests there; a TCP address needs TLS.",
-            metavar="HOST:PORT|unix:PATH",
+            "Serve a live page, metrics and requests there; a TCP address needs TLS.",
+            "HOST:PORT|unix:PATH",
         ),
     ] = None
-    tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="Certificate for --web, with its chain.", metavar="FILE")
-    ] = None
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key.", metavar="FILE")] = None
+    tls_cert: Annotated[Path | None, option("--tls-cert", "Certificate for --web, with its chain.", "FILE")] = None
+    tls_key: Annotated[Path | None, option("--tls-key", "Its private key.", "FILE")] = None
     tls_ca: Annotated[
         Path | None,
-        typer.Option(
-            "--tls-ca", help="What jobs check the certificate by; if omitted the certificate itself.", metavar="FILE"
-        ),
+        option("--tls-ca", "What jobs check the certificate by; if omitted the certificate itself.", "FILE"),
     ] = None
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            "--token-file", help="Token asked for over TCP; made if absent; if omitted DIR/token.", metavar="FILE"
-        ),
+        option("--token-file", "Token asked for over TCP; made if absent; if omitted DIR/token.", "FILE"),
     ] = None
-    web_url: Annotated[
-        str | None, typer.Option("--web-url", help="By which jobs reach --web, if not as it says.", metavar="URL")
-    ] = None
+    web_url: Annotated[str | None, option("--web-url", "By which jobs reach --web, if not as it says.", "URL")] = None
     web_api: Annotated[
-        bool | None, typer.Option("--web-api/--web-reads", help="Take jobs and other orders through --web, too.")
+        bool | None, option("--web-api/--web-reads", "Take jobs and other orders through --web, too.")
     ] = None
 
 

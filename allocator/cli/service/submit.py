@@ -9,9 +9,8 @@ import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from allocator.cli.options.shared import JsonOption, print_json
+from allocator.cli.options.words import argument, option
 from allocator.cli.service.options import StateOption, duration
 from allocator.runtime.door.client import Client, in_parts
 from throughputs import InputError
@@ -20,44 +19,30 @@ from throughputs import InputError
 def submit_command(
     command: Annotated[
         list[str],
-        typer.Argument(help="The command and its arguments, after --. No shell reads them.", metavar="-- COMMAND..."),
+        argument("The command and its arguments, after --. No shell reads them.", "-- COMMAND..."),
     ],
     state: StateOption,
-    gpus: Annotated[int, typer.Option("--gpus", help="GPUs of its gang.", min=1)] = 1,
-    steps: Annotated[
-        float | None, typer.Option("--steps", help="Training steps in all, if known.", metavar="COUNT")
-    ] = None,
+    gpus: Annotated[int, option("--gpus", "GPUs of its gang.", min=1)] = 1,
+    steps: Annotated[float | None, option("--steps", "Training steps in all, if known.", "COUNT")] = None,
     length: Annotated[
         str | None,
-        typer.Option(
-            "--duration", help="How long it takes on its fastest type, if known: 90, 30m, 12h.", metavar="TIME"
-        ),
+        option("--duration", "How long it takes on its fastest type, if known: 90, 30m, 12h.", "TIME"),
     ] = None,
-    job_type: Annotated[
-        str | None, typer.Option("--type", help="Job type in the throughput table.", metavar="NAME")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="For people.")] = None,
-    weight: Annotated[float | None, typer.Option("--weight", help="Priority weight, 1 if omitted.")] = None,
-    within: Annotated[
-        str | None, typer.Option("--within", help="Its deadline, from now: 90, 30m, 12h.", metavar="TIME")
-    ] = None,
-    entity: Annotated[str | None, typer.Option("--entity", help="Entity that it belongs to.", metavar="NAME")] = None,
+    job_type: Annotated[str | None, option("--type", "Job type in the throughput table.", "NAME")] = None,
+    name: Annotated[str | None, option("--name", "For people.")] = None,
+    weight: Annotated[float | None, option("--weight", "Priority weight, 1 if omitted.")] = None,
+    within: Annotated[str | None, option("--within", "Its deadline, from now: 90, 30m, 12h.", "TIME")] = None,
+    entity: Annotated[str | None, option("--entity", "Entity that it belongs to.", "NAME")] = None,
     per_gpu: Annotated[
-        bool, typer.Option("--process-per-gpu", help="Start it once for each GPU, with the variables of torchrun.")
+        bool, option("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
     ] = False,
     retries: Annotated[
         int | None,
-        typer.Option(
-            "--retries", help="Reruns if it ends with an error; as the service says (none) if omitted.", min=0
-        ),
+        option("--retries", "Reruns if it ends with an error; as the service says (none) if omitted.", min=0),
     ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--directory", help="Where it starts; here if omitted.", metavar="DIR")
-    ] = None,
-    environment: Annotated[
-        list[str] | None, typer.Option("--env", help="A variable; may be repeated.", metavar="NAME=VALUE")
-    ] = None,
-    copies: Annotated[int, typer.Option("--copies", help="Submit so many of it.", min=1, max=10_000)] = 1,
+    folder: Annotated[Path | None, option("--directory", "Where it starts; here if omitted.", "DIR")] = None,
+    environment: Annotated[list[str] | None, option("--env", "A variable; may be repeated.", "NAME=VALUE")] = None,
+    copies: Annotated[int, option("--copies", "Submit so many of it.", min=1, max=10_000)] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Give a service a job: a command and the GPUs that it needs.

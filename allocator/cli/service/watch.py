@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.words import argument, option
 from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.options import StateOption, duration, job_numbers
 from allocator.cli.service.tables import jobs_table, service_lines
@@ -21,10 +22,10 @@ def status_command(
     state: StateOption,
     jobs: Annotated[
         list[str] | None,
-        typer.Argument(help="Numbers of jobs; all if omitted.", metavar="[JOB...]", show_default=False),
+        argument("Numbers of jobs; all if omitted.", "[JOB...]", show_default=False),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep the table up to date until Ctrl-C.")] = False,
-    active: Annotated[bool, typer.Option("--active", help="Only jobs that wait or run.")] = False,
+    follow: Annotated[bool, option("--follow", "-f", "Keep the table up to date until Ctrl-C.")] = False,
+    active: Annotated[bool, option("--active", "Only jobs that wait or run.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What a service and its jobs do, and why each job is where it is."""
@@ -53,12 +54,10 @@ def wait_command(
     state: StateOption,
     jobs: Annotated[
         list[str] | None,
-        typer.Argument(help="Numbers of jobs; all if omitted.", metavar="[JOB...]", show_default=False),
+        argument("Numbers of jobs; all if omitted.", "[JOB...]", show_default=False),
     ] = None,
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", help="Wait so long at most: 90, 30m, 12h.", metavar="TIME")
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Return 1 unless all of them completed, late or not.")] = False,
+    timeout: Annotated[str | None, option("--timeout", "Wait so long at most: 90, 30m, 12h.", "TIME")] = None,
+    check: Annotated[bool, option("--check", "Return 1 unless all of them completed, late or not.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until jobs are through.

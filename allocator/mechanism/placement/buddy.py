@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from allocator.mechanism.placement.gangs import Gang, Gpus, lowest, positions
+from allocator.mechanism.placement.gangs import Gang, lowest, positions
+from allocator.mechanism.placement.rules import Gpus
 
 
 class Buddy:
@@ -32,6 +33,8 @@ class Buddy:
     A shrinking gang keeps the block at which its first GPU is; a growing gang keeps its GPUs if the block around them
     that holds its new size has room.
     """
+
+    resizes_anew = False
 
     def __init__(self, first: int, capacity: int, per_server: int) -> None:
         self._first = first

@@ -9,20 +9,21 @@ its GPU move with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.fractions import WHOLE, FreeFractions, Held, RoomForFractions, SharedGpus
-from allocator.mechanism.placement.gangs import Gpus
-from allocator.mechanism.placement.placement import Placement, PlacementRule
+from allocator.mechanism.placement.gangs import Consolidated
+from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.roster import NOT_RUNNING, Roster
+from allocator.mechanism.placement.rules import Gpus, Places, rule_of_others
 from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.decision import Transition
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Policy
-from allocator.protocol.transition import Transition
+from allocator.protocol.policy import Need, Policy
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
@@ -33,7 +34,7 @@ _Part = tuple[int, int, int]
 _ALONE = -1
 
 
-class FractionPlacement:
+class FractionPlacement(Places):
     """GPU ids for the jobs of one assignment after the other, fractions of at most one in sum on one GPU.
 
     Jobs that go on keep what they have, unless the rule moves gangs, or others find no room: what is free in sum may
@@ -46,15 +47,13 @@ class FractionPlacement:
     rule : as for `Placement`.
     """
 
-    def __init__(self, cluster: Cluster, rule: PlacementRule) -> None:
+    def __init__(self, cluster: Cluster, rule: str) -> None:
         self._cluster, self._rule = cluster, rule
         self._pools = len(cluster.capacity)
         self._clear()
 
     @classmethod
-    def under(
-        cls, policy: Policy, cluster: Cluster, rule: PlacementRule | Literal["off", "anew"], jobs: JobTable
-    ) -> FractionPlacement:
+    def under(cls, policy: Policy, cluster: Cluster, rule: str, jobs: JobTable) -> FractionPlacement:
         """For a run of `jobs` some of which ask for fractions.
 
         Raises
@@ -64,15 +63,13 @@ class FractionPlacement:
         """
         hindrance = (
             f"policy {policy.name} gives out whole GPUs"
-            if not policy.gpu_fractions
+            if Need.FRACTIONS not in policy.needs
             else f"GPUs are given out whole with placement {rule}"
-            if rule == "off" or rule == "anew"
+            if not _places_fractions(rule)
             else ""
         )
         assert jobs.fractions is not None
         jobs.fractions.check(jobs.scale_factor, hindrance)
-        assert rule != "off"
-        assert rule != "anew"
         return cls(cluster, rule)
 
     def _clear(self) -> None:
@@ -230,16 +227,17 @@ class FractionPlacement:
         """What is free of a pool, to be tried on."""
         return FreeFractions(self._gangs.free_gpus(pool), self._shared[pool].copy())
 
-    def room(self, active: _Ids, running: Assignment) -> RoomForFractions:
-        """What is free when those of the `running` who are no longer `active` (ids) have given back what they had.
+    def room(self, active: _Ids, gone: Sequence[int]) -> RoomForFractions:
+        """What is free when those who are `gone` (ids) have given back what they had.
 
-        Jobs of the room are positions in `active`.
+        Jobs of the room are positions in `active` (ids).
         """
-        gone = [self._held(job) for job in running.jobs[~among_ids(running.jobs, active)].tolist()]
+        there = among_ids(np.array(gone, dtype=np.int64), np.sort(self._roster.last.jobs))
+        left = [self._held(job) for job, ran in zip(gone, there.tolist(), strict=True) if ran]
 
         def free(pool: int) -> FreeFractions:
             pools = self.free(pool)
-            for held in gone:
+            for held in left:
                 if held.pool == pool:
                     pools.give_back_held(held)
             return pools
@@ -257,29 +255,12 @@ class FractionPlacement:
         return self._gangs.gpus_of(int(self._gang[job]) if job < len(self._gang) else 2 * job)
 
     def state(self) -> dict[str, Any]:
-        """All that `restore` needs."""
-        last = self._roster.last
-        numbers = [self._part[job][1] if job in self._part else _ALONE for job in last.jobs.tolist()]
-        columns = {"jobs": last.jobs, "pool": last.pool, "gpus": last.gpus, "thousandths": last.thousandths}
-        return {
-            "gangs": self._gangs.state(),
-            "assignment": {name: None if column is None else column.copy() for name, column in columns.items()},
-            "numbers": np.array(numbers, dtype=np.int64),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` told of a placement with the same cluster and rule."""
-        self._clear()
-        kept = state["assignment"]
-        last = Assignment.of(kept["jobs"], kept["pool"], kept["gpus"])
-        if kept["thousandths"] is not None:
-            last = last.with_fractions(kept["thousandths"])
-        self._take_over(last, state["numbers"].tolist())
-        self._gangs.restore(state["gangs"])
+        """Numbers of the GPUs that are shared, row by row: which one a fraction gets hangs on them."""
+        jobs = self._roster.last.jobs.tolist()
+        return {"numbers": [self._part[job][1] if job in self._part else _ALONE for job in jobs]}
 
     def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
-        """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
-        self._clear()
+        """See Places."""
         running = _with_fractions(running)
         known: list[dict[Gpus, int]] = [{} for _ in range(self._pools)]
         assert running.thousandths is not None
@@ -287,7 +268,13 @@ class FractionPlacement:
         numbers = [
             _ALONE if part == WHOLE else known[pool].setdefault(ids, len(known[pool])) for pool, part, ids in rows
         ]
-        self._take_over(running, numbers)
+        self.restore(running, gpus, {"numbers": numbers})
+
+    def restore(self, running: Assignment, gpus: Sequence[Gpus], state: dict[str, Any]) -> None:
+        """See Places."""
+        self._clear()
+        running = _with_fractions(running)
+        self._take_over(running, state["numbers"])
         gangs = self._gangs_of(running)
         by_gang = dict(zip(self._gang.take(running.jobs).tolist(), gpus, strict=True))
         self._gangs.adopt(gangs, [by_gang[gang] for gang in gangs.jobs.tolist()])
@@ -309,3 +296,8 @@ class FractionPlacement:
 def _with_fractions(rows: Assignment) -> Assignment:
     """The rows, who have their GPUs whole where nothing else is said."""
     return rows if rows.thousandths is not None else rows.with_fractions(np.full(len(rows), WHOLE))
+
+
+def _places_fractions(rule: str) -> bool:
+    other = None if rule == "off" else rule_of_others(rule)
+    return rule != "off" and (other is None or issubclass(other, Consolidated))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-Gpus = tuple[int, ...]
+from allocator.mechanism.placement.rules import Gpus
 
 # What needs GPUs: its row in the assignment, its job (of two that share: the lower id), its number of GPUs, and whether
 # it grows: the job then holds some already, fewer than it needs now.
@@ -17,7 +17,14 @@ Gang = tuple[int, int, int, bool]
 
 
 class PoolRule(Protocol):
-    """Which GPUs of one pool are held by whom, and which ones a new gang gets. Two jobs that share are one gang."""
+    """Which GPUs of one pool are held by whom, and which ones a new gang gets. Two jobs that share are one gang.
+
+    Attributes
+    ----------
+    resizes_anew : whether a job whose number of GPUs changes keeps none of those that it has.
+    """
+
+    resizes_anew: bool
 
     def release(self, jobs: list[int]) -> None:
         """The gangs of `jobs` give back all of their GPUs."""
@@ -71,6 +78,7 @@ class FirstFit:
     def __init__(self, first: int, capacity: int, row_of: Callable[[int], int] | None) -> None:
         self._first = first
         self._row_of = row_of
+        self.resizes_anew = row_of is not None
         self._all = (1 << capacity) - 1
         self._held: dict[int, Gpus] = {}
         self._by_size: dict[int, int] = {}
@@ -151,6 +159,10 @@ class Consolidated:
     A shrinking gang keeps the GPUs on the servers where it has most. A growing gang keeps its GPUs and gets others,
     first on the servers where it is; if it would stand on fewer servers by giving up its GPUs, it gives them up.
     """
+
+    resizes_anew = False
+    for_single_gpus = False
+    """Whether a rule of another package is for servers with one GPU too, where it hardly matters who stands where."""
 
     def __init__(self, first: int, capacity: int, per_server: int) -> None:
         self._first = first

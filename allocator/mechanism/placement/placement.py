@@ -12,27 +12,21 @@ are usable.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
-from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, Gpus, PoolRule
-from allocator.mechanism.placement.local_search import LocalSearch
-from allocator.mechanism.placement.most_free import MostFree
+from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, PoolRule
 from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, runs_as
+from allocator.mechanism.placement.rules import Gpus, Places, rule_names, rule_of_others
 from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import Transition
-from allocator.room import CountedGpus, FreeGpus
+from allocator.protocol.decision import Transition
+from allocator.room import CountedGpus, FreeGpus, Room
 from throughputs import InputError
-
-PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search", "most_free", "best_fit", "first_fit"]
-
-# Rules under which a job whose number of GPUs changes keeps none of those that it has.
-_ANEW: Final = ("in_order", "most_free")
 
 _Ids = NDArray[np.int64]
 
@@ -45,7 +39,7 @@ _Row = tuple[int, int, int, int]
 _Ended = tuple[int, int]
 
 
-class Placement:
+class Placement(Places):
     """GPU ids for the jobs of one assignment after the other; remembers who holds which.
 
     Jobs (alone or two together) that go on with the same partner, pool and number of GPUs hold what they have. The rule
@@ -59,13 +53,8 @@ class Placement:
     - ``buddy``: aligned blocks of 1, 2, 4, ... GPUs (`allocator.mechanism.placement.buddy`); jobs that share or resize
       as with ``consolidated``. Where GPUs suffice but blocks do not, smaller gangs move.
 
-    - ``local_search``: as ``consolidated``, larger or smaller gangs first, whichever leaves gangs on fewer servers
-      (`allocator.mechanism.placement.local_search`).
     - ``best_fit``, ``first_fit``: gangs stand on as few servers as their size allows, first come, first placed; one for
       which there is no such room waits (`allocator.mechanism.placement.whole`). Otherwise as ``consolidated``.
-
-    - ``most_free``: in the order of the rows, each on the servers with most free GPUs, as Pollux' simulator does it for
-      Optimus and Tiresias. A job whose number of GPUs changes starts anew.
 
     Of gangs of one size, the one that comes first in the assignment chooses first. Work is in proportion to what
     changes: some array operations for all rows, Python for the others only.
@@ -73,23 +62,13 @@ class Placement:
     Parameters
     ----------
     cluster : the GPUs and their servers.
-    rule : as above.
-
-    Attributes
-    ----------
-    migrated : ids, ascending, of the jobs that the last call moved: those that go on in their pool with as many GPUs as
-        before, but on other ones.
-    migrations : how often jobs were moved, in all calls.
+    rule : as above, or one of another package (`allocator.mechanism.placement.rules`).
     """
 
-    def __init__(self, cluster: Cluster, rule: PlacementRule) -> None:
-        if rule not in get_args(PlacementRule):
-            raise InputError(
-                "placement", field="rule", found=rule, expected=f"one of {', '.join(get_args(PlacementRule))}"
-            )
+    def __init__(self, cluster: Cluster, rule: str) -> None:
+        if rule not in rule_names()[1:]:
+            raise InputError("placement", field="rule", found=rule, expected=f"one of {', '.join(rule_names()[1:])}")
         self.rule = rule
-        self.migrated: _Ids = np.empty(0, dtype=np.int64)
-        self.migrations = 0
         self._cluster = cluster
         counts = zip(cluster.first_gpu.tolist(), cluster.capacity.tolist(), strict=True)
         self._pool_of_gpu = [pool for pool, (_, count) in enumerate(counts) for _ in range(count)]
@@ -106,10 +85,7 @@ class Placement:
         self._second: dict[int, int] = {}
 
     def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
-        """GPU ids, ascending, for every row of `assignment`; two jobs that share have the same tuple.
-
-        Raises InputError where it needs more GPUs than a pool has; nothing has changed then.
-        """
+        """See Places; InputError where it needs more GPUs than a pool has, and nothing has changed then."""
         self.place_changes(assignment)
         if self._tuples is None:
             self._tuples = tuple(map(self._gpus.__getitem__, assignment.jobs.tolist()))
@@ -120,7 +96,6 @@ class Placement:
 
         Under a rule that lets gangs wait, `Transition.next` is the assignment without those who do.
         """
-        self.migrated = _NONE
         change = self._roster.change_to(assignment)
         if change is not None and self._lets_wait:
             waits = self._without_room(change)
@@ -137,7 +112,7 @@ class Placement:
         wanted = self._wanted(assignment, change.rows, left)
         self._check_left(left)
         self._left = left
-        placed = self._change(ended, wanted, some_go_on and self.rule not in _ANEW)
+        placed = self._change(ended, wanted, some_go_on and not self._pools[0].resizes_anew)
         self._roster.accept(change)
         self._tuples = None
         other = self._keep(placed, change.stopped.tolist())
@@ -147,7 +122,7 @@ class Placement:
         return change.transition(np.array(rows, dtype=np.int64) if rows else _NONE)
 
     def gpus_of(self, job: int) -> Gpus:
-        """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
+        """See Places."""
         return self._gpus[job]
 
     def pool_of(self, job: int) -> int:
@@ -160,6 +135,15 @@ class Placement:
         free: FreeGpus = rule.room() if isinstance(rule, WholeServers) else CountedGpus(self._left[pool])
         self._give_back(free, pool, self._roster.codes_of([job for job in gone if job in self._gpus]))
         return free
+
+    def room(self, active: _Ids, gone: Sequence[int]) -> Room:
+        """What is free when those who are `gone` (ids) have given back theirs; jobs are positions in `active` (ids)."""
+
+        def held(position: int) -> tuple[int, Gpus]:
+            job = int(active[position])
+            return self.pool_of(job), self.gpus_of(job)
+
+        return Room(lambda pool: self.free_gpus(pool, gone), held)
 
     def _give_back(self, free: FreeGpus, pool: int, stopped: Mapping[int, int]) -> None:
         """To the `free` GPUs of a pool add those of jobs that stop, which ran as these codes.
@@ -195,55 +179,22 @@ class Placement:
                 waits += [job] if partner < 0 else [job, partner]
         return waits
 
-    def state(self) -> dict[str, Any]:
-        """All that `restore` needs, as numbers and int64 arrays: the last assignment, and its GPUs row by row."""
-        last = self._roster.last
-        columns = {"jobs": last.jobs, "pool": last.pool, "gpus": last.gpus, "partner": last.partner}
-        ids = np.array([gpu for job in last.jobs.tolist() for gpu in self._gpus[job]], dtype=np.int64)
-        return {
-            "rule": self.rule,
-            "assignment": {name: column.copy() for name, column in columns.items()},
-            "gpu_ids": ids,
-            "migrated": self.migrated.copy(),
-            "migrations": self.migrations,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` told of a placement with the same cluster and rule.
-
-        Raises InputError where the state is of another rule or does not fit the cluster.
-        """
-        if state["rule"] != self.rule:
-            raise InputError("placement", field="rule", found=state["rule"], expected=self.rule)
-        last = Assignment.of(**state["assignment"])
-        last.check(self._cluster.capacity, "placement")
-        ids = np.asarray(state["gpu_ids"], dtype=np.int64)
-        if len(ids) != last.gpus.sum():
-            raise InputError("placement", field="gpu_ids", found=len(ids), expected=f"{last.gpus.sum()} ids")
-        self._clear()
-        change = self._roster.change_to(last)
-        if change is not None:
-            self._roster.accept(change)
-        every_id, ends = ids.tolist(), np.cumsum(last.gpus).tolist()
-        rows = zip(last.jobs.tolist(), last.pool.tolist(), last.gpus.tolist(), last.partner.tolist(), ends, strict=True)
-        for job, pool, size, partner, end in rows:
-            gpus = tuple(every_id[end - size : end])
-            if partner < 0 or job < partner:
-                self._pools[pool].hold(job, gpus)
-                self._left[pool] -= size
-                self._gpus[job] = gpus
-                if partner >= 0:
-                    self._gpus[partner] = gpus
-                    self._second[job] = partner
-        self.migrated = np.asarray(state["migrated"], dtype=np.int64)
-        self.migrations = int(state["migrations"])
-
     def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
-        """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
-        columns = {"jobs": running.jobs, "pool": running.pool, "gpus": running.gpus, "partner": running.partner}
-        ids = np.array([gpu for held in gpus for gpu in held], dtype=np.int64)
-        kept = {"migrated": _NONE, "migrations": self.migrations}
-        self.restore({"rule": self.rule, "assignment": columns, "gpu_ids": ids} | kept)
+        """See Places."""
+        running.check(self._cluster.capacity, "placement")
+        self._clear()
+        change = self._roster.change_to(running)
+        if change is None:
+            return
+        self._roster.accept(change)
+        rows = zip(running.jobs.tolist(), running.pool.tolist(), running.partner.tolist(), gpus, strict=True)
+        for job, pool, partner, held in rows:
+            if partner < 0 or job < partner:
+                self._pools[pool].hold(job, held)
+                self._left[pool] -= len(held)
+                self._gpus[job] = held
+                if partner >= 0:
+                    self._gpus[partner], self._second[job] = held, partner
 
     def _note_ended(self, jobs: _Ids, codes: _Ids, ended: dict[int, list[_Ended]], left: list[int]) -> bool:
         """Add to `ended`, by pool, the gangs that `jobs` were, which ran as `codes`, and their GPUs to those `left`.
@@ -340,42 +291,34 @@ class Placement:
 
     def _keep(self, placed: dict[int, Gpus], stopped: list[int]) -> list[int]:
         """Note who holds what from now on; answers the jobs with other GPUs than before."""
-        of_job, pool_of = self._gpus, self._pool_of_gpu
-        other, migrated = [], []
+        of_job, other = self._gpus, []
         for first, gpus in placed.items():
             partner = self._second.get(first, _ALONE)
             for job in (first,) if partner < 0 else (first, partner):
-                before = of_job.get(job)
-                of_job[job] = gpus
-                if before != gpus:
+                if of_job.get(job) != gpus:
                     other.append(job)
-                    if before and len(before) == len(gpus) and pool_of[before[0]] == pool_of[gpus[0]]:
-                        migrated.append(job)
+                of_job[job] = gpus
         for job in stopped:
             del of_job[job]
-        if migrated:
-            self.migrated = np.array(sorted(migrated), dtype=np.int64)
-            self.migrations += len(migrated)
         return other
 
 
-def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], int]) -> list[PoolRule]:
+def _pool_rules(cluster: Cluster, rule: str, row_of: Callable[[int], int]) -> list[PoolRule]:
     """One for each pool, all of its GPUs free; `row_of` gives the row of a job in the present assignment."""
     rules: list[PoolRule] = []
+    other = rule_of_others(rule)
     for name, first in zip(cluster.accelerators, cluster.first_gpu.tolist(), strict=True):
         capacity, per_server = int(cluster.gpus[name]), int(cluster.gpus_per_server[name])
         if rule == "in_order":
             rules.append(FirstFit(first, capacity, row_of))
-        elif rule == "most_free":
-            rules.append(MostFree(first, capacity, per_server))
+        elif other is not None and (per_server > 1 or other.for_single_gpus):
+            rules.append(other(first, capacity, per_server))
         elif rule != "buddy" and per_server == 1:
             rules.append(FirstFit(first, capacity, None))
         elif rule == "consolidated":
             rules.append(Consolidated(first, capacity, per_server))
-        elif rule == "local_search":
-            rules.append(LocalSearch(first, capacity, per_server))
         elif rule == "best_fit" or rule == "first_fit":
-            rules.append(WholeServers(first, capacity, per_server, rule))
+            rules.append(WholeServers(first, capacity, per_server, "best_fit" if rule == "best_fit" else "first_fit"))
         else:
             rules.append(Buddy(first, capacity, per_server))
     return rules

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import Transition
+from allocator.protocol.decision import Transition
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]

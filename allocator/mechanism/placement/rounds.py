@@ -11,14 +11,14 @@ from itertools import chain, groupby, islice, pairwise
 from typing import Any
 
 from allocator.cluster import Cluster
+from allocator.mechanism.placement.rules import Gpus, Places
 from allocator.protocol.assignment import Assignment
 
-_Gpus = tuple[int, ...]
 _Key = int | tuple[int, int]
-_NOWHERE: _Gpus = ()
+_NOWHERE: Gpus = ()
 
 
-class RoundPlacement:
+class RoundPlacement(Places):
     """GPU ids for the rows of each round; remembers those of the round before.
 
     GPUs are numbered from 0, type by type in the cluster's order, server by server; those left over by a partial last
@@ -40,15 +40,15 @@ class RoundPlacement:
         self._single = [[(gpu,) for gpu in ids] for ids in self._ids]
         self._per_server = [int(cluster.gpus_per_server[name]) for name in cluster.accelerators]
         # By pool: the GPUs of each row, in the order of the rows.
-        self._held: list[dict[_Key, _Gpus]] = [{} for _ in self._ids]
+        self._held: list[dict[_Key, Gpus]] = [{} for _ in self._ids]
 
-    def place(self, assignment: Assignment) -> tuple[_Gpus, ...]:
-        """GPU ids for every row; two jobs that share have the same tuple."""
+    def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
+        """See Places."""
         pool = assignment.pool
         cuts = [0, *((pool[1:] != pool[:-1]).nonzero()[0] + 1).tolist(), len(pool)]
         jobs, sizes = assignment.jobs.tolist(), assignment.gpus.tolist()
         partner = assignment.partner.tolist() if assignment.shares_gpus else None
-        placed: list[_Gpus] = []
+        placed: list[Gpus] = []
         there = set()
         for start, end in pairwise(cuts):
             if start == end:
@@ -64,7 +64,7 @@ class RoundPlacement:
                 self._held[j] = {}
         return tuple(placed)
 
-    def _place_pairs(self, j: int, jobs: list[int], partner: list[int], sizes: list[int]) -> list[_Gpus]:
+    def _place_pairs(self, j: int, jobs: list[int], partner: list[int], sizes: list[int]) -> list[Gpus]:
         """Two rows for each pair, which follow each other."""
         keys: list[_Key] = []
         gangs: list[int] = []
@@ -90,7 +90,7 @@ class RoundPlacement:
             if old is not None:
                 held[key] = held.pop(old)
 
-    def _place(self, j: int, keys: list[Any], sizes: list[int]) -> list[_Gpus]:
+    def _place(self, j: int, keys: list[Any], sizes: list[int]) -> list[Gpus]:
         """GPU ids on pool `j` for distinct rows."""
         held = self._held[j]
         gpus = [held.get(key, _NOWHERE) for key in keys]
@@ -105,7 +105,7 @@ class RoundPlacement:
         self._held[j] = dict(zip(keys, gpus, strict=True))
         return gpus
 
-    def _place_in_order(self, j: int, sizes: list[int], gpus: list[_Gpus]) -> None:
+    def _place_in_order(self, j: int, sizes: list[int], gpus: list[Gpus]) -> None:
         """Fill in `gpus` where nowhere; entries that a larger gang takes are replaced."""
         used: set[int] = set()
         largest_first = sorted(range(len(gpus)), key=lambda k: -sizes[k])
@@ -121,14 +121,14 @@ class RoundPlacement:
                 gpus[k] = tuple(islice(free, size))
                 used.update(gpus[k])
 
-    def _place_singles(self, j: int, gpus: list[_Gpus]) -> None:
+    def _place_singles(self, j: int, gpus: list[Gpus]) -> None:
         """Fill in `gpus` where nowhere, for gangs of one GPU where servers do not matter."""
         used = set(gpus)
         free = [gpu for gpu in self._single[j] if gpu not in used]
         for k, gpu in zip([k for k, ids in enumerate(gpus) if not ids], free, strict=False):
             gpus[k] = gpu
 
-    def _keep_then_place(self, j: int, sizes: list[int], gpus: list[_Gpus]) -> None:
+    def _keep_then_place(self, j: int, sizes: list[int], gpus: list[Gpus]) -> None:
         """Fill in `gpus` where nowhere, without touching the others."""
         used = set(chain.from_iterable(gpus))
         free = [gpu for gpu in self._ids[j] if gpu not in used]
@@ -143,34 +143,21 @@ class RoundPlacement:
         for k in new:
             gpus[k] = _take(servers, sizes[k])
 
-    def gpus_of(self, job: int) -> _Gpus:
-        """GPU ids of a job of the last round; KeyError for others."""
+    def gpus_of(self, job: int) -> Gpus:
+        """See Places."""
         for held in self._held:
             for key, gpus in held.items():
                 if job in _members(key):
                     return gpus
         raise KeyError(job)
 
-    def adopt(self, running: Assignment, gpus: Sequence[_Gpus]) -> None:
-        """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
+    def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
+        """See Places."""
         self._held = [{} for _ in self._ids]
         rows = zip(running.jobs.tolist(), running.pool.tolist(), running.partner.tolist(), gpus, strict=True)
         for job, pool, partner, held in rows:
             if partner < 0 or job < partner:
                 self._held[pool][job if partner < 0 else (job, partner)] = held
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        keys = [[_members(key) for key in held] for held in self._held]
-        gpus = [list(held.values()) for held in self._held]
-        return {"keys": keys, "gpus": gpus}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        self._held = [
-            {key[0] if len(key) == 1 else key: ids for key, ids in zip(keys, gpus, strict=True)}
-            for keys, gpus in zip(state["keys"], state["gpus"], strict=True)
-        ]
 
 
 def _members(key: _Key) -> tuple[int, ...]:
@@ -178,7 +165,7 @@ def _members(key: _Key) -> tuple[int, ...]:
     return (key,) if isinstance(key, int) else key
 
 
-def _take(servers: dict[int, list[int]], size: int) -> _Gpus:
+def _take(servers: dict[int, list[int]], size: int) -> Gpus:
     """Take `size` GPUs from the free ones of `servers`: best fit on one server, else from the emptiest servers."""
     taken: list[int] = []
     while len(taken) < size:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from allocator.policies.base.programs import Array, certified
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Polytope, Solution
-from formulations.stated import SOLVERS, solve_stated
+from formulations.stated import solve_stated
 from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.tie_order import tie_order
 
@@ -43,9 +43,8 @@ class ConvexPolicy(SharePolicy):
         whose rows are none, or least shares only, says True.
     """
 
-    solver: str = "auto"
+    solver: Literal["auto", "clarabel", "scs", "ecos"] = "auto"
 
-    solvers: ClassVar[tuple[str, ...] | None] = ("auto", *SOLVERS)
     unit: ClassVar[str] = ""
     fills_idle_gpus: ClassVar[bool] = False
 
@@ -103,7 +102,7 @@ class ConvexPolicy(SharePolicy):
         # the solver's point, where optima are many, must not depend on the order of jobs
         order = tie_order(state.throughputs.jobs)
         jobs = order[able[order]]
-        part = state.subset(jobs)
+        part = state.take(jobs)
         part = part.with_throughputs(part.throughputs.with_rates(usable[jobs]), part.known("colocation"))
         solution = solve_stated(
             Polytope(PlainColumns(part.throughputs), part.capacity),

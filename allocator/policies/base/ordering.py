@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.policies.base.fraction_fill import fill_with_fractions
-from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigger
+from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
 from allocator.protocol.policy import Hindrance
+from allocator.protocol.views import Needs
 from throughputs import InputError
 
 _Floats = NDArray[np.float64]
@@ -39,8 +40,8 @@ class OrderPolicy(PlanPolicy):
     """
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
+    needs: ClassVar[Needs] = Need.FRACTIONS
     strict_queue: ClassVar[bool] = False
-    gpu_fractions: ClassVar[bool] = True
 
     @abstractmethod
     def key(self, state: ClusterState) -> _Floats:
@@ -82,7 +83,7 @@ class OrderPolicy(PlanPolicy):
 
 def fill_state(state: ClusterState, order: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:
     """Gang fill of the jobs of a state, in this order of their positions; see `fill_in_order`."""
-    if state.gpu_thousandths is None:
+    if state.known("gpu_thousandths") is None:
         return fill_in_order(order, state.scale_factors, state.rates, state.capacity, strict)
     return fill_with_fractions(order, state.gpus_taken, state.rates, state.capacity, strict)
 

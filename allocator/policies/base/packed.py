@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ class PairingPolicy(SharePolicy):
 
     solver: str = "auto"
 
-    needs: ClassVar[Need] = Need.COLOCATION | Need.ISOLATED_TIME
+    needs = Need.COLOCATION | Need.ISOLATED_TIME
 
     @abstractmethod
     def allocate(self, state: ClusterState) -> Allocation:
@@ -93,7 +93,7 @@ def served_part(state: ClusterState, *, priced: bool = True) -> ServedPart:
     """What a program with pairs is about: a job that gains nothing alone has no normaliser, one that is through needs
     nothing. Types without GPUs are `priced` by what single-GPU jobs would do on them."""
     able = np.asarray((_fitting(state.packed, state.capacity).rates > 0).any(axis=1) & (state.steps_remaining > 0))
-    part = state if able.all() else state.subset(np.flatnonzero(able))
+    part = state if able.all() else state.take(np.flatnonzero(able))
     columns = _fitting(part.packed, np.maximum(state.capacity, 1) if priced else state.capacity)
     return ServedPart(state, part, able, PackedPolytope(columns, state.capacity))
 
@@ -103,13 +103,10 @@ def _fitting(columns: PackedColumns, gpus: NDArray[np.int64]) -> PackedColumns:
     fits = columns.group_scale_factors[:, None] <= gpus
     if fits.all():
         return columns
-    return PackedColumns(
-        columns.group,
-        np.where(fits, columns.alone, 0.0),
-        np.where(fits[:, None, :], columns.together, 0.0),
-        columns.group_scale_factors,
-        jobs=columns.jobs,
-        accelerators=columns.accelerators,
+    return replace(
+        columns,
+        alone=np.where(fits, columns.alone, 0.0),
+        together=np.where(fits[:, None, :], columns.together, 0.0),
     )
 
 

@@ -74,7 +74,7 @@ class ProgramPolicy(SharePolicy):
         can_gain = (open_to[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         able = np.flatnonzero(can_gain)
         whole = len(able) == state.n_jobs
-        part = state if whole else state.subset(able)
+        part = state if whole else state.take(able)
         if not whole:
             believed, usable = believed[able], usable[able]
         types = np.arange(len(state.capacity))
@@ -99,29 +99,20 @@ class ProgramPolicy(SharePolicy):
 
 
 def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:
-    """The same state with its accelerator types in another order (M positions), without what jobs do in pairs."""
-    matrix, names = state.throughputs, [state.cluster.accelerators[j] for j in types]
-    now = state.current_accelerator
-    return ClusterState(
-        Cluster({name: state.cluster.gpus[name] for name in names}, state.cluster.gpus_per_server),
-        ThroughputMatrix.trusted(
+    """The same state with its accelerator types in another order (M positions), as far as programs alone read it."""
+    matrix, names, now = state.throughputs, [state.cluster.accelerators[j] for j in types], state.current_accelerator
+    return state.having(
+        cluster=Cluster({name: state.cluster.gpus[name] for name in names}, state.cluster.gpus_per_server),
+        throughputs=ThroughputMatrix.trusted(
             matrix.rates[:, types],
             jobs=matrix.jobs,
             accelerators=names,
             scale_factors=matrix.scale_factors,
             unit=matrix.unit,
         ),
-        priority_weights=state.priority_weights,
-        steps_remaining=state.steps_remaining,
-        elapsed_seconds=state.elapsed_seconds,
-        isolated_seconds=state.known("isolated_seconds"),
         current_accelerator=np.where(now < 0, now, np.argsort(types)[now]),
-        slo_seconds=state.slo_seconds,
         gpu_prices=state.gpu_prices[types],
-        clock=state.clock,
-        membership=state.membership,
-        training=state.known("training"),
-    ).declared(state.needs)
+    )
 
 
 class Named(Protocol):
@@ -163,8 +154,6 @@ def certified(
         seconds=seconds,
         certified=True,
         fallbacks=tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver)),
-        state=state,
-        decided_by=policy,
         **more,
     )
 
@@ -214,9 +203,7 @@ class ClosedFormPolicy(SharePolicy):
         started = perf_counter()
         shares = np.where(fitting_gpus(state) > 0, self.shares(state), 0.0)
         seconds = perf_counter() - started
-        return Allocation(
-            self.name, state.throughputs, shares, self.status, seconds=seconds, state=state, decided_by=self
-        )
+        return Allocation(self.name, state.throughputs, shares, self.status, seconds=seconds)
 
 
 @dataclass(frozen=True)

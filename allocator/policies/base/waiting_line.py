@@ -16,6 +16,7 @@ from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.policy import Hindrance
+from allocator.protocol.views import Needs
 from throughputs import InputError
 
 _Floats = NDArray[np.float64]
@@ -46,7 +47,7 @@ class LineMemory:
     free : (M,) GPUs of each pool that nobody had after the last decision; what has not changed since needs no look.
     waiting : how many there are.
     last : the highest id that has joined, -1 for none.
-    rates_version : of the state by whose rates the lanes are.
+    rates_version, capacity : of the state by whose rates and GPUs of each pool the lanes are.
     since : by id when jobs started, seconds; some are through by now.
     first : by id the pools and GPUs of those who joined an empty line and still stand there by their first key.
     first_until : up to when they do, seconds.
@@ -57,6 +58,7 @@ class LineMemory:
     waiting: int = 0
     last: int = -1
     rates_version: int = 0
+    capacity: list[int] = field(default_factory=list)
     since: dict[int, float] = field(default_factory=dict)
     first: dict[int, tuple[_Pools, float]] = field(default_factory=dict)
     first_until: float = -np.inf
@@ -120,8 +122,8 @@ class LinePolicy(PlanPolicy):
 
     backfill: Literal["off", "skip", "easy"] = "off"
 
+    needs: ClassVar[Needs] = Need.FRACTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
-    gpu_fractions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.backfill not in BACKFILLS:
@@ -186,19 +188,22 @@ class LinePolicy(PlanPolicy):
         if memory.first and state.clock >= memory.first_until:
             again = np.array(memory.drop_first(), dtype=np.int64)
             again = again[among_ids(again, state.ids)]
-            news |= _pools_of(self._add(memory, state.columns_of(state.ids.searchsorted(again))))
+            news |= _pools_of(self._add(memory, state.take(state.ids.searchsorted(again))))
         ids, n_jobs = state.ids, state.n_jobs
         known = int(ids.searchsorted(memory.last, side="right")) if n_jobs and ids[-1] > memory.last else n_jobs
         waits = n_jobs - len(state.running)
-        if memory.rates_version != state.rates_version or memory.waiting + n_jobs - known != waits:
+        capacity = state.capacity.tolist()
+        other = memory.rates_version != state.rates_version or (memory.capacity or capacity) != capacity
+        memory.capacity = capacity
+        if other or memory.waiting + n_jobs - known != waits:
             memory.lines, memory.waiting, memory.first = {}, 0, {}
             memory.rates_version = state.rates_version
             memory.free = memory.free[:0]
             away = np.ones(n_jobs, dtype=np.bool_)
             away[state.running.jobs] = False
-            self._add(memory, state.columns_of(away.nonzero()[0]))
+            self._add(memory, state.take(away.nonzero()[0]))
         elif known < n_jobs:
-            news |= self._add_new(memory, state.columns_of(np.arange(known, n_jobs)))
+            news |= self._add_new(memory, state.take(np.arange(known, n_jobs)))
         memory.last = int(ids[-1]) if n_jobs else memory.last
         return news
 
@@ -210,10 +215,10 @@ class LinePolicy(PlanPolicy):
         keys, seconds = first
         occupied = list({pool for pools in memory.lines for pool in pools})
         late = np.any(own.runnable_rates[:, occupied] > 0, axis=1)
-        joined = self._add(memory, own.columns_of(np.flatnonzero(late)))
+        joined = self._add(memory, own.take(np.flatnonzero(late)))
         if not late.all():
             alone = np.flatnonzero(~late)
-            early = self._add(memory, own.columns_of(alone), keys[alone])
+            early = self._add(memory, own.take(alone), keys[alone])
             memory.first |= {job: (pools, gpus) for pools, gpus, (_, job) in early}
             memory.first_until = own.clock + seconds
             joined += early

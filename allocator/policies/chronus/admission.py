@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class Newcomer:
 
 
 @dataclass(eq=False)
-class _Pool:
+class OptionPool:
     """Options that are packed together: of jobs that have no plan yet."""
 
     gpus: list[int] = field(default_factory=list)
@@ -97,10 +98,7 @@ def admit(memory: ChronusMemory, rules: LeaseRules, arrivals: list[Newcomer], no
         row = _enter(memory, rules, job, now)
         if not len(job.due):
             continue
-        if rules.admission == "published":
-            slots, fits = _as_published(memory, rules, pool, taken, row, first)
-        else:
-            slots, fits = _by_option(memory, rules, pool, taken, row, first)
+        slots, fits = rules.promises.fits(memory, rules, pool, taken, row, first)
         memory.kind[row] = ACCEPTED if fits else UNACCEPTED
         memory.planned[row] = True
         if fits:
@@ -133,14 +131,14 @@ def _enter(memory: ChronusMemory, rules: LeaseRules, job: Newcomer, now: int) ->
     )
 
 
-def _promised(memory: ChronusMemory, rules: LeaseRules, first: int) -> tuple[_Pool, Integers]:
+def _promised(memory: ChronusMemory, rules: LeaseRules, first: int) -> tuple[OptionPool, Integers]:
     """Promised jobs without a plan, and the GPUs that plans take of the slots from lease number `first` on."""
-    pool, plans = _Pool(), []
+    pool, plans = OptionPool(), []
     for row in unplanned_rows(memory):
         leases = memory.leases[row]
         if leases is None:
             needed = int(memory.needed[row])
-            due = memory.options[row][0] if rules.admission == "published" else memory.due[[row]]
+            due = rules.promises.considered(memory, row)
             slots = option_slots(due, rules.clock.lease, first, needed)
             pool.add(int(rounded_gpus(memory.gpus[row])), needed, slots, row)
         else:
@@ -151,73 +149,48 @@ def _promised(memory: ChronusMemory, rules: LeaseRules, first: int) -> tuple[_Po
     return pool, taken
 
 
-def _by_option(
-    memory: ChronusMemory, rules: LeaseRules, pool: _Pool, taken: Integers, row: int, first: int
-) -> tuple[int, bool]:
-    """Slots of the first deadline for which there is room, and whether there is one.
-
-    With `tolerate_ratio` above 1 a deadline as much later counts as the last of the job's own.
-    """
-    due = memory.options[row][0]
-    gpus, needed = int(rounded_gpus(memory.gpus[row])), int(memory.needed[row])
-    slots = option_slots(due, rules.clock.lease, first, needed).tolist()
-    tolerated = memory.submitted[row] + rules.tolerate_ratio * (due[-1:] - memory.submitted[row])
-    latest = int(option_slots(tolerated, rules.clock.lease, first, needed)[0])
-    for option, count in enumerate([*slots, *range(slots[-1] + 1, latest + 1)]):
-        if count < needed:
-            continue
-        pool.add(gpus, needed, np.array([count]), row)
-        if pool.fits(rules.capacity, taken):
-            memory.granted[row] = min(option, len(slots) - 1)
-            if option >= len(slots):
-                _extend(memory, row, float(rules.clock.lease * (count + first)))
-            return count, True
-        pool.drop(1)
-    return 0, False
-
-
-def _extend(memory: ChronusMemory, row: int, due: float) -> None:
+def extend(memory: ChronusMemory, row: int, due: float) -> None:
     """Put the last deadline of a job off."""
     dates, values = memory.options[row]
     memory.options[row] = (np.append(dates[:-1], due), values)
 
 
-def _as_published(
-    memory: ChronusMemory, rules: LeaseRules, pool: _Pool, taken: Integers, row: int, first: int
-) -> tuple[int, bool]:
-    """The same as the public code has it.
+class Promises:
+    """A job is promised the first of its deadlines for which there is room beside all other promises."""
 
-    All options of the job are in the pool together, and of those that one is packed which has the least slack: the
-    others are of no consequence. A job that is rejected stays in the pool, at the earliest deadline that was found for
-    it, until all arrivals of the slot have been looked at.
-    """
-    due = memory.options[row][0]
-    gpus, needed = int(rounded_gpus(memory.gpus[row])), int(memory.needed[row])
-    slots = option_slots(due, rules.clock.lease, first, needed)
-    pool.add(gpus, needed, slots, row)
-    if needed <= slots[-1] and pool.fits(rules.capacity, taken):
-        memory.granted[row] = len(slots) - 1
-        return int(slots[-1]), True
-    # all slots that anybody of the pool or with a plan may use, and enough behind them
-    horizons = [
-        int(option_slots(memory.options[other][0], rules.clock.lease, first, int(memory.needed[other])).max())
-        for other in unplanned_rows(memory)
-    ]
-    horizon = max(horizons, default=0)
-    pool.slots[-1] = max(pool.slots[-1], needed)
-    low, high = pool.slots[-1], max(*pool.slots, horizon) + needed + 1
-    while low < high:
-        pool.slots[-1] = low + (high - low) // 2
-        if pool.fits(rules.capacity, taken):
-            high = pool.slots[-1]
-        else:
-            low = pool.slots[-1] + 1
-    pool.slots[-1] = high
-    granted = rules.clock.lease * (high + first)
-    submitted, last = memory.submitted[row], due[-1]
-    if granted - submitted <= int((last - submitted) * rules.tolerate_ratio):
-        return high, True
-    if granted - last <= (rules.tolerate_ratio - 1) * 60:
-        _extend(memory, row, float(granted))
-        return high, True
-    return high, False
+    may_be_lost: ClassVar[bool] = False
+    """Whether the greedy rule may lose promises; otherwise it goes back to the order of admission then."""
+
+    def considered(self, memory: ChronusMemory, row: int) -> Array:
+        """Deadlines, units on the clock, of a job with a promise and without a plan that others fit in beside."""
+        return np.asarray(memory.due[[row]])
+
+    def open_options(self, memory: ChronusMemory, row: int) -> tuple[Array, Array]:
+        """Deadlines and values by which a job may be given leases: none later than the one that it was promised."""
+        due, value = memory.options[row]
+        promised = int(memory.granted[row]) + 1
+        return due[:promised], value[:promised]
+
+    def fits(
+        self, memory: ChronusMemory, rules: LeaseRules, pool: OptionPool, taken: Integers, row: int, first: int
+    ) -> tuple[int, bool]:
+        """Slots of the first deadline for which there is room, and whether there is one.
+
+        With `tolerate_ratio` above 1 a deadline as much later counts as the last of the job's own.
+        """
+        due = memory.options[row][0]
+        gpus, needed = int(rounded_gpus(memory.gpus[row])), int(memory.needed[row])
+        slots = option_slots(due, rules.clock.lease, first, needed).tolist()
+        tolerated = memory.submitted[row] + rules.tolerate_ratio * (due[-1:] - memory.submitted[row])
+        latest = int(option_slots(tolerated, rules.clock.lease, first, needed)[0])
+        for option, count in enumerate([*slots, *range(slots[-1] + 1, latest + 1)]):
+            if count < needed:
+                continue
+            pool.add(gpus, needed, np.array([count]), row)
+            if pool.fits(rules.capacity, taken):
+                memory.granted[row] = min(option, len(slots) - 1)
+                if option >= len(slots):
+                    extend(memory, row, float(rules.clock.lease * (count + first)))
+                return count, True
+            pool.drop(1)
+        return 0, False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.policies.chronus.admission import option_slots, unplanned_rows
-from allocator.policies.chronus.memory import ACCEPTED, UNACCEPTED, Array, ChronusMemory
+from allocator.policies.chronus.memory import ACCEPTED, UNACCEPTED, ChronusMemory
 from allocator.policies.chronus.rules import LeaseRules, rounded_gpus
 from formulations.leases import LeaseProgram, LeaseSolution, solve_leases
 
@@ -73,7 +73,7 @@ def begin_lease(memory: ChronusMemory, rules: LeaseRules, now: int) -> LeaseReco
             memory.leases[row] = plan[1:]
             holders.append(row)
     memory.needed[holders] -= 1
-    memory.start(holders, now, waited_counts=rules.free_progress)
+    memory.start(holders, now, waited_counts=rules.offers.waiting_counts)
     memory.leased[holders] = True
     memory.lease_begun = lease
     memory.unaccepted = int((memory.kind == UNACCEPTED).sum())
@@ -102,7 +102,7 @@ def _plan(memory: ChronusMemory, rules: LeaseRules, lease: int, objective: str) 
     planned = {row for row in rows if memory.leases[row] is not None}
     others = [row for row in rows if row not in planned]
     solution = _solve(memory, rules, others, planned, lease, objective, "greedy")
-    if len(solution.dropped) and rules.admission != "published":
+    if len(solution.dropped) and not rules.promises.may_be_lost:
         # in the order in which they were admitted all promises fitted
         for row in others:
             memory.kind[row] = ACCEPTED
@@ -137,7 +137,7 @@ def _solve(
     promised_only: bool = False,
 ) -> LeaseSolution:
     """Plan jobs `rows` beside those that keep their plans; jobs that are dropped lose their promise."""
-    open_options = [_open_options(memory, rules, row) for row in rows]
+    open_options = [rules.promises.open_options(memory, row) for row in rows]
     if promised_only:
         open_options = [(due[-1:], np.zeros(1)) for due, _ in open_options]
     slots = [
@@ -172,15 +172,6 @@ def _solve(
     return solution
 
 
-def _open_options(memory: ChronusMemory, rules: LeaseRules, row: int) -> tuple[Array, Array]:
-    """Deadlines that a job may be given leases for: none later than the one it was promised but as published."""
-    due, value = memory.options[row]
-    if rules.admission == "published":
-        return due, value
-    promised = int(memory.granted[row]) + 1
-    return due[:promised], value[:promised]
-
-
 def _take_over(memory: ChronusMemory, rows: list[int], solution: LeaseSolution, lease: int) -> None:
     for row, option, runs in zip(rows, solution.option.tolist(), solution.schedule, strict=True):
         if option < 0:
@@ -198,7 +189,7 @@ def _keep_planned(memory: ChronusMemory, rules: LeaseRules, rows: list[int], lea
         (-int(rounded_gpus(memory.gpus[row])), -int(slots), row, option)
         for row in rows
         for option, slots in enumerate(
-            option_slots(_open_options(memory, rules, row)[0], rules.clock.lease, lease, int(memory.needed[row]))
+            option_slots(rules.promises.open_options(memory, row)[0], rules.clock.lease, lease, int(memory.needed[row]))
         )
     ]
     surplus = len(entries) - rules.max_search_options

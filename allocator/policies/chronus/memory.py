@@ -49,7 +49,6 @@ class ChronusMemory:
     Attributes
     ----------
     labels : (n,) of the jobs.
-    head_starts : labels of jobs that start with the last plan, and for how many seconds they count as running already.
     options : for each job its deadlines (units on the clock) and their values.
     leases : for each job the numbers of the leases it is to run in, ascending; None: it has no plan.
     waiting, running : rows, in the order that decides ties.
@@ -94,7 +93,6 @@ class ChronusMemory:
 
     def __init__(self, seed: int) -> None:
         self.labels: list[Hashable] = []
-        self.head_starts: list[tuple[Hashable, float]] = []
         self.options: list[tuple[Array, Array]] = []
         self.leases: list[Integers | None] = []
         self.waiting: list[int] = []
@@ -186,4 +184,4 @@ class ChronusMemory:
             setattr(self, name, state[name])
 
 
-_PLAIN = ("labels", "head_starts", "leases", "waiting", "running", "lease_begun", "unaccepted", "looked_at", "filled")
+_PLAIN = ("labels", "leases", "waiting", "running", "lease_begun", "unaccepted", "looked_at", "filled")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
+from allocator.policies.chronus.clock import LeaseClock
 from allocator.policies.chronus.leases import count_needed
 from allocator.policies.chronus.memory import (
     ACCEPTED,
@@ -60,8 +63,7 @@ def serve_waiting(memory: ChronusMemory, rules: LeaseRules, now: int) -> None:
     free = memory.free(rules.capacity)
     if free > 0:
         memory.waiting = _in_order(memory, memory.waiting, last_first=True)
-        able = [row for row in memory.waiting if rules.accepted_run_early or memory.kind[row] != ACCEPTED]
-        memory.start(_first_fit(memory, able, free), now)
+        memory.start(_first_fit(memory, _able(memory, rules), free), now)
     memory.filled = False
 
 
@@ -71,17 +73,50 @@ def fill(memory: ChronusMemory, rules: LeaseRules, now: int) -> list[int]:
     free = memory.free(rules.capacity)
     if free <= 0 or not memory.waiting:
         return []
-    if rules.filling == "published":
-        waiting = np.array(memory.waiting)
-        order = np.lexsort((memory.urgency[waiting], memory.kind[waiting]))
-        memory.waiting = waiting[order].tolist()
-        able = memory.waiting
-    else:
-        memory.waiting = _in_order(memory, memory.waiting, last_first=True)
-        able = [row for row in memory.waiting if rules.accepted_run_early or memory.kind[row] != ACCEPTED]
+    memory.waiting = rules.offers.in_order(memory)
+    able = rules.offers.able(memory, rules)
     started = _first_fit(memory, able, free)
-    memory.start(started, now, waited_counts=rules.free_progress)
+    memory.start(started, now, waited_counts=rules.offers.waiting_counts)
     return started
+
+
+def _able(memory: ChronusMemory, rules: LeaseRules) -> list[int]:
+    return [row for row in memory.waiting if rules.accepted_run_early or memory.kind[row] != ACCEPTED]
+
+
+class Offers:
+    """Between slots GPUs that are left are offered as at slots."""
+
+    waiting_counts: ClassVar[bool] = False
+    """Whether time in which a job waited counts as training."""
+
+    def are_made_at(self, tick: int, clock: LeaseClock) -> bool:
+        """Whether GPUs are offered at a tick, units."""
+        return tick % clock.slot != 0
+
+    def end_at_slots(self) -> bool:
+        """Whether what was offered at a slot is not offered again before something happens."""
+        return True
+
+    def in_order(self, memory: ChronusMemory) -> list[int]:
+        """Jobs that wait, the first in line first."""
+        return _in_order(memory, memory.waiting, last_first=True)
+
+    def able(self, memory: ChronusMemory, rules: LeaseRules) -> list[int]:
+        """Those of them that may run without a lease."""
+        return _able(memory, rules)
+
+
+class NoOffers(Offers):
+    """Nothing is offered between slots."""
+
+    def are_made_at(self, tick: int, clock: LeaseClock) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def end_at_slots(self) -> bool:
+        """There are none."""
+        return False
 
 
 def _guarantee(memory: ChronusMemory, rules: LeaseRules, now: int) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.policies.base.one_type import the_one_type
-from allocator.policies.chronus.admission import Newcomer, admit
+from allocator.policies.chronus.admission import Newcomer, Promises, admit
 from allocator.policies.chronus.clock import LeaseClock
 from allocator.policies.chronus.leases import LeaseRecord, begin_lease
 from allocator.policies.chronus.memory import LOWEST, UNACCEPTED, ChronusMemory
-from allocator.policies.chronus.opportunistic import fill, look_at_running, serve_waiting
+from allocator.policies.chronus.opportunistic import NoOffers, Offers, fill, look_at_running, serve_waiting
 from allocator.policies.chronus.rules import LeaseRules
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.allocation import Allocation
@@ -24,15 +24,10 @@ from formulations.leases import SIGNS, TIE_BREAKS
 from throughputs import InputError, ThroughputMatrix
 from throughputs.tie_order import tie_order
 
-_SOLVERS: Final = ("highs", "cbc", "none")
 _OBJECTIVES: Final = ("adaptive", *SIGNS)
-_ADMISSION: Final = ("options", "published")
-_FILLING: Final = ("between_slots", "published", "off")
+_FILLING: Final = ("between_slots", "off")
 
 _UNPROMISED: Final = (UNACCEPTED, LOWEST)
-
-# Published: ticks at which GPUs that are left are offered are those that this does not divide.
-_FILLING_PERIOD = 2
 
 # Where a job without a stated value of its deadline has one.
 _VALUE = 1.0
@@ -75,13 +70,7 @@ class Chronus(PlanPolicy):
     solver : "highs", "cbc", or "none": the greedy rule.
     time_limit_seconds, relative_gap, tie_break : of the solver and among its optima, see
         `formulations.leases.solve_leases`.
-    admission : "options": a job is promised the first of its deadlines for which there is room. "published": as in the
-        public code, in which later deadlines do not help, and a rejected job is in the way of others until the end of
-        its slot.
-    filling : who is offered GPUs between slots. "between_slots": the same as at slots. "published": at odd units of
-        time, jobs past hope first; "off": nobody.
-    free_progress : count the time in which a job waited since it was last looked at as training if it starts with a
-        lease or between slots, and let starts between slots cost nothing, as the public simulator does.
+    filling : who is offered GPUs between slots. "between_slots": the same as at slots; "off": nobody.
     forced_guarantee : whether jobs without a promise that end within the lease keep GPUs to its end.
     accepted_run_early : whether jobs with a promise run without a lease where GPUs are left.
     start_cost : what it costs to start a job on one GPU, units; w(g) = start_cost (1 + log2 g) on g of them.
@@ -99,13 +88,11 @@ class Chronus(PlanPolicy):
     tick_seconds: float = 60.0
     time_unit_seconds: float = 60.0
     objective: str = "adaptive"
-    solver: str = "highs"
+    solver: Literal["highs", "cbc", "none"] = "highs"
     time_limit_seconds: float = 5.0
     relative_gap: float | None = None
     tie_break: str = "urgent"
-    admission: str = "options"
     filling: str = "between_slots"
-    free_progress: bool = False
     forced_guarantee: bool = True
     accepted_run_early: bool = True
     start_cost: float = 0.5
@@ -116,11 +103,9 @@ class Chronus(PlanPolicy):
     tolerate_ratio: float = 1.0
     max_search_options: int | None = 400
 
-    needs: ClassVar[Need] = Need.DEADLINE_OPTIONS
+    needs = Need.DEADLINE_OPTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
-    one_type: ClassVar[bool] = True
-    solvers: ClassVar[tuple[str, ...] | None] = _SOLVERS
 
     def __post_init__(self) -> None:
         whole = all(
@@ -135,11 +120,9 @@ class Chronus(PlanPolicy):
             ("time_unit_seconds", self.time_unit_seconds > 0, "a time above 0"),
             ("lease_seconds", whole, "leases and slots of whole ticks, ticks of whole units of time"),
             ("objective", self.objective in _OBJECTIVES, f"one of {', '.join(_OBJECTIVES)}"),
-            ("solver", self.solver in _SOLVERS, f"one of {', '.join(_SOLVERS)}"),
             ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
             ("relative_gap", self.relative_gap is None or self.relative_gap >= 0, "at least 0, or None"),
             ("tie_break", self.tie_break in TIE_BREAKS, f"one of {', '.join(TIE_BREAKS)}"),
-            ("admission", self.admission in _ADMISSION, f"one of {', '.join(_ADMISSION)}"),
             ("filling", self.filling in _FILLING, f"one of {', '.join(_FILLING)}"),
             ("start_cost", self.start_cost >= 0, "at least 0"),
             ("margin", self.margin >= 1, "at least 1"),
@@ -180,7 +163,6 @@ class Chronus(PlanPolicy):
         if missed_slot:
             tick = last
         if tick is None or not (missed_slot or self._concerns(memory, rules, tick)):
-            memory.head_starts = []
             return self._plan(state, kind, [_Shift(memory.running, self._seconds(memory, rules, now))], memory, place)
         ran = set(memory.running)
         waited_since = memory.seen.copy()
@@ -195,27 +177,38 @@ class Chronus(PlanPolicy):
         if lease > memory.lease_begun:
             # nobody was there when it began
             memory.lease_begun, memory.unaccepted = lease, 0
-        ahead: dict[int, float] = {}
-        if self.free_progress and leased is not None:
-            ahead = {row: tick - waited_since[row] for row in leased if row not in ran}
         if missed_slot or tick % clock.slot == 0:
             place = self._look_at_arrivals(state, kind, memory, rules, tick, place)
             serve_waiting(memory, rules, tick)
-            memory.filled = self.filling == "between_slots"
-        if self._is_filling_tick(tick, clock) and not memory.filled:
+            memory.filled = rules.offers.end_at_slots()
+        started: list[int] = []
+        if rules.offers.are_made_at(tick, clock) and not memory.filled:
             started = fill(memory, rules, tick)
-            if self.free_progress and started:
-                cost = rules.start_units(memory.gpus[started])
-                waited = tick - memory.seen[started]
-                ahead |= dict(zip(started, (waited + cost).tolist(), strict=True))
+        self._note_starts(memory, rules, tick, [row for row in leased or () if row not in ran], waited_since, started)
         if leased is not None:
             holders = set(leased)
             if any(row in ran and row not in holders for row in memory.running):
                 # who had no lease stops, and what starts again pays for it
                 shifts.append(_Shift(leased, 0.0))
         shifts.append(_Shift(memory.running, self._seconds(memory, rules, now)))
-        memory.head_starts = [(memory.labels[row], units * self.time_unit_seconds) for row, units in ahead.items()]
         return self._plan(state, kind, shifts, memory, place, record)
+
+    def _note_starts(
+        self,
+        memory: ChronusMemory,
+        rules: LeaseRules,
+        tick: int,
+        leased: list[int],
+        waited_since: NDArray[np.float64],
+        offered: list[int],
+    ) -> None:
+        """Told at a tick (units) who starts by a lease, having waited since then (N,), and who between slots."""
+
+    def _promises(self) -> Promises:
+        return Promises()
+
+    def _offers(self) -> Offers:
+        return NoOffers() if self.filling == "off" else Offers()
 
     def _rules(self, capacity: int) -> LeaseRules:
         unit = self.time_unit_seconds
@@ -228,9 +221,8 @@ class Chronus(PlanPolicy):
             time_limit_seconds=self.time_limit_seconds,
             relative_gap=self.relative_gap,
             tie_break=self.tie_break,
-            admission=self.admission,
-            filling=self.filling,
-            free_progress=self.free_progress,
+            promises=self._promises(),
+            offers=self._offers(),
             forced_guarantee=self.forced_guarantee,
             accepted_run_early=self.accepted_run_early,
             start_cost=self.start_cost,
@@ -241,11 +233,6 @@ class Chronus(PlanPolicy):
             max_search_options=self.max_search_options,
         )
 
-    def _is_filling_tick(self, tick: int, clock: LeaseClock) -> bool:
-        if self.filling == "published":
-            return tick % _FILLING_PERIOD != 0
-        return self.filling == "between_slots" and tick % clock.slot != 0
-
     def _concerns(self, memory: ChronusMemory, rules: LeaseRules, tick: int) -> bool:
         """Whether there is anything to do at a tick. What happens once it has been looked at is noticed at the next."""
         clock = rules.clock
@@ -253,7 +240,7 @@ class Chronus(PlanPolicy):
             return False
         if tick % clock.slot == 0 or tick % clock.lease == 0:
             return True
-        return self._is_filling_tick(tick, clock) and not memory.filled
+        return rules.offers.are_made_at(tick, clock) and not memory.filled
 
     def _seconds(self, memory: ChronusMemory, rules: LeaseRules, seconds: float) -> float:
         """Seconds from a time on the clock to the next tick that concerns the policy."""
@@ -262,7 +249,7 @@ class Chronus(PlanPolicy):
         until = clock.next_slot(now)
         if not memory.filled and memory.waiting and memory.free(rules.capacity) > 0:
             tick = clock.next_tick(now)
-            while tick < until and not self._is_filling_tick(tick, clock):
+            while tick < until and not rules.offers.are_made_at(tick, clock):
                 tick += clock.tick
             until = min(until, tick)
         return clock.seconds_until(until, seconds)
@@ -356,8 +343,6 @@ class Chronus(PlanPolicy):
             fallbacks=record.failed,
             dropped_slos=without,
             assignment=rows,
-            state=state,
-            decided_by=self,
         )
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from allocator.policies.chronus.clock import LeaseClock
 from allocator.policies.chronus.memory import Array, Integers
 from throughputs.numerics import log2
+
+if TYPE_CHECKING:
+    from allocator.policies.chronus.admission import Promises
+    from allocator.policies.chronus.opportunistic import Offers
 
 
 @dataclass(frozen=True)
@@ -19,18 +24,18 @@ class LeaseRules:
     ----------
     clock : units, ticks, slots and leases.
     capacity : GPUs of the cluster.
+    promises, offers : who is promised a deadline, and who is offered GPUs between slots.
     """
 
     clock: LeaseClock
     capacity: int
+    promises: Promises
+    offers: Offers
     objective: str
     solver: str
     time_limit_seconds: float
     relative_gap: float | None
     tie_break: str
-    admission: str
-    filling: str
-    free_progress: bool
     forced_guarantee: bool
     accepted_run_early: bool
     start_cost: float

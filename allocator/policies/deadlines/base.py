@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,15 +60,11 @@ class DeadlinePolicy(PlanPolicy):
     learn_costs : whether it is taken to need more where a start did, and to be slower by what decisions cost that
         leave its GPUs as they are.
     margin_seconds : how long before its deadline a job is to end.
-    published_list : whether ties are resolved, and gangs placed, as in the published code: it keeps one list of jobs
-        from plan to plan and sorts it now and then, by deadline, by score or by GPUs, so that jobs with equal keys
-        stand in the order of whatever it was sorted by before. With it recorded runs are reproduced to the second;
-        there is no other reason to set it. Otherwise jobs of one deadline are planned as they came, and larger gangs
-        are placed first, which keeps servers together.
+
+    Jobs of one deadline are planned as they came, and larger gangs are placed first, which keeps servers together.
     """
 
-    needs: ClassVar[Need] = Need.CONFIGURATIONS
-    one_type: ClassVar[bool] = True
+    needs = Need.CONFIGURATIONS
 
     levels: Levels = "useful"
     most_gpus: Mapping[str, int] = field(default_factory=dict)
@@ -77,7 +73,6 @@ class DeadlinePolicy(PlanPolicy):
     restart_seconds: float = 0.0
     learn_costs: bool = True
     margin_seconds: float = 1.0
-    published_list: bool = False
 
     def __post_init__(self) -> None:
         for name in ("slot_seconds", "restart_seconds", "margin_seconds"):
@@ -111,16 +106,27 @@ class DeadlinePolicy(PlanPolicy):
         return self.planned(state, memory, line), unserved
 
     def line(self, state: ClusterState, memory: DeadlineMemory, pool: int) -> tuple[list[Hashable], NDArray[np.int64]]:
-        """Labels of the jobs that can run, in tie order or that of the published list; and positions of the others."""
+        """Labels of the jobs that can run, first those of `listed`, then in tie order; and positions of the others."""
         labels = state.throughputs.jobs
         unserved = self._read_curves(state, memory, labels, pool)
-        listed = memory.listed if self.published_list else []
-        line = [label for label in listed if label in memory.curves] if listed else []
+        line = [label for label in self.listed(memory) if label in memory.curves]
         if len(line) < len(labels):
             known = set(line).union(labels[position] for position in unserved)
             others = [label for label in labels if label not in known] if known else labels
             line += [others[i] for i in tie_order(others).tolist()]
         return line, np.array(unserved, dtype=np.int64)
+
+    def listed(self, memory: DeadlineMemory) -> Sequence[Hashable]:  # noqa: ARG002
+        """Labels of jobs in an order that was kept, before all others."""
+        return ()
+
+    def placed(self, running: list[tuple[PlannedJob, int]]) -> list[tuple[PlannedJob, int]]:
+        """Jobs and their GPUs in the order in which they are placed: larger gangs first."""
+        return sorted(running, key=lambda row: (-row[1], row[0].position))
+
+    def patience(self, filling: Filling) -> float:
+        """How long to wait, in seconds, for the end of a job when a change is planned for that end or for later."""
+        return filling.slot_seconds + filling.restart_seconds
 
     def planned(self, state: ClusterState, memory: DeadlineMemory, line: Sequence[Hashable]) -> list[PlannedJob]:
         """The jobs with these labels, after a look at what the last decision cost."""
@@ -207,16 +213,14 @@ class DeadlinePolicy(PlanPolicy):
         gpus: Sequence[int],
         rejected: Sequence[int] | NDArray[np.int64],
         until: float = np.inf,
-        line: Sequence[Hashable] | None = None,
+        line: Sequence[Hashable] | None = None,  # noqa: ARG002
     ) -> Plan:
-        """Jobs run on so many `gpus`, at most `until` (seconds on the clock).
+        """Jobs run on so many `gpus`, at most `until` (seconds on the clock); `line`: with those that wait (labels).
 
-        The memory is then of these jobs; of those in `line` (labels) where there are more that wait.
+        The memory is then of these jobs.
         """
         now = float(state.clock)
-        running = [(job, held) for job, held in zip(jobs, gpus, strict=True) if held]
-        if not self.published_list:
-            running.sort(key=lambda row: (-row[1], row[0].position))
+        running = self.placed([(job, held) for job, held in zip(jobs, gpus, strict=True) if held])
         assignment = Assignment.of(
             np.array([job.position for job, _ in running], dtype=np.int64),
             np.full(len(running), pool, dtype=np.int64),
@@ -233,8 +237,6 @@ class DeadlinePolicy(PlanPolicy):
                 (job.label for job, held in running if job.held and held != job.held),
                 (job.label for job, held in running if held == job.held),
             )
-        if self.published_list:
-            memory.listed = [job.label for job in jobs] if line is None else list(line)
         seconds = max(until - now, _CLOSE * max(now, 1.0))
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 
@@ -242,11 +244,10 @@ class DeadlinePolicy(PlanPolicy):
         """When a number of GPUs is first planned to change, seconds; inf: not before something else happens.
 
         What is planned for the end of a job, or for later, waits until that end has come, which is when the next
-        decision is made anyway: as published for ever, otherwise for as long as a slot and a start may delay it.
+        decision is made anyway, for as long as a slot and a start may delay it (`patience`).
         """
         change = min((plan.starts[1] for plan in plans if len(plan.starts) > 1), default=np.inf)
         end = min((plan.end for plan in plans), default=np.inf)
         if change < end or change == np.inf:
             return change
-        patience = np.inf if self.published_list else filling.slot_seconds + filling.restart_seconds
-        return max(change, end + patience + self.margin_seconds)
+        return max(change, end + self.patience(filling) + self.margin_seconds)

@@ -30,7 +30,7 @@ class EarliestDeadlineFirst(DeadlinePolicy):
 
     Parameters
     ----------
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds, published_list : see
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
     """
 
@@ -38,7 +38,7 @@ class EarliestDeadlineFirst(DeadlinePolicy):
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         line, unserved = self.line(state, memory, pool)
-        return _all_they_can_use(self, state, memory, pool, line, unserved)
+        return all_they_can_use(self, state, memory, pool, line, unserved)
 
 
 @register(
@@ -55,45 +55,56 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
 
     Parameters
     ----------
-    late_block : True, as published: it keeps its place and all newcomers out.
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds, published_list :
-        as in `edf`.
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds : as in `edf`.
     """
-
-    late_block: bool = False
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         line, unserved = self.line(state, memory, pool)
-        if self.late_block and all(map(memory.knows, line)):
-            return _all_they_can_use(self, state, memory, pool, line, unserved)
         jobs, rejected = self.planned(state, memory, line), unserved.tolist()
         filling = self.filling(state, memory)
         order: DeadlineOrder[PlannedJob] = DeadlineOrder(
             FreeProfile(float(state.clock), int(state.capacity[pool])), partial(earliest_share, filling)
         )
-        waiting: list[PlannedJob] = []
-        order.add(job for job in jobs if self.late_block and memory.knows(job.label) and job.due < inf)
-        for job in jobs:
-            known = memory.knows(job.label)
-            if job.due == inf or (known and not self.late_block and not order.admit([job])):
-                job.deadline = inf
-                waiting.append(job)
-            elif not known and not order.admit([job]):
-                rejected.append(job.position)
-        order.add(sorted(waiting, key=lambda job: job.due))
-        served, gpus = list(order.jobs), [plan.gpus[0] for plan in order.plans]
-        if self.published_list and any(not memory.knows(job.label) for job in served):
-            # the published list is sorted only when nobody was let in
-            given = {job.label: held for job, held in zip(served, gpus, strict=True)}
-            served = [job for job in jobs if job.label in given]
-            gpus = [given[job.label] for job in served]
-        memory.unpromised = {job.label for job in served}
+        rejected += self.let_in(order, jobs, memory)
+        served = self.in_line(jobs, list(order.jobs), memory)
+        given = {job.label: plan.gpus[0] for job, plan in zip(order.jobs, order.plans, strict=True)}
+        memory.unpromised = set(given)
+        gpus = [given[job.label] for job in served]
         return self.as_plan(state, memory, pool, served, gpus, rejected, self.next_change(filling, order.plans))
 
+    def let_in(self, order: DeadlineOrder[PlannedJob], jobs: list[PlannedJob], memory: DeadlineMemory) -> list[int]:
+        """Plan jobs by their deadlines, and after them those that have none or are late; positions of the rejected."""
+        rejected: list[int] = []
+        waiting: list[PlannedJob] = []
+        for job in jobs:
+            known = memory.knows(job.label)
+            if job.due < inf and order.admit([job]):
+                continue
+            if job.due < inf and not known:
+                rejected.append(job.position)
+            else:
+                job.deadline = inf
+                waiting.append(job)
+        order.add(sorted(waiting, key=_due))
+        return rejected
 
-def _all_they_can_use(
+    def in_line(
+        self,
+        jobs: list[PlannedJob],  # noqa: ARG002
+        served: list[PlannedJob],
+        memory: DeadlineMemory,  # noqa: ARG002
+    ) -> list[PlannedJob]:
+        """Those of the `jobs` that are `served`, in the order in which they are remembered."""
+        return served
+
+
+def _due(job: PlannedJob) -> float:
+    return job.due
+
+
+def all_they_can_use(
     policy: DeadlinePolicy,
     state: ClusterState,
     memory: DeadlineMemory,

@@ -5,29 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import NO_REPAIR, Promises, Repair
 from allocator.protocol import ClusterState, Plan
-from formulations.deadlines import Score, use_left_over
+from formulations.deadlines import JobPlan, Score, use_left_over
 
 
 @dataclass(frozen=True)
 class ElasticPolicy(DeadlinePolicy):
-    """Least shares, then what is left over.
+    """Least shares, then what is left over (`formulations.deadlines.use_left_over`)."""
 
-    Parameters
-    ----------
-    score : whom what is left over goes to, see `formulations.deadlines.use_left_over`.
-    """
-
-    score: Score = "saving"
+    score: ClassVar[Score] = "saving"
+    keep_met: ClassVar[bool] = True
+    """Whether nobody is scaled at the cost of a deadline that is met."""
 
     def promises(self, state: ClusterState, memory: DeadlineMemory, pool: int, repair: Repair = NO_REPAIR) -> Promises:
         """Plans at this instant, of nobody so far."""
         filling, now = self.filling(state, memory), float(state.clock)
         return Promises(filling, now, int(state.capacity[pool]), state.slot_seconds, repair)
+
+    def in_line(
+        self,
+        listed: list[int],  # noqa: ARG002
+        jobs: list[PlannedJob],
+        plans: list[JobPlan],
+    ) -> tuple[list[PlannedJob], list[JobPlan]]:
+        """Jobs and plans in the order in which they are remembered; `listed`: in that of the last one scaled."""
+        return jobs, plans
 
     def keep(self, promises: Promises, jobs: Sequence[PlannedJob], memory: DeadlineMemory) -> list[PlannedJob]:
         """Plan the jobs that were promised their deadlines; returns those with deadlines that have no promise any more.
@@ -75,19 +82,15 @@ class ElasticPolicy(DeadlinePolicy):
         pool: int,
         promises: Promises,
         rejected: Sequence[int],
-        *,
-        keep_met: bool,
     ) -> Plan:
         """The plan, once what is left over is used; the memory is then of it."""
         jobs, plans = promises.jobs, promises.plans
         listed = use_left_over(
-            promises.filling, promises.left_over, jobs, plans, score=self.score, keep_met=keep_met
+            promises.filling, promises.left_over, jobs, plans, score=self.score, keep_met=self.keep_met
         ).listed
         memory.promised = {job.label: plan for job, plan in zip(jobs, plans, strict=True) if job.deadline < inf}
         memory.unpromised = {job.label for job in jobs if job.deadline == inf}
-        if self.published_list:
-            listed.sort(key=lambda j: -plans[j].gpus[0])
-            jobs, plans = [jobs[j] for j in listed], [plans[j] for j in listed]
+        jobs, plans = self.in_line(listed, jobs, plans)
         gpus = [plan.gpus[0] for plan in plans]
         until = self.next_change(promises.filling, plans)
         return self.as_plan(state, memory, pool, jobs, gpus, rejected, until)

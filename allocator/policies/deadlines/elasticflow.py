@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -13,13 +12,9 @@ from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import Promises, Repair
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
-from formulations.deadlines import use_left_over
 from throughputs import InputError
 
-Admission = Literal["each", "batch", "repair"]
-
-_MOST_LOST_SECONDS = 30.0
-"""What a decision costs at most, as the published ElasticFlow without admission has it."""
+Admission = Literal["each", "repair"]
 
 
 @register(
@@ -54,16 +49,13 @@ class ElasticFlow(ElasticPolicy):
 
     Parameters
     ----------
-    admission : "each": newcomers are tried one by one. "batch": all that arrive together are admitted or rejected
-        together, as published. "repair": one by one, and where least shares in the order of deadlines do not let a job
+    admission : newcomers are tried one by one. "repair": where least shares in the order of deadlines do not let a job
         in, all are planned by cheapest steps, in several orders (`formulations.deadlines.repair`).
     repair_rounds, repair_jobs : how many orders, and with how many jobs at most.
     repair_quantile : of the GPU time that those who were let in still need at least: who needs more is not let in by
         repair. It takes room from jobs to come, so most deadlines are met if it is left to small jobs: a threshold, as
         for online knapsacks (Zhou, Chakrabarty and Lukose, WINE 2008).
-    score : "saving", or "published": the job whose plan *costs* the most GPU time by it, as the published code has it.
-    keep_promises : False, as published: plans are always made anew, and a job that is late keeps all others out.
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds, published_list : see
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
 
     For clusters with one type of accelerator.
@@ -73,13 +65,9 @@ class ElasticFlow(ElasticPolicy):
     repair_rounds: int = 10
     repair_jobs: int = 100
     repair_quantile: float = 0.5
-    keep_promises: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.admission == "repair" and not self.keep_promises:
-            expected = "each or batch, where promises are not kept"
-            raise InputError("policy elasticflow", field="admission", found=self.admission, expected=expected)
         for name in ("repair_rounds", "repair_jobs"):
             if getattr(self, name) < 1:
                 raise InputError("policy elasticflow", field=name, found=getattr(self, name), expected="at least 1")
@@ -99,23 +87,18 @@ class ElasticFlow(ElasticPolicy):
         jobs, unserved = self.jobs(state, memory, pool)
         promises = self.promises(state, memory, pool, self.repair)
         new = [job for job in jobs if not memory.knows(job.label)]
-        with_deadline = [job for job in new if job.due < inf]
-        if self.keep_promises:
-            late = self.keep(promises, jobs, memory)
-            turned_away = self._admit(promises, with_deadline)
-            self.serve(promises, late, (job for job in jobs if job.due == inf))
-        else:
-            promises.add(job for job in jobs if memory.knows(job.label))
-            turned_away = self._admit(promises, with_deadline)
-            promises.add(job for job in new if job.due == inf)
+        turned_away = self.let_in(promises, jobs, new, memory)
         rejected = [*unserved.tolist(), *(job.position for job in turned_away)]
-        return self.finished(state, memory, pool, promises, rejected, keep_met=self.keep_promises)
+        return self.finished(state, memory, pool, promises, rejected)
 
-    def _admit(self, promises: Promises, newcomers: list[PlannedJob]) -> list[PlannedJob]:
-        """Let newcomers in; returns those that are not."""
-        if self.admission == "batch":
-            return [] if promises.admit(newcomers) else newcomers
-        return [job for job in newcomers if not promises.admit([job])]
+    def let_in(
+        self, promises: Promises, jobs: list[PlannedJob], new: list[PlannedJob], memory: DeadlineMemory
+    ) -> list[PlannedJob]:
+        """Plan all `jobs`, of which some are `new`; returns those of them that are not admitted."""
+        late = self.keep(promises, jobs, memory)
+        turned_away = [job for job in new if job.due < inf and not promises.admit([job])]
+        self.serve(promises, late, (job for job in jobs if job.due == inf))
+        return turned_away
 
 
 @register(
@@ -132,8 +115,7 @@ class ElasticFlowNoAdmission(ElasticPolicy):
 
     Parameters
     ----------
-    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds,
-        published_list : as in `elasticflow`.
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds : as in `elasticflow`.
     """
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
@@ -142,51 +124,4 @@ class ElasticFlowNoAdmission(ElasticPolicy):
         jobs, unserved = self.jobs(state, memory, pool)
         promises = self.promises(state, memory, pool)
         promises.add(jobs)
-        if self.published_list:
-            return self._by_the_published_list(state, memory, pool, promises, unserved.tolist())
-        keep_met = self.score != "published"
-        return self.finished(state, memory, pool, promises, unserved.tolist(), keep_met=keep_met)
-
-    def _by_the_published_list(
-        self, state: ClusterState, memory: DeadlineMemory, pool: int, promises: Promises, rejected: Sequence[int]
-    ) -> Plan:
-        """With the list of those who have started, and with the changes that were noted.
-
-        The first change of each job is noted; it is struck out only when an end that is expected at that instant moves.
-        All ends of running jobs move by what the decision costs them, and again with the next decision.
-        """
-        now = float(state.clock)
-        jobs, plans, free = promises.jobs, promises.plans, promises.left_over
-        notes = {time for time in memory.wake_ups if time > now}
-        lost, running = state.lost_seconds.tolist(), set(state.running.jobs.tolist())
-        ends = dict(memory.expected)
-        for job in jobs:
-            if job.label in ends:
-                notes.discard(ends.pop(job.label) + (lost[job.position] if job.position in running else 0.0))
-        # what those lost who ended sooner than expected is not known
-        notes -= {time for time in notes for end in ends.values() if now < end <= time <= end + _MOST_LOST_SECONDS}
-        started = {label: k for k, label in enumerate(memory.listed)}
-        notes |= {p.starts[1] for job, p in zip(jobs, plans, strict=True) if job.label not in started and not p.gpus[0]}
-        starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
-        for job in sorted(starting, key=lambda job: job.position):
-            started[job.label] = len(started)
-        passed = use_left_over(promises.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
-        notes -= passed - {plan.end for plan in plans}
-        for job, plan in zip(jobs, plans, strict=True):
-            if plan.gpus[0]:
-                started.setdefault(job.label, len(started))
-        here = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if job.label in started]
-        notes |= {plan.starts[1] if len(plan.starts) > 1 else plan.charged_until for _, plan in here}
-        notes -= {plan.end for plan in plans if plan.gpus[0]} - {plan.end for plan in plans if not plan.gpus[0]}
-        server = int(state.cluster.gpus_per_server[state.cluster.accelerators[pool]])
-        here.sort(key=lambda row: started[row[0].label])
-        here.sort(key=lambda row: -min(row[1].gpus[0], server))
-        waiting = [job for job in jobs if job.label not in started]
-        gpus = [plan.gpus[0] for _, plan in here] + [0] * len(waiting)
-        made = self.as_plan(
-            state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
-        )
-        memory.wake_ups = notes
-        memory.expected = {job.label: plan.end for job, plan in zip(jobs, plans, strict=True)}
-        memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
-        return made
+        return self.finished(state, memory, pool, promises, unserved.tolist())

@@ -16,9 +16,6 @@ class DeadlineMemory:
     ----------
     promised : plan by which each job that was promised its deadline meets it; all of these fit together.
     unpromised : jobs that were let in without a promise, or whose promise is broken.
-    listed : in the order of the published list of jobs, where there is one.
-    wake_ups : seconds at which changes are noted in the published code, though they may be planned no more.
-    expected : when the GPUs of each job are to come back by its plan, seconds.
     costs : what decisions turned out to cost.
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
     curves : throughput by number of GPUs up to the `capacity`, as it was at `rates_version`. Not kept in a
@@ -30,9 +27,6 @@ class DeadlineMemory:
     def __init__(self) -> None:
         self.promised: dict[Hashable, JobPlan] = {}
         self.unpromised: set[Hashable] = set()
-        self.listed: list[Hashable] = []
-        self.wake_ups: set[float] = set()
-        self.expected: dict[Hashable, float] = {}
         self.starting: dict[Hashable, tuple[int, float]] = {}
         self.capacity = self.rates_version = 0
         self.costs = DecisionCosts()
@@ -51,9 +45,6 @@ class DeadlineMemory:
             "promised": list(self.promised),
             "plans": plans,
             "unpromised": sorted(self.unpromised, key=str),
-            "listed": self.listed,
-            "wake_ups": sorted(self.wake_ups),
-            "expected": list(self.expected.items()),
             "costs": self.costs.state(),
             "starting": [(job, gpus, ready) for job, (gpus, ready) in self.starting.items()],
         }
@@ -63,8 +54,6 @@ class DeadlineMemory:
         plans = (JobPlan(list(starts), list(gpus), *rest) for starts, gpus, *rest in state["plans"])
         self.promised = dict(zip(state["promised"], plans, strict=True))
         self.unpromised = set(state["unpromised"])
-        self.listed, self.wake_ups = list(state["listed"]), set(state["wake_ups"])
-        self.expected = dict(state["expected"])
         self.costs.restore(state["costs"])
         self.starting = {job: (gpus, ready) for job, gpus, ready in state["starting"]}
         self.curves, self.due = {}, {}

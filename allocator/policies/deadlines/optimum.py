@@ -91,7 +91,7 @@ class ElasticFlowProgram(ElasticPolicy):
         met = sum(value[label] for label in admitted)
         self.serve(promises, late, (job for job in jobs if job.due == inf))
         turned_away = [job.position for job in newcomers if job.label not in admitted]
-        plan = self.finished(state, memory, pool, promises, [*unserved.tolist(), *turned_away], keep_met=True)
+        plan = self.finished(state, memory, pool, promises, [*unserved.tolist(), *turned_away])
         bound = max(question.bound, met)
         allocation = self._allocation(state, plan, met, bound, question.solver, started)
         return replace(plan, allocation=replace(allocation, fallbacks=question.failed))
@@ -118,8 +118,6 @@ class ElasticFlowProgram(ElasticPolicy):
             seconds=perf_counter() - started,
             assignment=first,
             rejected=tuple(state.throughputs.jobs[i] for i in plan.rejected.tolist()),
-            state=state,
-            decided_by=self,
         )
 
 

@@ -115,8 +115,6 @@ class OptimalEfficiencyWithFairness(SharePolicy):
             objective_unit="normalised throughput x GPUs",
             unserved=tuple(state.throughputs.jobs[i] for i in left_out),
             seconds=perf_counter() - started,
-            state=state,
-            decided_by=self,
             certified=True,
             **found,
         )

@@ -90,7 +90,7 @@ class _DiscountedNash(ProgramPolicy):
         factors = np.ones(state.n_jobs)
         if not len(able):
             return Discounts(factors, 0.0, 0)
-        part = state.subset(able)
+        part = state.take(able)
         polytope = Polytope(PlainColumns(part.throughputs.with_rates(usable[able])), state.capacity)
         # in the order of the program whose shares are discounted: rounding is then the same
         types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)

@@ -53,7 +53,6 @@ class _Priced(SharePolicy):
     cost: str = "by_type"
 
     triggers: ClassVar[Trigger] = Trigger.USUAL | Trigger.PRICES
-    unit_free: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.cost not in _COSTS:

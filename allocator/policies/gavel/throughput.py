@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -22,8 +21,6 @@ class MaxSumThroughputPerf(ProgramPolicy):
 
     Raw steps/s, as published: models with many short steps count for more, and others may starve.
     """
-
-    unit_free: ClassVar[bool] = False
 
     def believed_rates(self, state: ClusterState) -> Array:
         """The true throughputs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,13 +38,14 @@ class Optimus(SelectionPolicy):
     Parameters
     ----------
     search : "program", or "marginal_gains" as in the paper; the latter is for clusters of one accelerator type.
-    single_steps : marginal gains of one GPU at a time, as published; otherwise of any number of them.
     solver : of the program, "auto", "highs" or "cbc".
     time_limit_seconds : of the program; what was found by then is "feasible", with its gap.
     """
 
+    single_steps: ClassVar[bool] = False
+    """Whether marginal gains are those of one GPU at a time; otherwise of any number of them."""
+
     search: str = "program"
-    single_steps: bool = False
     solver: str = "auto"
     time_limit_seconds: float = TIME_LIMIT_SECONDS
 
@@ -56,11 +57,6 @@ class Optimus(SelectionPolicy):
         if not self.time_limit_seconds > 0:
             found, expected = self.time_limit_seconds, "a time above 0"
             raise InputError("policy optimus", field="time_limit_seconds", found=found, expected=expected)
-
-    @property
-    def smaller_first(self) -> bool:
-        """As published, with marginal gains of single GPUs."""
-        return self.single_steps
 
     def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice with the least remaining time."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.on_nodes import NodeMemory, NodeSearch
-from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole, columns_of
+from allocator.policies.goodput.selection import Array, OwnGangs, Selected, SelectionPolicy, Whole, columns_of
 from allocator.protocol import ClusterState, Need
 from allocator.registry import register
 from formulations.goodput import GeneticSearch, PowerMean, fittest_selection
@@ -59,8 +58,7 @@ class Pollux(SelectionPolicy):
         types, gives a job GPUs of all of them and takes away those of all but one.
     """
 
-    one_type: ClassVar[bool] = True
-    needs: ClassVar[Need] = Need.CONFIGURATIONS | Need.SERVICE
+    needs = Need.CONFIGURATIONS | Need.SERVICE
 
     power: float = -1.0
     solver: str = "auto"
@@ -119,18 +117,12 @@ class Pollux(SelectionPolicy):
     program="max_x ((1/N) sum_i (r_i s_i x_i + e)^p)^(1/p), s_i: goodput over that on a fair share, sum_i s_i x_i <= c",
 )
 @dataclass(frozen=True)
-class PolluxFixed(Pollux):
+class PolluxFixed(OwnGangs, Pollux):
     """Run the jobs with the largest mean of speedups, each on as many GPUs as it asks for.
 
     `pollux` without a choice of GPUs: speedups are still those over a fair share of the cluster, whatever a job asks
     for.
     """
-
-    own_gangs: ClassVar[bool] = True
-
-    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
-        """Columns with the GPUs of the job's own gang."""
-        return np.asarray(ways.gpus == state.scale_factors[ways.job])
 
 
 def _on_fair_share(ways: Configurations, fair: int) -> Array:

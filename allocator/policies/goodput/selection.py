@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy
 from allocator.protocol.plan import PlanStep
+from allocator.protocol.views import Needs
 from throughputs import Configurations, InputError
 
 Array = NDArray[np.float64]
@@ -102,7 +103,9 @@ class SelectionPolicy(PlanPolicy):
     restart_seconds_of_type : pairs (job type, seconds), instead of that for jobs of these types.
     """
 
-    needs: ClassVar[Need] = Need.CONFIGURATIONS
+    needs: ClassVar[Needs] = Need.CONFIGURATIONS
+    smaller_first: ClassVar[bool] = False
+    """Whether smaller gangs come before larger ones where placement goes by the order of the plan."""
 
     restart_seconds: float | None = None
     restart_seconds_of_type: tuple[tuple[str, float], ...] = ()
@@ -117,11 +120,6 @@ class SelectionPolicy(PlanPolicy):
             if not 0 <= seconds < np.inf:
                 where = f"restart_seconds_of_type of {model}"
                 raise InputError(f"policy {self.name}", field=where, found=seconds, expected="seconds of at least 0")
-
-    @property
-    def smaller_first(self) -> bool:
-        """Whether smaller gangs come before larger ones where placement goes by the order of the plan."""
-        return False
 
     def new_memory(self) -> Restarts:
         """Nobody has run."""
@@ -190,8 +188,6 @@ class SelectionPolicy(PlanPolicy):
             objective_unit=chosen.unit,
             seconds=seconds,
             assignment=first,
-            state=state,
-            decided_by=self,
             **proven,
         )
 
@@ -221,3 +217,13 @@ def held_columns(ways: Configurations, running: Assignment) -> Whole:
     same = known[order][at] == asked
     held[running.jobs[same]] = order[at[same]]
     return held
+
+
+class OwnGangs:
+    """Every job runs with as many GPUs as it asks for, whatever else it could run with."""
+
+    own_gangs: ClassVar[bool] = True
+
+    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
+        """Columns with the GPUs of the job's own gang."""
+        return np.asarray(ways.gpus == state.scale_factors[ways.job])

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 
 from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, View
 from allocator.registry import register
 from formulations.goodput import SiaProgram, relative_goodput
 from formulations.goodput.pollux import LARGEST_POWER
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
-from throughputs.errors import one_of
+
+STARTING_SECONDS = View[Array](
+    "seconds until a job that runs begins to train, where starts take time",
+    name="starting_seconds",
+    source=lambda source, state: np.maximum(source.kept("ready_time", 0.0) - state.clock, 0.0),
+)
 
 
 @register(
@@ -38,11 +43,6 @@ class Sia(SelectionPolicy):
     power : p, not 0 and at most 10 with any sign; the paper's evaluation has -0.5. Below 0 jobs with little goodput
         count most.
     penalty : l, what a job without GPUs costs. Above 1, any GPUs are better than none.
-    rounded : costs in steps of 0.01 and of 3,000 at most, as in the published code; many choices are then equally good.
-    tie_seed : with rounded costs, of types with the same least cost of all jobs those that a generator with this seed
-        draws, anew for every second; None: those that the solver finds, typically the first.
-    tie_types : with rounded costs, in place of a draw: types in the order in which they are taken at the same cost;
-        those that are not named come last, in the order of the cluster.
     keeps_starting : jobs that still start keep what they have.
     solver : "auto", "highs" or "cbc".
     time_limit_seconds : of the program; what was found by then is "feasible", with its gap.
@@ -50,9 +50,6 @@ class Sia(SelectionPolicy):
 
     power: float = -0.5
     penalty: float = 1.1
-    rounded: bool = False
-    tie_seed: int | None = None
-    tie_types: tuple[str, ...] = ()
     keeps_starting: bool = True
     solver: str = "auto"
     time_limit_seconds: float = TIME_LIMIT_SECONDS
@@ -67,11 +64,6 @@ class Sia(SelectionPolicy):
             ),
             ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
             ("penalty", 0 < self.penalty < np.inf, "above 0"),
-            ("tie_seed", self.tie_seed is None or self.tie_seed >= 0, "a whole number of at least 0, or none"),
-            ("tie_seed", self.tie_seed is None or self.rounded, "none unless costs are rounded (rounded=true)"),
-            ("tie_types", not self.tie_types or self.rounded, "none unless costs are rounded (rounded=true)"),
-            ("tie_types", not self.tie_types or self.tie_seed is None, "none beside a tie_seed"),
-            ("tie_types", len(set(self.tie_types)) == len(self.tie_types), "each type once"),
         ):
             if not good:
                 raise InputError("policy sia", field=name, found=getattr(self, name), expected=expected)
@@ -91,28 +83,9 @@ class Sia(SelectionPolicy):
             self.penalty,
             kept,
             held,
-            pinned=self.keeps_starting & (held >= 0) & (state.starting_seconds > 0),
+            pinned=self.keeps_starting & (held >= 0) & (state[STARTING_SECONDS] > 0),
             weights=state.priority_weights,
-            decimals=2 if self.rounded else None,
-            most_cost=3000.0 if self.rounded else np.inf,
-            ties=self._ties(state, ways),
         )
-
-    def _ties(self, state: ClusterState, ways: Configurations) -> Array | float:
-        """(C,) parts of a step, equal for columns of one job and type, of which the fewest GPUs are taken then."""
-        most = 0.5 / max(ways.n_jobs, 1)
-        if self.tie_types:
-            for name in self.tie_types:
-                if name not in ways.pools:
-                    expected = one_of(name, ways.pools)
-                    raise InputError("policy sia", field="tie_types", found=name, expected=expected)
-            order = {name: place for place, name in enumerate(dict.fromkeys((*self.tie_types, *ways.pools)))}
-            place = np.array([order[name] for name in ways.pools])
-            return np.asarray((1.0 - place / len(order))[ways.pool] * most)
-        if self.tie_seed is None:
-            return 0.0
-        draws = np.random.default_rng([self.tie_seed, int(state.clock)]).random((ways.n_jobs, len(ways.pools)))
-        return np.asarray(draws[ways.job, ways.pool] * most)
 
     def solved(self, program: SiaProgram) -> Selected:
         """The choice of a program, with what is proven of it."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.policies.base.one_type import the_one_type
-from allocator.policies.goodput.selection import Array, Restarts, Selected, Whole
+from allocator.policies.goodput.selection import Array, OwnGangs, Restarts, Selected, Whole
 from allocator.policies.goodput.sia import Sia
 from allocator.protocol import ClusterState
 from allocator.registry import register
-from throughputs import Configurations, InputError
+from throughputs import Configurations
 
 _VIRTUAL_NODE = 4
-"""GPUs of a node of the published form that does not tell types apart."""
+"""GPUs of a node."""
 
 
 @register(
@@ -26,40 +26,12 @@ _VIRTUAL_NODE = 4
     program="min_x sum_i w_i (sum_j (r_i g_ij)^p x_ij + l (1 - sum_j x_ij)), sum_i s_i x_ij <= c_j, x_ij in {0, 1}",
 )
 @dataclass(frozen=True)
-class SiaFixed(Sia):
+class SiaFixed(OwnGangs, Sia):
     """Give each job the accelerator type that is worth most to all, on as many GPUs as it asks for.
 
     `sia` without a choice of GPUs, so that what the choice is worth can be told. Goodput is in multiples of that on the
     slowest type, which counts as the GPUs of the job.
-
-    Parameters
-    ----------
-    published : the sum is maximised whatever the power, as in the published code, which for a power below 0 puts jobs
-        where they gain least; less `change_penalty` for every column that is left or taken up.
-    change_penalty : as said; only the published form has it.
     """
-
-    own_gangs: ClassVar[bool] = True
-
-    published: bool = False
-    change_penalty: float = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.change_penalty < np.inf:
-            found, expected = self.change_penalty, "a finite number of at least 0"
-            raise InputError("policy sia_fixed", field="change_penalty", found=found, expected=expected)
-
-    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
-        """Columns with the GPUs of the job's own gang."""
-        return np.asarray(ways.gpus == state.scale_factors[ways.job])
-
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
-        """The choice of the least cost, or of the published largest sum."""
-        if not self.published:
-            return super().choose(state, ways, held, kept, memory)
-        program = self.program_of(state, ways, held, kept)
-        return self.solved(replace(program, maximise=True, change_penalty=self.change_penalty))
 
 
 class WaitingMemory(Restarts):
@@ -95,15 +67,7 @@ class SiaUnaware(Sia):
 
     `sia` on GPUs of one type in nodes of four, on 1, 2 or 4 GPUs or whole nodes. n: decisions that left the job without
     GPUs; each raises its weight by 1, and for good.
-
-    Parameters
-    ----------
-    published : a job never has the whole cluster, as the published code has it: it asks for fewer nodes than there are.
     """
-
-    one_type: ClassVar[bool] = True
-
-    published: bool = False
 
     def new_memory(self) -> WaitingMemory:
         """Nobody has run or waited."""
@@ -111,12 +75,8 @@ class SiaUnaware(Sia):
 
     def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
         """1, 2 or 4 GPUs, or whole nodes of four."""
-        kind = the_one_type(state, self.name, "its weights do not tell types apart")
-        nodes = int(state.capacity[kind]) // _VIRTUAL_NODE
-        allowed = (ways.gpus <= 2) | (ways.gpus % _VIRTUAL_NODE == 0)
-        if self.published:
-            allowed &= np.maximum(ways.gpus // _VIRTUAL_NODE, 1) < nodes
-        return np.asarray(allowed)
+        the_one_type(state, self.name, "its weights do not tell types apart")
+        return np.asarray((ways.gpus <= 2) | (ways.gpus % _VIRTUAL_NODE == 0))
 
     def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice of the least cost, with the weights of those who wait."""

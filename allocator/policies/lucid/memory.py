@@ -150,9 +150,9 @@ class LucidMemory:
     joined : jobs that ever stood in a line.
     last : the highest id so far.
     profiling : until when jobs are profiled, seconds, by id.
-    lent : servers that are out of use.
-    next_loan : the first of the loans that is to come.
     packing : whether jobs were packed at the last decision.
+    guests_recover : whether a guest whose host has ended takes guests itself.
+    gpus : of each pool at the last decision: they come and go with nodes that fail.
     """
 
     jobs: dict[int, Known] = field(default_factory=dict)
@@ -166,11 +166,11 @@ class LucidMemory:
     joined: int = 0
     last: int = -1
     profiling: dict[int, float] = field(default_factory=dict)
-    lent: int = 0
-    next_loan: int = 0
     packing: bool = False
+    guests_recover: bool = True
+    gpus: list[int] = field(default_factory=list)
 
-    def recall(self, state: ClusterState, profiler: int, profiled_gpus: int, guests_recover: bool) -> None:
+    def recall(self, state: ClusterState, profiler: int, profiled_gpus: int) -> None:
         """Bring the lines up to date: who has left, who is new.
 
         New jobs of up to `profiled_gpus` GPUs that can run on the pool `profiler` (-1: none) stand in line there first.
@@ -179,10 +179,14 @@ class LucidMemory:
         if not self.lines:
             self.lines, self.work = [Line() for _ in range(pools)], [0.0] * pools
             self.mean = [None] * pools
+        if self.gpus != (gpus := state.capacity.tolist()):
+            self.gpus = gpus
+            for line in self.lines:
+                line.changed()
         ids = state.ids
         first_new = int(ids.searchsorted(self.last, side="right"))
         if first_new != len(self.active):
-            self._forget(self.active[~among_ids(self.active, ids)].tolist(), guests_recover)
+            self._forget(self.active[~among_ids(self.active, ids)].tolist())
         self.active = ids
         if first_new < len(ids):
             self.last = int(ids[-1])
@@ -190,8 +194,18 @@ class LucidMemory:
             if more > 0:
                 self.columns = np.pad(self.columns, ((0, max(more, len(self.columns))), (0, 0)))
             self._meet(state, first_new, profiler, profiled_gpus)
+        if sum(len(line.running) for line in self.lines) > len(state.running):
+            self._wait_again({*state.ids[state.running.jobs].tolist()})
 
-    def _forget(self, gone: list[int], guests_recover: bool) -> None:
+    def _wait_again(self, running: set[int]) -> None:
+        """Those who ran and are no more among the `running`, as their nodes failed, wait again."""
+        for line in self.lines:
+            for job in [job for job in line.running if job not in running]:
+                line.leave(job, self.guests_recover)
+                in_profile = self.profiling.pop(job, None) is not None
+                self.enqueue(job, self.jobs[job].gpus if in_profile else self.jobs[job].length)
+
+    def _forget(self, gone: list[int]) -> None:
         for job in gone:
             known = self.jobs.pop(job)
             if known.pool < 0:
@@ -199,14 +213,14 @@ class LucidMemory:
             line = self.lines[known.pool]
             self.work[known.pool] -= known.length
             if job in line.running:
-                line.leave(job, guests_recover)
+                line.leave(job, self.guests_recover)
                 self.profiling.pop(job, None)
             else:
                 line.waiting = [entry for entry in line.waiting if entry[2] != job]
 
     def _meet(self, state: ClusterState, first: int, profiler: int, profiled_gpus: int) -> None:
         """The jobs from the position `first` on are new."""
-        own = state.columns_of(np.arange(first, state.n_jobs))
+        own = state.take(np.arange(first, state.n_jobs))
         # Where types are not known every job is one of its own.
         types = own.throughputs.jobs if own.job_types is None else own.job_types
         already = state.running.take(state.running.jobs >= first)
@@ -255,7 +269,7 @@ class LucidMemory:
         """The pool of a job with `rates` (M,): the one that is predicted to be through with it first; -1: none."""
         able = [m for m in np.flatnonzero(rates > 0).tolist() if m != profiler]
         fastest = float(rates.max(initial=0.0))
-        ahead = [(self.work[m] + length * fastest / float(rates[m])) / int(capacity[m]) for m in able]
+        ahead = [(self.work[m] + length * fastest / float(rates[m])) / max(int(capacity[m]), 1e-9) for m in able]
         return able[ahead.index(min(ahead))] if able else -1
 
     def known_together(self, state: ClusterState, pool: int, ids: _Ids) -> Together:
@@ -305,7 +319,7 @@ class LucidMemory:
 
     def _read(self, state: ClusterState, pool: int, ids: _Ids) -> None:
         """Note what the kinds of these jobs (ascending ids) do in pairs on a pool."""
-        columns = state.columns_of(state.ids.searchsorted(ids)).packed
+        columns = state.take(state.ids.searchsorted(ids)).packed
         kinds, group = self.columns[ids, 2].astype(np.int64), columns.group
         alone = columns.alone[group, pool][:, None]
         together = columns.together[group[:, None], group, pool]

@@ -19,7 +19,7 @@ from allocator.protocol.policy import Hindrance
 from allocator.registry import register
 from allocator.room import Room
 from formulations.packing import PackingJobs, PackingLimits, best_pairs, first_hosts
-from formulations.packing.greedy import HostChoice
+from formulations.packing.greedy import Greedy, HostChoice
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
@@ -29,7 +29,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(eq=False)
-class _Changes:
+class Changes:
     """What a decision changes, by id: who starts alone (with the pool), who joins whom, who leaves the profiler."""
 
     starts: list[tuple[int, int]] = field(default_factory=list)
@@ -63,7 +63,6 @@ class Lucid(PlanPolicy):
     score_budget : S, the most that the scores of two jobs may be together: 0, 1, 2, or 4 for no limit.
     largest_gang, length_ratio : see `formulations.packing.PackingLimits`.
     packs : whether jobs are packed at all.
-    place_first : whether a job looks for free GPUs before it looks for a host; as published it packs first.
     host : of several hosts the "first" to have started, or the "fastest": with which the two keep most together.
     scores : sharing scores by job type; others have 0 where a job keeps and leaves at least `score_thresholds[0]` of
         the throughput on the average over the kinds that it may share with, of those that it was looked at beside so
@@ -72,35 +71,25 @@ class Lucid(PlanPolicy):
     forecast : of arrivals; None: jobs are always packed.
     quiet_jobs : packing is off while at most so many jobs are predicted to arrive in an interval.
     review_seconds : how often the forecast is looked at.
-    guests_recover : whether a guest whose host has ended takes guests itself; not so as published.
-    tick_seconds : a job that found no host is tried again so much later when others have started meanwhile; 0: at once.
     profiling_pool : name of the pool for profiling; empty: jobs are not profiled.
     profiling_seconds, profiling_gpus : how long a job is profiled at most, and how large it may be for that.
-    loans : (seconds, servers) when a server of the pool `lender` goes out of use (-1) or comes back (+1), ascending: as
-        published that pool lends one to the profiler. A server that is in use is not lent.
-    lender : name of that pool.
     """
 
     score_budget: int = 2
     largest_gang: int = 8
     length_ratio: float = 2.0
     packs: bool = True
-    place_first: bool = True
     host: HostChoice = "first"
     scores: Mapping[str, int] = field(default_factory=dict)
     score_thresholds: tuple[float, float] = (0.95, 0.85)
     forecast: ArrivalForecast | None = None
     quiet_jobs: float = 2.0
     review_seconds: float = 100.0
-    guests_recover: bool = True
-    tick_seconds: float = 0.0
     profiling_pool: str = ""
     profiling_seconds: float = 200.0
     profiling_gpus: int = 8
-    loans: tuple[tuple[float, int], ...] = ()
-    lender: str = ""
 
-    needs: ClassVar[Need] = Need.COLOCATION | Need.PREDICTIONS
+    needs = Need.COLOCATION | Need.PREDICTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
     in_order_of_rows: ClassVar[bool] = True
@@ -110,12 +99,6 @@ class Lucid(PlanPolicy):
             if not getattr(self, name) > 0:
                 found, expected = getattr(self, name), "above 0"
                 raise InputError(f"policy {self.name}", field=name, found=found, expected=expected)
-        if not self.tick_seconds >= 0:
-            raise InputError(
-                f"policy {self.name}", field="tick_seconds", found=self.tick_seconds, expected="at least 0"
-            )
-        if any(not one[0] < other[0] for one, other in pairwise(self.loans)):
-            raise InputError(f"policy {self.name}", field="loans", found=self.loans, expected="ascending seconds")
         self._limits  # noqa: B018 - raises where a limit is out of range
 
     @cached_property
@@ -128,42 +111,36 @@ class Lucid(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: LucidMemory) -> Plan:
         """Who starts, and beside whom, until the next arrival or completion."""
-        profiler = _pool(state, self.profiling_pool)
-        memory.recall(state, profiler, self.profiling_gpus, self.guests_recover)
-        room, changes = state.room(), _Changes()
-        lender, loans = _pool(state, self.lender), self._loans_due(state.clock, memory)
-        at_once = not self.tick_seconds
-        if at_once:
-            self._take_back(memory, loans, lender)
-        for _ in range(memory.lent):
-            room.take(lender, self._per_server(state, lender))
-        if at_once:
-            self._lend(state, memory, room, loans, lender)
+        profiler = pool_named(state, self.profiling_pool)
+        memory.recall(state, profiler, self.profiling_gpus)
+        room, changes = state.room(), Changes()
         self._end_profiles(state, memory, room, profiler, changes)
         packing = self._packs_at(state.clock)
         if packing != memory.packing:
             memory.packing = packing
             for line in memory.lines:
                 line.changed()
-        again = False
+        self._serve_all(state, memory, room, profiler, changes)
+        return Plan(self._steps(state, changes, self._until(state, memory)))
+
+    def _serve_all(self, state: ClusterState, memory: LucidMemory, room: Room, profiler: int, changes: Changes) -> None:
+        """Walk through every line until there is no news of it."""
         for pool, line in enumerate(memory.lines):
             while line.news and line.waiting:
-                if pool == profiler:
-                    self._profile(state, memory, pool, room, changes)
-                else:
-                    self._walk(state, memory, pool, room, changes)
-                if self.tick_seconds:
-                    break
-            again |= line.news and bool(line.waiting)
-        if not at_once:
-            again |= self._take_back(memory, loans, lender)
-            self._lend(state, memory, room, loans, lender)
-        return Plan(self._steps(state, changes, self._until(state, memory, again)))
+                self._walk_once(state, memory, pool, room, profiler, changes)
+
+    def _walk_once(
+        self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, profiler: int, changes: Changes
+    ) -> None:
+        if pool == profiler:
+            self._profile(state, memory, pool, room, changes)
+        else:
+            self._walk(state, memory, pool, room, changes)
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
         """Its place in line."""
         memory = self.new_memory()
-        memory.recall(state, _pool(state, self.profiling_pool), self.profiling_gpus, self.guests_recover)
+        memory.recall(state, pool_named(state, self.profiling_pool), self.profiling_gpus)
         for line in memory.lines:
             ids = [entry[2] for entry in line.waiting]
             own = int(state.ids[job])
@@ -174,7 +151,7 @@ class Lucid(PlanPolicy):
 
     # Walking through a line.
 
-    def _walk(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: _Changes) -> None:
+    def _walk(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
         """Serve the line of a pool; there is news of it again where somebody starts who takes guests."""
         line = memory.lines[pool]
         if memory.packing:
@@ -189,42 +166,54 @@ class Lucid(PlanPolicy):
         _take_up(line, changes, started, len(changes.joins), state.clock)
         line.walked()
 
-    def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: _Changes) -> None:
+    def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
         """Walk through the line of a pool while jobs are packed."""
         line = memory.lines[pool]
         waiting, hosts = line.to_consider(room.free(pool), lambda job: memory.jobs[job].gpus)
         line.walked()
         if not waiting:
             return
-        started, joined = len(changes.starts), len(changes.joins)
+        started = len(changes.starts)
         gpus = [memory.jobs[job].gpus for job in waiting]
         free = room.free(pool)
-        may_start = np.array([size <= free for size in gpus])
-        if self.place_first:
-            # Who is packed takes no room, so that it can be told first who starts.
-            may_start = np.array([size <= free and room.take(pool, size) for size in gpus])
-            if may_start.all() or not (hosts or may_start.any()):
-                changes.starts += [(job, pool) for job, starts in zip(waiting, may_start, strict=True) if starts]
-                _take_up(line, changes, started, joined, state.clock)
-                return
+        # who is packed takes no room, so that it can be told first who starts
+        may_start = np.array([size <= free and room.take(pool, size) for size in gpus])
+        if may_start.all() or not (hosts or may_start.any()):
+            changes.starts += [(job, pool) for job, starts in zip(waiting, may_start, strict=True) if starts]
+            _take_up(line, changes, started, len(changes.joins), state.clock)
+            return
         guests, running, retained = self._known(state, memory, pool, waiting, hosts)
         found = first_hosts(
             guests,
             running,
             retained,
             self._limits,
-            start=lambda i: self.place_first or room.take(pool, gpus[i]),
+            start=lambda _: True,
             may_start=may_start,
-            place_first=self.place_first,
+            place_first=True,
             choice=self.host,
         )
+        self._note(found, line, pool, waiting, hosts, changes, state.clock)
+
+    def _note(
+        self,
+        found: Greedy,
+        line: Line,
+        pool: int,
+        waiting: list[int],
+        hosts: list[int],
+        changes: Changes,
+        clock: float,
+    ) -> None:
+        """Who starts on the pool, and who joins whom."""
+        started, joined = len(changes.starts), len(changes.joins)
         everybody = [*hosts, *waiting]
         for i, host in enumerate(found.host.tolist()):
             if found.starts[i]:
                 changes.starts.append((waiting[i], pool))
             elif host >= 0:
                 changes.joins.append((waiting[i], everybody[host]))
-        _take_up(line, changes, started, joined, state.clock)
+        _take_up(line, changes, started, joined, clock)
 
     def _known(
         self, state: ClusterState, memory: LucidMemory, pool: int, waiting: list[int], hosts: list[int]
@@ -264,21 +253,17 @@ class Lucid(PlanPolicy):
         following = bisect_right(self._turns, clock)
         return self._turns[following] - clock if following < len(self._turns) else np.inf
 
-    def _until(self, state: ClusterState, memory: LucidMemory, again: bool) -> float:
+    def _until(self, state: ClusterState, memory: LucidMemory) -> float:
         """Seconds until the next decision that no arrival or completion calls for."""
         clock = state.clock
         ends = [end - clock for end in memory.profiling.values()]
-        if again:
-            ends.append(self.tick_seconds)
         if any(line.waiting for line in memory.lines):
             ends.append(self._until_turn(clock))
-        if memory.next_loan < len(self.loans):
-            ends.append(self.loans[memory.next_loan][0] - clock)
         return max(min(ends, default=np.inf), 0.0)
 
-    # Profiling, and servers that are lent for it.
+    # Profiling.
 
-    def _profile(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: _Changes) -> None:
+    def _profile(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
         """Those with the fewest GPUs first, up to the first that finds no room."""
         line, started = memory.lines[pool], len(changes.starts)
         for _, _, job in line.waiting:
@@ -290,7 +275,7 @@ class Lucid(PlanPolicy):
         line.walked()
 
     def _end_profiles(
-        self, state: ClusterState, memory: LucidMemory, room: Room, profiler: int, changes: _Changes
+        self, state: ClusterState, memory: LucidMemory, room: Room, profiler: int, changes: Changes
     ) -> None:
         """Who has been profiled for long enough joins the line of its home."""
         clock = state.clock * (1.0 + _ROUNDING)
@@ -301,33 +286,9 @@ class Lucid(PlanPolicy):
             memory.profiled(job, memory.home(rates, memory.jobs[job].length, state.capacity, profiler))
             changes.profiled.append(position)
 
-    def _loans_due(self, clock: float, memory: LucidMemory) -> list[int]:
-        """Servers that go out of use (below 0) or come back by `clock` (seconds)."""
-        due = []
-        while memory.next_loan < len(self.loans) and self.loans[memory.next_loan][0] <= clock:
-            due.append(self.loans[memory.next_loan][1])
-            memory.next_loan += 1
-        return due
-
-    def _take_back(self, memory: LucidMemory, due: list[int], lender: int) -> bool:
-        """Servers come back; whether there are any."""
-        count = min(memory.lent, sum(change for change in due if change > 0))
-        if count:
-            memory.lent -= count
-            memory.lines[lender].changed()
-        return count > 0
-
-    def _lend(self, state: ClusterState, memory: LucidMemory, room: Room, due: list[int], lender: int) -> None:
-        """Idle servers go out of use."""
-        for _ in range(-sum(change for change in due if change < 0)):
-            memory.lent += room.take(lender, self._per_server(state, lender))
-
-    def _per_server(self, state: ClusterState, pool: int) -> int:
-        return int(state.cluster.gpus_per_server[state.cluster.accelerators[pool]])
-
     # The plan.
 
-    def _steps(self, state: ClusterState, changes: _Changes, seconds: float) -> tuple[PlanStep, ...]:
+    def _steps(self, state: ClusterState, changes: Changes, seconds: float) -> tuple[PlanStep, ...]:
         """Those who run, and those who start or join; a guest joins a job that starts now right after that."""
         rows = state.running
         if changes.profiled:
@@ -370,11 +331,11 @@ class LucidProgram(Lucid):
     Who may share with whom is the same. A pair is worth the wait w_i that its guest is spared, less what the two lose
     to each other: r_i and r_j, the seconds that they are predicted to need, over the fractions R of their throughput
     that they keep. The wait is that of the work in front: predicted GPU seconds of those who run and of those who stand
-    before it in line, over the GPUs of the pool. `formulations.packing.best_pairs` proves the choice. What `lucid` says
-    of `place_first` and `host` means nothing here.
+    before it in line, over the GPUs of the pool. `formulations.packing.best_pairs` proves the choice. `host` has no
+    meaning here.
     """
 
-    def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: _Changes) -> None:
+    def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
         """Free GPUs first, in order of the line; then the best pairs."""
         line = memory.lines[pool]
         waiting = [entry[2] for entry in line.waiting]
@@ -414,7 +375,7 @@ class LucidProgram(Lucid):
         return job in line.guests and job in line.partner
 
 
-def _take_up(line: Line, changes: _Changes, started: int, joined: int, clock: float) -> None:
+def _take_up(line: Line, changes: Changes, started: int, joined: int, clock: float) -> None:
     """Move those who start or join, from these positions of the changes on, from the waiting to the running."""
     starts, joins = changes.starts[started:], changes.joins[joined:]
     if not (starts or joins):
@@ -433,7 +394,7 @@ def _positions(state: ClusterState, ids: list[int]) -> _Ids:
     return state.ids.searchsorted(np.array(ids, dtype=np.int64))
 
 
-def _pool(state: ClusterState, name: str) -> int:
+def pool_named(state: ClusterState, name: str) -> int:
     """Position of the pool of that name; -1 where the cluster has none."""
     names = state.cluster.accelerators
     return names.index(name) if name in names else -1

@@ -97,8 +97,6 @@ class AlloX(SharePolicy):
             unserved=tuple(matrix.jobs[i] for i in np.flatnonzero(~able)),
             solver=line.solver,
             seconds=perf_counter() - started,
-            state=state,
-            decided_by=self,
         )
 
     def _considered(self, state: ClusterState, waiting: NDArray[np.bool_], n_free: int) -> NDArray[np.intp]:

@@ -77,7 +77,7 @@ class QuasiShortestServiceFirst(LinePolicy):
 
     burst_seconds: float = 0.0
 
-    needs: ClassVar[Need] = Need.PREDICTIONS
+    needs = Need.PREDICTIONS | Need.FRACTIONS
 
     def __post_init__(self) -> None:
         super().__post_init__()

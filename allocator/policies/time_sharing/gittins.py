@@ -49,13 +49,10 @@ class TiresiasGittins(Tiresias):
     ----------
     samples : GPU seconds of jobs, each above 0; by default spread evenly over magnitudes, from 60 to 6,000,000.
     quantum : GPU seconds ahead that the index looks.
-    published_index : E as the public code reckons it: a sample within the quantum counts in full, not only what is
-        left of it.
     """
 
     samples: tuple[float, ...] = _log_uniform()
     quantum: float = 3250.0
-    published_index: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,8 +68,8 @@ class TiresiasGittins(Tiresias):
         samples, sums = self._sorted
         after, within = (samples.searchsorted(at, side="right") for at in (attained, attained + self.quantum))
         ending, left = within - after, len(samples) - after
-        used = sums[within] - sums[after] + self.quantum * (left - ending)
-        return quotient(ending.astype(np.float64), used if self.published_index else used - attained * ending, 0.0)
+        used = sums[within] - sums[after] + self.quantum * (left - ending) - attained * ending
+        return quotient(ending.astype(np.float64), used, 0.0)
 
     @cached_property
     def _sorted(self) -> tuple[Array, Array]:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
-from throughputs import InputError
 from throughputs.tie_order import tie_order
 
 _Ids = NDArray[np.int64]
@@ -40,20 +39,3 @@ def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
     labels = state.throughputs.jobs
     by_label = jobs[tie_order([labels[i] for i in jobs.tolist()])]
     return np.asarray(by_label[np.argsort(-state.elapsed_seconds[by_label], kind="stable")])
-
-
-def only_pool(state: ClusterState, policy: str) -> int:
-    """Position of the one accelerator type that has GPUs.
-
-    Raises
-    ------
-    InputError
-        More than one has.
-    """
-    if len(state.capacity) == 1:
-        return 0
-    there = np.flatnonzero(state.capacity > 0)
-    if len(there) > 1:
-        expected = "GPUs of one type: the policy does not tell types apart"
-        raise InputError(f"policy {policy}", field="cluster", found=str(state.cluster), expected=expected)
-    return int(there[0]) if len(there) else 0

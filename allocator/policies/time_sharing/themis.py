@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.policies.base.one_type import the_one_type
 from allocator.policies.base.ordering import fill_in_order
 from allocator.policies.base.programs import Array
-from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, only_pool, positions_of
+from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
@@ -95,21 +96,17 @@ class Themis(PlanPolicy):
     Parameters
     ----------
     lease_seconds : length of a lease.
-    published_fairness : rho as the published simulator reckons it: q_i is the isolated share alone, without T_i, so
-        that rho compares seconds with steps, and e_i ends when the set of jobs last changed.
-    solver, choice : of the program, as in `ProgramPolicy`. The shares of jobs that do not determine the worst rho are
-        often not unique. "published" are those at which ECOS ends, which solver "auto" asks where it is installed (an
-        extra: it is under the GPL); where it is not there is a warning, and jobs may be leased GPUs in another order.
+    solver : of the program, as in `ProgramPolicy`.
     """
 
     lease_seconds: float = 240.0
-    published_fairness: bool = False
     solver: str = "auto"
-    choice: str = "balanced"
+
+    choice: ClassVar[str] = "balanced"
+    """Which of the optima: the shares of jobs that do not determine the worst rho are often not unique."""
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
-    one_type: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.lease_seconds > 0:
@@ -126,13 +123,13 @@ class Themis(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: ThemisMemory) -> Plan:
         """Who has a lease; until the next arrival or completion where that is everybody."""
-        pool = only_pool(state, self.name)
+        pool = the_one_type(state, self.name)
         memory.recall(state)
         gpus, capacity = state.scale_factors, int(state.capacity[pool])
         rates = state.rates[:, pool]
         share = np.minimum(1.0, -(-capacity // max(state.n_jobs, 1)) / gpus)
         memory.steps_left = state.steps_remaining.copy()
-        memory.isolated_rate = share if self.published_fairness else np.where(rates > 0, rates, 1.0) * share
+        memory.isolated_rate = self.isolated_rate(rates, share)
         able = np.flatnonzero((rates > 0) & (gpus <= capacity) & (state.steps_remaining > 0))
         order = able[np.argsort(memory.turn[able], kind="stable")]
         contended = int(gpus[able].sum()) > capacity
@@ -156,10 +153,16 @@ class Themis(PlanPolicy):
             unit=matrix.unit,
         )
         left = state.steps_remaining[jobs]
-        elapsed = state.elapsed_seconds[jobs]
-        if self.published_fairness:
-            elapsed = elapsed - (state.clock - memory.changed)
+        elapsed = self.elapsed(state, memory)[jobs]
         isolated = memory.isolated_seconds[jobs] + left / memory.isolated_rate[jobs]
         polytope = Polytope(PlainColumns(columns), state.capacity[[pool]])
         fairness = FinishTimeFairness(elapsed, left, isolated)
         return np.asarray(solve(polytope, fairness, solver=self.solver, choice=self.choice).shares[:, 0])
+
+    def isolated_rate(self, rates: Array, share: Array) -> Array:
+        """(N,) q, from steps/s of the gangs and isolated shares."""
+        return np.asarray(np.where(rates > 0, rates, 1.0) * share)
+
+    def elapsed(self, state: ClusterState, memory: ThemisMemory) -> Array:  # noqa: ARG002
+        """(N,) e, seconds."""
+        return state.elapsed_seconds

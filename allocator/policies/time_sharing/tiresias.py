@@ -110,9 +110,6 @@ class Tiresias(PlanPolicy):
     promote_after : a job that has waited for so many times what it has trained, both since its last promotion, goes to
         the first queue as if it had attained nothing; None: never, as published: jobs that keep arriving may then hold
         up those that have attained much for as long as they come.
-    published_limits : demotions as the published simulator reckons them: a job of s GPUs is next looked at for a limit
-        when ``(limit - r) / s`` whole seconds have passed, too late for gangs unless something else happens, and falls
-        by one queue at a time.
     line : who goes first in a queue: "turn": as above; "entered": who came to the queue first, whether it runs or
         waits, as in the simulator published with Pollux; "arrival": who arrived first, wherever the job has been
         before, and of those who arrived together who runs already, then who has done so, or waited, for longest.
@@ -120,11 +117,9 @@ class Tiresias(PlanPolicy):
 
     queue_limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_after: float | None = 8.0
-    published_limits: bool = False
     line: Literal["turn", "entered", "arrival"] = "turn"
 
-    needs: ClassVar[Need] = Need.SERVICE
-    gpu_fractions: ClassVar[bool] = True
+    needs = Need.SERVICE | Need.FRACTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
     def __post_init__(self) -> None:
@@ -185,15 +180,20 @@ class Tiresias(PlanPolicy):
     def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array) -> None:
         """Let those down who have attained so many GPU seconds (N,) since their last promotion."""
         due = (self._limits[:-1] * (1.0 - _ROUNDING)).searchsorted(attained, side="right")
-        falls = due > memory.queue
-        if self.published_limits:
-            falls &= ran
-        down = falls.nonzero()[0]
+        down = self.falling(due, memory, ran)
         if not len(down):
             return
         down = in_order_of_arrival(state, down)
         down = down[np.argsort(-state.scale_factors[down], kind="stable")]
-        memory.send(down, memory.queue[down] + 1 if self.published_limits else due[down])
+        memory.send(down, self.queues_of(due, memory, down))
+
+    def falling(self, due: _Ids, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:  # noqa: ARG002
+        """Positions of the jobs that fall, where they are `due` (N,) in these queues."""
+        return np.flatnonzero(due > memory.queue)
+
+    def queues_of(self, due: _Ids, memory: TiresiasMemory, down: _Ids) -> _Ids:  # noqa: ARG002
+        """(K,) the queues to which those at `down` fall."""
+        return due[down]
 
     def _promote(
         self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array, after: float
@@ -216,5 +216,9 @@ class Tiresias(PlanPolicy):
         if not len(jobs):
             return np.inf
         limits = self._limits.take(memory.queue.take(jobs))
-        left = np.ceil((limits - attained / gpus) / gpus) if self.published_limits else (limits - attained) / gpus
+        left = self.seconds_to(limits, attained, gpus)
         return float(left[left.argmin()])
+
+    def seconds_to(self, limits: Array, attained: Array, gpus: NDArray[Any]) -> Array:
+        """(K,) until jobs that run have attained so many GPU seconds."""
+        return np.asarray((limits - attained) / gpus)

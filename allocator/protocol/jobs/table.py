@@ -8,7 +8,8 @@ which then grows and shrinks with the table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,12 +20,10 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take, where_allowed
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
-from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.jobs.submitted import deadlines_of, options_of, predictions_of
-from allocator.protocol.jobs.view import SOURCES, Behind
-from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger
+from allocator.protocol.views import Need, Needs, Source
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.deadlines import DeadlineOptions
@@ -35,24 +34,33 @@ if TYPE_CHECKING:
 _Ids = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
-# What is submitted, what the world writes, and what the decision core writes.
-_SUBMITTED = (
-    "job_type",
-    "scale_factor",
-    "priority_weight",
-    "arrival_time",
-    "deadline",
-    "predicted_seconds",
-    "entity",
-    "user",
-    "partition",
-    "gpu_type",
-    "gpu_utilization",
-    "trace_id",
-    "arrival_date",
-)
-_PROGRESS = ("rates", "total_steps", "steps_done", "completion_time")
-_LEDGERS = ("isolated_seconds", "current_accelerator", "current_partner")
+# What the world and the decision core write, as it is for a new job. The other columns are those of the trace.
+_WRITTEN = {
+    "steps_done": 0.0,
+    "completion_time": np.nan,
+    "isolated_seconds": 0.0,
+    "current_accelerator": -1,
+    "current_partner": -1,
+}
+
+
+class LearntSpeeds(Protocol):
+    """What is known of jobs whose speed by GPUs becomes known, and changes, as they train; K rows of the table."""
+
+    def configurations(self, jobs: _Ids, labels: Sequence[Any]) -> Configurations:
+        """What jobs may run as, and how fast."""
+
+    def steps_remaining(self, jobs: _Ids, progress: _Floats) -> _Floats:
+        """What they have left, of which `progress` is the exact amount."""
+
+    def append(self, later: Any) -> None:
+        """Add the jobs of another table at the end."""
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
 
 
 class JobTable:
@@ -131,22 +139,16 @@ class JobTable:
         colocation: PackedColumns | None = None,
         training: TrainingLedger | None = None,
         configurations: Configurations | None = None,
-        goodput: GoodputLedger | None = None,
+        goodput: LearntSpeeds | None = None,
     ) -> None:
         n = len(trace)
         self.ids = np.arange(n)
-        self.job_type = trace.job_type
-        self.scale_factor = trace.scale_factor
-        self.priority_weight = trace.priority_weight
+        for name in _COLUMNS:
+            if name not in ("rates", *_WRITTEN):
+                setattr(self, name, getattr(trace, name))
+        for name, fill in _WRITTEN.items():
+            setattr(self, name, np.full(n, fill))
         self.total_steps = trace.total_steps.copy()
-        self.arrival_time = trace.arrival_time
-        self.entity = trace.entity
-        self.user = trace.user
-        self.partition = trace.partition
-        self.gpu_type = trace.gpu_type
-        self.trace_id = trace.trace_id
-        self.arrival_date = trace.arrival_date
-        self.gpu_utilization = trace.gpu_utilization
         self.fractions = GpuFractions.of_trace(trace)
         self.membership = (
             None if entities is None else Membership(entities, entities.positions(self.entity, trace.source))
@@ -155,11 +157,6 @@ class JobTable:
         self.deadline = deadlines_of(trace, self.rates, cluster)
         self.deadline_options: DeadlineOptions = options_of(trace, self.deadline)
         self.predicted_seconds = predictions_of(trace, self.rates)
-        self.steps_done = np.zeros(n)
-        self.completion_time = np.full(n, np.nan)
-        self.isolated_seconds = np.zeros(n)
-        self.current_accelerator = np.full(n, -1, dtype=np.int64)
-        self.current_partner = np.full(n, -1, dtype=np.int64)
         self.colocation = colocation
         self.believed: BelievedColocation | None = None
         self.training = training
@@ -178,7 +175,7 @@ class JobTable:
         throughputs: Throughputs,
         cluster: Cluster,
         *,
-        needs: Need = Need.NOTHING,
+        needs: Needs = Need.NOTHING,
         entities: Entities | None = None,
         published_profiles: bool = False,
         by_duration: bool = False,
@@ -239,7 +236,7 @@ class JobTable:
         new = self._submitted + np.arange(len(later))
         self._submitted += len(later)
         self._set_ids(np.concatenate([self.ids, new]))
-        for name in (*_SUBMITTED, *_PROGRESS, *_LEDGERS):
+        for name in _COLUMNS:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
         for name, column in self.columns.items():
             self.columns[name] = np.concatenate([column, np.full(len(later), self._fill[name])])
@@ -271,7 +268,7 @@ class JobTable:
             raise InputError("jobs to retire", found=gone[~known].tolist(), expected="ids of jobs in the table")
         kept = np.flatnonzero(~np.isin(self.ids, gone))
         self._set_ids(self.ids[kept])
-        for name in (*_SUBMITTED, *_PROGRESS, *_LEDGERS):
+        for name in _COLUMNS:
             setattr(self, name, getattr(self, name)[kept])
         for name, column in self.columns.items():
             self.columns[name] = column[kept]
@@ -371,7 +368,7 @@ class JobTable:
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: all that changes after a job was submitted."""
         return {
-            "progress": {name: getattr(self, name) for name in (*_PROGRESS, *_LEDGERS)},
+            "progress": {name: getattr(self, name) for name in ("rates", "total_steps", *_WRITTEN)},
             "columns": self.columns,
             "training": None if self.training is None else self.training.state(),
             "believed": None if self.believed is None else self.believed.state(),
@@ -395,14 +392,18 @@ class JobTable:
         active: _Ids,
         clock: float,
         cluster: Cluster,
-        gpu_prices: _Floats | None = None,
-        needs: Need = Need.ISOLATED_TIME,
+        needs: Needs = Need.ISOLATED_TIME,
         running: Assignment | None = None,
+        **given: Any,
     ) -> ClusterState:
         """What a policy may know at `clock` about the `active` jobs (ascending ids, which become the labels).
 
-        Columns are read when the policy asks for them, and must be read before the table changes.
+        Views are read when the policy asks for them, and must be read before the table changes; those that the table
+        does not have are `given`.
         """
-        behind = Behind(self, active, self.rows(active), clock, cluster, gpu_prices, needs, running)
-        fractions = None if self.fractions is None else self.fractions.thousandths.take(behind.at)
-        return ClusterState.on_demand(cluster, clock, active, SOURCES, behind, fractions)
+        source = Source(self, active, self.rows(active), running)
+        return ClusterState.made_of(cluster, clock, active, needs, source, given)
+
+
+_COLUMNS = tuple(JobTable.__annotations__)
+"""Arrays with a row for each job that every table has."""

@@ -64,6 +64,8 @@ class Summary(Mapping[str, Any]):
     preemptions, migrations : times a job was not given the GPUs it had before; those in which it went on at once with
         others.
     restart_gpu_hours : GPU hours that starts took, first ones and those after preemptions; 0 where they are free.
+    failures, lost_gpu_hours : times a job was stopped by the failure of a node, and GPU hours of training since
+        the last checkpoint that were lost with it; where nodes fail.
     restarts_per_job : starts after the first, preemptions that were made up for, on average over jobs that ran.
     gpu_hours_per_job : GPU hours of a completed job, on average.
     beyond_shares_fraction : part of the GPU time of jobs that was beyond their shares of time, as it is where idle GPUs
@@ -163,6 +165,8 @@ class Summary(Mapping[str, Any]):
     preemptions: int | None = None
     migrations: int | None = None
     restart_gpu_hours: float | None = _figure("GPU h")
+    failures: int | None = None
+    lost_gpu_hours: float | None = _figure("GPU h")
     restarts_per_job: float | None = None
     gpu_hours_per_job: float | None = _figure("GPU h")
     beyond_shares_fraction: float | None = None
@@ -257,6 +261,10 @@ class Summary(Mapping[str, Any]):
         ]
         if self.preemptions is not None:
             lines.append(f"{self.preemptions:,} preemptions, {self.restart_gpu_hours or 0.0:,.1f} GPU hours for starts")
+        if self.failures is not None:
+            lines.append(
+                f"{self.failures:,} jobs stopped by failures, {self.lost_gpu_hours or 0.0:,.1f} GPU hours lost"
+            )
         if self.deadline_jobs:
             lines.append(f"{_percent(self.deadline_ratio)} of {self.deadline_jobs:,} jobs with a deadline in time")
         if self.cost is not None:

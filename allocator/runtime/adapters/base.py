@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""Exit statuses of a command that could not be run, as shells have them."""
+from allocator.lease.whole import read_object
+
+_LATEST = 1e15
+"""Seconds since 1970; later is no time."""
 
 Phase = Literal["pending", "running", "ended"]
 
@@ -40,6 +42,10 @@ class CommandError(AdapterError):
     def __init__(self, reason: str, code: int) -> None:
         super().__init__(reason)
         self.code = code
+
+
+class ProfilingError(RuntimeError):
+    """A program could not be measured; says why, with what it printed last."""
 
 
 class NoAnswerError(AdapterError):
@@ -123,6 +129,23 @@ class Seen:
     signal: int = 0
     reason: str = ""
     ended_at: float = 0.0
+
+
+def read_end(job: str, path: Path) -> Seen | None:
+    """The end that is told in the file of whoever watched over a start; what makes no sense in it is not known."""
+    told = read_object(path)
+    epoch, code, number, at = (told.get(name) for name in ("epoch", "code", "signal", "ended_at"))
+    if not isinstance(epoch, int):
+        return None
+    return Seen(
+        job,
+        epoch,
+        "ended",
+        code if isinstance(code, int) else None,
+        number if isinstance(number, int) else 0,
+        str(told.get("reason", "")),
+        float(at) if isinstance(at, int | float) and 0 <= at <= _LATEST else 0.0,
+    )
 
 
 class Adapter(ABC):

@@ -12,20 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from allocator.protocol.policy import Need
-from allocator.runtime.decisions.hardware import Hardware
-from allocator.runtime.decisions.knowledge import Ways
-from allocator.runtime.decisions.memory import Memory
-from allocator.runtime.decisions.prospects import Prospects
-from allocator.runtime.decisions.reconcile import Target, free_for, gpus_of, held
-from allocator.runtime.decisions.world import News, Placed, Verdict, World
+from allocator.runtime.decisions.hardware import Hardware, Placed, free_for, gpus_of, held
+from allocator.runtime.decisions.knowledge import Prospects, Ways
+from allocator.runtime.decisions.world import Memory, News, Verdict, World
 from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
 from throughputs import InputError
@@ -44,19 +40,6 @@ _TRIALS_OF_MEMORY = 2
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """A verdict with the places of its jobs."""
-
-    verdict: Verdict
-    targets: Mapping[str, Target]
-
-    @property
-    def end(self) -> float:
-        """Until when it holds, seconds."""
-        return self.verdict.clock + self.verdict.seconds
-
-
-@dataclass(frozen=True)
 class Outlook:
     """What is known of the near future.
 
@@ -68,7 +51,7 @@ class Outlook:
 
     ends: float
     seconds: float
-    targets: Mapping[str, Target]
+    targets: Mapping[str, Placed]
 
 
 class Deciding:
@@ -103,11 +86,10 @@ class Deciding:
         self.prices: Mapping[str, float] = {}
         self.start_seconds = 0.0
         self.last_seconds = 0.0
-        self._hardware = self._asked_about = hardware
-        self._changed_hardware = False
+        self._hardware = hardware
         self._failures = 0
-        self._now: _Plan | None = None
-        self._coming: _Plan | None = None
+        self._now: Verdict | None = None
+        self._coming: Verdict | None = None
         self._task: asyncio.Future[Verdict | Exception] | None = None
         self._memory = Memory(memory, clock)
         self._took: deque[float] = deque(maxlen=_LAST_DECISIONS)
@@ -143,26 +125,22 @@ class Deciding:
         jobs = {u: replace(job, state=COMPLETED) if u in apart else replace(job) for u, job in book.jobs.items()}
         if not book.jobs:
             return
-        running = self._running(book.holding.values(), self._hardware)
         # a memory by which no decision can be made is none
         state = self._memory.recall(self._world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
-        if state is None or not self._restored(state, jobs, running):
-            self._world.take_up([jobs[uuid] for uuid in self._arrived], running)
+        restored = state is not None
+        if state is not None:
+            try:
+                self._world.restore(state, jobs)
+            except Exception:
+                restored, self._world = False, self._make_world(self._hardware)
+        if not restored:
+            self._world.take_up([jobs[uuid] for uuid in self._arrived])
         self._arrived = {}
-
-    def _restored(self, state: dict[str, Any], jobs: Mapping[str, Job], running: Mapping[str, Placed]) -> bool:
-        """Whether the world could go on from what its policy remembers; if not, it is a new one."""
-        try:
-            self._world.restore(state, jobs, running)
-        except Exception:
-            self._world = self._make_world(self._hardware)
-            return False
-        return True
 
     def _renew(self, book: Book) -> None:
         """Another world, as after a restart; the plan of the one before holds until it decides."""
         self._world = self._make_world(self._hardware)
-        self._coming, self._changed_hardware = None, False
+        self._coming = None
         self._clear_news()
         self._unfit, self._staying = {}, {}
         self.take_up(book)
@@ -224,7 +202,7 @@ class Deciding:
 
     def capacity_changed(self, hardware: Hardware, jobs: Iterable[Job]) -> None:
         """Nodes came or went."""
-        self._hardware, self._changed_hardware = hardware, True
+        self._hardware = hardware
         if hardware.cluster.accelerators != self._world.cluster.accelerators:
             self._failures = max(self._failures, 1)
         fits = self.prospects.fits
@@ -239,17 +217,10 @@ class Deciding:
                 self._failures = max(self._failures, 1)
                 self._returning[job.uuid] = job
 
-    @staticmethod
-    def _running(jobs: Iterable[Job], hardware: Hardware) -> dict[str, Placed]:
-        """Who holds which GPUs, by number."""
-        holders = held(jobs)
-        running = {}
-        for job in jobs:
-            numbers = hardware.numbers(job.places) if job.places else None
-            if numbers:
-                beside = set().union(*(holders[gpu] for gpu in gpus_of(job.places))) - {job.uuid}
-                running[job.uuid] = Placed(job.pool, numbers, next(iter(sorted(beside)), ""))
-        return running
+    @property
+    def _changed_hardware(self) -> bool:
+        """Whether the world has not heard of the nodes that there are now."""
+        return self._hardware is not self._world.hardware
 
     def why_unfit(self, job: Job) -> str:
         """Why a job cannot run on any nodes there are, "" if it can."""
@@ -301,9 +272,9 @@ class Deciding:
     def outlook(self) -> Outlook:
         """Rounds and targets, as far as they are decided."""
         plan = self._now
-        if plan is None or plan.verdict.interruptible:
+        if plan is None or plan.interruptible:
             return Outlook(inf, inf, self._wanted())
-        return Outlook(plan.end, plan.verdict.seconds, self._wanted())
+        return Outlook(plan.end, plan.seconds, self._wanted())
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -314,17 +285,17 @@ class Deciding:
         active, plan = book.active, self._now
         if self._changed_hardware or plan is None:
             return bool(active) or bool(self._left)
-        if plan.verdict.interruptible:
+        if plan.interruptible:
             return self._news or now >= plan.end
         if not active:
             return False
         if self._coming is not None:
             shares = self.policy.answers == "shares"
             return self._settings.early_dispatch and shares and self._news and self._idles(book)
-        if not book.holding and not plan.targets.keys() & active.keys():
+        if not book.holding and not plan.wanted.keys() & active.keys():
             return self._news or now >= plan.end
         early = self._settings.early_dispatch and self._news and self._idles(book)
-        return early or now >= plan.end - self._lead(plan.verdict.seconds)
+        return early or now >= plan.end - self._lead(plan.seconds)
 
     def _lead(self, round_seconds: float) -> float:
         """Seconds before the end of a round at which the next one is decided; that it is time is seen at a look."""
@@ -335,22 +306,17 @@ class Deciding:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
         targets = {uuid: target for uuid, target in self._wanted().items() if uuid in book.active}
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
-        if not waiting:
-            return False
-        taken = set(held(book.holding.values())) | {
-            gpu for target in targets.values() for gpu in gpus_of(target.places)
-        }
-        cluster = self._hardware.cluster
-        free = dict(cluster.gpus)
+        taken = set(held(book.holding.values())).union(*(gpus_of(target.places) for target in targets.values()))
+        free = Counter(self._hardware.cluster.gpus)
         for node in self._hardware.nodes:
-            if self._hardware.usable(node):
+            if waiting and self._hardware.usable(node):
                 free[node.accelerator] -= sum((node.name, at) in taken for at in range(node.gpus))
-        return min(waiting) <= max(free.values(), default=0)
+        return min(waiting, default=inf) <= max(free.values(), default=0)
 
     def begins(self, now: float, busy: bool) -> float:
         """From when on a decision that is begun now is to hold, seconds: in rounds, from the end of this one on."""
         plan = self._now
-        in_rounds = plan is not None and not plan.verdict.interruptible
+        in_rounds = plan is not None and not plan.interruptible
         if plan is None or not in_rounds or self._changed_hardware:
             return now
         return max(plan.end, now) if busy or self._coming is not None else now
@@ -368,19 +334,18 @@ class Deciding:
         clock = self.begins(now, bool(book.holding))
         seconds = None
         if plan is not None and not again:
-            since = plan.verdict.clock
+            since = plan.clock
             ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
-            seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
-        kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
-        lost = {} if plan is None else {u: _cost(job, plan.verdict.clock) for u, job in book.holding.items()}
+            seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.wanted}
+        known = {uuid: job.steps for uuid, (job, _) in self._ended.items()} | dict(steps)
+        lost = {} if plan is None else {u: _cost(job, plan.clock) for u, job in book.holding.items()}
         arrived = [replace(job) for job in self._arrived.values()]
-        left, failed = tuple(self._left), self._failed
-        news = News(clock, arrived, left, kept | dict(steps), self._measured, seconds, lost, failed)
-        running = self._running(book.holding.values(), self._hardware) if self._changed_hardware else None
-        self._changed_hardware, self._asked_about = False, self._hardware
+        news = News(clock, arrived, tuple(self._left), known, self._measured, seconds, lost, self._failed)
+        hardware = self._hardware
+        running = [replace(job) for job in book.holding.values()] if self._changed_hardware else []
         self._clear_news()
         began = self._clock()
-        self._task = _in_thread(lambda: self._ask(news, running))
+        self._task = _in_thread(lambda: self._ask(news, hardware, running))
 
         def finished(_: object) -> None:
             self.last_seconds = round(self._clock() - began, 6)
@@ -389,9 +354,9 @@ class Deciding:
 
         self._task.add_done_callback(finished)
 
-    def _ask(self, news: News, running: Mapping[str, Placed] | None) -> Verdict:
-        if running is not None:
-            self._world = self._world.continued(self._asked_about.cluster, running)
+    def _ask(self, news: News, hardware: Hardware, running: Sequence[Job]) -> Verdict:
+        if hardware is not self._world.hardware:
+            self._world = self._world.continued(hardware, running)
         verdict = self._world.decide(news)
         self._memory.write(self._world)
         return verdict
@@ -408,11 +373,7 @@ class Deciding:
         if verdict.recomputed:
             self.prices = verdict.prices
         self.start_seconds = verdict.start_seconds
-        targets = {
-            uuid: Target(placed.pool, self._asked_about.places(placed.gpus), placed.partner)
-            for uuid, placed in verdict.wanted.items()
-        }
-        self._coming = _Plan(verdict, targets)
+        self._coming = verdict
         if verdict.interruptible or verdict.clock <= now:
             self._take_over()
         return verdict
@@ -431,47 +392,48 @@ class Deciding:
 
     # -- what holds ---------------------------------------------------------------------------------------------------
 
-    def _wanted(self) -> dict[str, Target]:
+    def _wanted(self) -> dict[str, Placed]:
         """Targets of the verdict that holds and, behind them, of the one that is coming."""
-        wanted = dict(self._now.targets) if self._now is not None else {}
+        wanted = dict(self._now.wanted) if self._now is not None else {}
         if self._coming is not None and self._settings.early_dispatch:
-            for uuid, target in self._coming.targets.items():
+            for uuid, target in self._coming.wanted.items():
                 wanted.setdefault(uuid, target)
         return wanted
 
-    def targets(self, now: float, book: Book) -> dict[str, Target]:
+    def targets(self, now: float, book: Book) -> dict[str, Placed]:
         """Where jobs are wanted now.
 
         Before the first verdict everybody stays where it is. Nobody is wanted on nodes that cannot be used but those
         who run there to their end.
         """
-        if self._coming is not None and now >= self._coming.verdict.clock:
+        if self._coming is not None and now >= self._coming.clock:
             self._take_over()
-        staying = {uuid: Target(job.pool, job.places) for uuid, job in self._staying.items() if self._stays(job)}
-        back = ((uuid, Target(job.pool, job.places)) for uuid, job in self._returning.items())
-        staying |= {uuid: target for uuid, target in back if self._usable(target)}
-        if self._now is None:
-            stay = {uuid: Target(job.pool, job.places) for uuid, job in book.holding.items()}
-            return {uuid: target for uuid, target in stay.items() if self._usable(target)} | staying
-        there = book.active
-        targets = {u: t for u, t in self._now.targets.items() if u in there and self._usable(t)} | staying
-        if self._coming is None or not self._settings.early_dispatch:
+        there, wanted = book.active, _placed(book.holding) if self._now is None else self._now.wanted
+        back = {uuid: target for uuid, target in _placed(self._returning).items() if self._usable(target)}
+        targets = {uuid: target for uuid, target in wanted.items() if uuid in there and self._usable(target)} | back
+        targets |= _placed({uuid: job for uuid, job in self._staying.items() if self._stays(job)})
+        if self._now is None or self._coming is None or not self._settings.early_dispatch:
             return targets
         holders = held(book.holding.values())
         for uuid, target in targets.items():
             for gpu in gpus_of(target.places):
                 holders.setdefault(gpu, set()).add(uuid)
-        for uuid, target in self._coming.targets.items():
+        for uuid, target in self._coming.wanted.items():
             if uuid in there and uuid not in targets and self._usable(target) and free_for(uuid, target, holders):
                 targets[uuid] = target
         return targets
 
-    def _usable(self, target: Target) -> bool:
+    def _usable(self, target: Placed) -> bool:
         return self._hardware.numbers(target.places) is not None
 
     def abandon(self) -> None:
         """A decision that is under way is not waited for, and what its policy remembers no longer matters."""
         self._memory.close()
+
+
+def _placed(jobs: Mapping[str, Job]) -> dict[str, Placed]:
+    """Jobs where they are."""
+    return {uuid: Placed(job.pool, job.places) for uuid, job in jobs.items()}
 
 
 def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Exception]:

@@ -7,15 +7,18 @@ that a solver that takes its time holds nothing else up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from math import inf
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
+from allocator.checkpoint.state_file import StateFile
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
@@ -23,31 +26,17 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, Trigger
+from allocator.runtime.decisions.hardware import Hardware, Placed
 from allocator.runtime.decisions.knowledge import Knowledge, Ways
 from allocator.runtime.records.book import ACTIVE, Job
-from throughputs import ThroughputTable, Trace
+from throughputs import InputError, ThroughputTable, Trace
 
 _Ids = NDArray[np.int64]
+_Told = TypeVar("_Told")
 
 _NOTICED_CHANGE = 0.01
 """Part of its speed by which a job must have changed for the policy to be asked again. No two measurements agree to the
 last digit, and shares that are decided anew in every round start from what is owed then."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Where a job is to run.
-
-    Attributes
-    ----------
-    pool : accelerator type.
-    gpus : numbers of its GPUs.
-    partner : UUID of the job that has the same GPUs, "" for none.
-    """
-
-    pool: str
-    gpus: tuple[int, ...]
-    partner: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +77,7 @@ class Verdict:
     wanted : who is to run, by UUID; nobody else is.
     rejected : UUIDs of jobs that are not let in.
     recomputed : whether the policy was asked; `policy_seconds` it took.
-    status, gap : of its program; "" and nan where it has none.
+    status : of its program; "" where it has none.
     prices : of one more GPU of each type, where the policy knows.
     start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     """
@@ -101,9 +90,13 @@ class Verdict:
     recomputed: bool = False
     policy_seconds: float = 0.0
     status: str = ""
-    gap: float = float("nan")
     prices: Mapping[str, float] = field(default_factory=dict)
     start_seconds: float = 0.0
+
+    @property
+    def end(self) -> float:
+        """Until when it holds, seconds."""
+        return self.clock + self.seconds
 
 
 _LAST_START = "last_start_seconds"
@@ -115,7 +108,7 @@ class World:
 
     Parameters
     ----------
-    cluster : its GPUs; the types stay, their numbers may be changed by making another world (`continued`).
+    hardware : its GPUs; the types stay, their numbers may be changed by making another world (`continued`).
     policy, settings, seed : as in the simulator.
     table : throughputs of job types; None: none are known.
     entities : that jobs may belong to; None: what they name is ignored.
@@ -123,14 +116,15 @@ class World:
 
     def __init__(
         self,
-        cluster: Cluster,
+        hardware: Hardware,
         policy: Policy,
         settings: MechanismSettings,
         table: ThroughputTable | None = None,
         entities: Entities | None = None,
         seed: int = 0,
     ) -> None:
-        self.cluster, self.policy, self._settings = cluster, policy, settings
+        self.hardware, self.policy, self._settings = hardware, policy, settings
+        self.cluster = cluster = hardware.cluster
         self._seed, self._entities, self._throughputs = seed, entities, table
         self.knowledge = Knowledge(cluster.accelerators, table)
         self._jobs: dict[int, Job] = {}
@@ -143,17 +137,17 @@ class World:
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
 
-    def continued(self, cluster: Cluster, running: Mapping[str, Placed]) -> World:
+    def continued(self, hardware: Hardware, running: Iterable[Job]) -> World:
         """A world of the same jobs on other GPUs of the same types; of those, `running` hold theirs.
 
         What the policy remembers and what jobs are owed stays.
         """
-        made = type(self)(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        made = type(self)(hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         made.knowledge = self.knowledge
         made._resume(list(self._jobs.values()), self.state(), running)
         return made
 
-    def _resume(self, jobs: Sequence[Job], state: dict[str, Any], running: Mapping[str, Placed]) -> None:
+    def _resume(self, jobs: Sequence[Job], state: dict[str, Any], running: Iterable[Job]) -> None:
         self._submit(jobs, state["arrivals"], numbered=(state["ids"], state["next_id"]))
         progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
         self._table.restore(state["table"] | {"progress": progress})
@@ -181,26 +175,22 @@ class World:
             "types": ",".join(self.cluster.accelerators),
         }
 
-    def restore(self, state: dict[str, Any], jobs: Mapping[str, Job], running: Mapping[str, Placed]) -> None:
+    def restore(self, state: dict[str, Any], jobs: Mapping[str, Job]) -> None:
         """Go on from the `state` of a world that is gone, with the `jobs` by UUID as they are now.
 
-        Those that are through leave, those that are new arrive, and `running` hold GPUs.
+        Those that are through leave, those that are new arrive, and those that hold GPUs keep them.
         """
-        known = [jobs[uuid] for uuid in state["jobs"]]
-        there = set(state["jobs"])
-        still = {uuid: place for uuid, place in running.items() if uuid in there and jobs[uuid].state in ACTIVE}
-        self._resume(known, state, still)
-        ids = {uuid: self.ids[uuid] for uuid in there}
-        active = set(self.core.active.tolist())
+        there = [job for job in jobs.values() if job.state in ACTIVE]
+        self._resume([jobs[uuid] for uuid in state["jobs"]], state, there)
+        ids, active = dict(self.ids), set(self.core.active.tolist())
         through = [i for uuid, i in ids.items() if jobs[uuid].state not in ACTIVE and i in active]
-        new = [job for uuid, job in jobs.items() if job.state in ACTIVE and ids.get(uuid) not in active]
         self.core.complete(sorted(through))
+        new = [job for job in there if ids.get(job.uuid) not in active]
         if new:
             self.core.arrive(self._submit(new, self._arrivals(new)))
-        for job in jobs.values():
-            if job.state in ACTIVE:
-                self._advance(job.uuid, job.steps)
-        self.core.adopt(*self._rows_of(running))
+        for job in there:
+            self._advance(job.uuid, job.steps)
+        self.core.adopt(*self._rows_of(there))
 
     def check(self) -> None:
         """Ask the policy about a job that nobody submitted, in a world of its own.
@@ -210,7 +200,7 @@ class World:
         InputError
             It cannot decide on this cluster.
         """
-        trial = World(self.cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        trial = World(self.hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
 
     def check_entity(self, name: str) -> None:
@@ -218,10 +208,10 @@ class World:
         if self._entities is not None and name:
             self._entities.positions([name], "submit")
 
-    def take_up(self, jobs: Sequence[Job], running: Mapping[str, Placed]) -> None:
-        """Jobs that were there before this world was; of those, `running` hold GPUs."""
+    def take_up(self, jobs: Sequence[Job]) -> None:
+        """Jobs that were there before this world was, perhaps on GPUs."""
         self.core.arrive(self._submit(jobs, self._arrivals(jobs)))
-        self.core.adopt(*self._rows_of(running))
+        self.core.adopt(*self._rows_of(jobs))
 
     def decide(self, news: News) -> Verdict:
         """Take the news in, and decide.
@@ -234,15 +224,10 @@ class World:
         self._tell(news)
         calls, seconds = self.core.policy_calls, self.core.policy_seconds
         decision = self._last = self.core.next(news.clock)
-        names = self._names(decision.jobs)
-        partners = self._names(decision.assignment.partner)
-        types = self.cluster.accelerators
-        wanted = {
-            uuid: Placed(types[pool], held, partner)
-            for uuid, held, pool, partner in zip(
-                names, self._gpus(decision), decision.assignment.pool.tolist(), partners, strict=True
-            )
-        }
+        types, rows = self.cluster.accelerators, decision.assignment
+        told = zip(self._gpus(decision), rows.pool.tolist(), self._names(rows.partner), strict=True)
+        placed = [Placed(types[pool], self.hardware.places(gpus), partner) for gpus, pool, partner in told]
+        wanted = dict(zip(self._names(decision.jobs), placed, strict=True))
         rejected = tuple(self._names(decision.rejected))
         self._forget()
         allocation = self.core.allocation
@@ -255,7 +240,6 @@ class World:
             self.core.policy_calls != calls,
             self.core.policy_seconds - seconds,
             "" if allocation is None else str(allocation.status),
-            float("nan") if allocation is None else float(allocation.gap),
             _prices(allocation, types),
             float(self._table.columns[_LAST_START].max(initial=0.0)),
         )
@@ -270,26 +254,27 @@ class World:
         return [self._jobs[job].uuid if job >= 0 else "" for job in ids.tolist()]
 
     def _tell(self, news: News) -> None:
-        core = self.core
-        for uuid, steps in news.steps.items():
-            if uuid in self.ids:
-                self._advance(uuid, steps)
-        for uuid, seconds in news.lost_seconds.items():
-            if uuid in self.ids:
-                self._table.columns["lost_seconds"][self._row(uuid)] = seconds
-        lost, last = self._table.columns["lost_seconds"], self._table.columns[_LAST_START]
-        last[lost > 0] = lost[lost > 0]
+        core, columns = self.core, self._table.columns
+        for uuid, steps in self._there(news.steps):
+            self._advance(uuid, steps)
+        for uuid, seconds in self._there(news.lost_seconds):
+            columns["lost_seconds"][self._row(uuid)] = seconds
+        lost = columns["lost_seconds"]
+        columns[_LAST_START][lost > 0] = lost[lost > 0]
         self._record(news)
         self._measure(news)
         left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
         core.complete([job for job in left if (core.active == job).any()])
-        for known in left:
-            gone = self._jobs[known]
+        for gone in (self._jobs[job] for job in left):
             self.knowledge.learn(gone.job_type, gone.gpus, gone.measured)
         if news.arrived:
             core.arrive(self._submit(news.arrived, self._arrivals(news.arrived), news.clock))
         if news.trouble:
             core.tell(Trigger.TROUBLE)
+
+    def _there(self, told: Mapping[str, _Told]) -> list[tuple[str, _Told]]:
+        """What was told of jobs that are in the table."""
+        return [(uuid, value) for uuid, value in told.items() if uuid in self.ids]
 
     def _row(self, uuid: str) -> int:
         """Where a job is in the table."""
@@ -335,14 +320,13 @@ class World:
     def _measure(self, news: News) -> None:
         """Speeds that were measured take the place of those that were believed."""
         changed = []
-        for uuid, measured in news.measured.items():
-            if uuid in self.ids:
-                i = self.ids[uuid]
-                self._jobs[i].measured = dict(measured)
-                believed = self._believed(self._jobs[i])
-                if _differs(self._ways[i], believed):
-                    self._ways[i] = believed
-                    changed.append(i)
+        for uuid, measured in self._there(news.measured):
+            i = self.ids[uuid]
+            self._jobs[i].measured = dict(measured)
+            believed = self._believed(self._jobs[i])
+            if _differs(self._ways[i], believed):
+                self._ways[i] = believed
+                changed.append(i)
         if not changed:
             return
         changed.sort()
@@ -420,17 +404,23 @@ class World:
     def _configurations(self, ways: Sequence[Ways]) -> Any:
         return self.knowledge.configurations(ways).fitting(self.cluster.capacity)
 
-    def _rows_of(self, running: Mapping[str, Placed]) -> tuple[Assignment, list[tuple[int, ...]]]:
-        """Jobs that hold GPUs, as rows."""
-        rows = [(self.ids[uuid], place) for uuid, place in running.items() if uuid in self.ids]
-        types = self.cluster.accelerators
+    def _rows_of(self, jobs: Iterable[Job]) -> tuple[Assignment, list[tuple[int, ...]]]:
+        """Those of the jobs that hold GPUs which are in use, as rows."""
+        rows = [
+            (self.ids[job.uuid], job.pool, numbers)
+            for job in jobs
+            if job.uuid in self.ids and (numbers := self.hardware.numbers(job.places))
+        ]
+        on: dict[tuple[int, ...], list[int]] = {}
+        for job, _, numbers in rows:
+            on.setdefault(numbers, []).append(job)
         assignment = Assignment.of(
-            np.array([job for job, _ in rows], dtype=np.int64),
-            np.array([types.index(place.pool) for _, place in rows], dtype=np.int64),
-            np.array([len(place.gpus) for _, place in rows], dtype=np.int64),
-            np.array([self.ids.get(place.partner, -1) for _, place in rows], dtype=np.int64),
+            [job for job, _, _ in rows],
+            [self.cluster.accelerators.index(pool) for _, pool, _ in rows],
+            [len(numbers) for _, _, numbers in rows],
+            [next((other for other in on[numbers] if other != job), -1) for job, _, numbers in rows],
         )
-        return assignment, [place.gpus for _, place in rows]
+        return assignment, [numbers for _, _, numbers in rows]
 
 
 def _differs(before: Ways, after: Ways) -> bool:
@@ -445,3 +435,55 @@ def _prices(allocation: Any, types: Sequence[str]) -> dict[str, float]:
     if prices is None:
         return {}
     return {name: float(price) for name, price in zip(types, prices, strict=True) if np.isfinite(price)}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a policy remembers between two lives of the service: promises, and time that is owed.
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+_QUICK = 0.05
+_SHARE_OF_SAVING = 20.0
+"""The memory is written after each decision where that takes less than so many seconds; otherwise not before so many
+times as long as it took have passed."""
+
+
+class Memory:
+    """A file that holds the last state of a world.
+
+    Parameters
+    ----------
+    path : of the file. clock : of the service, seconds.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self._file, self._clock, self._not_before = StateFile(path, 0o600), clock, -inf
+        self._closed = False
+
+    def recall(self, world: World, jobs: Collection[str]) -> dict[str, Any] | None:
+        """The state, if it is of the policy of `world` and of none but these `jobs`; else None."""
+        try:
+            saved = self._file.read()
+        except InputError:
+            # a file that was cut off, or of another version: the journal has all that must not be lost
+            return None
+        if saved is None or saved.header != world.identity or not isinstance(saved.state, dict):
+            return None
+        state: dict[str, Any] = saved.state
+        return state if all(uuid in jobs for uuid in state.get("jobs", ())) else None
+
+    def write(self, world: World) -> None:
+        """Write down what a world has decided by, before anything is done about it; seldom where that takes long."""
+        began = self._clock()
+        if self._closed or began < self._not_before:
+            return
+        # a full disk hinders the journal, too, and nothing is done without that
+        with contextlib.suppress(InputError):
+            self._file.write(world.identity, world.state())
+        now = self._clock()
+        taken = now - began
+        self._not_before = now + (0.0 if taken < _QUICK else _SHARE_OF_SAVING * taken)
+
+    def close(self) -> None:
+        """Another policy decides from now on: what comes late is not written."""
+        self._closed = True

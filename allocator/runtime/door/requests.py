@@ -8,9 +8,10 @@ import os
 import unicodedata
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allocator.runtime.door.client import MOST_AT_ONCE
 from allocator.runtime.door.views import job_view, service_view, status
@@ -44,17 +45,6 @@ class Requests:
     def __init__(self, service: Service, set_policy: Callable[[str, Mapping[str, str]], None] | None = None) -> None:
         self._service, self._set_policy = service, set_policy
         self._turn = asyncio.Lock()
-        self._known: dict[str, Callable[[Mapping[str, Any]], _Answer]] = {
-            "submit": self._submit,
-            "status": self._status,
-            "job": self._job,
-            "cancel": self._cancel,
-            "drain": lambda asked: self._drain(asked, True),
-            "resume": lambda asked: self._drain(asked, False),
-            "history": self._history,
-            "policy": self._policy,
-            "stop": self._stop,
-        }
 
     def answer(self, asked: Any) -> _Answer:
         """The answer to a request: ``{"ok": True, ...}`` or ``{"ok": False, "error": ..., "fault": ...}``.
@@ -96,23 +86,18 @@ class Requests:
             if not isinstance(asked, dict):
                 raise InputError("request", found=type(asked).__name__, expected="an object with a field do")
             what = asked.get("do")
-            if not isinstance(what, str) or what not in self._known:
-                raise InputError("request", field="do", found=what, expected=f"one of {', '.join(self._known)}")
-            return {"ok": True} | self._known[what](asked)
+            _good("do", what, isinstance(what, str) and what in REQUESTS, f"one of {', '.join(REQUESTS)}")
+            return {"ok": True} | REQUESTS[str(what)].answer(self, asked)
         except InputError as error:
             return {"ok": False, "error": str(error)}
         except JournalError as error:
             return {"ok": False, "error": f"not done, as nothing can be written down: {error}", "fault": True}
 
     def _submit(self, asked: Mapping[str, Any]) -> _Answer:
-        listed = asked.get("jobs")
-        if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_AT_ONCE:
-            found = f"{len(listed):,} of them" if isinstance(listed, list) else listed
-            raise InputError("submit", field="jobs", found=found, expected=f"1 to {MOST_AT_ONCE:,} jobs")
+        listed = _list(asked.get("jobs"), 1, f"1 to {MOST_AT_ONCE:,} jobs")
         active, most = len(self._service.book.active), self._service.settings.max_jobs
-        if active + len(listed) > most:
-            found = f"{active} jobs that wait or run, and {len(listed)} more"
-            raise InputError("submit", field="jobs", found=found, expected=f"at most {most:,} at once")
+        found = f"{active} jobs that wait or run, and {len(listed)} more"
+        _good("jobs", found, active + len(listed) <= most, f"at most {most:,} at once")
         book, asked_for = self._service.book, []
         new: dict[str, dict[str, Any]] = {}
         for one in listed:
@@ -168,10 +153,9 @@ class Requests:
         self._service.cancel(jobs)
         return {"cancelled": [job.id for job in jobs if job.id not in through], "through": through}
 
-    def _drain(self, asked: Mapping[str, Any], drained: bool) -> _Answer:
+    def _drain(self, asked: Mapping[str, Any], *, drained: bool) -> _Answer:
         name, known = asked.get("node"), [node.name for node in self._service.hardware.nodes]
-        if name not in known:
-            raise InputError("request", field="node", found=name, expected=f"one of {', '.join(known)}")
+        _good("node", name, name in known, f"one of {', '.join(known)}")
         service = self._service
         service.drain(str(name), drained, self._jobs(asked.get("evict", [])))
         left = [job.id for job in service.book.holding.values() if name in job.places and job.state == RUNNING]
@@ -212,35 +196,45 @@ class Requests:
 
     def _jobs(self, wanted: Any) -> list[Job]:
         """The jobs that are named, each once."""
-        if not isinstance(wanted, list) or len(wanted) > MOST_AT_ONCE:
-            found = f"{len(wanted):,} of them" if isinstance(wanted, list) else wanted
-            expected = f"a list of numbers of jobs, at most {MOST_AT_ONCE:,}"
-            raise InputError("request", field="jobs", found=found, expected=expected)
         book, named = self._service.book, {}
-        for one in wanted:
-            if isinstance(one, str) and one in book.jobs:
-                named[one] = book.jobs[one]
-            elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < len(book.by_id):
-                named[book.by_id[one].uuid] = book.by_id[one]
-            else:
-                there = f"from 0 to {len(book.by_id) - 1}" if book.by_id else "but no job was submitted so far"
-                raise InputError("request", field="jobs", found=one, expected=f"the number of a job, {there}")
+        there = f"from 0 to {len(book.by_id) - 1}" if book.by_id else "but no job was submitted so far"
+        for one in _list(wanted, 0, f"a list of numbers of jobs, at most {MOST_AT_ONCE:,}"):
+            if not (isinstance(one, str) and one in book.jobs):
+                good = type(one) is int and 0 <= one < len(book.by_id)
+                one = book.by_id[_good("jobs", one, good, f"the number of a job, {there}")].uuid
+            named[one] = book.jobs[one]
         return list(named.values())
+
+
+class _Request(NamedTuple):
+    """What can be asked: who answers, and whether that changes anything, for which the web door needs leave."""
+
+    answer: Callable[[Requests, Mapping[str, Any]], _Answer]
+    changes: bool = True
+
+
+REQUESTS = {
+    "submit": _Request(Requests._submit),
+    "status": _Request(Requests._status, changes=False),
+    "job": _Request(Requests._job, changes=False),
+    "cancel": _Request(Requests._cancel),
+    "drain": _Request(partial(Requests._drain, drained=True)),
+    "resume": _Request(partial(Requests._drain, drained=False)),
+    "history": _Request(Requests._history, changes=False),
+    "policy": _Request(Requests._policy),
+    "stop": _Request(Requests._stop),
+}
+"""By name: on the socket, and on the web where its door lets them."""
 
 
 def _submission(one: Any, now: float) -> dict[str, Any]:
     """Data of the event ``submitted``, checked."""
-    if not isinstance(one, dict):
-        raise InputError("submit", field="jobs", found=type(one).__name__, expected="objects")
-    known = {"uuid", *_FIELDS}
+    _good("jobs", type(one).__name__, isinstance(one, dict), "objects")
     for name in one:
-        if name not in known:
-            raise InputError("submit", field=str(name)[:80], found="unknown", expected=f"one of {', '.join(_FIELDS)}")
+        _good(str(name)[:80], "unknown", name in _FIELDS or name == "uuid", f"one of {', '.join(_FIELDS)}")
     data = {name: check(name, one[name]) for name, check in _FIELDS.items() if one.get(name) is not None}
-    if not data.get("command"):
-        raise InputError("submit", field="command", found="none", expected="a command with its arguments")
-    if data.get("deadline") is not None and data["deadline"] <= now:
-        raise InputError("submit", field="deadline", found=data["deadline"], expected=f"seconds above {now:.3f}, now")
+    _good("command", "none", "command" in data, "a command with its arguments")
+    _good("deadline", data.get("deadline"), data.get("deadline", inf) > now, f"seconds above {now:.3f}, now")
     return data
 
 
@@ -253,13 +247,30 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+# -- fields: each check returns the value, or says what was expected ---------------------------------------------------
+
+
+def _good(name: str, value: Any, good: object, expected: str) -> Any:
+    if not good:
+        raise InputError("request", field=name, found=value, expected=expected)
+    return value
+
+
+def _list(value: Any, least: int, expected: str) -> list[Any]:
+    """Of jobs, at most as many as are asked for at once."""
+    is_list = isinstance(value, list)
+    found = f"{len(value):,} of them" if is_list else value
+    _good("jobs", found, is_list and least <= len(value) <= MOST_AT_ONCE, expected)
+    return list(value)
+
+
 def _uuid(given: Any) -> str:
     if given is None:
         return uuid.uuid4().hex
     try:
         return uuid.UUID(str(given)).hex
     except ValueError:
-        raise InputError("submit", field="uuid", found=given, expected="a UUID") from None
+        raise InputError("request", field="uuid", found=given, expected="a UUID") from None
 
 
 def _text(name: str, value: Any) -> str:
@@ -268,80 +279,51 @@ def _text(name: str, value: Any) -> str:
         good = isinstance(value, str) and len(os.fsencode(value)) <= _LONGEST_TEXT and "\0" not in value
     except UnicodeEncodeError:
         good = False
-    if not good:
-        raise InputError("submit", field=name, found=value, expected=f"text of at most {_LONGEST_TEXT} bytes")
-    return str(value)
+    return str(_good(name, value, good, f"text of at most {_LONGEST_TEXT} bytes"))
 
 
 def _name(name: str, value: Any) -> str:
     """Text for people, on one line."""
-    text = _text(name, value)
-    if any(unicodedata.category(character) == "Cc" for character in text):
-        raise InputError("submit", field=name, found=text, expected="one line, without control characters")
-    return text
+    plain = all(unicodedata.category(character) != "Cc" for character in _text(name, value))
+    return str(_good(name, value, plain, "one line, without control characters"))
 
 
 def _command(name: str, value: Any) -> list[str]:
-    if not isinstance(value, list) or not 1 <= len(value) <= _MOST_ARGUMENTS or value[0] == "":
-        raise InputError("submit", field=name, found=value, expected="a list of arguments, the program first")
-    return [_text(name, argument) for argument in value]
+    good = isinstance(value, list) and 1 <= len(value) <= _MOST_ARGUMENTS and value[0] != ""
+    return [_text(name, word) for word in _good(name, value, good, "a list of arguments, the program first")]
 
 
 def _folder(name: str, value: Any) -> str:
-    path = _text(name, value)
-    if not os.path.isabs(path):
-        raise InputError("submit", field=name, found=path, expected="an absolute path")
-    return path
+    return str(_good(name, value, os.path.isabs(_text(name, value)), "an absolute path"))
 
 
 def _environment(name: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise InputError("submit", field=name, found=value, expected="variables by name")
-    for key, text in value.items():
-        if not key or "=" in key:
-            raise InputError("submit", field=name, found=key, expected="names of variables")
-        _text(name, key)
+    for key, text in _good(name, value, isinstance(value, dict), "variables by name").items():
+        _text(name, _good(name, key, key and "=" not in key, "names of variables"))
         _text(f"{name} {key}", text)
     return dict(value)
 
 
 def _whole(name: str, value: Any, least: int, most: int = 1 << 53) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError("request", field=name, found=value, expected=f"a whole number from {least} to {most}")
-    return value
-
-
-def _gpus(name: str, value: Any) -> int:
-    return _whole(name, value, 1, _MOST_GPUS)
+    good = type(value) is int and least <= value <= most
+    return int(_good(name, value, good, f"a whole number from {least} to {most}"))
 
 
 def _number(name: str, value: Any) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and _LEAST_NUMBER <= value <= _MOST_NUMBER
-    if not good:
-        expected = f"a number above 0, from {_LEAST_NUMBER:g} to {_MOST_NUMBER:g}"
-        raise InputError("submit", field=name, found=value, expected=expected)
-    return float(value)
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InputError("submit", field=name, found=value, expected="true or false")
-    return value
+    good = type(value) in (int, float) and _LEAST_NUMBER <= value <= _MOST_NUMBER
+    return float(_good(name, value, good, f"a number above 0, from {_LEAST_NUMBER:g} to {_MOST_NUMBER:g}"))
 
 
 _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "command": _command,
     "working_directory": _folder,
     "environment": _environment,
-    "name": _name,
-    "user": _name,
-    "gpus": _gpus,
+    **dict.fromkeys(("name", "user"), _name),
+    "gpus": partial(_whole, least=1, most=_MOST_GPUS),
     "job_type": _name,
-    "total_steps": _number,
-    "duration": _number,
-    "weight": _number,
-    "deadline": _number,
+    **dict.fromkeys(("total_steps", "duration", "weight", "deadline"), _number),
     "entity": _name,
-    "one_process_per_gpu": _flag,
-    "retries": lambda name, value: _whole(name, value, 0),
+    "one_process_per_gpu": lambda name, value: _good(name, value, isinstance(value, bool), "true or false"),
+    "retries": partial(_whole, least=0),
 }
+"""Of a job that is submitted."""

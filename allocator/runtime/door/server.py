@@ -29,9 +29,6 @@ _PATIENCE = 30.0
 _TO_CLOSE = 5.0
 """Seconds that answers under way have when the service ends."""
 
-_LONGEST_PATH = 100
-"""Bytes that the path of a Unix socket may have, nearly."""
-
 
 class Server:
     """Listens on the socket of a state folder.
@@ -57,14 +54,7 @@ class Server:
         InputError
             The path is too long for a socket.
         """
-        with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISSOCK(self._path.lstat().st_mode):
-                self._path.unlink()
-        before = os.umask(0o177)
-        try:
-            listening = bound(self._path)
-        finally:
-            os.umask(before)
+        listening = private_socket(self._path)
         listening.listen(128)
         self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_LONGEST_LINE)
 
@@ -141,22 +131,34 @@ class Server:
         await asyncio.wait_for(writer.drain(), _PATIENCE)
 
 
-def bound(path: Path) -> socket.socket:
-    """A socket at a path, however long: the kernel takes short paths only."""
+def private_socket(path: Path) -> socket.socket:
+    """A socket at a path, however long, that only the user can open; one that is there and dead makes room."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
     try:
-        if len(os.fsencode(path)) <= _LONGEST_PATH:
-            made.bind(str(path))
-            return made
+        # the kernel takes short paths only
         folder = os.open(path.parent, os.O_RDONLY)
+        short = f"/proc/self/fd/{folder}/{path.name}"
         try:
-            made.bind(f"/proc/self/fd/{folder}/{path.name}")
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISSOCK(path.lstat().st_mode) and not _answers(short):
+                    path.unlink()
+            made.bind(short)
         finally:
             os.close(folder)
     except OSError as error:
         made.close()
         raise InputError(str(path), found=error.strerror, expected="a place where a socket can be made") from None
+    finally:
+        os.umask(before)
     return made
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial, contextlib.suppress(OSError):
+        trial.connect(path)
+        return True
+    return False
 
 
 def _refusal(why: str, *, fault: bool = False) -> bytes:

@@ -16,7 +16,7 @@ from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.client import AbsentError
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import ReadOnlyJournal
 from allocator.runtime.service import Service
 from throughputs import read_table
@@ -70,7 +70,7 @@ def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
 
     def world(hardware: Hardware) -> World:
         # it decides nothing: what the policy and its mechanism were told does not matter
-        return World(hardware.cluster, get_policy(name), MechanismSettings(), table)
+        return World(hardware, get_policy(name), MechanismSettings(), table)
 
     service.deciding = Deciding(world, service.hardware, service.settings, folder / "policy.state", service.clock)
     service.deciding.trouble = "no service runs"

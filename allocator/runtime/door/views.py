@@ -66,14 +66,9 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
     report = service.watching.report(job)
     running = job.run_seconds + (now - job.since if job.state in HOLDS_GPUS else 0.0)
     saved_at = report.saved_at if report is not None else job.saved_at
-    return {
-        "id": job.id,
-        "uuid": job.uuid,
+    return {name: getattr(job, name) for name in _AS_KEPT} | {
         "name": job.name or _program(job.command),
-        "user": job.user,
-        "state": job.state,
         "reason": reason(service, job),
-        "gpus": job.gpus,
         "accelerator": job.pool,
         "places": {node: list(positions) for node, positions in job.places.items()},
         "steps": round(steps, 3),
@@ -82,31 +77,25 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "duration": job.duration or None,
         "saved_steps": report.saved_steps if report is not None else job.saved_steps,
         "saved_at": saved_at or None,
-        "job_type": job.job_type,
-        "weight": job.weight,
-        "deadline": job.deadline,
         "met": job.met(now),
         "due_in": None if job.deadline is None else round(job.deadline - now, 3),
         "submitted_at": round(job.submitted_at, 3),
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
         "run_seconds": round(running, 3),
         "waited_seconds": round(max((job.finished_at or now) - job.submitted_at - running, 0.0), 3),
-        "restarts": job.restarts,
-        "failures": job.failures,
-        "retries": job.retries,
-        "fruitless": job.fruitless,
-        "unsaved_stops": job.unsaved_stops,
-        "start_seconds": job.start_seconds,
-        "save_seconds": job.save_seconds,
         "exit_code": job.code,
         "signal": job.signal or None,
         "measured": [{"accelerator": pool, "gpus": gpus, "rate": rate} for (pool, gpus), rate in job.measured.items()],
         "believed_rate": service.deciding.believed_rate(job) if job.pool else None,
         "seconds_left": seconds_left(service, job),
-        "epoch": job.epoch,
         "folder": str(service.watching.folder(job).absolute()),
     }
+
+
+_AS_KEPT = (
+    "id", "uuid", "user", "state", "gpus", "job_type", "weight", "deadline", "started_at", "finished_at", "restarts",
+    "failures", "retries", "fruitless", "unsaved_stops", "start_seconds", "save_seconds", "epoch",
+)  # fmt: skip
+"""What of a job is shown as the book has it."""
 
 
 def _program(command: tuple[str, ...]) -> str:

@@ -13,35 +13,140 @@ On a Unix socket, which only the user can open, tokens are not asked for, except
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import hashlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from allocator.runtime.door.requests import Requests
-from allocator.runtime.page.access import Access
-from allocator.runtime.page.document import Document, document
-from allocator.runtime.page.feed import Feed
-from allocator.runtime.page.history import History
+from allocator.runtime.door.requests import REQUESTS, Requests
+from allocator.runtime.page.access import Access, Posts
 from allocator.runtime.page.metrics import CONTENT_TYPE, metrics
-from allocator.runtime.page.picture import picture
-from allocator.runtime.page.posts import Posts
+from allocator.runtime.page.picture import History, picture
 from throughputs import InputError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from allocator.runtime.service import Service
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# HTML files of ours: one file each, and a policy by which a browser runs what is in it and nothing else.
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+_POLICY = (
+    "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'; connect-src 'self'; "
+    "img-src data:; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file, and its Content-Security-Policy: scripts and styles are allowed by their SHA-256."""
+
+    text: str
+    policy: str
+
+
+def document(name: str) -> Document:
+    """A file of this folder."""
+    text = files("allocator.runtime.page").joinpath(name).read_text(encoding="utf-8")
+    allowed = (f"{tag}-src {' '.join(_hashes(tag, text))}" for tag in ("script", "style"))
+    return Document(text, "; ".join([_POLICY, *allowed]))
+
+
+def _hashes(tag: str, text: str) -> list[str]:
+    inside = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+    return [f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in inside]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# One picture for all who look: made while somebody does, at most once a second, and never more than a share of time.
+#
+# Nobody has a queue: who reads slowly gets the newest picture when it is ready for one, and misses those in between.
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+_SECONDS = 1.0
+_MOST_SHARE = 0.05
+"""Of the time of the service that pictures may take."""
+
+_HEARTBEAT = 15.0
+
+
+class Feed:
+    """Pictures as server-sent events.
+
+    Parameters
+    ----------
+    make : the picture of now.
+    """
+
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self._make = make
+        self._number = 0
+        self._newest = b""
+        self._fresh = asyncio.Event()
+        self._readers = 0
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """No more pictures: all who look are let go."""
+        self._closed = True
+        self._fresh.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Pictures for one who looks, and a sign of life where nothing changes."""
+        self._readers += 1
+        # what was made for those who looked before is old
+        seen = self._number if self._task is None or self._task.done() else 0
+        try:
+            while not self._closed:
+                if self._number > seen:
+                    seen = self._number
+                    yield self._newest
+                    continue
+                if self._task is None or self._task.done():
+                    self._task = asyncio.get_running_loop().create_task(self._go_on())
+                fresh = self._fresh
+                try:
+                    await asyncio.wait_for(fresh.wait(), _HEARTBEAT)
+                except TimeoutError:
+                    yield b": \n\n"
+        finally:
+            self._readers -= 1
+
+    async def _go_on(self) -> None:
+        """Make pictures as long as somebody looks."""
+        with contextlib.suppress(asyncio.CancelledError):
+            while self._readers:
+                began = time.monotonic()
+                text = json.dumps(self._make(), separators=(",", ":"), allow_nan=False)
+                self._newest = f"data: {text}\n\n".encode()
+                self._number += 1
+                fresh, self._fresh = self._fresh, asyncio.Event()
+                fresh.set()
+                took = time.monotonic() - began
+                await asyncio.sleep(max(_SECONDS, took / _MOST_SHARE))
+
 
 _COOKIE = "__Host-allocator"
 _PATIENCE = 15.0
@@ -51,8 +156,7 @@ _LONGEST_REQUEST, _LONGEST_POST, _LONGEST_LOGIN = 8 << 20, 64 << 10, 8 << 10
 _MOST_READERS = 32
 """Pages that are open at once."""
 
-_READING = ("history", "job", "status")
-"""Requests that change nothing: they are answered without leave to change."""
+_READING = sorted(name for name, request in REQUESTS.items() if not request.changes)
 
 _HEADERS = (
     (b"cache-control", b"no-store"),
@@ -201,17 +305,17 @@ async def _api(request: Request) -> Response:
     desk = _desk(request)
     # what a form or a script of another site can send without asking is no request
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return _json({"ok": False, "error": "content type: application/json"}, 415)
+        return JSONResponse({"ok": False, "error": "content type: application/json"}, 415)
     if "origin" in request.headers:
-        return _json({"ok": False, "error": "requests are not for browsers"}, 403)
+        return JSONResponse({"ok": False, "error": "requests are not for browsers"}, 403)
     try:
         asked = json.loads(await _body(request, _LONGEST_REQUEST))
         if isinstance(asked, dict) and asked.get("do") not in _READING and not desk.changes:
             error = f"only {', '.join(_READING)} here: serve was started without --web-api"
-            return _json({"ok": False, "error": error}, 403)
+            return JSONResponse({"ok": False, "error": error}, 403)
         answer = desk.requests.open(asked)
     except (ValueError, RecursionError):
-        return _json({"ok": False, "error": "request: not JSON"}, 400)
+        return JSONResponse({"ok": False, "error": "request: not JSON"}, 400)
     pieces, code = desk.requests.stream(answer), 200 if answer["ok"] else 422
     return StreamingResponse(pieces, code, media_type="application/json")
 
@@ -220,17 +324,17 @@ async def _status(request: Request) -> Response:
     desk = _desk(request)
     uuid, epoch = request.path_params["uuid"], request.path_params["epoch"]
     if not desk.access.is_of_job(request.headers.get("authorization", ""), uuid, epoch):
-        return _json({"message": "token missing or wrong"}, 401, _ASK)
+        return JSONResponse({"message": "token missing or wrong"}, 401, _ASK)
     job = desk.posts.job(uuid, epoch)
     if job is None:
-        return _json({"message": "this start of the job is over"}, 409)
+        return JSONResponse({"message": "this start of the job is over"}, 409)
     try:
         desk.posts.take(job, json.loads(await _body(request, _LONGEST_POST)))
     except InputError as error:
-        return _json({"message": str(error)}, 422)
+        return JSONResponse({"message": str(error)}, 422)
     except (ValueError, RecursionError):
-        return _json({"message": "not JSON"}, 400)
-    return _json({})
+        return JSONResponse({"message": "not JSON"}, 400)
+    return JSONResponse({})
 
 
 # -- in and out -------------------------------------------------------------------------------------------------------
@@ -268,13 +372,8 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 def _text(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(f"{text}\n", status, headers, "text/plain; charset=utf-8")
-
-
-def _json(answer: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json.dumps(answer, separators=(",", ":")), status, headers, "application/json")
+    return PlainTextResponse(f"{text}\n", status, headers)
 
 
 def _shown(shown: Document, status: int = 200) -> Response:
-    headers = {"content-security-policy": shown.policy}
-    return Response(shown.text, status, headers, "text/html; charset=utf-8")
+    return HTMLResponse(shown.text, status, {"content-security-policy": shown.policy})

@@ -2,18 +2,16 @@
 
 Nobody outside may hold the scheduler up. Connections are counted as they are accepted, before TLS has begun, so that
 they cannot use up the files of the process; each has to say in time what it wants, and to take in time what it is
-given; none lasts for ever. What is served is bounded in time by `allocator.runtime.page.feed`.
+given; none lasts for ever. What is served is bounded in time by `allocator.runtime.page.app`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import socket
 import ssl
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.door.server import bound
+from allocator.runtime.door.server import private_socket
 from allocator.runtime.page.access import Access, read_token
 from allocator.runtime.page.app import Desk, make_app
 from allocator.runtime.records.ownership import check_parents
@@ -172,24 +170,8 @@ def _listening(address: tuple[str, int]) -> _Listener:
 def _listening_at(path: Path) -> _Listener:
     """A Unix socket that only the user can open; one that is there and dead makes room."""
     check_parents(path)
-    with contextlib.suppress(FileNotFoundError):
-        if stat.S_ISSOCK(path.lstat().st_mode) and not _answers(path):
-            path.unlink()
-    before = os.umask(0o177)
-    try:
-        made = bound(path)
-    finally:
-        os.umask(before)
+    made = private_socket(path)
     return _Listener(made.family, made.type, fileno=made.detach())
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
-        try:
-            trial.connect(str(path))
-        except OSError:
-            return False
-        return True
 
 
 class _Listener(socket.socket):

@@ -3,18 +3,185 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.door.views import job_view, service_view
-from allocator.runtime.page.expected import expected_starts
-from allocator.runtime.page.history import History
-from allocator.runtime.records.book import FINAL, QUEUED, Job
+from allocator.runtime.decisions.hardware import Placed, gpus_of, held
+from allocator.runtime.door.views import job_view, seconds_left, service_view
+from allocator.runtime.records.book import FINAL, HOLDS_GPUS, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
+    from allocator.runtime.records.journal import Event
     from allocator.runtime.service import Service
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What has happened lately, heard from the service as it writes it down: for the page, and counted for metrics.
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+DECISION_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Upper ends of the classes in which decisions are counted by the time that they took."""
+
+_KEPT = 40
+_LOOK_BACK = 500
+
+_TOLD = frozenset({"ended", "gave_up", "rejected", "cancelled", "resized", "node", "policy", "cluster", "service"})
+"""Events that people are shown; of ended starts only those that failed or completed."""
+
+
+class History:
+    """The last events of a service, and counts of all since it was started.
+
+    Parameters
+    ----------
+    service : that is listened to.
+
+    Attributes
+    ----------
+    decisions : the last ones, newest first: what their events say, with `at`, seconds since 1970.
+    happenings : the last other events for people, newest first.
+    kinds : events by kind. failures : starts that failed.
+    by_seconds : decisions in which the policy was asked, by class of `DECISION_SECONDS`, the last one for longer ones.
+    decision_seconds : that they took together.
+    last : number of the last event in the journal.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.decisions: deque[dict[str, Any]] = deque(maxlen=_KEPT)
+        self.happenings: deque[dict[str, Any]] = deque(maxlen=_KEPT)
+        self.kinds: Counter[str] = Counter()
+        self.failures = 0
+        self.by_seconds = [0] * (len(DECISION_SECONDS) + 1)
+        self.decision_seconds = 0.0
+        self.last = 0
+        self._show(service.journal.events(last=_LOOK_BACK))
+        service.listeners.append(self.hear)
+
+    def hear(self, event: Event) -> None:
+        """Something was written down."""
+        self._show([event])
+        self.kinds[event.kind] += 1
+        if event.kind == "ended":
+            self.failures += event["outcome"] == "failed"
+        elif event.kind == "decision" and event["asked"]:
+            self.by_seconds[bisect_left(DECISION_SECONDS, event["seconds"])] += 1
+            self.decision_seconds += event["seconds"]
+
+    def _show(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.last = event.number
+            if event.kind == "decision":
+                self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data or {}))
+            elif event.kind in _TOLD and event.get("outcome") != "yielded":
+                self.happenings.appendleft(self._happening(event))
+
+    def _happening(self, event: Event) -> dict[str, Any]:
+        job = self._service.book.jobs.get(event.job)
+        return {
+            "number": event.number,
+            "at": event.at,
+            "kind": event.get("outcome") or event.kind,
+            "job": None if job is None else job.id,
+            "text": _text(event),
+        }
+
+
+def _text(event: Event) -> str:
+    """What an event says, in words."""
+    if event.kind == "node":
+        return f"{event['name']} {'drained' if event['drained'] else 'in use again'}"
+    if event.kind == "policy":
+        return str(event["name"])
+    if event.kind == "cluster":
+        changed = event.get("nodes", ())
+        return ", ".join(f"{node['name']} {'up' if node['up'] else 'down'}" for node in changed)
+    if event.kind == "resized":
+        size = event.get("batch_size")
+        return f"{event.get('gpus') or 'as many'} GPUs" + (f", batch size {size}" if size else "")
+    return "started" if event.kind == "service" else str(event.get("reason", ""))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# When jobs that wait are likely to start: a guess from who runs, for how long, and who is before them.
+#
+# Each GPU is free when the job on it is done, as far as that is known. In the order of the queue every job takes those
+# that are free first, of the type on which that is soonest, and has them for as long as it needs. Where jobs wait that
+# have run before, time is shared, and who waits gets a turn before others are done: a round later for each time that
+# the GPUs go round among those before it. The earlier of the two is the guess. Policies are not asked, so that it is
+# one, and no promise.
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def expected_starts(service: Service, most: int) -> dict[str, float]:
+    """Seconds until the first `most` jobs of the queue are likely to start, by UUID; those without a guess are not in.
+
+    The queue is in the order of submission, those first that the last decision wants.
+    """
+    deciding, book, now = service.deciding, service.book, service.clock()
+    outlook = deciding.outlook()
+    to_end = max(outlook.ends - now, 0.0)
+    free = _free_at(service)
+    waiting = [job for job in islice(book.active.values(), 2 * most + len(book.holding)) if job.state == QUEUED]
+    waiting = [job for job in waiting if not deciding.why_unfit(job)]
+    waiting.sort(key=lambda job: job.uuid not in outlook.targets)
+    holders = held(book.holding.values())
+    total = max(sum(map(len, free.values())), 1)
+    turns = outlook.ends < inf and any(job.epoch and not job.failures for job in waiting)
+    guesses, before = {}, 0
+    for job in waiting[:most]:
+        target = outlook.targets.get(job.uuid)
+        start = _in_turn(service, job, free)
+        if target is not None:
+            start = min(start, to_end if _taken(target, holders, book.holding) and to_end < inf else 0.0)
+        elif turns:
+            start = min(start, to_end + before // total * outlook.seconds)
+        before += job.gpus if target is None else 0
+        if start < inf:
+            guesses[job.uuid] = start
+    return guesses
+
+
+def _free_at(service: Service) -> dict[str, list[float]]:
+    """By type, in how many seconds each GPU is free, in order; inf: nobody knows."""
+    until: dict[tuple[str, int], float] = {}
+    for job in service.book.holding.values():
+        left = 0.0 if job.state == STOPPING else seconds_left(service, job)
+        for gpu in gpus_of(job.places):
+            until[gpu] = max(until.get(gpu, 0.0), inf if left is None else left)
+    hardware = service.hardware
+    free: dict[str, list[float]] = {}
+    for node in hardware.nodes:
+        if hardware.usable(node):
+            free.setdefault(node.accelerator, []).extend(until.get((node.name, at), 0.0) for at in range(node.gpus))
+    return {name: sorted(seconds) for name, seconds in free.items()}
+
+
+def _in_turn(service: Service, job: Job, free: dict[str, list[float]]) -> float:
+    """When a job starts that takes the GPUs which are free first; it has them from then on."""
+    starts = {name: seconds[job.gpus - 1] for name, seconds in free.items() if len(seconds) >= job.gpus}
+    pool = min(starts, key=starts.__getitem__, default=None)
+    if pool is None or starts[pool] == inf:
+        return inf
+    ways = service.deciding.ways(job)
+    rate = 0.0 if ways is None else ways.get((pool, job.gpus), 0.0)
+    known = job.total_steps and rate > 0
+    needs = max(job.total_steps - service.steps_of(job), 0.0) / rate if known else job.duration or inf
+    ends = starts[pool] + needs
+    free[pool] = sorted([ends] * job.gpus + free[pool][job.gpus :])
+    return starts[pool]
+
+
+def _taken(target: Placed, holders: Mapping[tuple[str, int], set[str]], holding: Mapping[str, Job]) -> bool:
+    """Whether somebody is on the GPUs that a job is to have who has not been told to end."""
+    owners = {uuid for gpu in gpus_of(target.places) for uuid in holders.get(gpu, ())}
+    return any(holding[uuid].state in HOLDS_GPUS - {STOPPING} for uuid in owners)
+
 
 _MOST_RUNNING, _MOST_QUEUED, _MOST_FINISHED, _MOST_SPEEDS, _MOST_NODES = 300, 200, 30, 60, 500
 _LONGEST_TEXT = 300
@@ -30,20 +197,19 @@ def picture(service: Service, history: History) -> dict[str, Any]:
     through = islice(
         (job for job in reversed(book.by_id[-_MOST_FINISHED * 20 :]) if job.state in FINAL), _MOST_FINISHED
     )
-    shown: Mapping[str, Any] = {
+    same = ("policy", "adapter", "trouble", "counts", "decision_seconds")
+    shown: Mapping[str, Any] = {name: view[name] for name in same} | {
         "at": time.time(),
-        "policy": view["policy"],
-        "adapter": view["adapter"],
-        "trouble": view["trouble"],
-        "counts": view["counts"],
         "round": _round(service),
-        "decision_seconds": view["decision_seconds"],
         "types": _types(view),
         "nodes": view["nodes"][:_MOST_NODES],
         "more_nodes": max(len(view["nodes"]) - _MOST_NODES, 0),
-        "running": [_running(service, job) for job in running],
-        "queue": [_queued(service, job, starts.get(job.uuid)) for job in queued],
-        "finished": [_finished(service, job) for job in through],
+        "running": [
+            _some(service, job, "places", "run_seconds", "reason", "saved_at") | _training(service, job)
+            for job in running
+        ],
+        "queue": [_some(service, job, "reason", "waited_seconds") | {"start": starts.get(job.uuid)} for job in queued],
+        "finished": [_some(service, job, "reason", "run_seconds", "waited_seconds") for job in through],
         "decisions": list(history.decisions),
         "happenings": list(history.happenings),
         "speeds": list(islice(_speeds(service, running), _MOST_SPEEDS)),
@@ -72,24 +238,14 @@ def _round(service: Service) -> float | None:
 _COMMON = ("id", "name", "user", "state", "gpus", "accelerator", "steps", "total_steps", "restarts", "failures")
 
 
-def _some(view: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _some(service: Service, job: Job, *names: str) -> dict[str, Any]:
+    view = job_view(service, job)
     return {name: view[name] for name in (*_COMMON, *names)}
 
 
-def _running(service: Service, job: Job) -> dict[str, Any]:
-    view, told = job_view(service, job), service.watching.told(job)
-    return _some(view, "places", "run_seconds", "reason", "saved_at") | {
-        "left": view["seconds_left"],
-        "metrics": {} if told is None else dict(told.metrics),
-    }
-
-
-def _queued(service: Service, job: Job, start: float | None) -> dict[str, Any]:
-    return _some(job_view(service, job), "reason", "waited_seconds") | {"start": start}
-
-
-def _finished(service: Service, job: Job) -> dict[str, Any]:
-    return _some(job_view(service, job), "reason", "run_seconds", "waited_seconds")
+def _training(service: Service, job: Job) -> dict[str, Any]:
+    told = service.watching.told(job)
+    return {"left": seconds_left(service, job), "metrics": {} if told is None else dict(told.metrics)}
 
 
 def _speeds(service: Service, jobs: Iterable[Job]) -> Iterable[dict[str, Any]]:

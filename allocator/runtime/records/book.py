@@ -41,6 +41,8 @@ LOST = "lost"
 HOLDS_GPUS = frozenset({STARTING, RUNNING, STOPPING})
 ACTIVE = frozenset({QUEUED}) | HOLDS_GPUS
 FINAL = frozenset({COMPLETED, FAILED, CANCELLED, REJECTED})
+LEAVING = {"rejected": REJECTED, "cancelled": CANCELLED, "gave_up": FAILED}
+"""Events with which jobs are through that have not completed, and as what."""
 
 
 @dataclass
@@ -197,8 +199,11 @@ class Book:
         if event.kind != "decision":  # which holds from its clock on, mostly the end of a round that is still to come
             self.clock, self.at = max(self.clock, event.clock), event.at
         if event.job:
-            job = self._submit(event) if event.kind == "submitted" else self.jobs[event.job]
-            getattr(self, f"_{event.kind}", self._unchanged)(job, event)
+            job = self._added(event) if event.kind == "submitted" else self.jobs[event.job]
+            if event.kind in LEAVING:
+                self._leave(job, LEAVING[event.kind], event)
+            elif change := getattr(self, f"_{event.kind}", None):  # other kinds are for people
+                change(job, event)
         elif event.kind == "node":
             (self.drained.add if event["drained"] else self.drained.discard)(event["name"])
         elif event.kind == "policy":
@@ -209,10 +214,7 @@ class Book:
         elif event.kind == "cluster":
             self.nodes.update(_nodes(event))
 
-    def _unchanged(self, job: Job, event: Event) -> None:
-        """Other kinds are for people."""
-
-    def _submit(self, event: Event) -> Job:
+    def _added(self, event: Event) -> Job:
         told = {name: value for name, value in (event.data or {}).items() if name in _SUBMITTED}
         told["command"] = tuple(told["command"])
         job = Job(len(self.by_id), event.job, **told)
@@ -280,14 +282,13 @@ class Book:
             job.gpu_seconds += max(event.clock - job.since, 0.0) * job.held_gpus
         job.code, job.signal = event.get("code"), event.get("signal", 0)
         outcome = job.outcome = event["outcome"]
-        if outcome != COMPLETED:
-            # what no checkpoint holds is lost
-            job.steps = event.get("kept_steps", job.saved_steps)
-        elif "steps" not in (event.data or {}):
-            job.steps = max(job.steps, job.total_steps)
         if outcome == COMPLETED:
+            if "steps" not in (event.data or {}):
+                job.steps = max(job.steps, job.total_steps)
             self._leave(job, COMPLETED, event)
             return
+        # what no checkpoint holds is lost
+        job.steps = event.get("kept_steps", job.saved_steps)
         job.unsaved_stops += outcome == "yielded" and not job.reports
         job.failures += outcome == FAILED
         job.fruitless, job.lost = fruitless, lost
@@ -306,15 +307,6 @@ class Book:
             self.deadlines["met" if met else "missed"] += 1
         self._release(job)
         self.active.pop(job.uuid, None)
-
-    def _rejected(self, job: Job, event: Event) -> None:
-        self._leave(job, REJECTED, event)
-
-    def _cancelled(self, job: Job, event: Event) -> None:
-        self._leave(job, CANCELLED, event)
-
-    def _gave_up(self, job: Job, event: Event) -> None:
-        self._leave(job, FAILED, event)
 
 
 def _nodes(event: Event) -> dict[str, Node]:

@@ -13,6 +13,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,7 @@ class Journal:
         Those of one job are read at once, all others a few at a time: whoever reads them may take time for it, while
         others are written.
         """
-        try:
+        with self._reading():
             if job is not None:
                 most = -1 if last is None else last
                 for row in reversed(self._base.execute(_LAST_OF_JOB, [job, most]).fetchall()):
@@ -194,17 +195,18 @@ class Journal:
                 for row in rows:
                     yield _event(*row)
                 at = rows[-1][0]
-        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
-            raise self._damaged(str(error)) from None
 
     def last(self, kind: str) -> Event | None:
         """The last event of a kind, None without."""
+        with self._reading():
+            return next((_event(*row) for row in self._base.execute(_LAST_OF_KIND, [kind])), None)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            for row in self._base.execute(_LAST_OF_KIND, [kind]):
-                return _event(*row)
+            yield
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             raise self._damaged(str(error)) from None
-        return None
 
     def _damaged(self, told: str) -> InputError:
         expected = "a journal that is whole: put a copy there, or serve another folder; what runs is not touched"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from allocator.conversion import AtLeastOne
-from allocator.protocol.goodput.rules import GoodputRules
-from allocator.simulator.rules.base import Rule
+from allocator.simulator.goodput.ledger import GoodputRules
+from allocator.simulator.goodput.runs import GoodputRuns
+from allocator.simulator.rules.base import Rule, Running
 from allocator.simulator.rules.starts import check_by_name
+
+if TYPE_CHECKING:
+    from allocator.simulator.world import World
 
 _LEAST_ABOVE_0 = 5e-324
 """The smallest number above 0."""
@@ -22,7 +27,7 @@ class Goodput(Rule):
     ----------
     goodput_knowledge, goodput_batch_size, goodput_columns, goodput_projection, goodput_counts, goodput_most_gpus,
         goodput_most_gpus_of_model, goodput_batch_size_of_model, goodput_values, goodput_models, goodput_fit : what is
-        known of jobs with goodput, and what may be chosen for them, see `allocator.protocol.goodput.GoodputRules`.
+        known of jobs with goodput, and what may be chosen for them, see `GoodputRules`.
     goodput_slowdown : pairs (model, factor): how much longer steps take than they were measured.
     goodput_work : when a job with goodput is through: "training": when it is trained; "samples": after the samples that
         its trace asks for, its steps times its batch size, however large its batches are and whatever they are worth,
@@ -62,3 +67,9 @@ class Goodput(Rule):
         """What is known of the jobs, and what may be chosen for them."""
         names = GoodputRules.__dataclass_fields__
         return GoodputRules(**{name: getattr(self, f"goodput_{name}") for name in names})
+
+    def start(self, world: World) -> Iterable[Running]:
+        """Jobs with goodput go at a pace of their own."""
+        if world.jobs.goodput is None:
+            return ()
+        return (GoodputRuns(world, dict(self.goodput_slowdown), self.epoch_ends == "second"),)

@@ -7,17 +7,18 @@ size and with the epoch; and both are reported to the ledger as they are met.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.simulator.goodput.rule import Goodput
-from allocator.simulator.rounds import servers_of
-from allocator.simulator.rules.base import Stretch, rule_of
+from allocator.simulator.goodput.ledger import GoodputLedger
+from allocator.simulator.rules.base import Running, Stretch
 
 if TYPE_CHECKING:
     from allocator.protocol.assignment import Assignment
+    from allocator.protocol.decision import Decision
     from allocator.simulator.world import World
     from throughputs.goodput.trainings.training import Shape, Training
 
@@ -28,25 +29,31 @@ _ROUNDING = 1e-9
 """Relative: what rounding leaves of an epoch whose end was waited for."""
 
 
-class GoodputRuns:
-    """The state of N jobs as they train: their pace (`allocator.simulator.pace.Pace`).
+class GoodputRuns(Running):
+    """The state of N jobs as they train, which is how fast they go.
 
     Parameters
     ----------
     world : its truth says how the jobs train, its ledger of goodput what is known of it, and its core where they run.
+    slowdown : by model, how much longer steps take than they were measured.
+    whole_seconds : epochs end in whole seconds, by rounding, and time passes through their ends; otherwise these are
+        events.
 
     Attributes
     ----------
     rate : (N,) progress/s of jobs where they run now.
+    alike : (K,) which rows of the decision go on on the same type with as many GPUs on each node.
     """
 
-    def __init__(self, world: World) -> None:
-        assert world.jobs.goodput is not None
+    in_stretches = True
+
+    def __init__(self, world: World, slowdown: Mapping[str, float], whole_seconds: bool) -> None:
+        assert isinstance(world.jobs.goodput, GoodputLedger)
         self._core, self._truth, self._ledger = world.core, world.truth, world.jobs.goodput
-        self._server = servers_of(world.core.cluster)
-        self._slowdown_of = dict(rule_of(world.rules, Goodput).goodput_slowdown)
-        # Epochs end in whole seconds, by rounding, and time passes through their ends; otherwise these are events.
-        self._whole_seconds = rule_of(world.rules, Goodput).epoch_ends == "second"
+        self._table = world.jobs
+        self._server = world.core.cluster.servers
+        self._slowdown_of, self._whole_seconds = slowdown, whole_seconds
+        self.alike = np.zeros(0, dtype=np.bool_)
         self.rate = self._samples_left = self._slowdown = np.zeros(0)
         self._batch, self._step_seconds, self._atomic, self._steps = (np.zeros(0) for _ in range(4))
         self._place: dict[int, tuple[int, Shape]] = {}
@@ -75,10 +82,10 @@ class GoodputRuns:
         self._steps = np.concatenate([self._steps, zeros])
         self._news = np.concatenate([self._news, zeros.astype(np.bool_)])
 
-    def follow(self, rows: Assignment, at: Whole) -> NDArray[np.bool_]:
-        """Jobs run as these rows from now on; (K,) who goes on on the same type with as many GPUs on each node."""
+    def follow(self, rows: Assignment, at: Whole) -> None:
+        """Those whose nodes are others choose their batch sizes anew."""
         new: dict[int, tuple[int, Shape]] = {}
-        alike = np.zeros(len(rows), dtype=np.bool_)
+        self.alike = alike = np.zeros(len(rows), dtype=np.bool_)
         columns = zip(at.tolist(), rows.jobs.tolist(), rows.pool.tolist(), strict=True)
         for row, (job, name, pool) in enumerate(columns):
             new[job] = pool, self._nodes_of(name)
@@ -88,7 +95,6 @@ class GoodputRuns:
         if len(changed):
             self._choose_batch_sizes(changed)
             self._look(changed)
-        return alike
 
     def _nodes_of(self, name: int) -> Shape:
         """GPUs of a job, given by its id, on each of its nodes, most first."""
@@ -97,17 +103,17 @@ class GoodputRuns:
             count[self._server[gpu]] = count.get(self._server[gpu], 0) + 1
         return tuple(sorted(count.values(), reverse=True))
 
-    def rates(self, rows: Assignment, at: Whole) -> Array:  # noqa: ARG002
+    def rates(self, decision: Decision, at: Whole, rates: Array) -> Array:  # noqa: ARG002
         """(K,) progress/s."""
         return self.rate.take(at)
 
-    def next_change(self, stretch: Stretch, done: Array) -> float:
+    def next_change(self, s: Stretch) -> float:
         """When the next epoch of a job ends, or its samples do; inf where that is no event."""
-        at = stretch.at
+        at = s.at
         if self._whole_seconds or not len(at):
             return np.inf
-        seconds = np.maximum(self._targets(at) - done, 0.0) / self.rate[at]
-        return float(np.min(stretch.begin + np.minimum(seconds, self._seconds_of_samples(at))))
+        seconds = np.maximum(self._targets(at) - s.done, 0.0) / self.rate[at]
+        return float(np.min(s.begin + np.minimum(seconds, self._seconds_of_samples(at))))
 
     def _seconds_of_samples(self, jobs: Whole) -> Array:
         """(K,) seconds that jobs need for the samples that they have left; in whole steps where seconds are whole."""
@@ -118,15 +124,22 @@ class GoodputRuns:
         epochs = self._ledger.epoch
         return np.array([self._trainings[job].epoch_ends[epochs[job]] for job in jobs.tolist()])
 
-    def train(self, stretch: Stretch, speed: Array, end: float, done: Array, left: Array) -> Array:  # noqa: ARG002
-        """(K,) progress that jobs make up to `end` (seconds), who have `done` so much, through their epochs.
-
-        `stretch.finish` becomes when they were through, inf for those who are not.
-        """
-        reached, stretch.finish, changed = self._train(stretch.at, stretch.begin, end, done)
+    def train(self, s: Stretch, end: float) -> Array:
+        """(K,) progress that jobs make up to `end` (seconds), through their epochs."""
+        reached, s.finish, changed = self._train(s.at, s.begin, end, s.done)
         if changed:
-            self._core.rates_changed(stretch.decision.assignment.jobs)
-        return np.asarray(reached - done)
+            self._core.rates_changed(s.decision.assignment.jobs)
+        return np.asarray(reached - s.done)
+
+    def set_back(self, at: Whole, steps: Array) -> None:
+        """Samples are to be done again, and the epochs that they were in."""
+        seconds = np.divide(steps, self.rate[at], out=np.zeros(len(at)), where=self.rate[at] > 0)
+        self._samples_left[at] += seconds / self._step_seconds[at] * self._batch[at]
+        for job in at.tolist():
+            done = self._table.steps_done[job] * (1.0 + _ROUNDING)
+            ends = self._trainings[job].epoch_ends
+            self._ledger.epoch[job] = min(int(np.searchsorted(ends, done, side="right")), len(ends) - 1)
+        self._look(at)
 
     def _train(self, at: Whole, begin: Array | float, end: float, progress: Array) -> tuple[Array, Array, bool]:
         """Let jobs train from `begin` (seconds, of each or of all) until `end`.
@@ -240,7 +253,7 @@ class GoodputRuns:
             "place": places,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`, of the same jobs."""
         self.rate, self._news = state["rate"], state["news"]
         self._atomic, self._steps = state["atomic"], state["steps"]

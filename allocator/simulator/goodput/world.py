@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities
-from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
+from allocator.simulator.goodput.ledger import GoodputLedger
 from allocator.simulator.goodput.rule import Goodput
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.general import IdealShares
@@ -25,6 +25,13 @@ from throughputs.goodput.trainings.jobs import TrainingJobs, training_jobs
 
 if TYPE_CHECKING:
     from allocator.presets import Preset
+
+
+@runtime_checkable
+class OwnGangs(Protocol):
+    """A policy under which every job runs with the GPUs that it asked for, whatever else it could run with."""
+
+    own_gangs: bool
 
 
 def goodput_world(
@@ -59,7 +66,8 @@ def goodput_world(
         raise InputError("settings", field="ideal", found=True, expected=expected)
     if preset.mechanism.placement == "off":
         raise InputError("settings", field="placement", found="off", expected="on: steps depend on nodes")
-    gangs = (trace.category.astype(str) == "rigid") | policy.own_gangs | in_rounds
+    own_gangs = in_rounds or isinstance(policy, OwnGangs)
+    gangs = (trace.category.astype(str) == "rigid") | own_gangs
     _check_gangs(jobs, gangs & (trace.scale_factor <= cluster.capacity.max(initial=0)), submitted=in_rounds)
     # who may run with fewer GPUs than asked for has at most all
     asked = np.where(gangs, trace.scale_factor, np.minimum(trace.scale_factor, cluster.capacity.max(initial=1)))
@@ -72,9 +80,7 @@ def goodput_world(
         table = JobTable.from_trace(whole, rates, cluster, needs=policy.needs, entities=entities)
     else:
         table = JobTable.from_trace(jobs.trace, jobs.gang_rates(*types) / by_model, cluster, entities=entities)
-    table.goodput = GoodputLedger(
-        kinds, jobs.batch_size, asked, trace.category, cluster, rules, own_gangs=policy.own_gangs or in_rounds
-    )
+    table.goodput = GoodputLedger(kinds, jobs.batch_size, asked, trace.category, cluster, rules, own_gangs=own_gangs)
     truth = Truth(table.rates, table.scale_factor, trainings=kinds)
     if of_samples:
         truth.samples = trace.total_steps * jobs.batch_size

@@ -1,4 +1,4 @@
-"""What a rule of a simulated world is, and what it may do to a round or a stretch.
+"""What a rule of a simulated world is, and what it may do to a run, a round or a stretch.
 
 A world is a tuple of rules. Each is a frozen value; what it keeps during a run is an object that `Rule.start` makes for
 that run. Both executions (whole rounds, stretches from event to event) go through these objects in the order of the
@@ -7,8 +7,9 @@ world and know none of them by name: a hook that a rule does not have is not cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -17,9 +18,14 @@ from numpy.typing import NDArray
 from allocator.conversion import check_fields
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
+from allocator.protocol.policy import Need, Policy
+from allocator.protocol.views import Needs
 
 if TYPE_CHECKING:
+    from allocator.cluster import Cluster
+    from allocator.simulator.truth import Truth
     from allocator.simulator.world import World
+    from throughputs import Trace
 
 # Relative to the steps of one round: fractional steps add up to the total only nearly, and a round must not be spent on
 # the residue.
@@ -62,6 +68,7 @@ class Round:
     decision : who runs.
     count : how steps count.
     jobs, pairs : ids; positions of the first of each two rows that share GPUs, None under policies that do not pack.
+    rates : steps/s.
     left : steps left before the round.
     steps, finish : steps done, and when they were done, seconds.
     end, previous_end : of the round, and of the one before it.
@@ -69,7 +76,6 @@ class Round:
     done : who is through.
     idle : who did no step; empty where everybody did.
     cut_off : who is taken off before the last step; part of `done`.
-    gave_up : who is given up.
     """
 
     index: int
@@ -79,6 +85,7 @@ class Round:
     count: StepCount
     jobs: _Ids
     pairs: _Ids | None
+    rates: _Floats
     left: _Floats
     steps: _Floats
     finish: _Floats
@@ -88,7 +95,6 @@ class Round:
     done: _Flags = field(default_factory=lambda: _NOBODY)
     idle: _Flags = field(default_factory=lambda: _NOBODY)
     cut_off: _Flags | None = None
-    gave_up: _Flags | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +108,7 @@ class Stretch:
     at : where the jobs are in the job table.
     begin : when each row begins to train, seconds; later than `clock` where a start takes time.
     rates : steps/s of each row.
-    same_shape : who goes on with as many GPUs on each node as before; empty where nobody asks.
+    done : steps that each job has done before.
     finish : when each row is through if nothing happens before; inf: never.
     until : when rows cease to train, be they through or not, seconds.
     trained : when rows have done their last step, where they are through only later, seconds.
@@ -116,7 +122,7 @@ class Stretch:
     at: _Ids
     begin: _Floats | float
     rates: _Floats
-    same_shape: _Flags = field(default_factory=lambda: _NOBODY)
+    done: _Floats = field(default_factory=lambda: _NONE)
     finish: _Floats = field(default_factory=lambda: _NONE)
     judged: _Floats = field(default_factory=lambda: _NONE)
     until: _Floats | float = np.inf
@@ -136,6 +142,7 @@ class Running:
     whole_steps : whether jobs do whole steps in a round.
     ends_round : whether the rule says when a round is over; otherwise it has its full length.
     lets_idle : whether a job may do no step in a round although it has a rate and GPUs.
+    in_stretches : whether a round is a stretch that nothing cuts short.
     """
 
     keeps: ClassVar[tuple[str, ...]] = ()
@@ -143,6 +150,42 @@ class Running:
     whole_steps: bool = False
     ends_round: ClassVar[bool] = False
     lets_idle: ClassVar[bool] = False
+    in_stretches: ClassVar[bool] = False
+
+    # of every world
+
+    def arrive(self, jobs: _Ids) -> None:
+        """Jobs (ids) come."""
+
+    def lengthen(self) -> None:
+        """The world has more jobs, behind those that it had."""
+
+    def rates(self, decision: Decision, at: _Ids, rates: _Floats) -> _Floats:  # noqa: ARG002
+        """(K,) steps/s of the rows of a decision, which would be `rates`; their jobs are `at` (K,) in the table."""
+        return rates
+
+    def cut_short(self, waiting: int) -> str:  # noqa: ARG002
+        """Why the run is given up now that so many jobs are `waiting`; "": it is not."""
+        return ""
+
+    def stalls(self, rounds: int) -> bool:  # noqa: ARG002
+        """Whether the run fails after so many rounds in which nobody did a step."""
+        return False
+
+    def next_event(self) -> float:
+        """When something happens by itself next, seconds; a stretch ends there, and the policy is asked."""
+        return np.inf
+
+    def happen(self) -> None:
+        """Let happen what was to happen up to the clock of the world."""
+
+    def did(self, decision: Decision, at: _Ids, steps: _Floats, seconds: _Floats | float) -> None:
+        """The (K,) rows of a decision did so many steps in so many seconds; their jobs are `at` (K,) in the table."""
+
+    def set_back(self, at: _Ids, steps: _Floats) -> None:
+        """The (K,) jobs `at` these rows of the table have lost so many steps."""
+
+    # of stretches
 
     def seen_at(self, time: float) -> float:
         """When the world sees what happens between decisions at `time` (seconds)."""
@@ -152,6 +195,9 @@ class Running:
         """Whether the world sees at once that some of the `jobs`, which are through at `finish`, are at `first`."""
         return False
 
+    def follow(self, rows: Assignment, at: _Ids) -> None:
+        """Jobs run as these (K,) rows from now on; they are `at` (K,) in the table."""
+
     def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
         """The (K,) rows ran at these `rates` (K,), steps/s, and are stopped; their jobs are `at` (K,) in the table."""
 
@@ -160,6 +206,19 @@ class Running:
 
     def shape(self, s: Stretch) -> None:
         """Change when rows of a stretch are through."""
+
+    def next_change(self, s: Stretch) -> float:  # noqa: ARG002
+        """When a stretch ends for a reason that rows have by themselves, seconds."""
+        return np.inf
+
+    def train(self, s: Stretch, end: float) -> _Floats | None:  # noqa: ARG002
+        """(K,) steps that rows do up to `end` (seconds), where these are not `rates` times seconds; else None.
+
+        `finish` becomes when they were through, inf for those who are not.
+        """
+        return None
+
+    # of rounds
 
     def in_round(self, r: Round) -> None:
         """Change what the rows of a round did, and when they were done."""
@@ -173,6 +232,10 @@ class Running:
     def rounds_left(self, jobs: _Ids, seconds: float) -> float:  # noqa: ARG002
         """So many rounds of full length of these jobs the rule will let pass without doing anything."""
         return np.inf
+
+    def sums(self) -> list[_Floats]:
+        """What the rule adds to in every round, changed in place."""
+        return []
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -189,14 +252,42 @@ def hooks(rules: Iterable[Running], name: str) -> list[Callable[..., Any]]:
     return [getattr(rule, name) for rule in rules if getattr(type(rule), name) is not getattr(Running, name)]
 
 
+def all_hooks(rules: list[Running]) -> SimpleNamespace:
+    """By name, the hooks of the rules that have them."""
+    return SimpleNamespace(**{name: hooks(rules, name) for name, one in vars(Running).items() if callable(one)})
+
+
+@dataclass(frozen=True)
 class Rule:
     """How something goes in a world; subclasses are frozen dataclasses, whose fields are its settings by name."""
 
     def __post_init__(self) -> None:
         check_fields(self, "simulator settings")
 
+    @property
+    def needs(self) -> Needs:
+        """What the world has to know of jobs for it, whatever the policy needs."""
+        return Need.NOTHING
+
+    @property
+    def about_jobs(self) -> Mapping[str, Any]:
+        """Options of `JobTable.from_trace`: how what is known of jobs is found."""
+        return {}
+
+    @property
+    def of_core(self) -> Mapping[str, Any]:
+        """Options of the decision core: how answers of policies are carried out."""
+        return {}
+
     def check(self, world: Rules) -> None:
         """Raise InputError where the rule does not go together with the others."""
+
+    def in_run(self, trace: Trace, throughputs: Any, policy: Policy, world: Rules) -> Rule:  # noqa: ARG002
+        """The rule as it is in a run of these jobs; raises InputError where they cannot be run under it."""
+        return self
+
+    def make_true(self, truth: Truth, trace: Trace, throughputs: Any, cluster: Cluster, world: Rules) -> None:
+        """Change what is true of the jobs of a trace."""
 
     def start(self, world: World) -> Iterable[Running]:  # noqa: ARG002
         """What the rule does in a run, as objects that keep what it remembers; those without hooks have none."""
@@ -213,16 +304,3 @@ def rule_of(world: Rules, kind: type[RuleT]) -> RuleT:
     """The rule of that kind in a world; one with its usual fields where there is none."""
     found = next((rule for rule in world if isinstance(rule, kind)), None)
     return kind() if found is None else found
-
-
-def with_changes(world: Rules, changes: Mapping[str, Any], kinds: Sequence[type[Any]]) -> Rules:
-    """The world with other values of some fields, each of which one of the `kinds` has; rules in their order."""
-    found: list[Rule] = []
-    for kind in kinds:
-        own = {f.name: changes[f.name] for f in fields(kind) if f.name in changes}
-        present = any(isinstance(rule, kind) for rule in world)
-        if own or present:
-            rule = rule_of(world, kind)
-            found.append(replace(rule, **own) if own else rule)
-    others = tuple(rule for rule in world if not isinstance(rule, tuple(kinds)))
-    return (*found, *others)

@@ -1,4 +1,4 @@
-"""Gangs that start take time, as a function of what changes from one decision to the next."""
+"""Gangs that start take time, and stops cost work, as a function of what changes from one decision to the next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
-from allocator.protocol.assignment import among_ids
+from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Round, Rule, Running, Stretch
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from allocator.simulator.world import World
 
 _Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -30,30 +31,22 @@ class StartsTakeTime(Rule):
     Attributes
     ----------
     restart_penalty_seconds : a gang that did not run the round before trains so much less.
-    restart_penalty_slack_seconds : a gang that is done more than this before a full round is over pays no penalty;
-        None: every gang pays.
     restart_penalty_per_doubling_seconds : as much more for each time that its number of GPUs doubles from 1.
     restart_penalty_by_gpus : pairs (GPUs, seconds), ascending: what it costs to start a gang of so many GPUs or more,
         instead of restart_penalty_seconds; that is for gangs of fewer.
     restart_penalty_by_job_type : pairs (job type, seconds), instead of the others for these types.
     restart_when_moved : a job that goes on with other GPUs, or another number of them, starts anew too.
-    restart_keeps_shape : of jobs with goodput, one that goes on with as many GPUs on each node of the same type does
-        not start anew, whichever nodes these are.
     restart_delays : in rounds, a gang that starts is busy with that first, in the first round too, and trains in what
         is left of the round; otherwise it trains so much less than it would have, and is done the earlier, but for
         gangs of the very first round.
-    starts_count_as_service : outside rounds, time in which a job starts counts as time that it was served.
     """
 
     restart_penalty_seconds: NotNegative = 0.0
-    restart_penalty_slack_seconds: NotNegative | None = None
     restart_penalty_per_doubling_seconds: NotNegative = 0.0
     restart_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
     restart_penalty_by_job_type: tuple[tuple[str, float], ...] = ()
     restart_when_moved: bool = False
     restart_delays: bool = False
-    restart_keeps_shape: bool = False
-    starts_count_as_service: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,7 +62,11 @@ class StartsTakeTime(Rule):
     def start(self, world: World) -> Iterable[Running]:
         """Nothing where starts are free."""
         world.core.restart_seconds = self.dearest(int(world.core.cluster.capacity.max(initial=1)))
-        return (_Starts(self, world.jobs),) if self.costs else ()
+        return (self.in_a_run(world),) if self.costs else ()
+
+    def in_a_run(self, world: World) -> Starts:
+        """Who starts, and since when."""
+        return Starts(self, world.jobs)
 
     def of_rows(self, decision: Decision, jobs: JobTable) -> _Floats:
         """(K,) seconds that each row of a decision loses at its start."""
@@ -112,7 +109,7 @@ def constant_restart_penalty(seconds: float) -> dict[str, Any]:
     return {"restart_penalty_seconds": seconds, "restart_penalty_per_doubling_seconds": 0.0} | dict.fromkeys(others, ())
 
 
-class _Starts(Running):
+class Starts(Running):
     """Who starts, and since when."""
 
     says_ends = False
@@ -124,9 +121,7 @@ class _Starts(Running):
 
     def begin(self, s: Stretch) -> None:
         """Gangs that start begin to train later; so do those whose start has not ended with the last stretch."""
-        lost = self._rule.of_rows(s.decision, self._table)
-        if self._rule.restart_keeps_shape:
-            lost = np.where(s.same_shape, 0.0, lost)
+        lost = self.lost(s.decision)
         if s.decision.recomputed:
             self._table.columns["lost_seconds"][s.at] = lost
         ready: _Floats = self._table.columns["ready_time"]
@@ -135,7 +130,10 @@ class _Starts(Running):
             self._note(s.decision, s.at, lost)
             ready[s.at] = np.where(s.starts, s.clock + lost, ready[s.at])
         s.begin = np.maximum(ready[s.at], s.clock)
-        s.served = np.minimum(s.begin, s.clock) if self._rule.starts_count_as_service else None
+
+    def lost(self, decision: Decision) -> _Floats:
+        """(K,) seconds that each row of a decision at an event loses at its start."""
+        return self._rule.of_rows(decision, self._table)
 
     def in_round(self, r: Round) -> None:
         """Fewer steps."""
@@ -160,9 +158,7 @@ class _Starts(Running):
         if r.index == 0:
             return
         lost = self._rule.of_rows(r.decision, self._table)
-        slack = self._rule.restart_penalty_slack_seconds
-        spared_below = lost if slack is None else np.maximum(r.seconds - slack, lost)
-        charged = (lost > 0) & (seconds > spared_below)
+        charged = (lost > 0) & (seconds > self.spared_below(r, lost))
         if not charged.any():
             return
         training = seconds - lost
@@ -171,12 +167,50 @@ class _Starts(Running):
         self._note(r.decision, self._table.rows(r.jobs), np.where(charged, lost, 0.0))
         r.finish = r.clock + np.where(charged, training, seconds)
 
+    def spared_below(self, r: Round, lost: _Floats) -> _Floats:  # noqa: ARG002
+        """(K,) seconds in a round above which a gang that would have lost so many loses them."""
+        return lost
+
     def _note(self, decision: Decision, at: NDArray[np.int64], lost: _Floats) -> None:
         """Add up the GPU-seconds of starts that take so many seconds; GPUs that two jobs share count half."""
         rows = decision.assignment
         taken: _Floats = lost * rows.gpus_taken
         half = np.where(rows.partner >= 0, 0.5 * taken, taken) if rows.shares_gpus else taken
         self._table.columns["restart_gpu_seconds"][at] += half
+
+
+@dataclass(frozen=True)
+class StoppingCostsWork(Rule):
+    """A job that is stopped loses steps, possibly more than it has done: it has so much more to do.
+
+    Attributes
+    ----------
+    preemption_penalty_by_gpus : pairs (GPUs, seconds), ascending: a job that has so many GPUs or more and is stopped
+        by a decision at an event has so much more to do, as time at the rate at which it ran; that counts into the time
+        that policies see it needs. Between events only.
+    """
+
+    preemption_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_by_gpus("preemption_penalty_by_gpus", self.preemption_penalty_by_gpus)
+
+    def start(self, world: World) -> Iterable[Running]:
+        """Nothing where stops are free."""
+        return (_StoppingCostsWork(self, world.jobs),) if self.preemption_penalty_by_gpus else ()
+
+
+class _StoppingCostsWork(Running):
+    def __init__(self, rule: StoppingCostsWork, jobs: JobTable) -> None:
+        by_gpus = rule.preemption_penalty_by_gpus
+        self._jobs = jobs
+        self._counts = np.array([gpus for gpus, _ in by_gpus], dtype=np.int64)
+        self._seconds = np.array([0.0, *(seconds for _, seconds in by_gpus)])
+
+    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
+        """Take steps back."""
+        self._jobs.steps_done[at] -= rates * self._seconds[self._counts.searchsorted(rows.gpus, side="right")]
 
 
 def check_by_gpus(name: str, by_gpus: tuple[tuple[int, float], ...]) -> None:

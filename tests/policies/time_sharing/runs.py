@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from allocator import Cluster, ClusterState, ThroughputMatrix
+from allocator.presets import preset
 from allocator.protocol import Assignment, Plan
 from tests.simulator.worlds import make_trace
 from throughputs import Trace
@@ -17,10 +18,10 @@ from throughputs import Trace
 class Asked:
     """A policy with its memory: called with jobs in order of arrival it says who runs (labels) and for how long."""
 
-    def __init__(self, name: str, gpus: int = 4, per_server: int = 4, **settings: Any) -> None:
-        self.policy = get_policy(name, **settings)
-        self.memory = self.policy.new_memory()
+    def __init__(self, name: str, gpus: int = 4, per_server: int = 4, system: str = "default", **settings: Any) -> None:
         self.cluster = Cluster({"a100": gpus}, {"a100": per_server})
+        self.policy = preset(system).make_policy(name, self.cluster, **settings)
+        self.memory = self.policy.new_memory()
 
     def plan(
         self,

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator import Cluster, get_policy
+from allocator import Cluster
 from allocator.policies.time_sharing.node_sets import NodeSets
-from allocator.policies.time_sharing.published_sets import PublishedNodeSets
 from allocator.protocol import Trigger
+from allocator.published.elasticflow.node_sets import PublishedNodeSets
 from tests.policies.time_sharing.runs import Asked
-
-PUBLISHED = {"published_sets": True, "published_turns": True}
 
 
 def gandiva(servers: int = 1, **settings: Any) -> Asked:
@@ -151,8 +149,7 @@ def test_published_sets_take_one_job_less_than_they_have_room_for() -> None:
 
 
 def test_published_turns_come_with_the_clock_in_whole_seconds() -> None:
-    assert get_policy("gandiva_time_slicing", **PUBLISHED).triggers == Trigger.ARRIVAL
-    assert get_policy("gandiva_time_slicing").triggers != Trigger.ARRIVAL
-    asked = gandiva(**PUBLISHED)
+    asked = gandiva(system="elasticflow")
+    assert asked.policy.triggers == Trigger.ARRIVAL != gandiva().policy.triggers
     times = (60.0, 119.9, 120.7, 121.0, 180.0)
     assert [asked([1, 2], [4, 4], time)[0] for time in times] == [[1], [1], [2], [2], [1]]

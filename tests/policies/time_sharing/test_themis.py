@@ -64,18 +64,18 @@ def test_work_done_counts_by_the_isolated_share_of_its_time() -> None:
 
 
 def test_published_fairness_takes_shares_for_rates_and_stops_the_clock_between_changes() -> None:
-    asked = Asked(*TWO, published_fairness=True)
+    asked = Asked(*TWO, system="elasticflow")
     for labels, clock, changed in (([1], 30.0, 30.0), ([1], 90.0, 30.0), ([1, 2], 120.0, 120.0), ([2], 150.0, 150.0)):
         asked(labels, [2, 1][-len(labels) :], clock, rates=[5.0] * len(labels))
         assert asked.memory.changed == changed
     assert asked.memory.isolated_rate.tolist() == [1.0]
     # since the second came they wait: 0.9 and 1.6 of their lengths, as published 0.1 and none
-    for published, first in ((True, 1), (False, 2)):
-        asked = Asked("themis", 1, 1, published_fairness=published)
+    for system, first in (("elasticflow", 1), ("default", 2)):
+        asked = Asked("themis", 1, 1, system=system)
         for clock in (100.0, 900.0):
             elapsed = {"elapsed_seconds": [clock, clock - 100.0]}
             found = asked([1, 2], [1, 1], clock, steps_remaining=[1000.0, 500.0], **elapsed)
-        assert found[0] == [first], published
+        assert found[0] == [first], system
 
 
 def test_who_was_ahead_stays_ahead_of_its_equals() -> None:

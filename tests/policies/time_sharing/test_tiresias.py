@@ -116,10 +116,3 @@ def test_the_gittins_index_by_its_definition(samples: list[int], quantum: int, a
         ends = sum(more <= quantum for more in left)
         expected = ends / sum(min(more, quantum) for more in left) if left else 0.0
         assert index == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_published_index_counts_samples_in_full() -> None:
-    """One of three ends within 15, after 10, the others use 15; then one of two, after 10 (as published 20)."""
-    for published, second in ((False, 25), (True, 35)):
-        policy = get_policy("tiresias_gittins", samples=(10.0, 20.0, 100.0), quantum=15.0, published_index=published)
-        np.testing.assert_allclose(policy.index(np.array([0.0, 10.0])), [1 / 40, 1 / second], rtol=1e-15)

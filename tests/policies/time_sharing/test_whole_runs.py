@@ -14,18 +14,14 @@ from tests.policies.time_sharing.runs import traces
 from tests.simulator.test_checkpoints import CrashError, StopAt, assert_same
 from tests.simulator.worlds import make_trace
 
-PUBLISHED = {
-    "tiresias": {"promote_after": None, "published_limits": True},
-    "gandiva_time_slicing": {"published_sets": True, "published_turns": True},
-    "themis": {"lease_seconds": 1.0, "published_fairness": True},
-}
+NAMES = ("tiresias", "gandiva_time_slicing", "themis")
 
 
 def run(name, world, *, published=False, **more):
     trace, cluster, rates = world
-    settings = PUBLISHED[name] if published else {}
+    made = preset("elasticflow").make_policy(name, cluster) if published else get_policy(name)
     chosen = preset("default").replace(slot_seconds=60.0 if published else 0.0)
-    return simulate(trace, cluster, get_policy(name, **settings), rates, preset=chosen, **more)
+    return simulate(trace, cluster, made, rates, preset=chosen, **more)
 
 
 def ten_jobs():
@@ -37,7 +33,7 @@ def ten_jobs():
 
 @examples(max_examples=6)
 @given(world=traces(), published=st.booleans())
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_job_completes_within_the_cluster_and_twice_alike(name, world, published):
     result = run(name, world, published=published)
     assert (result.jobs["status"] == "completed").all()
@@ -50,7 +46,7 @@ def test_every_job_completes_within_the_cluster_and_twice_alike(name, world, pub
 
 
 @pytest.mark.parametrize("published", [False, True])
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_resumed_run_is_the_run(name, published, tmp_path):
     world, kept = ten_jobs(), {"published": published, "checkpoint": tmp_path / "run.checkpoint"}
     whole = run(name, world, published=published)

@@ -39,7 +39,7 @@ class Made(Service):
         self.policy = policy
 
     def world(self, hardware):
-        return World(hardware.cluster, get_policy(self.policy), MechanismSettings(), self.table, None, 0)
+        return World(hardware, get_policy(self.policy), MechanismSettings(), self.table, None, 0)
 
     def settled(self, *jobs):
         """Open it, with jobs that it has decided on; they run until they are told to end."""

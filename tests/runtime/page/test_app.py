@@ -267,5 +267,9 @@ def test_only_a_start_that_runs_may_post_and_only_what_makes_sense(posting):
     assert len(kept) <= 32
     assert all(len(name) + len(value) <= 128 for name, value in kept.items())
     assert posting.post({"metrics": [{"name": "x", "value": "y" * 100_000}]}) == 413
-    posting.service.record([Event("cancelled", job.uuid, data={"reason": "x"})])
+
+    async def cancel():
+        posting.service.record([Event("cancelled", job.uuid, data={"reason": "x"})])
+
+    asyncio.run(cancel())
     assert posting.post({"progressPercentage": 99}) == 409

@@ -10,10 +10,8 @@ import pytest
 
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.door.views import seconds_left
-from allocator.runtime.page.expected import expected_starts
-from allocator.runtime.page.history import History
 from allocator.runtime.page.metrics import metrics
-from allocator.runtime.page.picture import picture
+from allocator.runtime.page.picture import History, expected_starts, picture
 from allocator.runtime.records.journal import Event
 from allocator.runtime.watching import Told
 from tests.runtime.model_cluster import settle

@@ -8,7 +8,7 @@ import pytest
 
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.adapters.slurm import runner
-from allocator.runtime.adapters.slurm.observation import row_of, see
+from allocator.runtime.adapters.slurm.adapter import row_of, see
 from allocator.runtime.adapters.slurm.orders import Mark, Start
 from allocator.runtime.adapters.slurm.records import SlurmJob, read_jobs, read_servers
 
@@ -133,3 +133,9 @@ def test_while_a_start_is_being_given_it_is_not_lost(tmp_path):
     assert row_of(start, others) is None
     through, runs = job("FAILED"), job("RUNNING")
     assert row_of(start, [*others, through, runs]) == runs
+
+
+def test_a_job_whose_processes_are_being_ended_still_holds_its_gpus(tmp_path):
+    start = Start(MARK, tmp_path)
+    (tmp_path / runner.RUN_FILE).write_text(json.dumps({"epoch": 2}))
+    assert [see(start, job(state)).phase for state in ("FAILED COMPLETING", "FAILED")] == ["running", "ended"]

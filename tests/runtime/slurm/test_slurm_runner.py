@@ -27,8 +27,6 @@ from allocator.runtime.adapters.slurm.orders import (
 )
 from tests.runtime.slurm.cluster import LIMIT, wait_until
 
-pytestmark = pytest.mark.exhaustive
-
 JOB = "0b6f3c52"
 
 
@@ -90,6 +88,7 @@ def test_it_runs_the_order_once_and_says_how_it_ended(folder):
     assert folder.log() == "2,3\n"
 
 
+@pytest.mark.exhaustive
 def test_one_process_a_gpu(folder):
     program = (
         "import os; os.write(1, b'here\\n'); os.write(1, (os.environ['RANK'] + os.environ['WORLD_SIZE']).encode())"
@@ -103,6 +102,7 @@ def test_one_process_a_gpu(folder):
     assert folder.run()[0] == ended(start).code == 7
 
 
+@pytest.mark.exhaustive
 def test_only_the_copy_that_the_order_is_for(folder):
     folder.order(restarts=2)
     assert "queued the job again 3 times, and the order is for 2" in folder.refused(restarts=3)
@@ -130,6 +130,7 @@ def test_a_newer_lease_ends_a_copy_and_the_next_one_waits_for_that(folder):
     assert ended(first) is None, "what a stale copy has to say does not count"
 
 
+@pytest.mark.exhaustive
 def test_the_lock_is_held_until_the_last_process_is_gone(folder):
     folder.order("import time; print('runs', flush=True); time.sleep(600)")
     copy = folder.begin()
@@ -140,6 +141,7 @@ def test_the_lock_is_held_until_the_last_process_is_gone(folder):
     assert "another copy still runs" in folder.refused()
 
 
+@pytest.mark.exhaustive
 def test_a_kill_ends_processes_that_hide(folder):
     program = (
         "import os, signal, time\n"

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from allocator.published.pollux.tables import StepTimes, read_step_times, read_validation
+from allocator.published.pollux.trainings import read_trainings
 from throughputs import InputError
-from throughputs.goodput.tables import StepTimes, read_step_times, read_validation
-from throughputs.goodput.trainings import find_trainings, read_trainings
+from throughputs.goodput.trainings import find_trainings
 from throughputs.goodput.trainings.jobs import step_time_with
 
 PLACEMENTS = "placement,local_bsz,step_time,sync_time"

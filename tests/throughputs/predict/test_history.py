@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs.predict import name_group, rank_correlation
-from throughputs.predict.history import recent
+from throughputs.predict.submissions import recent
 
 MOST = 3
 

@@ -2,8 +2,7 @@
 
 from throughputs.goodput.trainings.finding import find_trainings
 from throughputs.goodput.trainings.generator import training_trace
-from throughputs.goodput.trainings.measured import read_trainings
 from throughputs.goodput.trainings.profiled import trainings_of
 from throughputs.goodput.trainings.training import Training, Trainings
 
-__all__ = ["Training", "Trainings", "find_trainings", "read_trainings", "training_trace", "trainings_of"]
+__all__ = ["Training", "Trainings", "find_trainings", "training_trace", "trainings_of"]

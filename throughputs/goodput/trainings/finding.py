@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from throughputs.entry_points import load
 from throughputs.goodput.profiles import default_profiles, read_profiles
-from throughputs.goodput.trainings.measured import read_trainings
 from throughputs.goodput.trainings.profiled import trainings_of
 from throughputs.goodput.trainings.training import Trainings
 
@@ -29,7 +29,10 @@ def find_trainings(source: str | os.PathLike[str]) -> Trainings | None:
     """
     path = Path(source)
     if path.is_dir():
-        return read_trainings(path) if any(path.glob("*/validation-*.csv")) else None
+        if not any(path.glob("*/validation-*.csv")):
+            return None
+        measured: Trainings = load("goodput", "trainings")(path)
+        return measured
     if path.suffix.lower() == ".toml":
         return trainings_of(read_profiles(path))
     return trainings_of(default_profiles()) if str(path) == EMBEDDED and not path.exists() else None

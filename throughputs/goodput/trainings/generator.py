@@ -14,7 +14,6 @@ Source: A. Qiao et al., "Pollux", OSDI 2021, sec. 5.1 and public artifact (the s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -25,9 +24,8 @@ from throughputs.goodput.profiles import Profiles
 from throughputs.goodput.trainings.jobs import step_time_with
 from throughputs.goodput.trainings.profiled import trainings_of
 from throughputs.goodput.trainings.training import Training, Trainings, packed_shape
-from throughputs.limits import check_number_of_jobs
-from throughputs.numerics import log
 from throughputs.trace import Trace
+from throughputs.traces.drawing import check_arrivals, poisson_arrivals
 
 SHARES_OF_MODELS: Mapping[str, float] = MappingProxyType(
     {"cifar10": 0.39, "ncf": 0.39, "deepspeech2": 0.09, "bert": 0.07, "yolov3": 0.04, "imagenet": 0.02}
@@ -72,9 +70,7 @@ def training_trace(
     InputError
         A setting is out of range, or no model has figures for the type.
     """
-    check_number_of_jobs(n_jobs, _SOURCE)
-    if not 0 <= mean_interarrival < math.inf:
-        raise InputError(_SOURCE, field="mean_interarrival", found=mean_interarrival, expected="seconds >= 0")
+    check_arrivals(n_jobs, mean_interarrival, _SOURCE)
     trainings = trainings_of(trainings) if isinstance(trainings, Profiles) else trainings
     kind = trainings.accelerators[0] if accelerator is None else accelerator
     trainings.check_types([kind])
@@ -94,12 +90,11 @@ def training_trace(
     which = np.minimum(which, len(there) - 1)
     chosen = choices.random(n_jobs)
     pairs = [asked[m][int(u * len(asked[m]))] for m, u in zip(which.tolist(), chosen.tolist(), strict=True)]
-    gaps = -log(1.0 - arrivals.random(n_jobs)) * mean_interarrival
     return Trace(
         [f"{there[m]} (batch size {batch})" for m, (_, batch) in zip(which.tolist(), pairs, strict=True)],
         [gpus for gpus, _ in pairs],
         [trainings.models[there[m]].total_progress for m in which.tolist()],
-        np.concatenate([np.zeros(1), np.cumsum(gaps)])[:n_jobs],
+        poisson_arrivals(arrivals, n_jobs, mean_interarrival),
         category=["adaptive"] * n_jobs,
         source=_SOURCE,
     )

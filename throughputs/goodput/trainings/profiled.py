@@ -1,4 +1,14 @@
-"""Trainings after a profile: step times by the throughput model, and a noise scale for each part of the training."""
+"""Trainings after a profile: step times by the throughput model, and a noise scale for each part of the training.
+
+A copy of a pipeline has S stages of one GPU each, through which M micro-batches of m samples go forward and, at twice
+the time, backward. With f = alpha_grad + beta_grad m for a micro-batch on a stage, a step takes
+
+    T = 3 ((S - 1) f + M f) + T_sync(nodes, copies)
+
+for copies M m samples: the pipeline fills, every stage does all micro-batches, and copies add up their gradients as
+data-parallel GPUs do (`throughputs.goodput.model`). Source of pipelines: S. Jayaram Subramanya et al., "Sia:
+Heterogeneity-aware, Goodput-optimized ML-cluster Scheduling", SOSP 2023, and its public artifact.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +16,11 @@ import numpy as np
 
 from throughputs.goodput.efficiency import gain
 from throughputs.goodput.model import ThroughputModels
-from throughputs.goodput.pipeline import PASSES
 from throughputs.goodput.profiles import Profile, Profiles
 from throughputs.goodput.trainings.training import Shape, Training, Trainings
+
+PASSES = 3.0
+"""Time of the forward and the backward pass of a micro-batch, in forward passes."""
 
 
 class ProfiledTraining(Training):
@@ -44,7 +56,7 @@ class ProfiledTraining(Training):
 
 
 class PipelinedTraining(ProfiledTraining):
-    """A model trains in pipelines, side by side, as its profile says (`throughputs.goodput.pipeline`).
+    """A model trains in pipelines, side by side, as its profile says (see the top of this module).
 
     A replica is a copy of the pipeline, with a GPU for each stage. The samples that it takes in a step go through it in
     micro-batches, as many as the profile says in each step.

@@ -5,42 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from throughputs.errors import InputError, did_you_mean
+from throughputs.files import parse_toml
 
-FIELDS: dict[str, tuple[str, ...]] = {
-    "submit": (
-        "submit", "submit_time", "submission_time", "submission", "submitted", "submitted_at", "submit_date",
-        "arrival_time", "arrival", "arrived_at", "created_at", "created", "creation_time", "create_time", "queued_at",
-        "enqueued_at",
-    ),
-    "duration": (
-        "duration", "run_time", "runtime", "elapsed", "elapsed_raw", "elapsed_time", "wall_time", "walltime",
-        "wall_clock", "execution_time", "exec_time", "run_duration", "job_duration", "training_time",
-    ),
-    "steps": ("total_steps", "steps", "num_steps", "n_steps", "iterations", "num_iterations", "num_iteration"),
-    "gpus": (
-        "gpus", "num_gpus", "num_gpu", "n_gpus", "ngpus", "gpu_num", "gpu_count", "alloc_gpus", "requested_gpus",
-        "req_gpus", "gpus_requested", "gpu_request", "scale_factor", "alloc_tres", "req_tres", "num_accelerators",
-        "world_size", "gpu",
-    ),
-    "fraction": ("gpu_fraction", "fraction_of_gpu", "gpu_share"),
-    "utilization": (
-        "gpu_util", "gpu_utilization", "gpu_utilisation", "avg_gpu_util", "average_gpu_util", "mean_gpu_util",
-        "gpu_util_percent", "gpu_utilization_percent", "gpu_util_pct",
-    ),
-    "start": ("start", "start_time", "started", "started_at", "run_start", "begin_time"),
-    "end": ("end", "end_time", "ended", "ended_at", "finish_time", "finished", "finished_at", "completed_at"),
-    "user": ("user", "user_name", "username", "owner", "submitter", "submitted_by", "user_id", "uid"),
-    "model": ("model", "model_name", "job_type", "architecture", "network"),
-    "priority": ("priority_weight", "priority", "weight"),
-    "deadline": ("deadline", "deadline_time", "ddl", "due", "due_date", "due_at"),
-    "partition": ("partition", "queue", "virtual_cluster", "vc", "pool"),
-    "gpu_type": ("gpu_type", "gpu_model", "gpu_name", "accelerator_type", "accelerator", "gpu_spec"),
-    "state": ("state", "job_state", "status"),
-    "id": ("trace_id", "job_id", "jobid", "id", "job_id_raw", "job_idraw", "job_number", "job"),
-}  # fmt: skip
-"""What a log may say of a job, with the names that a column of it usually has, the likeliest first."""
+
+@cache
+def fields() -> Mapping[str, Sequence[str]]:
+    """What a log may say of a job, with the names that a column of it usually has, the likeliest first."""
+    resource = files("throughputs") / "data" / "job_log_columns.toml"
+    return parse_toml(resource.read_text(encoding="utf-8"), resource.name)
+
 
 UNITS = {
     "ms": ("ms", "msec", "msecs", "millis", "milliseconds"),
@@ -95,7 +72,7 @@ def columns_of(
     for field, name in (known or {}).items():
         if field not in found and name in header:
             found[field] = Column(name, False)
-    for field, likely in FIELDS.items() if known is None else ():
+    for field, likely in fields().items() if known is None else ():
         if field not in found:
             best = _likeliest([name for name in header if name not in taken], likely, field)
             if best is not None:
@@ -103,7 +80,7 @@ def columns_of(
                 taken.add(best)
     if "submit" not in found and "start" in found:
         found["submit"] = found["start"]
-    found = {field: found[field] for field in FIELDS if field in found}
+    found = {field: found[field] for field in fields() if field in found}
     for field, is_there in (
         ("submit", "submit" in found),
         ("gpus", "gpus" in found),

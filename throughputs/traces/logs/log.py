@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from throughputs.errors import InputError, one_of
-from throughputs.files import TABLE_KINDS, file_kind, write_frame
+from throughputs.files import check_table_name, write_frame
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
-from throughputs.traces.logs.columns import FIELDS, UNITS, Column, columns_of, unit_of
+from throughputs.traces.logs.columns import UNITS, Column, columns_of, fields, unit_of
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import read_log
 from throughputs.traces.logs.rows import SLURM_PRIORITY, Rows
@@ -110,12 +110,6 @@ class ImportedLog:
         }
 
 
-def check_table_name(path: Path) -> None:
-    """Raise `InputError` for a file that is not to be written as a table."""
-    if file_kind(path) not in TABLE_KINDS:
-        raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
-
-
 def import_log(
     path: str | os.PathLike[str],
     columns: Mapping[str, str] | None = None,
@@ -134,7 +128,7 @@ def import_log(
     ----------
     path : text with a header, Parquet, what Slurm's ``sacct -p``, ``sacct -P`` or ``sacct --json`` printed, or a
         published log of `throughputs.traces.logs.layouts`; ``-``: standard input.
-    columns : which column holds a field of `throughputs.traces.logs.columns.FIELDS`; the others as the layout of the
+    columns : which column holds a field of `throughputs.traces.logs.columns.fields`; the others as the layout of the
         log has them, or by their names.
     separator : as in `throughputs.traces.logs.read.read_log`.
     duration_unit, clock_unit : "ms", "s", "min", "h" or "d": of durations, and of times on the clock, that are numbers;
@@ -157,8 +151,8 @@ def import_log(
     log = read_log(path, separator)
     given = dict(columns or {})
     for field in given:
-        if field not in FIELDS:
-            raise InputError("columns", found=field, expected=one_of(field, FIELDS))
+        if field not in fields():
+            raise InputError("columns", found=field, expected=one_of(field, fields()))
     layout = layout_of(log.kind)
     if layout is not None:
         log = replace(log, cells=layout.completed(log.cells), notes=(*log.notes, *layout.notes))

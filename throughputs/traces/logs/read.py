@@ -17,12 +17,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.entry_points import load
 from throughputs.errors import InputError
 from throughputs.files import file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
-from throughputs.traces.logs.layouts import Cells, layout_of_header
-from throughputs.traces.logs.pai import is_job_table, is_task_table, pai_cells
-from throughputs.traces.logs.philly import philly_cells
-from throughputs.traces.logs.swf import is_swf, swf_cells
+from throughputs.traces.logs.layouts import Cells, layout_of_header, layout_of_line
+from throughputs.traces.logs.swf import swf_cells
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 """Separators by name."""
@@ -104,7 +103,7 @@ def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
     if kind == "sacct --json":
         return _of_json(parse_json(text, source), source)
     if kind == "philly":
-        cells, notes = philly_cells(parse_json(text, source), source)
+        cells, notes = load("logs", "philly")(parse_json(text, source), source)
         return Log(cells, source, kind, 0, "", _none_of(cells), notes=notes)
     if kind in _OF_LINES and separator is None:
         cells, lines, notes = _OF_LINES[kind](text, source)
@@ -114,7 +113,7 @@ def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
 
 _OF_LINES: dict[str, Callable[[str, str], tuple[Cells, NDArray[np.int64], tuple[str, ...]]]] = {
     "swf": swf_cells,
-    "pai-2020": pai_cells,
+    "pai-2020": lambda text, source: load("logs", "pai-2020")(text, source),
 }
 """Readers of text without a header: columns, the line of each row, and notes."""
 
@@ -144,10 +143,9 @@ def _kind_of_text(text: str) -> str:
     if head.startswith(("{", "[")):
         return "sacct --json" if head.startswith("{") else "philly"
     line = _first_line(text)
-    if is_swf(line):
-        return "swf"
-    if is_task_table(line) or is_job_table(line):
-        return "pai-2020"
+    layout = layout_of_line(line)
+    if layout is not None:
+        return layout.name
     mark = max(SEPARATORS.values(), key=line.count)
     return _kind_of_header([name.strip() for name in line.split(mark)])
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
-from throughputs.limits import LARGEST_WHOLE_NUMBER, check_number_of_jobs
-from throughputs.tables.default import default_table
+from throughputs.frames import POSITIVE, SHARE
+from throughputs.limits import LARGEST_WHOLE_NUMBER, Range, check_number_of_jobs
+from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
 from throughputs.traces.logs.cells import Clock, durations, gpu_counts, gpu_types, is_blank, numbers
 from throughputs.traces.logs.columns import Column
@@ -89,15 +90,15 @@ class Rows:
         InputError
             No job can be used, or with `strict` one cannot.
         """
-        first = self.columns["submit"].name
         expected = f"{len(self.log.cells)} cells, as in the header"
-        self._drop(self.log.too_long, "more cells than the header", first, expected)
+        self._drop(self.log.too_long, "more cells than the header", "submit", expected)
         submitted = self._time("submit", "no submission")
         running = self._states()
-        gpus, fraction, utilization = self._gpus(), self._fraction(), self._utilization()
+        gpus, utilization = self._gpus(), self._utilization()
+        fraction = self._figure("fraction", SHARE, "unreadable share of a GPU", "a share above 0, at most 1")
         seconds = self._seconds(running)
         steps = self._steps(seconds)
-        priority = self._priority()
+        priority = self._figure("priority", POSITIVE, "unreadable priority", "a weight above 0")
         deadline = self._deadline(submitted)
         self.is_job &= ~self.repeats.outdated(self.is_job & (self.reason < 0), submitted, running)
         self.notes += self.repeats.notes
@@ -150,12 +151,12 @@ class Rows:
         jobs: _Flags = ~empty & np.fromiter(("." not in name for name in ids), np.bool_, len(ids))
         return jobs
 
-    def _drop(self, bad: _Flags, reason: str, column: str, expected: str) -> None:
+    def _drop(self, bad: _Flags, reason: str, field: str, expected: str) -> None:
         """Rows that cannot be used for a reason; the first one counts."""
         new = bad & self.is_job & (self.reason < 0)
         if new.any():
             self.reason[new] = len(self.reasons)
-            self.reasons.append((reason, column, expected))
+            self.reasons.append((reason, self.columns[field].name, expected))
 
     def dropped(self) -> dict[str, int]:
         """Jobs that cannot be used, by reason, the most frequent first."""
@@ -191,12 +192,12 @@ class Rows:
     def _time(self, field: str, missing: str | None) -> _Floats:
         """(N,) seconds on the clock; rows without are dropped where `missing` is a reason."""
         cells = self._cells(field)
-        seconds, blank, name = self.clock.seconds(cells, self.decimal_comma), is_blank(cells), self.columns[field].name
-        kind = self.clock.expected
+        seconds, blank, kind = self.clock.seconds(cells, self.decimal_comma), is_blank(cells), self.clock.expected
         self._check_format(field, np.flatnonzero(self.is_job), seconds[self.is_job])
         if missing is not None:
-            self._drop(blank, missing, name, kind)
-        self._drop(np.isnan(seconds) & ~blank, f"unreadable {_PROSE[field]}", name, kind)
+            self._drop(blank, missing, field, kind)
+        told = "submission" if field == "submit" else field
+        self._drop(np.isnan(seconds) & ~blank, f"unreadable {told}", field, kind)
         return seconds
 
     def _check_format(self, field: str, rows: NDArray[np.intp], seconds: _Floats) -> None:
@@ -214,36 +215,33 @@ class Rows:
         """(N,) whether a job still ran; those that never started are dropped."""
         running = np.zeros(len(self.is_job), dtype=np.bool_)
         if "state" in self.columns:
-            name = self.columns["state"].name
-            words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")], dtype=object)
-            self._drop(np.isin(words.astype(str), _WAITING), "never started", name, "a job that has run")
-            self._drop(np.asarray(words == _PARTIAL), "part of a job", name, "the line of a whole job")
-            running = np.isin(words.astype(str), _RUNNING)
+            words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")]).astype(str)
+            self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
+            self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
+            running = np.isin(words, _RUNNING)
         if "start" in self.columns:
-            self._drop(is_blank(self._cells("start")), "never started", self.columns["start"].name, "a start")
+            self._drop(is_blank(self._cells("start")), "never started", "start", "a start")
         return running
 
     def _gpus(self) -> _Floats:
-        name = self.columns["gpus"].name
         gpus = gpu_counts(self._cells("gpus"))
         asked = self.log.cells.get(_ASKED)
-        if name == "AllocTRES" and asked is not None:
+        if self.columns["gpus"].name == "AllocTRES" and asked is not None:
             gpus = np.where(is_blank(self._cells("gpus")), gpu_counts(asked), gpus)
         expected = "a whole number of GPUs, at least 1"
-        self._drop(gpus == 0, "no GPUs", name, expected)
+        self._drop(gpus == 0, "no GPUs", "gpus", expected)
         whole = (gpus == np.rint(gpus)) & (gpus >= 1) & (gpus <= LARGEST_WHOLE_NUMBER)
-        self._drop(~whole, "unreadable GPUs", name, expected)
+        self._drop(~whole, "unreadable GPUs", "gpus", expected)
         return gpus
 
-    def _fraction(self) -> _Floats:
-        """(N,) share of each GPU that a job asked for."""
-        if "fraction" not in self.columns:
+    def _figure(self, field: str, within: Range, reason: str, expected: str) -> _Floats:
+        """(N,) numbers of a column that may not be there; 1 where the log does not say."""
+        if field not in self.columns:
             return np.ones(len(self.is_job))
-        cells = self._cells("fraction")
-        share = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
-        expected = "a share above 0, at most 1"
-        self._drop(~((share > 0) & (share <= 1)), "unreadable share of a GPU", self.columns["fraction"].name, expected)
-        return share
+        cells = self._cells(field)
+        values = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
+        self._drop(~within.holds(values), reason, field, expected)
+        return values
 
     def _utilization(self) -> _Floats:
         """(N,) how much of its GPUs a job used, as a share; nan where the log does not say.
@@ -252,12 +250,15 @@ class Rows:
         """
         if "utilization" not in self.columns:
             return np.full(len(self.is_job), np.nan)
-        cells, name = self._cells("utilization"), self.columns["utilization"].name
+        cells = self._cells("utilization")
         used, blank = numbers(cells, self.decimal_comma), is_blank(cells)
         percent = bool((used[self.is_job] > 1).any())
         share = used / _PERCENT if percent else used
-        self._drop(~((share >= 0) & (share <= 1)) & ~blank, "unreadable utilisation", name, "0 to 100 %, or a share")
+        self._drop(
+            ~Range(0, 1).holds(share) & ~blank, "unreadable utilisation", "utilization", "0 to 100 %, or a share"
+        )
         if self.log.kind == "table" and not blank.all():
+            name = self.columns["utilization"].name
             self.notes.append(f"utilisation of GPUs ({name}) is {'in percent' if percent else 'a share'}")
         return np.where(blank, np.nan, share)
 
@@ -304,48 +305,39 @@ class Rows:
     def _seconds(self, running: _Flags) -> _Floats:
         """(N,) durations; nan where the log has steps and no durations."""
         if "duration" in self.columns:
-            cells, name = self._cells("duration"), self.columns["duration"].name
+            cells, timed_by = self._cells("duration"), "duration"
             seconds = durations(cells, self.told["duration"] or "s", self.log.kind == "sacct", self.decimal_comma)
             blank = is_blank(cells)
             expected = "a number, or [D-]HH:MM:SS"
             if "steps" not in self.columns:
-                self._drop(blank, "no duration", name, expected)
-            self._drop(np.isnan(seconds) & ~blank, "unreadable duration", name, expected)
+                self._drop(blank, "no duration", "duration", expected)
+            self._drop(np.isnan(seconds) & ~blank, "unreadable duration", "duration", expected)
         elif {"start", "end"} <= set(self.columns):
-            started, name = self._time("start", None), self.columns["end"].name
-            ended = self._time("end", None)
-            self._drop(running | is_blank(self._cells("end")), "no end", name, "the end of the job")
+            started, ended, timed_by = self._time("start", None), self._time("end", None), "end"
+            self._drop(running | is_blank(self._cells("end")), "no end", "end", "the end of the job")
             seconds = np.round(ended - started, 6)
         else:
             return np.full(len(self.is_job), np.nan)
-        self._drop(seconds == 0, "zero duration", name, "more than no time")
-        self._drop(seconds < 0, "negative duration", name, "more than no time")
+        self._drop(seconds == 0, "zero duration", timed_by, "more than no time")
+        self._drop(seconds < 0, "negative duration", timed_by, "more than no time")
         return seconds
 
     def _steps(self, seconds: _Floats) -> _Floats:
         """(N,) steps of the log, else one for each second."""
         if "steps" not in self.columns:
             return seconds
-        steps, name = numbers(self._cells("steps"), self.decimal_comma), self.columns["steps"].name
-        self._drop(is_blank(self._cells("steps")), "no steps", name, "a number above 0")
-        self._drop(~((steps > 0) & (steps <= LARGEST_WHOLE_NUMBER)), "unreadable steps", name, "a number above 0")
+        cells = self._cells("steps")
+        steps = numbers(cells, self.decimal_comma)
+        self._drop(is_blank(cells), "no steps", "steps", "a number above 0")
+        self._drop(~((steps > 0) & (steps <= LARGEST_WHOLE_NUMBER)), "unreadable steps", "steps", "a number above 0")
         return steps
-
-    def _priority(self) -> _Floats:
-        if "priority" not in self.columns:
-            return np.ones(len(self.is_job))
-        cells = self._cells("priority")
-        weight = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
-        self._drop(~(weight > 0), "unreadable priority", self.columns["priority"].name, "a weight above 0")
-        return weight
 
     def _deadline(self, submitted: _Floats) -> _Floats:
         if "deadline" not in self.columns:
             return np.full(len(self.is_job), np.nan)
         deadline = self._time("deadline", None)
-        late = deadline < submitted
         expected = "a time that is not before the submission"
-        self._drop(late, "deadline before submission", self.columns["deadline"].name, expected)
+        self._drop(deadline < submitted, "deadline before submission", "deadline", expected)
         return deadline
 
     def _text(self, field: str) -> NDArray[np.object_]:
@@ -442,6 +434,3 @@ class Rows:
         if not self.clock.dates:
             units["submit"] = self.clock.unit or "s"
         return units, frozenset(field for field in units if self.told[field] is None)
-
-
-_PROSE = {"submit": "submission", "start": "start", "end": "end", "deadline": "deadline"}

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.limits import require
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import numbers
-from throughputs.traces.logs.layouts import Cells
+from throughputs.traces.logs.layouts import Cells, printed
 
 SWF = "swf"
 """Name of the format, and the extension of its files."""
@@ -49,14 +50,6 @@ _TOLD = {
     "MaxProcs": "processors",
 }
 """Comments that a user should know of, and what they say."""
-
-
-def is_swf(line: str) -> bool:
-    """Whether this is the first line of such a file: a comment behind a semicolon, or 18 numbers."""
-    if line.startswith(";"):
-        return True
-    cells = line.split()
-    return len(cells) == _FIELDS and not np.isnan(numbers(np.array(cells, dtype=object))).any()
 
 
 def swf_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
@@ -104,13 +97,13 @@ def _columns(table: Sequence[NDArray[np.object_]], names: dict[str, dict[str, st
     started = np.where(wait >= 0, submit + wait, np.nan)
     ended = np.where(run >= 0, started + run, np.nan)
     processors = np.where(numbers(table[_USED]) > 0, table[_USED], table[_ASKED])
-    starts = _printed(started, np.isnan(started))
+    starts = printed(started)
     starts[(starts == "") & (run > 0)] = _NOT_RECORDED
     columns: Cells = {
         "job number": _known(table[0]),
         "submit time": table[_SUBMIT],
         "start time": starts,
-        "end time": _printed(ended, np.isnan(ended)),
+        "end time": printed(ended),
         "run time": _known(table[_RUN]),
         "processors": _known(processors),
         "status": np.array([_STATES.get(status, "") for status in table[_STATUS].tolist()], dtype=object),
@@ -127,10 +120,6 @@ def _known(cells: NDArray[np.object_]) -> NDArray[np.object_]:
     return np.where(cells == _UNKNOWN, "", cells).astype(object)
 
 
-def _printed(values: NDArray[np.float64], missing: NDArray[np.bool_]) -> NDArray[np.object_]:
-    return np.array(["" if no else repr(value) for no, value in zip(missing, values.tolist(), strict=True)], object)
-
-
 def swf_text(trace: Trace, whole: Callable[[str, NDArray[np.float64]], NDArray[np.float64]]) -> str:
     """A trace in this format; `whole` makes whole numbers of a column, or refuses to.
 
@@ -140,7 +129,9 @@ def swf_text(trace: Trace, whole: Callable[[str, NDArray[np.float64]], NDArray[n
         A name with line ends in it, or what `whole` raises.
     """
     for name in ("user", "job_type", "partition"):
-        _check_lines(trace, name)
+        texts = getattr(trace, name)
+        one_line = np.array(["\n" not in text and "\r" not in text for text in texts], dtype=np.bool_)
+        require(one_line, texts, trace.source, name, "text without line ends")
     unknown = np.full(len(trace), -1.0)
     start = trace.recorded_start_seconds
     wait = np.where(np.isnan(start), -1.0, start - trace.arrival_time)
@@ -168,14 +159,6 @@ def _job_numbers(trace: Trace) -> NDArray[np.int64]:
     if len(set(names)) == len(names) and all(re.fullmatch(r"[1-9][0-9]{0,15}", name) for name in names):
         return np.array([int(name) for name in names], dtype=np.int64)
     return np.arange(1, len(trace) + 1)
-
-
-def _check_lines(trace: Trace, name: str) -> None:
-    """Names stand in comments of a line each."""
-    broken = [i for i, text in enumerate(getattr(trace, name).tolist()) if "\n" in text or "\r" in text]
-    if broken:
-        found = getattr(trace, name)[broken[0]]
-        raise InputError(trace.source, line=broken[0] + 1, field=name, found=found, expected="text without line ends")
 
 
 def _numbered(column: NDArray[np.object_]) -> tuple[list[str], NDArray[np.int64]]:

@@ -14,15 +14,15 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
 
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_object
+from allocator.lease import whole
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_file
+from allocator.lease.whole import read_object
+from allocator.runtime.adapters import node
 from allocator.runtime.adapters.base import (
-    NOT_EXECUTABLE,
-    NOT_FOUND,
     Adapter,
     AdapterError,
     CommandError,
@@ -30,13 +30,18 @@ from allocator.runtime.adapters.base import (
     Node,
     Seen,
     StartOrder,
+    read_end,
 )
-from allocator.runtime.adapters.local import folder, output, processes, shim
+from allocator.runtime.adapters.local import shim
 from allocator.runtime.adapters.local.accelerators import Accelerators, find_accelerators
-from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, reserve_exit, take_lock, write_exit
-from allocator.runtime.adapters.local.processes import (
+from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order, reserve_exit, write_exit
+from allocator.runtime.adapters.node import (
     EPOCHS,
+    EXIT_FILE,
     MARKED,
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    RUN_FILE,
     boot_identity,
     carriers,
     children,
@@ -45,13 +50,13 @@ from allocator.runtime.adapters.local.processes import (
     is_alive,
     left_of,
     signal_all,
+    take_lock,
 )
-from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order
 
 _ANSWER_SECONDS = 30.0
 """A shim answers within a second on an idle machine; one that has not by then never will."""
 
-_MODULES = (processes, folder, output, shim)
+_MODULES = (whole, node, shim)
 SHIM_SCRIPT = """import marshal, sys
 for name, code in marshal.load(sys.stdin.buffer):
     sys.modules[name] = module = type(sys)(name)
@@ -102,7 +107,6 @@ class LocalAdapter(Adapter):
         # in which nothing tells of a start, and of which no process is there either
         self._idle: set[str] = set()
         self._children: set[int] = set()
-        self._waiting: list[tuple[Order, int]] = []
         self._room = asyncio.Semaphore(MOST_ORDERS)
         self._launcher: socket.socket | None = None
         self._boot = ""
@@ -167,7 +171,7 @@ class LocalAdapter(Adapter):
         """What the folder says; None if it does not say who watches, or that process is gone without a word."""
         if run and self._is_watched(run):
             return Seen(job, run.epoch, "running")
-        told = _told_end(job, folder)
+        told = read_end(job, folder / EXIT_FILE)
         return told if told and (run is None or told.epoch == run.epoch) else None
 
     def _unrecorded(self, job: str, left: Mapping[int, int]) -> Seen | None:
@@ -211,7 +215,7 @@ class LocalAdapter(Adapter):
             with suppress(OSError):
                 reserved = reserve_exit(str(folder))
                 try:
-                    write_exit(str(folder), reserved, run.epoch, None, 0, reason, 0)
+                    write_exit(str(folder), reserved, run.epoch, None, 0, reason)
                 finally:
                     os.close(reserved)
             return self._look(job, folder, run) or Seen(job, run.epoch, "ended", reason=reason)
@@ -219,21 +223,17 @@ class LocalAdapter(Adapter):
             os.close(lock)
 
     async def start(self, order: StartOrder) -> None:
-        """Returns when a shim has started the job; those ordered at the same time are started together."""
+        """Returns when a shim has started the job."""
         if not order.command:
             raise AdapterError("there is no command to start")
         indices = self._indices(order)
         async with self._room:
             try:
                 self._enter(order)
-                told = self._told(order, indices)
-                answer, writer = os.pipe()
+                answer = self._leave_shim(self._told(order, indices))
             except (OSError, ValueError) as error:
                 # arguments and variables that no program can be given are ValueErrors
                 raise AdapterError(f"the job cannot be started: {error}") from error
-            self._waiting.append((told, writer))
-            if len(self._waiting) == 1:
-                asyncio.get_running_loop().call_soon(self._send_orders)
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     said = await _read_all(answer)
@@ -290,21 +290,20 @@ class LocalAdapter(Adapter):
             log_bytes=order.log_bytes,
         )
 
-    def _send_orders(self) -> None:
-        """Give all orders that wait to the process that leaves a shim for each."""
-        waiting, self._waiting = self._waiting, []
-        message = -1
+    def _leave_shim(self, order: Order) -> int:
+        """Have a shim left for an order; a descriptor of what it answers."""
+        # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
+        message = _in_memory(marshal.dumps(vars(order)))
+        answer, writer = os.pipe()
         try:
-            # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
-            message = _in_memory(marshal.dumps([vars(order) for order, _ in waiting]))
-            self._send([message, *(answer for _, answer in waiting)])
-        except OSError as error:
-            for _, answer in waiting:
-                os.write(answer, f"no process can be started: {error}".encode())
+            self._send([message, writer])
+        except OSError:
+            os.close(answer)
+            raise
         finally:
-            for descriptor in (message, *(answer for _, answer in waiting)):
-                with suppress(OSError):
-                    os.close(descriptor)
+            os.close(message)
+            os.close(writer)
+        return answer
 
     def _send(self, descriptors: Sequence[int]) -> None:
         if self._launcher is not None:
@@ -436,25 +435,9 @@ def _file(module: ModuleType) -> str:
     return str(module.__file__)
 
 
-def _told_end(job: str, folder: Path) -> Seen | None:
-    """The last end of which a shim has told, if it has."""
-    told = read_object(folder / EXIT_FILE)
-    code = told.get("code")
-    try:
-        epoch, number, ended_at = int(told["epoch"]), int(told["signal"]), float(told["ended_at"])
-        code, reason = None if code is None else int(code), str(told["reason"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return Seen(job, epoch, "ended", code, number, reason, ended_at if isfinite(ended_at) else 0.0)
-
-
 def _read_run(folder: Path) -> _Run | None:
-    told = read_object(folder / RUN_FILE)
-    try:
-        run = _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return run if 0 < run.pid < _MOST_PROCESSES else None
+    run = read_file(folder / RUN_FILE, _Run)
+    return run if run is not None and 0 < run.pid < _MOST_PROCESSES else None
 
 
 async def _read_all(source: int) -> str:

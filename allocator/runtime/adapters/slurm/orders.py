@@ -7,17 +7,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_object
-from allocator.runtime.adapters.base import AdapterError, StartOrder
+from allocator.lease import whole
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
+from allocator.lease.whole import epoch_in, read_object, write_bytes
+from allocator.runtime.adapters import node
+from allocator.runtime.adapters.base import AdapterError, Seen, StartOrder, read_end
 from allocator.runtime.adapters.slurm import runner
 
 PREFIX = "allocator"
-
-_LONGEST_ORDER = 64 << 20
-"""Bytes: arguments and environment of a job are among them."""
-
-_LATEST = 1e15
-"""Seconds since 1970; later is no time."""
 
 
 def job_name(job: str) -> str:
@@ -72,16 +69,6 @@ class Start:
     nodes: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Ended:
-    """What the runner says of the end of a command."""
-
-    code: int | None
-    signal: int
-    reason: str
-    ended_at: float
-
-
 def mark_of(order: StartOrder, restarts: int = 0) -> Mark:
     """The mark of a start.
 
@@ -118,57 +105,52 @@ def write_start(order: StartOrder, mark: Mark, lock_seconds: float) -> Start:
         "mark": str(mark),
         "node_names": list(order.gpus),
     }
-    _write(order.folder / runner.START_FILE, json.dumps(content).encode(), 0o600)
+    write_bytes(order.folder / runner.START_FILE, json.dumps(content).encode())
     return Start(mark, order.folder, frozenset(order.gpus))
 
 
 def write_runner(folder: Path, python: str) -> Path:
-    """The batch script: the runner, and the interpreter that runs it. Its path."""
-    source = Path(runner.__file__).read_bytes()
+    """The batch script: the interpreter that runs it, and its modules. Its path."""
     path = folder / runner.RUNNER_FILE
-    _write(path, f"#!{python} -IS\n".encode() + source, 0o700)
+    modules = [(module.__name__, Path(str(module.__file__)).read_text()) for module in (whole, node, runner)]
+    write_bytes(path, _SCRIPT.format(python=python, modules=modules).encode(), 0o700)
     return path
+
+
+_SCRIPT = """#!{python} -IS
+import os, sys
+for name, source in {modules!r}:
+    sys.modules[name] = module = type(sys)(name)
+    exec(compile(source, name, "exec"), module.__dict__)
+code = module.main()
+sys.stdout.flush()
+os._exit(code)
+"""
 
 
 def read_start(folder: Path) -> Start | None:
     """The last start of the job of a folder, as after a restart of the scheduler."""
-    told = read_object(folder / runner.START_FILE, _LONGEST_ORDER)
+    told = read_object(folder / runner.START_FILE, runner.LONGEST_ORDER)
     mark, nodes = Mark.read(str(told.get("mark", ""))), told.get("node_names", ())
     return None if mark is None else Start(mark, folder, frozenset(map(str, nodes) if isinstance(nodes, list) else ()))
 
 
 def begun_epoch(start: Start) -> int:
     """The last epoch whose command was begun on any node; -1: none."""
-    epoch = read_object(start.folder / runner.RUN_FILE).get("epoch")
-    return epoch if isinstance(epoch, int) else -1
+    return epoch_in(start.folder / node.RUN_FILE)
 
 
-def ended(start: Start) -> Ended | None:
+def ended(start: Start) -> Seen | None:
     """How the command of a start ended, if it has."""
-    told = read_object(start.folder / runner.EXIT_FILE)
-    if told.get("epoch") != start.mark.epoch:
-        return None
-    code, number, ended_at = told.get("code"), told.get("signal"), told.get("ended_at")
-    return Ended(
-        code if isinstance(code, int) else None,
-        number if isinstance(number, int) else 0,
-        str(told.get("reason")),
-        float(ended_at) if isinstance(ended_at, int | float) and 0 <= ended_at <= _LATEST else 0.0,
-    )
+    end = read_end(start.mark.job, start.folder / node.EXIT_FILE)
+    return end if end is not None and end.epoch == start.mark.epoch else None
 
 
 def order_kill(start: Start) -> None:
     """Have the runner kill all processes of a start."""
-    _write(start.folder / runner.KILL_FILE, json.dumps({"epoch": start.mark.epoch}).encode(), 0o600)
+    write_bytes(start.folder / runner.KILL_FILE, json.dumps({"epoch": start.mark.epoch}).encode())
 
 
 def kill_ordered(start: Start) -> bool:
     """Whether this was done."""
-    return read_object(start.folder / runner.KILL_FILE).get("epoch") == start.mark.epoch
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-        file.write(content)
-    os.replace(partial, path)
+    return epoch_in(start.folder / runner.KILL_FILE) == start.mark.epoch

@@ -14,7 +14,6 @@ class EqualSteps(ProgramPolicy):
 
     paper = "an example"
     program = "max_x min_i T_i.x_i"
-    unit_free = False  # a step of one job is worth a step of another
 
     def believed_rates(self, state):
         """(N, M) steps/s that the policy reckons with."""

@@ -1,0 +1,226 @@
+"""Runs side by side: each is made and saved on its own, and what one of them raises is its result.
+
+>>> from allocator.experiments.run import Run, sweep
+>>> run = Run("static", "fifo", "v100:4", 10)
+>>> [row["policy"] for row in compare(sweep(run, policy=["fifo", "srtf"])).summaries]
+['fifo', 'srtf']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from allocator.experiments.run import Materials, Run
+from allocator.experiments.workloads import Workload
+from allocator.protocol.faults import told
+from allocator.recorded import recorded_schedule
+from allocator.registry import policies_of_others
+from allocator.report.presentation import Presentation
+from allocator.report.progress import Advance
+from allocator.results.fairness import isolated_rho
+from allocator.results.outcomes import RECORDED
+from allocator.results.output import save_result, summary_of
+from allocator.results.result import SimulationResult
+from allocator.simulator.engine import SimulationStalledError
+from allocator.variants import folder_of
+from formulations import SolverError
+from throughputs import InputError
+from throughputs.goodput.trainings import Trainings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FAIR_SHARE_RUN = "isolated_plus"
+"""Policy under which every job has its fair share; completion times of the others are also related to its run."""
+
+_MEANT = (InputError, OSError, SolverError, SimulationStalledError)
+"""Errors that say to users what is wrong."""
+
+Progress = Callable[[Sequence[str]], AbstractContextManager[Callable[[str], Advance | None]]]
+
+
+@dataclass
+class Compared:
+    """What came of runs, in their order.
+
+    Attributes
+    ----------
+    results, summaries : of those that came through; what was written is complete. A schedule that a trace records is
+        ahead of those of its jobs.
+    failed : of each of the others policy, label where it has one, status "failed", and the reason in status_detail.
+    failures : the same as lines.
+    notes : what one must know of recorded schedules, or why they are left out.
+    """
+
+    results: list[SimulationResult] = field(default_factory=list)
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per run that came through: the plain figures of its summary."""
+        import pandas as pd
+
+        plain = [{k: v for k, v in row.items() if not isinstance(v, dict | list)} for row in self.summaries]
+        return pd.DataFrame(plain)
+
+
+def compare(
+    runs: Iterable[Run],
+    *,
+    out: str | Path | None = None,
+    materials: Materials | None = None,
+    progress: Progress | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Compared:
+    """Make runs, and set them side by side.
+
+    Where a run is called "isolated_plus", completion times of the others are related to its own; where a trace says
+    when its jobs began and ended, as job logs do, that schedule is among the results too: "recorded".
+
+    >>> compared = compare(Run("static", policy, "v100:8", load=3) for policy in ("fifo", "isolated"))
+    >>> [result.policy for result in compared.results]
+    ['fifo', 'isolated']
+
+    Parameters
+    ----------
+    out : folder in which each result is saved when it is there, under the name of its run, and with several seeds in
+        a folder for each; None: nothing is written.
+    materials : what the runs read; None: it is read now.
+    progress : takes what runs of one seed are called, and gives callbacks for `allocator.simulate` by that.
+    log : takes the tracebacks of errors that are not meant for users.
+
+    Raises
+    ------
+    InputError
+        A run that cannot be made, told before anything runs. Where no run of a seed comes through, the first error.
+    """
+    listed = list(runs)
+    read = Materials.of(listed, check=False) if materials is None else materials
+    for run in listed:
+        run.make_policy()
+    names = [(run.seed, run.title) for run in listed]
+    if len(set(names)) < len(names):
+        twice = next(title for place, (seed, title) in enumerate(names) if (seed, title) in names[:place])
+        raise InputError("compare", field="name", found=twice, expected="a name of its own for each run of a seed")
+    seeds, ran = list(dict.fromkeys(run.seed for run in listed)), Compared()
+    for seed in seeds:
+        some = [run for run in listed if run.seed == seed]
+        place = None if out is None else Path(out) / (f"seed-{seed}" if len(seeds) > 1 else "")
+        with (progress or _silent)([run.title for run in some]) as start:
+            made = _of_one_seed(some, read, place, start, log)
+        ran.results += made.results
+        ran.summaries += made.summaries
+        ran.failed += made.failed
+        ran.notes += made.notes
+        which = f", seed {seed}" if len(seeds) > 1 else ""
+        ran.failures += [
+            f"{row.get('label', row['policy'])}{which} failed: {row['status_detail']}" for row in made.failed
+        ]
+    return ran
+
+
+@contextmanager
+def _silent(_titles: Sequence[str]) -> Iterator[Callable[[str], Advance | None]]:
+    yield lambda _title: None
+
+
+def _of_one_seed(
+    runs: Sequence[Run],
+    materials: Materials,
+    out: Path | None,
+    start: Callable[[str], Advance | None],
+    log: Callable[[str], None] | None,
+) -> Compared:
+    ran, results, errors = Compared(), dict[str, SimulationResult](), dict[str, Exception]()
+    summaries: dict[str, dict[str, Any]] = {}
+    recorded, ran.notes = recorded_beside(runs[0], materials)
+    # The run that others are measured by comes first.
+    for run in sorted(runs, key=lambda run: run.title != FAIR_SHARE_RUN):
+        folder = None if out is None else out / folder_of(run.title)
+        try:
+            result = materials.simulate(run, progress=start(run.title))
+            _relate(result, results.get(FAIR_SHARE_RUN, result if run.title == FAIR_SHARE_RUN else None))
+            summaries[run.title] = _kept(result, folder)
+            results[run.title] = result
+        except Exception as error:  # whatever a policy or a solver raises
+            errors[run.title] = error
+            if folder is not None:
+                # a summary stands where a run is complete
+                (folder / "summary.json").unlink(missing_ok=True)
+            if log is not None and not isinstance(error, _MEANT):
+                log(told(error, policies_of_others()))
+    if not results:
+        raise next(iter(errors.values()))
+    if recorded is not None:
+        _relate(recorded, results.get(FAIR_SHARE_RUN))
+        ran.results.append(recorded)
+        ran.summaries.append(_kept(recorded, None if out is None else out / RECORDED))
+    for run in runs:
+        if run.title in results:
+            ran.results.append(results[run.title])
+            ran.summaries.append(summaries[run.title])
+        else:
+            own = {"label": run.name} if run.name else {}
+            reason = {"status": "failed", "status_detail": _reason(errors[run.title])}
+            ran.failed.append({"policy": run.policy_class.name, **own, **reason})
+    for summary, shown in zip(ran.summaries, Presentation.of(ran.summaries).labels, strict=True):
+        if shown != summary.get("label", summary["policy"]):
+            summary["paper_label"] = shown
+    return ran
+
+
+def recorded_beside(run: Run, materials: Materials) -> tuple[SimulationResult | None, list[str]]:
+    """The schedule that the trace of a run records, if it does, and what one must know of it.
+
+    None where it records nothing, where models of goodput say how fast jobs are, or where of no job it is known on
+    which type it ran.
+    """
+    if isinstance(run.workload, Workload) and run.recorded is None:
+        return None, []  # jobs that are drawn
+    table, cluster = materials.speeds_of(run), run.gpus
+    jobs = materials.jobs_of(run)(materials.n_jobs(run))
+    if isinstance(table, Trainings) or np.isnan(jobs.recorded_end_seconds).all():
+        return None, []
+    try:
+        result = recorded_schedule(
+            jobs,
+            cluster,
+            table,
+            preset=run.chosen,
+            window=run.window,
+            prices=materials.prices_of(run),
+            entities=run.owners(jobs),
+        )
+    except InputError as error:
+        return None, [f"the recorded schedule is left out: {error}"]
+    notes = [f"left out of the recorded schedule: {result.status_detail}"] if result.status_detail else []
+    most, gpus = int(result.timeline["busy_gpus"].max()), cluster.total_gpus
+    if most > gpus:
+        notes.append(f"the recorded schedule has up to {most} GPUs in use, {cluster} has {gpus}")
+    return result, notes
+
+
+def _kept(result: SimulationResult, folder: Path | None) -> dict[str, Any]:
+    return summary_of(result) if folder is None else save_result(result, folder)
+
+
+def _relate(result: SimulationResult, fair: SimulationResult | None) -> None:
+    """Relate the completion times of a run to those of the run on fair shares, where there is one."""
+    if fair is not None:
+        times = result.jobs["jct"].to_numpy(), fair.jobs["jct"].to_numpy()
+        result.jobs["rho_isolated"] = isolated_rho(*times)
+
+
+def _reason(error: Exception) -> str:
+    """The reason in one line; with the kind of error where it is none that is meant for users."""
+    said = " ".join(str(error).split())
+    return said if isinstance(error, _MEANT) and not isinstance(error, OSError) else f"{type(error).__name__}: {said}"

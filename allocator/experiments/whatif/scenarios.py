@@ -1,0 +1,396 @@
+"""Which runs are asked for - every combination of clusters, loads, restart penalties, settings and policies -, and what
+comes of them: run as a sweep, side by side if wanted, and only what a folder does not hold yet."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allocator.cluster import MOST_TYPES_NAMED, Cluster, cluster_texts
+from allocator.experiments.compare import recorded_beside
+from allocator.experiments.definition import Sweep, definition_of_policies
+from allocator.experiments.run import Materials, Run
+from allocator.experiments.runner import run
+from allocator.experiments.store import NOT_OF_SATURATED, Store
+from allocator.experiments.whatif.page import write_scenarios
+from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
+from allocator.experiments.workloads import Recorded
+from allocator.presets.default import DEFAULT
+from allocator.results.outcomes import RECORDED
+from allocator.simulator.rules.starts import constant_restart_penalty
+from allocator.variants import Variant, read_variants
+from throughputs import InputError, Trace, write_trace
+from throughputs.files import read_frame
+from throughputs.goodput.trainings.finding import EMBEDDED
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_RUNS_UNASKED = 8
+"""Runs on larger clusters that are made without being asked for."""
+
+RUNS = "runs"
+"""Folder of the sweep inside that of the scenarios."""
+
+_SOURCE = "whatif"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One row to be: where it stands, its run, and those with more GPUs of a type, by accelerator type."""
+
+    row: Row
+    run: Run
+    larger: Mapping[str, Run]
+
+
+@dataclass(frozen=True)
+class Scenarios:
+    """What is simulated. The rows are the product of the dimensions, the last of them varying fastest.
+
+    Attributes
+    ----------
+    trace : file of the jobs.
+    clusters, loads, restart_penalties, vary, policies : the dimensions, in the order in which they vary. Loads multiply
+        the arrival rate. Penalties are what every start costs, seconds; none: that of the preset. `vary` has values by
+        name of a setting, as in a sweep.
+    workload, settings : as in the definition of a sweep (docs/sweeps.md), for all rows.
+    seed : of everything that is drawn.
+    next_gpus : each row is also simulated with so many more GPUs of each type; 0: not; None: 1 where that takes at most
+        `MOST_RUNS_UNASKED` further runs, else 0.
+
+    Raises
+    ------
+    InputError
+        Anything that no run could be made of, and a cluster, load, penalty or policy that is there twice.
+    """
+
+    trace: str
+    clusters: tuple[Cluster, ...]
+    policies: tuple[Variant, ...]
+    loads: tuple[float, ...] = (1.0,)
+    restart_penalties: tuple[float, ...] = ()
+    vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    next_gpus: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.clusters:
+            raise InputError(_SOURCE, field="clusters", found="none", expected="at least one, as in a100:32")
+        if self.next_gpus is not None and self.next_gpus < 0:
+            raise InputError(_SOURCE, field="next_gpus", found=self.next_gpus, expected="a number of GPUs, at least 0")
+        for name, values in (("clusters", self.clusters), ("restart_penalties", self.restart_penalties)):
+            texts = [str(value) for value in values]
+            if len(set(texts)) < len(texts):
+                raise InputError(_SOURCE, field=name, found=", ".join(texts), expected="each once")
+        # The definition of the sweep checks all else.
+        _ = self.sweep
+
+    @cached_property
+    def more_gpus(self) -> int:
+        """GPUs by which the clusters of further runs are larger; 0 where there are none."""
+        if self.next_gpus is not None:
+            return self.next_gpus
+        larger = {cluster_texts(each) for cluster in self.clusters for each in _larger(cluster, 1).values()}
+        new = larger - set(map(cluster_texts, self.clusters))
+        of_each = len(self.policies) * len(self.loads) * len(self._penalties) * len(self._changes)
+        return int(len(new) * of_each <= MOST_RUNS_UNASKED)
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        """All runs, those on larger clusters included, as one sweep."""
+        cases = [{"name": _of_penalty(p), **constant_restart_penalty(p)} for p in self.restart_penalties]
+        definition = {
+            "kind": "trace",
+            "name": _SOURCE,
+            "policies": definition_of_policies(self.policies, _SOURCE, DEFAULT),
+            "clusters": [
+                {"gpus": gpus} | ({"gpus_per_server": servers} if servers else {}) for gpus, servers in self._all
+            ],
+            "loads": list(self.loads),
+            "seeds": [self.seed],
+            "workload": {**self.workload, "trace": self.trace},
+            "settings": dict(self.settings),
+            "vary": {name: list(values) for name, values in self.vary.items()},
+            "keep_jobs": True,
+            # Every row is wanted, whatever came of the others.
+            "skip_saturated": False,
+            **({"cases": cases} if cases else {}),
+        }
+        return Sweep.from_dict(definition, source=_SOURCE)
+
+    @cached_property
+    def rows(self) -> tuple[Planned, ...]:
+        """The rows in their order."""
+        changes = range(len(self._changes))
+        # in the order of `Sweep.combinations`
+        places = product(self.policies, self._penalties, changes, self._all, sorted(map(float, self.loads)))
+        runs = {
+            (cluster, load, penalty, change, policy.label): run
+            for (policy, penalty, change, cluster, load), run in zip(places, self.sweep.combinations(), strict=True)
+        }
+        rows = []
+        for cluster, load, penalty, change, policy in product(
+            self.clusters, map(float, self.loads), self._penalties, changes, self.policies
+        ):
+            elsewhere = (load, penalty, change, policy.label)
+            larger = _larger(cluster, self.more_gpus) if self.more_gpus else {}
+            rows.append(
+                Planned(
+                    Row("", cluster, load, penalty, self._changes[change], policy.label, "lost", "", {}),
+                    runs[cluster_texts(cluster), *elsewhere],
+                    {name: runs[cluster_texts(each), *elsewhere] for name, each in larger.items()},
+                )
+            )
+        stands = [each.row for each in rows]
+        return tuple(replace(each, row=replace(each.row, label=_label(each.row, stands))) for each in rows)
+
+    @cached_property
+    def _penalties(self) -> tuple[float | None, ...]:
+        return self.restart_penalties or (None,)
+
+    @cached_property
+    def _all(self) -> list[tuple[str, str | None]]:
+        """The clusters of the rows and the larger ones, each once, as text."""
+        more = self.more_gpus
+        larger = [each for cluster in self.clusters for each in _larger(cluster, more).values()] if more else []
+        return list(dict.fromkeys(map(cluster_texts, (*self.clusters, *larger))))
+
+    @cached_property
+    def _changes(self) -> list[dict[str, Any]]:
+        """Every combination of the varied settings."""
+        return [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
+
+
+def _label(row: Row, rows: Sequence[Row]) -> str:
+    """What a row is called: where it differs from others; its cluster where there is but one row."""
+    parts = []
+    clusters = [each.cluster for each in rows]
+    if len(set(map(str, clusters))) > 1 or len(rows) == 1:
+        parts.append(_cluster_label(row.cluster, clusters))
+    if len({each.load for each in rows}) > 1:
+        parts.append(f"load {row.load:g}")
+    if len({each.restart_penalty for each in rows}) > 1:
+        parts.append(_of_penalty(row.restart_penalty or 0.0))
+    for name, value in row.varied.items():
+        if any(each.varied[name] != value for each in rows):
+            parts.append(f"{name}={value}")
+    if len({each.policy for each in rows}) > 1:
+        parts.append(row.policy)
+    return ", ".join(parts)
+
+
+def _cluster_label(cluster: Cluster, clusters: Sequence[Cluster]) -> str:
+    """The GPUs of all types; where there are many types, of those in which the clusters differ, or how many in all."""
+    names = cluster.accelerators
+    if len(names) <= MOST_TYPES_NAMED or any(each.accelerators != names for each in clusters):
+        return str(cluster)
+    differ = [name for name in names if len({each.gpus[name] for each in clusters}) > 1]
+    totals = {each.total_gpus for each in clusters}
+    if not differ or (len(differ) > MOST_TYPES_NAMED and len(totals) == len(set(map(str, clusters)))):
+        return f"{cluster.total_gpus} GPUs"
+    return ",".join(f"{name}:{cluster.gpus[name]}" for name in differ)
+
+
+def _of_penalty(seconds: float) -> str:
+    return f"restart {seconds:g} s"
+
+
+def _larger(cluster: Cluster, gpus: int) -> dict[str, Cluster]:
+    """The cluster with so many more GPUs of a type, by type."""
+    return {
+        name: Cluster({**cluster.gpus, name: count + gpus}, cluster.gpus_per_server)
+        for name, count in cluster.gpus.items()
+    }
+
+
+def whatif(
+    trace: Trace | str | os.PathLike[str],
+    clusters: Sequence[Cluster | str | Mapping[str, int]] | Cluster | str,
+    policies: Sequence[str] | str = "fifo",
+    *,
+    loads: Sequence[float] = (1.0,),
+    restart_penalties: Sequence[float] = (),
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    throughputs: str | os.PathLike[str] | None = None,
+    prices: Mapping[str, float] | str | os.PathLike[str] | None = None,
+    slos: bool = False,
+    whole_gpus: bool = False,
+    entities_by: str | None = None,
+    seed: int = 0,
+    next_gpus: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    jobs: int = 1,
+    console: Console | None = None,
+) -> WhatIf:
+    """What would happen to the jobs of a trace on other clusters, at other loads, under other policies.
+
+    >>> from throughputs import TraceGenerator
+    >>> trace = TraceGenerator(n_jobs=10, mean_interarrival=600, seed=1).generate()
+    >>> whatif(trace, ["v100:4", "v100:8"], next_gpus=0).table["average_jct_ratio"].round(2).tolist()
+    [1.0, 0.84]
+
+    Parameters
+    ----------
+    trace : the jobs, or the file that they are in.
+    clusters : one or several, the first of which the others are compared with.
+    policies : names, each with settings of its own where wanted, as in ``"elasticflow:admission=repair"``.
+    loads : how many times as often jobs arrive; their times of submission are divided by it, and a deadline on the
+        clock moves with the arrival of its job.
+    restart_penalties : what it costs every gang to start, seconds; that of the preset if there is none.
+    vary, settings : settings with several values and with one, by name, "preset" included, as in a sweep.
+    throughputs : file of a throughput table. On GPUs of one type, or of types that are equally fast, none is needed.
+    prices : dollars per GPU hour by type, or a file of histories.
+    slos : draw a deadline for jobs without one.
+    whole_gpus : jobs that ask for a fraction of a GPU have it whole.
+    entities_by : "user" or "partition": those of the trace become entities, of equal weight.
+    seed : of everything that is drawn.
+    next_gpus : simulate each row also with so many more GPUs of each type; 0: not; None: 1 where that takes few runs.
+    out : folder for table, page and runs; what it holds already is not run again. None: nothing is kept.
+    jobs : runs at a time, in processes of their own; 1: one after the other, in this process.
+    console : where progress goes; None: nowhere.
+
+    Returns
+    -------
+    WhatIf
+        `table`, `next_gpus` and the rows with their tables of jobs; prints itself in about ten lines.
+
+    Raises
+    ------
+    InputError
+        Something that cannot be used, told before anything runs.
+    """
+    listed = [clusters] if isinstance(clusters, Cluster | str | Mapping) else clusters
+    workload = {
+        "slos": slos,
+        "whole_gpus": whole_gpus or None,
+        "entities_by": entities_by,
+        "throughputs": None if throughputs is None else _named(throughputs),
+        "prices": dict(prices) if isinstance(prices, Mapping) else prices and str(Path(prices).resolve()),
+    }
+    with tempfile.TemporaryDirectory() as passing:
+        file, name = Path(passing) / "trace.csv", trace.source if isinstance(trace, Trace) else str(trace)
+        if isinstance(trace, Trace):
+            write_trace(trace, file)
+        scenarios = Scenarios(
+            trace=str(file if isinstance(trace, Trace) else Path(trace).resolve()),
+            clusters=tuple(map(Cluster.of, listed)),
+            policies=tuple(read_variants(policies if isinstance(policies, str) else ",".join(policies))),
+            loads=tuple(loads),
+            restart_penalties=tuple(restart_penalties),
+            vary=vary or {},
+            workload={name: value for name, value in workload.items() if value is not None},
+            settings=settings or {},
+            seed=seed,
+            next_gpus=next_gpus,
+        )
+        folder = Path(passing if out is None else out)
+        result = run_scenarios(scenarios, folder, jobs=jobs, console=console, name=name)
+        if out is not None:
+            write_scenarios(result, folder)
+    return result
+
+
+def _named(throughputs: str | os.PathLike[str]) -> str:
+    """The file or folder from wherever it is read, or the name of the embedded profiles."""
+    path = Path(throughputs)
+    return EMBEDDED if str(path) == EMBEDDED and not path.exists() else str(path.resolve())
+
+
+def run_scenarios(
+    scenarios: Scenarios, folder: Path, *, jobs: int = 1, console: Console | None = None, name: str | None = None
+) -> WhatIf:
+    """Run what `folder` does not hold yet of the scenarios, `jobs` at a time, and set the rows side by side.
+
+    `name` is what the trace is called, its file if omitted; other parameters and errors as for `whatif`.
+    """
+    if jobs < 1:
+        raise InputError("jobs", found=jobs, expected="at least 1")
+    store, planned, more = Store(folder / RUNS), scenarios.rows, scenarios.more_gpus
+    # what progress calls the runs: after the rows, and what they have more
+    names = {each.key: f"{one.row.label} + {more} {type_}" for one in planned for type_, each in one.larger.items()} | {
+        one.run.key: one.row.label for one in planned
+    }
+    run(
+        scenarios.sweep,
+        store.folder,
+        jobs=jobs,
+        engine="serial" if jobs == 1 else "local",
+        console=console,
+        names=names,
+    )
+    records = store.records(names, with_jobs=True)
+    rows = tuple(_filled(one, records, store, more) for one in planned)
+    n_jobs = max((int(row.figures.get("jobs") or 0) for row in rows), default=0)
+    recorded, told = _recorded_row(planned[0].run, rows[0])
+    return WhatIf(rows, scenarios.trace if name is None else name, n_jobs, more, recorded, told)
+
+
+def _filled(planned: Planned, records: Mapping[str, Any], store: Store, more_gpus: int) -> Row:
+    """The row with what came of its runs."""
+    record = _record(planned.run, records)
+    average, unit = record["prices"].get("average_prices", {}), record["prices"].get("price_unit", "")
+    larger = {name: _record(each, records) for name, each in planned.larger.items()}
+    return replace(
+        planned.row,
+        status=record["status"],
+        status_detail=record["status_detail"],
+        figures=record["figures"],
+        prices=average,
+        price_unit=unit,
+        next_gpus=tuple(
+            NextGpus(name, more_gpus, r["status"], r["status_detail"], r["figures"], average.get(name), unit)
+            for name, r in larger.items()
+        ),
+        jobs=read_frame(store.jobs_path(planned.run.key))[0] if record["figures"] else None,
+    )
+
+
+def _record(run: Run, records: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is kept of a run; without figures where it failed or its process was killed.
+
+    Of a run that was cut short those remain that do not depend on which jobs happened to complete.
+    """
+    lost = {"status": "lost", "status_detail": "its process ended; run it again", "figures": {}}
+    record: dict[str, Any] = {"prices": {}} | records.get(run.key, lost)
+    figures = {} if record["status"] == "failed" else dict(record["figures"])
+    if record["status"] == "saturated":
+        figures |= dict.fromkeys(figures.keys() & set(NOT_OF_SATURATED))
+    return record | {"figures": figures}
+
+
+_OF_ROW = ("policy", "label", "cluster", "status", "status_detail")
+
+
+def _recorded_row(run: Run, first: Row) -> tuple[Row | None, str]:
+    """What was recorded on the cluster of the first row, beside which it stands but for policy and load, and what one
+    must know of it."""
+    assert run.recorded is not None
+    jobs = Recorded(trace=run.recorded.trace, entities_by=run.recorded.entities_by)
+    run = replace(run, workload=jobs, load=None)
+    result, notes = recorded_beside(run, Materials.of([run], check=False))
+    if result is None:
+        return None, "; ".join(notes)
+    row = replace(
+        first,
+        label=RECORDED,
+        load=1.0,
+        policy=RECORDED,
+        status=result.status,
+        status_detail=result.status_detail,
+        figures={name: value for name, value in result.summary().to_dict().items() if name not in _OF_ROW},
+        prices={},
+        price_unit="",
+        next_gpus=(),
+        jobs=result.jobs,
+    )
+    return row, "; ".join(notes)

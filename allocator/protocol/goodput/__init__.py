@@ -1,1 +1,0 @@
-"""What is known of jobs whose goodput changes as they train."""

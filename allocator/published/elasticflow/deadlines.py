@@ -1,0 +1,212 @@
+"""Planners of deadlines as the published code has them, which keeps one list of jobs from plan to plan.
+
+It sorts that list now and then, by deadline, by score or by GPUs, so that jobs with equal keys stand in the order of
+whatever it was sorted by before, and gangs are placed in that order. With it recorded runs are repeated to the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
+from allocator.policies.deadlines.earliest import (
+    EarliestDeadlineFirst,
+    EarliestDeadlineFirstAdmission,
+    all_they_can_use,
+)
+from allocator.policies.deadlines.elasticflow import ElasticFlow, ElasticFlowNoAdmission
+from allocator.policies.deadlines.memory import DeadlineMemory
+from allocator.policies.deadlines.promises import Promises
+from allocator.protocol import ClusterState, Plan
+from formulations.deadlines import DeadlineOrder, Filling, JobPlan, Score, use_left_over
+
+_MOST_LOST_SECONDS = 30.0
+"""What a decision costs at most in ElasticFlow without admission."""
+
+
+class ListMemory(DeadlineMemory):
+    """With the list.
+
+    Attributes
+    ----------
+    listed : labels of jobs in the order of the list.
+    wake_ups : seconds at which changes are noted, though they may be planned no more.
+    expected : when the GPUs of each job are to come back by its plan, seconds.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[Hashable] = []
+        self.wake_ups: set[float] = set()
+        self.expected: dict[Hashable, float] = {}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return super().state() | {
+            "listed": self.listed,
+            "wake_ups": sorted(self.wake_ups),
+            "expected": list(self.expected.items()),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        super().restore(state)
+        self.listed, self.wake_ups = list(state["listed"]), set(state["wake_ups"])
+        self.expected = dict(state["expected"])
+
+
+class _Listed(DeadlinePolicy):
+    """Jobs stand, and gangs are placed, in the order of the list."""
+
+    def new_memory(self) -> ListMemory:
+        """An empty list."""
+        return ListMemory()
+
+    def listed(self, memory: DeadlineMemory) -> Sequence[Hashable]:
+        """The list."""
+        assert isinstance(memory, ListMemory)
+        return memory.listed
+
+    def placed(self, running: list[tuple[PlannedJob, int]]) -> list[tuple[PlannedJob, int]]:
+        """As they stand."""
+        return running
+
+    def patience(self, filling: Filling) -> float:  # noqa: ARG002
+        """For ever."""
+        return inf
+
+    def as_plan(
+        self,
+        state: ClusterState,
+        memory: DeadlineMemory,
+        pool: int,
+        jobs: Sequence[PlannedJob],
+        gpus: Sequence[int],
+        rejected: Sequence[int] | NDArray[np.int64],
+        until: float = inf,
+        line: Sequence[Hashable] | None = None,
+    ) -> Plan:
+        """The list is then that of the jobs, or the `line` of those and others that wait."""
+        plan = super().as_plan(state, memory, pool, jobs, gpus, rejected, until, line)
+        assert isinstance(memory, ListMemory)
+        memory.listed = [job.label for job in jobs] if line is None else list(line)
+        return plan
+
+
+@dataclass(frozen=True)
+class ListedEarliestDeadlineFirst(_Listed, EarliestDeadlineFirst):
+    """As in `edf` otherwise."""
+
+
+@dataclass(frozen=True)
+class ListedEarliestDeadlineFirstAdmission(_Listed, EarliestDeadlineFirstAdmission):
+    """A job that is late keeps its place, and all newcomers out."""
+
+    def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
+        """Nothing is tried where nobody is new."""
+        pool = self.pool(state)
+        line, unserved = self.line(state, memory, pool)
+        if all(map(memory.knows, line)):
+            return all_they_can_use(self, state, memory, pool, line, unserved)
+        return super().plan(state, memory)
+
+    def let_in(self, order: DeadlineOrder[PlannedJob], jobs: list[PlannedJob], memory: DeadlineMemory) -> list[int]:
+        """Those that are there first, and each newcomer if all deadlines are met beside it."""
+        order.add(job for job in jobs if memory.knows(job.label) and job.due < inf)
+        others = [job for job in jobs if not (memory.knows(job.label) and job.due < inf)]
+        return super().let_in(order, others, memory)
+
+    def in_line(self, jobs: list[PlannedJob], served: list[PlannedJob], memory: DeadlineMemory) -> list[PlannedJob]:
+        """The list is sorted only when nobody was let in."""
+        if all(memory.knows(job.label) for job in served):
+            return served
+        kept = {job.label for job in served}
+        return [job for job in jobs if job.label in kept]
+
+
+@dataclass(frozen=True)
+class ListedElasticFlow(_Listed, ElasticFlow):
+    """Plans are made anew at every event, a job that is late keeps all others out, and jobs that arrive together are
+    admitted or rejected together. What is left over goes to the job whose plan costs the most GPU time by it."""
+
+    score: ClassVar[Score] = "published"
+    keep_met: ClassVar[bool] = False
+
+    def let_in(
+        self, promises: Promises, jobs: list[PlannedJob], new: list[PlannedJob], memory: DeadlineMemory
+    ) -> list[PlannedJob]:
+        """All newcomers with deadlines, or none."""
+        promises.add(job for job in jobs if memory.knows(job.label))
+        newcomers = [job for job in new if job.due < inf]
+        turned_away = [] if promises.admit(newcomers) else newcomers
+        promises.add(job for job in new if job.due == inf)
+        return turned_away
+
+    def in_line(
+        self, listed: list[int], jobs: list[PlannedJob], plans: list[JobPlan]
+    ) -> tuple[list[PlannedJob], list[JobPlan]]:
+        """As they stand after the scaling, larger gangs first."""
+        listed.sort(key=lambda j: -plans[j].gpus[0])
+        return [jobs[j] for j in listed], [plans[j] for j in listed]
+
+
+@dataclass(frozen=True)
+class ListedElasticFlowNoAdmission(_Listed, ElasticFlowNoAdmission):
+    """With the list of those who have started, and with the changes that were noted."""
+
+    score: ClassVar[Score] = "published"
+    keep_met: ClassVar[bool] = False
+
+    def finished(  # type: ignore[override]
+        self,
+        state: ClusterState,
+        memory: ListMemory,
+        pool: int,
+        promises: Promises,
+        rejected: Sequence[int],
+    ) -> Plan:
+        """The first change of each job is noted. It is struck out only when an end that is expected then moves.
+
+        All ends of running jobs move by what the decision costs them, and again with the next decision.
+        """
+        now = float(state.clock)
+        jobs, plans, free = promises.jobs, promises.plans, promises.left_over
+        notes = {time for time in memory.wake_ups if time > now}
+        lost, running = state.lost_seconds.tolist(), set(state.running.jobs.tolist())
+        ends = dict(memory.expected)
+        for job in jobs:
+            if job.label in ends:
+                notes.discard(ends.pop(job.label) + (lost[job.position] if job.position in running else 0.0))
+        # what those lost who ended sooner than expected is not known
+        notes -= {time for time in notes for end in ends.values() if now < end <= time <= end + _MOST_LOST_SECONDS}
+        started = {label: k for k, label in enumerate(memory.listed)}
+        notes |= {p.starts[1] for job, p in zip(jobs, plans, strict=True) if job.label not in started and not p.gpus[0]}
+        starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
+        for job in sorted(starting, key=lambda job: job.position):
+            started[job.label] = len(started)
+        passed = use_left_over(promises.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
+        notes -= passed - {plan.end for plan in plans}
+        for job, plan in zip(jobs, plans, strict=True):
+            if plan.gpus[0]:
+                started.setdefault(job.label, len(started))
+        here = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if job.label in started]
+        notes |= {plan.starts[1] if len(plan.starts) > 1 else plan.charged_until for _, plan in here}
+        notes -= {plan.end for plan in plans if plan.gpus[0]} - {plan.end for plan in plans if not plan.gpus[0]}
+        server = int(state.cluster.gpus_per_server[state.cluster.accelerators[pool]])
+        here.sort(key=lambda row: started[row[0].label])
+        here.sort(key=lambda row: -min(row[1].gpus[0], server))
+        waiting = [job for job in jobs if job.label not in started]
+        gpus = [plan.gpus[0] for _, plan in here] + [0] * len(waiting)
+        made = self.as_plan(
+            state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
+        )
+        memory.wake_ups = notes
+        memory.expected = {job.label: plan.end for job, plan in zip(jobs, plans, strict=True)}
+        memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
+        return made

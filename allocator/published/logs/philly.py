@@ -1,0 +1,94 @@
+"""The job log of Philly: a list of jobs in JSON, each with the attempts in which it ran.
+
+    {"status": "Pass", "vc": "a1b2c3", "jobid": "application_1", "user": "ann",
+     "submitted_time": "2017-10-14 09:30:00",
+     "attempts": [{"start_time": ..., "end_time": ..., "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]}]}
+
+Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC 2019
+(msr-fiddle/philly-traces, cluster_job_log).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError
+from throughputs.traces.logs.cells import Clock
+from throughputs.traces.logs.layouts import Cells
+
+_PACIFIC = "America/Los_Angeles"
+"""Zone of the dates, as the records of utilisation name it."""
+
+_OF_JOB = ("submitted_time", "vc", "user", "status", "jobid")
+
+
+def philly_cells(jobs: list[Any], source: str) -> tuple[Cells, tuple[str, ...]]:
+    """Columns of text of the jobs, and what there is to say of them.
+
+    A job's duration is the time of its attempts; the time between two of them is not in it. An attempt of which the
+    start or the end was not recorded does not count, and a job whose last attempt has no end has no duration.
+
+    Raises
+    ------
+    InputError
+        An entry is not a job of this log.
+    """
+    rows: dict[str, list[str]] = {name: [] for name in (*_OF_JOB, "first start", "last end", "gpus")}
+    starts: list[str] = []
+    ends: list[str] = []
+    owner: list[int] = []
+    running = np.zeros(len(jobs), dtype=np.bool_)
+    for i, job in enumerate(jobs):
+        attempts = job.get("attempts") if isinstance(job, dict) else None
+        if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
+            expected = "an object with a list of attempts, as in cluster_job_log of Philly"
+            raise InputError(source, field=f"jobs[{i}]", found=job, expected=expected)
+        for name in _OF_JOB:
+            rows[name].append(_text(job.get(name)))
+        begun, over = ([_text(attempt.get(name)) for attempt in attempts] for name in ("start_time", "end_time"))
+        rows["first start"].append(next(filter(None, begun), ""))
+        rows["last end"].append(over[-1] if over else "")
+        rows["gpus"].append(str(max(map(_gpus, attempts), default=0)))
+        running[i] = bool(begun) and not over[-1]
+        starts += begun
+        ends += over
+        owner += [i] * len(attempts)
+    of = np.array(owner, dtype=np.int64)
+    clock = Clock(_PACIFIC, None)
+    times = clock.seconds(np.array([*starts, *ends], dtype=object))
+    seconds = times[len(starts) :] - times[: len(starts)]
+    known = ~np.isnan(seconds)
+    total = np.bincount(of[known], seconds[known], len(jobs))
+    none = running | (np.bincount(of[known], minlength=len(jobs)) == 0)
+    rows["seconds of attempts"] = ["" if no else repr(value) for no, value in zip(none, total.tolist(), strict=True)]
+    columns = {name: np.array(cells, dtype=object) for name, cells in rows.items()}
+    return columns, _notes(np.bincount(of, minlength=len(jobs)), int((~known).sum()))
+
+
+def _notes(attempts: NDArray[np.int64], unknown: int) -> tuple[str, ...]:
+    several = int((attempts > 1).sum())
+    notes = []
+    if several:
+        notes.append(
+            f"several attempts: {several:,} jobs; their duration is the time of all attempts, their recorded time goes "
+            "from the first start to the last end"
+        )
+    if unknown:
+        notes.append(f"attempts without a start or an end: {unknown:,}, which do not count")
+    return tuple(notes)
+
+
+def _gpus(attempt: dict[str, Any]) -> int:
+    servers = attempt.get("detail")
+    if not isinstance(servers, list):
+        return 0
+    held = [server.get("gpus") for server in servers if isinstance(server, dict)]
+    return sum(len(gpus) for gpus in held if isinstance(gpus, list))
+
+
+def _text(value: Any) -> str:
+    """The publisher writes a time that is not there as null, or as text."""
+    return "" if value in (None, "None", "null") or isinstance(value, list | dict) else str(value)

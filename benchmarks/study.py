@@ -1,0 +1,168 @@
+"""What a study is: runs, a table of their figures with intervals, and a picture (docs/studies.md).
+
+    STUDY = Study(
+        "Two orders",
+        lambda options: [Sweep.from_toml("orders.toml", small=options.quick)],
+        by=("jobs_per_hour", "policy"),
+        shown={"average JCT, h": Shown("average_jct", unit=3600.0)},
+        draw=against_load,
+    )
+
+A run is a sweep (docs/sweeps.md), or labels and a function that measures the rest of its row. ``python -m benchmarks``
+makes the runs of studies, prints their tables, and writes rows, tables and pictures.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from rich.console import Console
+
+from allocator.sweep import Sweep
+from allocator.sweep import run as run_sweep
+from benchmarks import figures, tables
+from benchmarks.tables import Shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULTS = Path("benchmarks/results")
+Row = dict[str, Any]
+Run = Sweep | tuple[Row, Callable[[], Row | list[Row]]]
+
+
+def _silent() -> Console:
+    return Console(quiet=True)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a study is run.
+
+    Attributes
+    ----------
+    quick : small sizes, few repetitions.
+    folder : where sweeps are kept, run by run; what is there is not made again.
+    processes : runs of a sweep at a time; None: one for each core.
+    """
+
+    quick: bool = False
+    folder: Path = RESULTS / "sweeps"
+    processes: int | None = None
+    console: Console = field(default_factory=_silent)
+
+
+def _as_it_is(results: pd.DataFrame) -> pd.DataFrame:
+    return results
+
+
+@dataclass(frozen=True)
+class Study:
+    """One question, and the runs that answer it.
+
+    Attributes
+    ----------
+    runs : lists them.
+    by : columns that tell groups of runs apart; runs of a group differ in their draw.
+    shown : columns of the table.
+    draw : the picture; None: the table says all.
+    derived : adds columns that are made from others.
+    """
+
+    title: str
+    runs: Callable[[Options], Iterable[Run]]
+    by: tuple[str, ...]
+    shown: Mapping[str, Shown]
+    draw: Callable[[Study, pd.DataFrame], Figure] | None = None
+    derived: Callable[[pd.DataFrame], pd.DataFrame] = _as_it_is
+
+    def results(self, options: Options | None = None) -> pd.DataFrame:
+        """One row per run; if it is interrupted, of those that were made."""
+        options = options or Options()
+        made: list[pd.DataFrame] = []
+        try:
+            for run in self.runs(options):
+                if isinstance(run, Sweep):
+                    folder = options.folder / run.name
+                    made.append(run_sweep(run, folder, jobs=options.processes, console=options.console))
+                    continue
+                labels, measure = run
+                with options.console.status(", ".join(map(str, labels.values()))):
+                    found = measure()
+                rows = found if isinstance(found, list) else [found]
+                made.append(pd.DataFrame([labels | row for row in rows]))
+        except KeyboardInterrupt:
+            if not made:
+                raise
+            options.console.print("Interrupted: what was measured so far is kept.")
+        return self.derived(pd.concat(made, ignore_index=True))
+
+    def table(self, results: pd.DataFrame) -> pd.DataFrame:
+        """The table: a row per group of runs."""
+        return tables.table(results, self.by, self.shown)
+
+    def on_screen(self, results: pd.DataFrame) -> dict[str, pd.DataFrame]:
+        """The tables that are printed, by title."""
+        return {self.title: self.table(results)}
+
+    def write(self, results: pd.DataFrame, stem: Path) -> list[Path]:
+        """Write the table, and the picture where there is one; paths of the files."""
+        return tables.export(stem, self.table(results), self.draw(self, results) if self.draw else None)
+
+
+def against_load(study: Study, results: pd.DataFrame, **settings: Any) -> Figure:
+    """A panel for each column of the table: against the first column of `by`, a line for each value of the others."""
+    figures.use_style()
+    figure, panels = figures.panels(len(study.shown))
+    load, series = study.by[0], "series"
+    results = results.assign(series=_joined(results, study.by[1:]))
+    for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
+        known = results.dropna(subset=[load, shown.column])
+        named = {"names": axes is panels[-1], **settings}
+        figures.curves(axes, known, load=load, value=shown.column, unit=shown.unit, series=series, **named)
+        axes.set(xlabel=load.replace("_", " "), title=title)
+    return figure
+
+
+def side_by_side(study: Study, results: pd.DataFrame) -> Figure:
+    """A panel for each column of the table, a bar for each group of runs."""
+    figures.use_style()
+    results = results.assign(series=_joined(results, study.by))
+    height = max(3.2, 0.24 * results["series"].nunique())
+    figure, panels = figures.panels(len(study.shown), width=3.2, height=height)
+    for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
+        first = axes is panels[0]
+        figures.bars(axes, results, value=shown.column, unit=shown.unit, series="series", names=first)
+        axes.set_title(title)
+    return figure
+
+
+def _joined(results: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
+    texts = [results[name].map(tables.label) for name in names]
+    return texts[0].str.cat(texts[1:], sep=", ") if len(texts) > 1 else texts[0]
+
+
+def cpu_seconds(call: Callable[[], Any], repetitions: int) -> float:
+    """Median CPU time of `call` in seconds, after one run that is not counted: machines are noisy."""
+    call()
+    times = []
+    for _ in range(repetitions):
+        started = time.process_time()
+        call()
+        times.append(time.process_time() - started)
+    return statistics.median(times)
+
+
+def over_draws(column: str = "seconds") -> dict[str, Shown]:
+    """Columns for times that were measured on several draws."""
+    return {
+        "mean, ms": Shown(column, ".1f", 1e-3),
+        "median, ms": Shown(column, ".1f", 1e-3, "median"),
+        "worst, ms": Shown(column, ".1f", 1e-3, "max"),
+    }

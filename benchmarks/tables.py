@@ -1,0 +1,271 @@
+"""Tables of runs: means over draws with their intervals, for screens, pages, files and papers.
+
+    table = tables.table(results, ("jobs", "policy"), {"average JCT, h": Shown("average_jct", unit=3600.0)})
+    tables.export(Path("results/jct"), table, figure)          # jct.csv, jct.tex, jct.svg, jct.pdf
+
+Results have one row per run; runs that differ in nothing but the draw of their jobs are a group. Intervals are 95 %
+confidence intervals of the mean (Student's t).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from throughputs import InputError
+from throughputs.files import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CONFIDENCE = 0.95
+PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
+
+
+class Shown(NamedTuple):
+    """What a table shows of a column, for the runs of a group.
+
+    Attributes
+    ----------
+    column : of the results.
+    form : of a figure, as in a format string, or a function to its text.
+    unit : what figures are divided by.
+    over : of the draws the mean, with its interval; or "median", "max", "min", "sum".
+    """
+
+    column: str
+    form: str | Callable[[float], str] = ".2f"
+    unit: float = 1.0
+    over: str = "mean"
+
+    def text(self, figures: pd.Series) -> str:
+        """The cell of a group; a dash where nothing is known."""
+        known = figures.dropna().to_numpy(dtype=np.float64) / self.unit
+        if not len(known):
+            return "-"
+        if self.over != "mean":
+            return self._one(float(getattr(np, self.over)(known)))
+        mean, width = interval(known)
+        return self._one(mean) + (PLUS_MINUS + self._one(width) if np.isfinite(width) else "")
+
+    def _one(self, figure: float) -> str:
+        return self.form(figure) if callable(self.form) else format(figure, self.form)
+
+
+def table(results: pd.DataFrame, by: Sequence[str], shown: Mapping[str, Shown]) -> pd.DataFrame:
+    """Cells as text: a row per group, in the order in which they come; first the columns `by` which tell them apart.
+
+    Raises
+    ------
+    InputError
+        A column is missing.
+    """
+    check_columns(results, (*by, *(each.column for each in shown.values())))
+    rows = [
+        [*map(label, labels), *(each.text(group[each.column]) for each in shown.values())]
+        for labels, group in results.groupby(list(by), sort=False, dropna=False)
+    ]
+    return pd.DataFrame(rows, columns=[*(name.replace("_", " ") for name in by), *shown])
+
+
+def check_columns(results: pd.DataFrame, names: Iterable[str]) -> None:
+    """InputError if a column is missing."""
+    for name in names:
+        if name not in results:
+            raise InputError("results of a study", field=name, found=list(results.columns), expected="such a column")
+
+
+def label(value: Any) -> str:
+    """The text of what tells groups apart; empty where it is not known."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:g}"
+    return f"{value:,}" if isinstance(value, int | np.integer) else str(value)
+
+
+def on_screen(title: str, cells: pd.DataFrame, caption: str = "") -> Table:
+    """A table for a terminal: words to the left, figures to the right."""
+    made = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in cells:
+        words = any(re.match(r"[^-\d(]", str(cell)) for cell in cells[name])
+        made.add_column(str(name), justify="left" if words else "right", overflow="fold", no_wrap=not words)
+    for row in cells.itertuples(index=False):
+        made.add_row(*map(str, row))
+    return made
+
+
+def markdown(cells: pd.DataFrame) -> str:
+    """A table for a page."""
+    rows = [list(cells.columns), ["---"] * len(cells.columns), *cells.itertuples(index=False)]
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+
+
+def latex(cells: pd.DataFrame) -> str:
+    """A table for a paper, with the rules of the package booktabs; means and half widths share a column."""
+    if {"mean", "half_width"} <= set(cells.columns):
+        means = [_rounded(*pair) for pair in zip(cells["mean"], cells["half_width"], strict=True)]
+        cells = cells.assign(mean=means).drop(columns="half_width")
+    lines = [rf"\begin{{tabular}}{{{'l' * len(cells.columns)}}}", r"\toprule", _tex(cells.columns), r"\midrule"]
+    return "\n".join([*lines, *map(_tex, cells.itertuples(index=False)), r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _rounded(mean: float, width: float) -> str:
+    """Three digits of the mean, and as many decimals of the half width."""
+    digits = max(0, 2 - math.floor(math.log10(abs(mean)))) if np.isfinite(mean) and mean else 2
+    return f"{mean:.{digits}f}" + (f"{PLUS_MINUS}{width:.{digits}f}" if np.isfinite(width) else "")
+
+
+def _tex(cells: Iterable[Any]) -> str:
+    texts = (f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in cells)
+    escaped = (re.sub(r"([&%$#_{}])", r"\\\1", text).replace("\N{PLUS-MINUS SIGN}", r"$\pm$") for text in texts)
+    return " & ".join(escaped) + r" \\"
+
+
+def export(stem: Path, cells: pd.DataFrame, figure: Figure | None = None) -> list[Path]:
+    """Write a table as STEM.csv and STEM.tex, and the picture that it goes with as STEM.svg and STEM.pdf."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    written = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "tex", *(("svg", "pdf") if figure else ()))]
+    write_text(written[0], cells.to_csv(index=False, lineterminator="\n"))
+    write_text(written[1], latex(cells))
+    for path in written[2:]:
+        assert figure is not None
+        figure.savefig(path)
+    return written
+
+
+def duration(seconds: float) -> str:
+    """Three digits with a fitting unit."""
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= 0.9995 * factor or unit == "us":
+            break
+    return f"{seconds / factor:.3g} {unit}" if seconds < 999.5 * factor else f"{seconds / factor:,.0f} {unit}"
+
+
+# Means and differences
+
+
+def intervals(draws: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means over draws and half widths of their confidence intervals, nan for a single draw; draws is (S, K)."""
+    from scipy.stats import t
+
+    n = len(draws)
+    mean = draws.mean(axis=0)
+    if n < 2:
+        return mean, np.full(mean.shape, np.nan)
+    return mean, t.ppf((1 + CONFIDENCE) / 2, n - 1) * (draws.std(axis=0, ddof=1) / np.sqrt(n))
+
+
+def interval(figures: Iterable[float]) -> tuple[float, float]:
+    """Mean and half width of its confidence interval; nan for a single figure."""
+    mean, half_width = intervals(np.asarray(list(figures), dtype=np.float64)[:, None])
+    return float(mean[0]), float(half_width[0])
+
+
+def summary(results: pd.DataFrame, *, load: str, value: str, unit: float = 1.0, series: str = "policy") -> pd.DataFrame:
+    """Means over seeds.
+
+    Parameters
+    ----------
+    results : of a study, one row per run.
+    load, value, series : columns; of `value` in `unit`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per series, in the order in which they come, and load, ascending: `series`, `load`, ``seeds`` (runs),
+        ``status`` (completed; saturated, as soon as one run has; or failed), ``mean`` and ``half_width`` of the
+        confidence interval, nan where not all runs completed, the latter also with a single seed.
+
+    Raises
+    ------
+    InputError
+        A column is missing.
+    """
+    check_columns(results, (series, load, value, "status"))
+    rows = []
+    for (label, at), group in results.groupby([series, load], sort=False):
+        states = set(group["status"])
+        status = next((state for state in ("failed", "saturated") if state in states), "completed")
+        mean, half_width = interval(group[value] / unit) if status == "completed" else (np.nan, np.nan)
+        rows.append((label, at, len(group), status, mean, half_width))
+    order = {label: place for place, label in enumerate(dict.fromkeys(results[series]))}
+    rows.sort(key=lambda row: (order[row[0]], row[1]))
+    return pd.DataFrame(rows, columns=[series, load, "seeds", "status", "mean", "half_width"])
+
+
+def busiest(means: pd.DataFrame, load: str) -> float:
+    """The largest load at which every series of a `summary` has completed; InputError if there is none."""
+    whole = (means["status"] == "completed").groupby(means[load]).all()
+    if not whole.any():
+        raise InputError(
+            "results of a study", field="status", found="no load", expected="one that all series completed"
+        )
+    return float(whole[whole].index.max())
+
+
+def paired_differences(
+    results: pd.DataFrame, *, value: str, series: str, baseline: Any, by: Sequence[str], pair: str = "seed"
+) -> pd.DataFrame:
+    """How much a figure differs from that of a baseline on the same jobs, mean over seeds.
+
+    Parameters
+    ----------
+    results : of a study, one row per run.
+    value, series : columns.
+    baseline : the value of `series` that the others are compared with.
+    by : columns that tell the comparisons apart.
+    pair : column that is the same in two runs that are compared.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each combination of `by` and value of `series` other than the baseline, in the order in which they
+        come: ``pairs``, ``mean`` of value minus baseline, ``half_width`` of its 95 % confidence interval (nan with
+        one pair). Pairs of which a run did not complete do not count.
+
+    Raises
+    ------
+    InputError
+        A column is missing, or there is no such baseline.
+    """
+    check_columns(results, (value, series, pair, "status", *by))
+    done = results[results["status"] == "completed"]
+    base = done[done[series] == baseline]
+    if not len(base):
+        raise InputError("results of a study", field=series, found=baseline, expected="a value with completed runs")
+    merged = done[done[series] != baseline].merge(base[[*by, pair, value]], on=[*by, pair], suffixes=("", "_of_base"))
+    merged["difference"] = merged[value] - merged[f"{value}_of_base"]
+    rows = [
+        (*labels, len(group), *interval(group["difference"]))
+        for labels, group in merged.groupby([*by, series], sort=False)
+    ]
+    return pd.DataFrame(rows, columns=[*by, series, "pairs", "mean", "half_width"])
+
+
+def pareto_front(points: Any) -> NDArray[np.intp]:
+    """Positions of those points to which no other is equal or better in every figure and better in one.
+
+    Parameters
+    ----------
+    points : (N, K) figures, of which less is better; points with nan are no candidates.
+
+    Returns
+    -------
+    (F,) positions in ascending order of the first figure. Equal points are all on the front.
+    """
+    figures = np.asarray(points, dtype=np.float64)
+    known = ~np.any(np.isnan(figures), axis=1)
+    no_worse = np.all(figures[:, None, :] <= figures[None, :, :], axis=2)
+    better = np.any(figures[:, None, :] < figures[None, :, :], axis=2)
+    beaten = np.any(no_worse & better & known[:, None], axis=0)
+    front = np.flatnonzero(known & ~beaten)
+    order: NDArray[np.intp] = front[np.lexsort(figures[front].T[::-1])]
+    return order

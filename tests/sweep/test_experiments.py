@@ -1,0 +1,91 @@
+"""One run in Python: comparisons, products of changes, workloads of one's own, and the page that shows them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+import allocator
+from allocator import Run, compare
+from allocator.experiments import workloads
+from allocator.experiments.run import sweep
+from allocator.sweep import Sweep
+from tests.sweep.sweep_definitions import DOCS, TINY, static, timeless
+from throughputs import InputError, Trace
+
+
+def page(what: str) -> str:
+    """The one piece of code of the page that has these words."""
+    text = DOCS.read_text()
+    (code,) = [each for each in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if what in each]
+    return code
+
+
+TWO = Trace(["a", "b"], [1, 1], [600.0, 300.0], [0.0, 0.0], duration=[600.0, 300.0])
+"""Of one GPU each: on one GPU, with starts of 30 s, 630 and 960 s in their order, 330 and 960 s the shorter first."""
+
+
+def test_runs_of_a_trace_side_by_side(tmp_path):
+    run = Run("trace", "fcfs", "gpu:1", workload=TWO)
+    assert run.result().jobs["jct"].tolist() == [630.0, 960.0]
+    ran = compare(sweep(run, policy=["fcfs", "srtf"]), out=tmp_path)
+    assert ran.table["average_jct"].tolist() == [795.0, 645.0]
+    assert pd.read_csv(tmp_path / "srtf" / "jobs.csv")["jct"].tolist() == [960.0, 330.0]
+    assert (ran.failed, ran.notes) == ([], [])
+    twice = [replace(run, name="once"), replace(run, name="twice")]
+    assert [row["label"] for row in compare(twice).summaries] == ["once", "twice"]
+    with pytest.raises(InputError, match="'fcfs'"):
+        compare([run, run])
+
+
+def test_a_policy_is_named_where_one_is_expected():
+    named = allocator.simulate(TWO, "gpu:1", "fcfs:backfill=easy")
+    made = allocator.simulate(TWO, "gpu:1", allocator.get_policy("fcfs", backfill="easy"))
+    assert timeless(dict(named.summary())) == timeless(dict(made.summary()))
+    assert named.settings["policy_settings"]["backfill"] == "easy"
+    with pytest.raises(InputError, match="fcfs,srtf"):
+        allocator.simulate(TWO, "gpu:1", "fcfs,srtf")
+
+
+def test_a_product_of_changes_varies_the_last_fastest():
+    runs = sweep(Run("static", "fifo", TINY, 5), seed=[0, 1], policy=["fifo", "srtf"])
+    assert [(run.seed, run.policy) for run in runs] == [(0, "fifo"), (0, "srtf"), (1, "fifo"), (1, "srtf")]
+    assert len({run.key for run in runs}) == 4
+
+
+@pytest.mark.published
+def test_a_field_of_another_workload_is_refused_by_name():
+    with pytest.raises(InputError) as caught:
+        workloads.workload({"generator": "deadlines", "priorities": True})
+    assert caught.value.field == "workload.priorities"
+    assert all(word in str(caught.value) for word in ("gavel", "shockwave", "default", "deadlines"))
+    # what is as usual says nothing
+    assert workloads.workload({"generator": "deadlines", "priorities": False}).generator == "deadlines"
+
+
+def test_the_runs_of_the_page(capsys):
+    exec(compile(page("compare(runs)"), "sweeps.md", "exec"), {"__name__": "page"})
+    assert capsys.readouterr().out.count("srtf") == 2
+
+
+def test_the_workload_of_the_page(monkeypatch):
+    """Three jobs a night are at 0 s, seven are on three days; a sweep knows its field, and no other generator does."""
+    made: dict[str, type] = {}
+    exec(compile(page("class Nightly"), "sweeps.md", "exec", dont_inherit=True), made)
+    known = workloads.workloads() | {"nightly": made["Nightly"]}
+    for name in ("kinds_of_workload", "usual_values"):
+        monkeypatch.setattr(workloads, name, getattr(workloads, name).__wrapped__)
+    monkeypatch.setattr(workloads, "workloads", lambda: known)
+    monkeypatch.setattr("allocator.experiments.definition.workloads", lambda: known)
+    monkeypatch.setattr("allocator.experiments.definition.kinds_of_workload", workloads.kinds_of_workload)
+    monkeypatch.setattr("allocator.experiments.run.usual_values", workloads.usual_values)
+    own = static(jobs=[7], seeds=[0], workload={"generator": "nightly", "jobs_per_night": 3})
+    (run,) = Sweep.from_dict(own).points()
+    assert run.result().jobs["arrival_time"].tolist() == [0.0] * 3 + [86400.0] * 3 + [172800.0]
+    assert run.specification()["workload"]["jobs_per_night"] == 3
+    for jobs in ({"generator": "nightly", "jobs_per_night": 0}, {"generator": "default", "jobs_per_night": 3}):
+        with pytest.raises(InputError, match=r"workload\.jobs_per_night"):
+            Sweep.from_dict(static(workload=jobs))

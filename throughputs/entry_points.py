@@ -1,0 +1,52 @@
+"""What packages bring along, by name: entry points, imported when they are asked for.
+
+Readers, generators and fits that only one published system has are no part of what all share. Each is declared as an
+entry point, ours in ``pyproject.toml`` as anybody's, in one of these groups:
+
+========================  ==============================================================================================
+``throughputs.traces``    ``(frame, source, first_line, time_unit_seconds) -> Trace`` of a table of that system
+``throughputs.writers``   the table of that system from a `Trace`
+``throughputs.logs``      cells of a job log in a layout of ``data/job_logs.toml`` that is no table with a header
+``throughputs.draws``     ``(n_jobs, mean_interarrival, **settings) -> Trace``, draw for draw as published
+``throughputs.tables``    throughputs from a folder of that system
+``throughputs.goodput``   trainings from the measured tables of that system, and its fit of the throughput model
+========================  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import Any
+
+from throughputs.errors import InputError, one_of
+
+
+def load(kind: str, name: str) -> Any:
+    """What is declared under a name in the group ``throughputs.KIND``.
+
+    Raises
+    ------
+    InputError
+        No installed package has it.
+    """
+    known = entries_of(f"throughputs.{kind}")
+    if name not in known:
+        expected = one_of(name, known) if known else "an installed package that has it"
+        raise InputError(f"entry point throughputs.{kind}", found=name, expected=expected)
+    return known[name].load()
+
+
+@cache
+def entries_of(group: str) -> dict[str, EntryPoint]:
+    """Those of a group by name, without any whose module has gone."""
+    found = sorted(entry_points(group=group), key=lambda entry: entry.name)
+    return {entry.name: entry for entry in found if _is_there(entry.module)}
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

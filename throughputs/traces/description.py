@@ -1,0 +1,288 @@
+"""A trace in figures: who arrives how often, with how many GPUs, for how long, and what they ask of a cluster.
+
+A job that asks for a part of a GPU counts with that part, everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.tables.table import ThroughputTable
+from throughputs.trace import Trace, partition_names
+
+_Floats = NDArray[np.float64]
+
+_INTERVALS = 60
+"""Intervals into which the time from the first arrival to the last is divided."""
+
+_HOUR = 3600.0
+
+
+def sizes_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
+    """Jobs and GPU hours by size: less than 1 GPU, then in classes of powers of two: 1, 2, 3 to 4, 5 to 8, ...
+
+    Each row has ``gpus`` (text), ``jobs`` and ``gpu_hours`` (of the jobs with a known duration).
+    """
+    if not len(trace):
+        return []
+    largest = int(trace.scale_factor.max())
+    ends = [2**i for i in range((largest - 1).bit_length() + 1)]
+    of = np.where(_gpus(trace) < 1, 0, np.searchsorted(ends, trace.scale_factor) + 1)
+    jobs, hours = np.bincount(of), np.bincount(of, gpu_hours_of(trace, durations))
+    names = ["less than 1", *(str(end) if end < 3 else f"{end // 2 + 1}-{end}" for end in ends)][: len(jobs)]
+    rows = zip(names, jobs.tolist(), hours.tolist(), strict=True)
+    return [{"gpus": name, "jobs": count, "gpu_hours": asked} for name, count, asked in rows if count]
+
+
+def types_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
+    """Jobs and GPU hours by the GPU type that they ask for, those with the most GPU hours first; of jobs that name none
+    ``gpu_type`` is empty. No rows where no job names one.
+
+    Each row has ``gpu_type`` (several with bars between), ``jobs`` and ``gpu_hours``.
+    """
+    names, of = np.unique(trace.gpu_type.astype(str), return_inverse=True)
+    if not any(names):
+        return []
+    jobs, hours = np.bincount(of), np.bincount(of, gpu_hours_of(trace, durations))
+    rows = zip(names.tolist(), jobs.tolist(), hours.tolist(), strict=True)
+    listed = [{"gpu_type": name, "jobs": count, "gpu_hours": asked} for name, count, asked in rows]
+    return sorted(listed, key=lambda row: -row["gpu_hours"])
+
+
+def pools_of(trace: Trace, durations: _Floats, capacity: Mapping[str, int] | None, span: float) -> list[dict[str, Any]]:
+    """Jobs and GPU hours by partition, those with the most GPU hours first; of jobs without one the name is empty.
+
+    Each row has ``partition``, ``jobs``, ``gpu_hours``, ``largest_gang``, and with `capacity` also ``cluster_gpus`` (of
+    the types that the partition names; None where it names none, and its jobs run anywhere), ``demand`` (as that of the
+    trace, None likewise) and ``n_jobs_impossible`` (larger than each type that they may use).
+    """
+    names, of = np.unique(trace.partition.astype(str), return_inverse=True)
+    n = len(names)
+    hours = np.bincount(of, gpu_hours_of(trace, durations), n)
+    largest = np.zeros(n, dtype=np.int64)
+    np.maximum.at(largest, of, trace.scale_factor)
+    rows = [
+        {"partition": name, "jobs": jobs, "gpu_hours": asked, "largest_gang": gang}
+        for name, jobs, asked, gang in zip(
+            names.tolist(), np.bincount(of, minlength=n).tolist(), hours.tolist(), largest.tolist(), strict=True
+        )
+    ]
+    if capacity is not None:
+        impossible = np.bincount(of[impossible_jobs(trace, capacity)], minlength=n).tolist()
+        for row, name, count in zip(rows, names.tolist(), impossible, strict=True):
+            own = [capacity[part] for part in partition_names(name) if part in capacity]
+            gpus = sum(own) if own else None
+            asked = row["gpu_hours"]
+            row["cluster_gpus"] = gpus
+            row["demand"] = asked / gpus / (span / _HOUR) if gpus and span > 0 else None
+            row["n_jobs_impossible"] = count
+    return sorted(rows, key=lambda row: -row["gpu_hours"])
+
+
+def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> NDArray[np.bool_]:
+    """(N,) whether a job is larger than each type that it may use: those that its GPU type names, else its partition,
+    else all.
+    """
+    room = np.zeros(len(trace), dtype=np.int64)
+    for column in (trace.gpu_type, trace.partition):
+        names, of = np.unique(column.astype(str), return_inverse=True)
+        own = [max((capacity.get(part, 0) for part in partition_names(name)), default=0) for name in names.tolist()]
+        room = np.where(room > 0, room, np.array(own, dtype=np.int64)[of])
+    return np.asarray(trace.scale_factor > np.where(room > 0, room, max(capacity.values(), default=0)))
+
+
+def demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:
+    """GPUs that the jobs ask for over time, each from its arrival on for as long as it takes; and those recorded.
+
+    None where arrivals span no time or no duration is known; else ``interval_s``, ``start_s`` of each interval from the
+    first arrival to the last, ``gpus_asked``, their average over the interval, and ``gpus_recorded``, of the schedule
+    that the trace records (None where it records none).
+    """
+    known = ~np.isnan(durations)
+    if not known.any() or trace.arrival_time[-1] <= trace.arrival_time[0]:
+        return None
+    edges = np.linspace(trace.arrival_time[0], trace.arrival_time[-1], _INTERVALS + 1)
+    arrival, gpus = trace.arrival_time[known], _gpus(trace)
+    began = ~np.isnan(trace.recorded_end_seconds)
+    start, end = trace.recorded_start_seconds[began], trace.recorded_end_seconds[began]
+    recorded = _averages(edges, start, end, gpus[began]) if began.any() else None
+    return {
+        "interval_s": float(edges[1] - edges[0]),
+        "start_s": edges[:-1].tolist(),
+        "gpus_asked": _averages(edges, arrival, arrival + durations[known], gpus[known]).tolist(),
+        "gpus_recorded": None if recorded is None else recorded.tolist(),
+    }
+
+
+def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> _Floats:
+    """(B,) GPUs in use on average between neighbouring edges, by jobs that hold theirs from start to end."""
+
+    def held(since: _Floats) -> _Floats:
+        """GPU seconds up to each edge of GPUs that are held for ever from these times on."""
+        order = np.argsort(since, kind="stable")
+        before = np.searchsorted(since[order], edges, side="right")
+        count = np.concatenate([[0.0], np.cumsum(gpus[order])])[before]
+        weighted = np.concatenate([[0.0], np.cumsum(gpus[order] * since[order])])[before]
+        return np.asarray(count * edges - weighted)
+
+    used = held(start) - held(end)
+    averages: _Floats = np.maximum(np.diff(used) / np.diff(edges), 0.0)
+    return averages
+
+
+def _gpus(trace: Trace) -> _Floats:
+    """(N,) GPUs that each job asks for, less than 1 where it shares one."""
+    return np.asarray(trace.scale_factor * trace.gpu_fraction)
+
+
+def gpu_hours_of(trace: Trace, durations: _Floats) -> _Floats:
+    """(N,) 0 where the duration is not known."""
+    return np.nan_to_num(durations * _gpus(trace), nan=0.0) / _HOUR
+
+
+_QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+
+
+def describe_trace(
+    trace: Trace,
+    table: ThroughputTable | None = None,
+    reference_accelerator: str | None = None,
+    capacity: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Summary of a trace, ready for JSON.
+
+    Parameters
+    ----------
+    trace : the jobs.
+    table : when given, durations are steps over throughput on `reference_accelerator`; jobs that cannot run
+        there are left out of them and counted in ``n_jobs_not_runnable``. Without a table, and for jobs that it does
+        not have, which ``n_jobs_not_profiled`` counts, durations are those that the trace states.
+    reference_accelerator : accelerator type of the durations and GPU hours; v100 if the table has it, else its first.
+    capacity : GPUs of a cluster by type, to set the demand against.
+
+    Returns
+    -------
+    dict with ``n_jobs``, ``first_arrival_s``, ``last_arrival_s``, ``arrivals_per_hour`` (None unless the
+    arrivals span some time), counts by value in ``job_types``, ``scale_factors``, ``priority_weights``,
+    ``modes`` and ``categories``, ``n_jobs_with_slo``, ``n_jobs_with_deadline``, ``n_jobs_with_deadline_options``
+    (several),
+    ``deadline_quantiles`` by probability (time from arrival to deadline over duration; None without deadlines),
+    ``n_jobs_not_profiled``, ``n_jobs_not_runnable``, ``gpu_hours`` and ``duration_quantiles_s`` by probability (both
+    None where no duration is known); ``n_users`` and counts by value in ``partitions``; ``n_jobs_recorded``, of which
+    the trace records start and end; ``n_jobs_sharing``, those that ask for a part of a GPU, with
+    ``gpu_hours_asked_sharing``, as in all other figures those that they asked for, and ``gpu_hours_sharing``, which
+    they would take, having it whole; ``n_gangs_sharing`` of them ask for a part of each of several GPUs, which a run
+    refuses; and the rows of `demand.sizes_of` in ``sizes``, of `demand.types_of` in ``types``, of
+    `demand.pools_of` in ``pools``, and `demand.demand_over_time`. With `capacity` also
+    ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last;
+    None where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and
+    ``n_jobs_impossible``: those with more GPUs than any type that they may use has.
+
+    Raises
+    ------
+    InputError
+        The table does not know the accelerator type, or a job of which the trace does not state the duration.
+    """
+    n = len(trace)
+    profiled = np.zeros(n, dtype=np.bool_) if table is None else table.has(trace.job_type, trace.scale_factor)
+    durations = durations_alone(trace, table, profiled, reference_accelerator)
+    known = ~np.isnan(durations)
+    first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)
+    span = last - first if first is not None and last is not None else 0.0
+    gpu_hours = float(gpu_hours_of(trace, durations).sum()) if known.any() else None
+    described = {
+        "n_jobs": n,
+        "first_arrival_s": first,
+        "last_arrival_s": last,
+        "arrivals_per_hour": (n - 1) / span * 3600 if span > 0 else None,
+        "job_types": dict(Counter(trace.job_type.tolist()).most_common()),
+        "scale_factors": _counts(trace.scale_factor),
+        "priority_weights": _counts(trace.priority_weight),
+        "modes": dict(Counter(trace.mode.tolist()).most_common()),
+        "categories": dict(Counter(name for name in trace.category.tolist() if name).most_common()),
+        "n_jobs_with_slo": int((~np.isnan(trace.slo)).sum()),
+        "n_jobs_with_deadline": int((~np.isnan(trace.deadline)).sum()),
+        "n_jobs_with_deadline_options": sum(len(row) > 1 for row in trace.deadline_options),
+        "deadline_quantiles": _quantiles((trace.deadline - trace.arrival_time) / durations),
+        "n_jobs_not_profiled": int((~profiled).sum()) if table is not None else 0,
+        "n_jobs_not_runnable": int((~known).sum()) if table is not None else 0,
+        "gpu_hours": gpu_hours,
+        "duration_quantiles_s": _quantiles(durations),
+        "n_users": len(set(trace.user.tolist()) - {""}),
+        "partitions": dict(Counter(name for name in trace.partition.tolist() if name).most_common()),
+        "n_jobs_recorded": int((~np.isnan(trace.recorded_end_seconds)).sum()),
+        **_sharing(trace, durations),
+    }
+    if capacity is not None:
+        described |= _against(trace, capacity, gpu_hours, span)
+    return described | {
+        "sizes": sizes_of(trace, durations),
+        "types": types_of(trace, durations),
+        "pools": pools_of(trace, durations, capacity, span),
+        "demand_over_time": demand_over_time(trace, durations),
+    }
+
+
+def _sharing(trace: Trace, durations: NDArray[np.float64]) -> dict[str, Any]:
+    """The jobs that ask for a part of a GPU."""
+    some = trace.gpu_fraction < 1
+    asked = gpu_hours_of(trace, durations)[some]
+    return {
+        "n_jobs_sharing": int(some.sum()),
+        "n_gangs_sharing": int((some & (trace.scale_factor > 1)).sum()),
+        "gpu_hours_sharing": float((asked / trace.gpu_fraction[some]).sum()),
+        "gpu_hours_asked_sharing": float(asked.sum()),
+    }
+
+
+def _against(trace: Trace, capacity: Mapping[str, int], gpu_hours: float | None, span: float) -> dict[str, Any]:
+    """The demand of a trace beside what a cluster has."""
+    gpus = sum(capacity.values())
+    hours = None if gpu_hours is None or not gpus else gpu_hours / gpus
+    return {
+        "cluster_gpus": gpus,
+        "demand": hours / (span / 3600) if hours is not None and span > 0 else None,
+        "least_hours": hours,
+        "n_jobs_impossible": int(impossible_jobs(trace, capacity).sum()),
+    }
+
+
+def durations_alone(
+    trace: Trace, table: ThroughputTable | None, profiled: NDArray[np.bool_], accelerator: str | None = None
+) -> NDArray[np.float64]:
+    """(N,) seconds that each job takes alone, nan where unknown.
+
+    With a table, durations of the jobs that are `profiled` (N,), and of those whose duration the trace does not state,
+    are steps over throughput on the `accelerator`; v100 if the table has it, else its first.
+
+    Raises
+    ------
+    InputError
+        The table does not know the accelerator type, or a job of which the trace does not state the duration.
+    """
+    if table is None:
+        return trace.duration
+    if accelerator is None:
+        accelerator = table.reference_accelerator
+    asked = np.flatnonzero(profiled | np.isnan(trace.duration))
+    rates = table.rates(trace.job_type[asked], trace.scale_factor[asked], [accelerator])[:, 0]
+    durations = trace.duration.copy()
+    durations[asked] = np.nan
+    durations[asked[rates > 0]] = trace.total_steps[asked[rates > 0]] / rates[rates > 0]
+    return durations
+
+
+def _quantiles(values: NDArray[np.float64]) -> dict[float, float] | None:
+    """By probability, of those that are known; None where none is."""
+    known = values[~np.isnan(values)]
+    return dict(zip(_QUANTILES, np.quantile(known, _QUANTILES).tolist(), strict=True)) if len(known) else None
+
+
+def _counts(values: NDArray[Any]) -> dict[Any, int]:
+    distinct, counts = np.unique(values, return_counts=True)
+    return dict(zip(distinct.tolist(), counts.tolist(), strict=True))

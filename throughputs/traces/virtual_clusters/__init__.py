@@ -1,1 +1,0 @@
-"""Logs of clusters that are divided into virtual ones, and predictions of how long their jobs run."""
