@@ -310,10 +310,7 @@ class RecordedRun:
         """The run with the `settings` that it had, as a simulation leaves it behind."""
         return SimulationResult(
             policy=self.policy,
-            cluster=self.cluster,
             settings=dict(settings),
-            makespan=self.record.makespan,
-            utilization=self.record.utilization,
             policy_calls=self.decisions,
             policy_seconds=self.policy_seconds,
             wall_seconds=self.until - self.since,
