@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import private_socket
 from allocator.runtime.page.access import Access, read_token
-from allocator.runtime.page.app import Desk, make_app
+from allocator.runtime.page.app import Desk
 from allocator.runtime.records.ownership import check_parents
 from allocator.runtime.settings import DoorSettings
 from throughputs import InputError
@@ -63,7 +63,7 @@ class Door:
         desk = Desk(service, requests, access, self._path is None, settings.web_api)
         self._desk = desk
         config = uvicorn.Config(
-            make_app(desk),
+            desk,
             http=_Bounded,
             ws="none",
             lifespan="off",
