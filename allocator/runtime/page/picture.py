@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.decisions.hardware import held, owners
 from allocator.runtime.door.views import busy_gpus, job_view, seconds_left, service_view
+from allocator.runtime.door.words import words
 from allocator.runtime.records.book import FINAL, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
@@ -88,23 +89,8 @@ class History:
             "at": event.at,
             "kind": event.get("outcome") or event.kind,
             "job": None if job is None else job.id,
-            "text": _text(event),
+            "text": words(event.kind, event.data or {}),
         }
-
-
-def _text(event: Event) -> str:
-    """What an event says, in words."""
-    if event.kind == "node":
-        return f"{event['name']} {'drained' if event['drained'] else 'in use again'}"
-    if event.kind == "policy":
-        return str(event["name"])
-    if event.kind == "cluster":
-        changed = event.get("nodes", ())
-        return ", ".join(f"{node['name']} {'up' if node['up'] else 'down'}" for node in changed)
-    if event.kind == "resized":
-        size = event.get("batch_size")
-        return f"{event.get('gpus') or 'as many'} GPUs" + (f", batch size {size}" if size else "")
-    return "started" if event.kind == "service" else str(event.get("reason", ""))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
