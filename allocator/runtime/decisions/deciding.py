@@ -22,7 +22,7 @@ from pathlib import Path
 from allocator.protocol.policy import Need
 from allocator.runtime.adapters.base import Placed
 from allocator.runtime.decisions.hardware import Hardware, free_for, held, hold, owners
-from allocator.runtime.decisions.knowledge import Prospects, Ways
+from allocator.runtime.decisions.knowledge import Knowledge, Prospects, Ways
 from allocator.runtime.decisions.world import Memory, News, Verdict, World
 from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
@@ -184,10 +184,6 @@ class Deciding:
         """A job asked for other GPUs, or another batch size: for the world it is another job from now on."""
         self._news = True
 
-    def type_at(self, job: Job, batch_size: int | None) -> str:
-        """What a job is in the throughput table at another batch size."""
-        return self._world.knowledge.type_at(job.job_type, batch_size)
-
     def measured(self, job: Job) -> None:
         """The speed of a job was measured."""
         self._measured[job.uuid] = dict(job.measured)
@@ -225,23 +221,14 @@ class Deciding:
             return f"starts on {target.pool} when job {ids} has made room"
         return f"starts on {target.pool} shortly"
 
+    @property
+    def knowledge(self) -> Knowledge:
+        """What is believed of the speeds of jobs."""
+        return self._world.knowledge
+
     def believed_rate(self, job: Job) -> float:
         """Steps/s of a job where it runs."""
-        ways = self._world.knowledge.believed(job.job_type, job.gpus, job.measured)
-        return ways.get(job.placed.way, 0.0)
-
-    def known_rate(self, job: Job) -> float | None:
-        """The same where it rests on a measurement or on the throughput table, else None."""
-        known = self._world.knowledge.known(job.job_type, job.gpus, job.measured)
-        return known.get(job.placed.way)
-
-    def ways(self, job: Job, measured: bool = True) -> Ways | None:
-        """Steps/s by type and GPUs of a job, with what was `measured` of it; None where nothing is known."""
-        own = job.measured if measured else {}
-        knowledge = self._world.knowledge
-        if not own and not knowledge.knows(job.job_type, job.gpus):
-            return None
-        return knowledge.believed(job.job_type, job.gpus, own)
+        return self.knowledge.of(job).get(job.placed.way, 0.0)
 
     def outlook(self) -> Outlook:
         """Rounds and targets, as far as they are decided."""

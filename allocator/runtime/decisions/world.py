@@ -251,7 +251,7 @@ class World:
         left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
         core.complete([job for job in left if (core.active == job).any()])
         for gone in (self._jobs[job] for job in left):
-            self.knowledge.learn(gone.job_type, gone.gpus, gone.measured)
+            self.knowledge.learn(gone)
         if news.arrived:
             core.arrive(self._submit(news.arrived, self._arrivals(news.arrived), news.clock))
         if news.trouble:
@@ -308,7 +308,7 @@ class World:
         for uuid, measured in self._there(news.measured):
             i = self.ids[uuid]
             self._jobs[i].measured = dict(measured)
-            believed = self._believed(self._jobs[i])
+            believed = self.knowledge.of(self._jobs[i])
             if _differs(self._ways[i], believed):
                 self._ways[i] = believed
                 changed.append(i)
@@ -323,9 +323,6 @@ class World:
         if self._table.configurations is not None:
             self._table.configurations = self._configurations(list(self._ways.values()))
         self.core.rates_changed(ids)
-
-    def _believed(self, job: Job) -> Ways:
-        return self.knowledge.believed(job.job_type, job.gpus, job.measured)
 
     def _arrivals(self, jobs: Sequence[Job]) -> list[float]:
         """When jobs arrived; one that comes again, with another number of GPUs, is no earlier than those before it."""
@@ -344,7 +341,7 @@ class World:
 
         In a table that goes on from another they are `numbered` as there: their ids, and that of the next job.
         """
-        ways = [self._believed(job) for job in jobs]
+        ways = [self.knowledge.of(job) for job in jobs]
         ids = self._table.submit(self._table_of(jobs, ways, arrivals))
         if numbered is not None:
             ids = self._table.renumber(*numbered)
