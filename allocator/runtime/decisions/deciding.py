@@ -14,7 +14,7 @@ import contextlib
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -39,21 +39,6 @@ _AFTER_TROUBLE = 5.0
 
 _TRIALS_OF_MEMORY = 2
 """Decisions that may fail in a row before what the policy remembers is taken to be the cause."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """What is known of the near future.
-
-    Attributes
-    ----------
-    ends : when the present round ends, seconds on the clock; inf: decisions are taken when something happens.
-    seconds : that a round takes. targets : who is wanted where, now and in the round that comes.
-    """
-
-    ends: float
-    seconds: float
-    targets: Mapping[str, Placed]
 
 
 class Deciding:
@@ -211,7 +196,7 @@ class Deciding:
         """Why a job that fits does not run."""
         if self.trouble:
             return f"no decision: {self.trouble}"
-        target = self._wanted().get(job.uuid)
+        target = self.wanted().get(job.uuid)
         if target is None:
             known = self._now is not None and job.uuid in self._known
             return f"not its turn under {self.policy.name}" if known else "waits for the next decision"
@@ -230,12 +215,10 @@ class Deciding:
         """Steps/s of a job where it runs."""
         return self.knowledge.of(job).get(job.placed.way, 0.0)
 
-    def outlook(self) -> Outlook:
-        """Rounds and targets, as far as they are decided."""
-        plan = self._now
-        if plan is None or plan.interruptible:
-            return Outlook(inf, inf, self._wanted())
-        return Outlook(plan.end, plan.seconds, self._wanted())
+    @property
+    def round(self) -> Verdict | None:
+        """The round that holds; None where decisions are taken when something happens."""
+        return None if self._now is None or self._now.interruptible else self._now
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -265,7 +248,7 @@ class Deciding:
 
     def _idles(self, book: Book) -> bool:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
-        targets = {uuid: target for uuid, target in self._wanted().items() if uuid in book.active}
+        targets = {uuid: target for uuid, target in self.wanted().items() if uuid in book.active}
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
         taken = set(held(book.holding)).union(*(target.gpus for target in targets.values()))
         free = Counter(self._hardware.cluster.gpus)
@@ -287,11 +270,10 @@ class Deciding:
             except Exception as error:
                 self._fail(error, now)
                 return
-        plan, moved = self._now, self._changed_hardware
-        clock = now
-        if plan is not None and not plan.interruptible and (book.holding or self._coming is not None):
-            # in rounds it holds from the end of this one on, unless GPUs came that nobody is on, or went
-            clock = now if moved and not self._returning else max(plan.end, now)
+        plan, moved, clock = self._now, self._changed_hardware, now
+        if self.round is not None and (book.holding or self._coming is not None):
+            # it holds from the end of this one on, unless GPUs came that nobody is on, or went
+            clock = now if moved and not self._returning else max(self.round.end, now)
         news = News(clock, measured=self._measured, trouble=self._failed)
         news.steps = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         news.steps |= {uuid: expected(job, clock - now) for uuid, job in book.holding.items()}
@@ -365,7 +347,7 @@ class Deciding:
 
     # -- what holds ---------------------------------------------------------------------------------------------------
 
-    def _wanted(self) -> dict[str, Placed]:
+    def wanted(self) -> dict[str, Placed]:
         """Targets of the verdict that holds and, behind them, of the one that is coming."""
         wanted = dict(self._now.wanted) if self._now is not None else {}
         if self._coming is not None and self._settings.early_dispatch:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ from allocator.runtime.records.book import ACTIVE, Job
 from throughputs import InputError, ThroughputTable, Trace
 
 _Ids = NDArray[np.int64]
-_Told = TypeVar("_Told")
 
 _NOTICED_CHANGE = 0.01
 """Part of its speed by which a job must have changed for the policy to be asked again. No two measurements agree to the
@@ -179,8 +178,7 @@ class World:
         self.core.complete(sorted(i for u, i in self.ids.items() if jobs[u].state not in ACTIVE and i in active))
         new = [job for job in there if self.ids.get(job.uuid) not in active]
         self.core.arrive(self._submit(new, self._arrivals(new)))
-        for job in there:
-            self._advance(job.uuid, job.steps)
+        self._advance({job.uuid: job.steps for job in there})
         self.core.adopt(*self._rows_of(there))
 
     def check(self) -> None:
@@ -240,10 +238,9 @@ class World:
 
     def _tell(self, news: News) -> None:
         core, columns = self.core, self._table.columns
-        for uuid, steps in self._there(news.steps):
-            self._advance(uuid, steps)
-        for uuid, seconds in self._there(news.lost_seconds):
-            columns["lost_seconds"][self._row(uuid)] = seconds
+        self._advance(news.steps)
+        rows, lost_seconds = self._rows(news.lost_seconds)
+        columns["lost_seconds"][rows] = lost_seconds
         lost = columns["lost_seconds"]
         columns[_LAST_START][lost > 0] = lost[lost > 0]
         self._record(news)
@@ -257,18 +254,16 @@ class World:
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
-    def _there(self, told: Mapping[str, _Told]) -> list[tuple[str, _Told]]:
-        """What was told of jobs that are in the table."""
-        return [(uuid, value) for uuid, value in told.items() if uuid in self.ids]
+    def _rows(self, told: Mapping[str, float]) -> tuple[_Ids, NDArray[np.float64]]:
+        """What was told of jobs that are in the table, and where they are."""
+        known = [uuid for uuid in told if uuid in self.ids]
+        ids = np.array([self.ids[uuid] for uuid in known], dtype=np.int64)
+        return self._table.rows(ids), np.array([told[uuid] for uuid in known], dtype=np.float64)
 
-    def _row(self, uuid: str) -> int:
-        """Where a job is in the table."""
-        return int(self._table.rows(np.array([self.ids[uuid]]))[0])
-
-    def _advance(self, uuid: str, steps: float) -> None:
-        """A job has done so many steps."""
-        row = self._row(uuid)
-        self._table.steps_done[row] = min(steps, self._table.total_steps[row])
+    def _advance(self, steps: Mapping[str, float]) -> None:
+        """Jobs have done so many steps."""
+        rows, done = self._rows(steps)
+        self._table.steps_done[rows] = np.minimum(done, self._table.total_steps[rows])
 
     def _forget(self) -> None:
         """Nothing is asked any more of jobs that are through: what a decision costs does not grow with them."""
@@ -305,8 +300,7 @@ class World:
     def _measure(self, news: News) -> None:
         """Speeds that were measured take the place of those that were believed."""
         changed = []
-        for uuid, measured in self._there(news.measured):
-            i = self.ids[uuid]
+        for i, measured in [(self.ids[uuid], told) for uuid, told in news.measured.items() if uuid in self.ids]:
             self._jobs[i].measured = dict(measured)
             believed = self.knowledge.of(self._jobs[i])
             if _differs(self._ways[i], believed):

@@ -110,24 +110,24 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
     The queue is in the order of submission, those first that the last decision wants.
     """
     deciding, book, now = service.deciding, service.book, service.clock()
-    outlook = deciding.outlook()
-    to_end = max(outlook.ends - now, 0.0)
+    targets, this = deciding.wanted(), deciding.round
+    to_end = inf if this is None else max(this.end - now, 0.0)
     free = _free_at(service)
     waiting = [job for job in islice(book.active.values(), 2 * most + len(book.holding)) if job.state == QUEUED]
     waiting = [job for job in waiting if not deciding.why_unfit(job)]
-    waiting.sort(key=lambda job: job.uuid not in outlook.targets)
+    waiting.sort(key=lambda job: job.uuid not in targets)
     holders = held(book.holding)
     total = max(sum(map(len, free.values())), 1)
-    turns = outlook.ends < inf and any(job.epoch and not job.failures for job in waiting)
+    turns = any(job.epoch and not job.failures for job in waiting)
     guesses, before = {}, 0
     for job in waiting[:most]:
-        target = outlook.targets.get(job.uuid)
+        target = targets.get(job.uuid)
         start = _in_turn(service, job, free)
         if target is not None:
             taken = any(book.holding[uuid].state != STOPPING for uuid in owners(holders, target))
             start = min(start, to_end if taken and to_end < inf else 0.0)
-        elif turns:
-            start = min(start, to_end + before // total * outlook.seconds)
+        elif this is not None and turns:
+            start = min(start, to_end + before // total * this.seconds)
         before += job.gpus if target is None else 0
         if start < inf:
             guesses[job.uuid] = start
@@ -204,8 +204,8 @@ def _types(view: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _round(service: Service) -> float | None:
     """Seconds to the end of the round, None where there is none."""
-    left = service.deciding.outlook().ends - service.clock()
-    return round(max(left, 0.0), 1) if isfinite(left) else None
+    this = service.deciding.round
+    return None if this is None else round(max(this.end - service.clock(), 0.0), 1)
 
 
 _OF_RUNNING = ("places", "run_seconds", "reason", "saved_at", "seconds_left")
