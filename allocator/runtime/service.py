@@ -219,7 +219,7 @@ class Service:
             They were not written; nothing has changed.
         """
         now = self.clock()
-        timed = [Event(event.kind, event.job, event.clock or now, event.data) for event in events]
+        timed = [replace(event, clock=event.clock or now) for event in events]
         written = self.journal.append(timed) if timed else []
         for event in written:
             self.book.apply(event)
@@ -347,7 +347,7 @@ class Service:
     def _typed(self, job: Job, event: Event) -> Event:
         """With what the job is in the throughput table at the batch size that it asks for."""
         job_type = self.deciding.knowledge.type_at(job.job_type, event["batch_size"])
-        return replace(event, data={**(event.data or {}), "job_type": job_type})
+        return replace(event, data={**event.data, "job_type": job_type})
 
     def _when(self, job: Job, seen: Seen) -> float:
         """When a start ended, seconds on the clock: perhaps while no service ran."""

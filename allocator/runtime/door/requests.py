@@ -138,7 +138,7 @@ class Requests:
     def _job(self, asked: Mapping[str, Any]) -> _Answer:
         (job,) = self._jobs([asked.get("job")])
         events = [
-            {"at": event.at, "clock": event.clock, "kind": event.kind} | dict(event.data or {})
+            {"at": event.at, "clock": event.clock, "kind": event.kind} | dict(event.data)
             for event in self._service.journal.events(job.uuid, last=1000)
         ]
         return {"job": job_view(self._service, job), "events": events}
@@ -169,7 +169,7 @@ class Requests:
                     "clock": event.clock,
                     "kind": event.kind,
                     "job": ids[event.job].id if event.job else None,
-                    "data": dict(event.data or {}),
+                    "data": dict(event.data),
                 }
                 for event in events
             )

@@ -78,7 +78,7 @@ class History:
         for event in events:
             self.last = event.number
             if event.kind == "decision":
-                self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data or {}))
+                self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data))
             elif event.kind in _TOLD and event.get("outcome") != "yielded":
                 self.happenings.appendleft(self._happening(event))
 
@@ -89,7 +89,7 @@ class History:
             "at": event.at,
             "kind": event.get("outcome") or event.kind,
             "job": None if job is None else job.id,
-            "text": words(event.kind, event.data or {}),
+            "text": words(event.kind, event.data),
         }
 
 
