@@ -301,7 +301,7 @@ class Service:
             one = seen.get(job.uuid)
             if one is None or (one.epoch, one.phase) != (job.epoch, "running"):
                 continue
-            killed = self.watching.of(job, now).killed_at is not None
+            killed = self.watching.of(job).killed_at is not None
             reason = one.reason or "it was killed and has not ended" * killed
             # one that was asked to end has its time for that
             if reason and (killed or job.state != STOPPING):
@@ -339,7 +339,7 @@ class Service:
     def _through(self, job: Job, seen: Seen) -> list[Event]:
         """A start that has ended."""
         report = self.watching.look(job, self.clock(), again=True).report
-        told = self.watching.told(job)
+        told = self.watching.of(job).told
         posted = None if told is None else told.steps
         events = events_of_end(job, seen, report, self._when(job, seen), self.settings, posted)
         return [self._typed(job, event) if event.kind == "resized" else event for event in events]
@@ -370,7 +370,7 @@ class Service:
 
     def _expected_steps(self, job: Job, ahead: float) -> float:
         """Steps in `ahead` seconds, if a job goes on at the speed that is believed of it since it last reported."""
-        report, steps = self.watching.report(job), self.steps_of(job)
+        report, steps = self.watching.of(job).report, self.steps_of(job)
         if report is None or report.state != "training":
             return steps
         since = min(max(time.time() - report.at, 0.0), _LONGEST_SINCE_REPORT)
@@ -411,7 +411,7 @@ class Service:
 
     def _progress_of(self, job: Job) -> dict[str, float]:
         """What a program that does not report is taken to have done: nobody will know better."""
-        return {} if self.watching.report(job) is not None else {"steps": self.steps_of(job)}
+        return {} if self.watching.of(job).report is not None else {"steps": self.steps_of(job)}
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -453,7 +453,7 @@ class Service:
         if not self._strays:
             self._start(starts, targets)
         for job in self.book.holding.values():
-            if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
+            if job.state == RUNNING and self.watching.of(job).serial != self.deciding.serial:
                 self.dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:

@@ -219,7 +219,7 @@ def _some(service: Service, job: Job, *names: str) -> dict[str, Any]:
 
 def _metrics(service: Service, job: Job) -> dict[str, str]:
     """What a trainer says of its training."""
-    told = service.watching.told(job)
+    told = service.watching.of(job).told
     return {} if told is None else dict(told.metrics)
 
 
