@@ -85,7 +85,6 @@ class Service:
         self._trouble = ""
         self._strays = 0
         self.lingering: dict[str, str] = {}
-        self._lingers: dict[tuple[str, int], float] = {}
         self.listeners: list[Callable[[Event], None]] = []
         self.doors: list[Door] = []
         clock = lambda: self.clock()  # noqa: E731 - tests put another in its place
@@ -295,20 +294,18 @@ class Service:
 
     def _tell_lingering(self, seen: Mapping[str, Seen]) -> None:
         """Say of which jobs the cluster cannot end all processes: their GPUs are not given to others."""
-        now = self.clock()
-        why: dict[tuple[str, int], str] = {}
+        now, before = self.clock(), self.lingering
+        self.lingering = {}
         for job in self.book.holding.values():
-            one = seen.get(job.uuid)
-            if one is None or (one.epoch, one.phase) != (job.epoch, "running"):
-                continue
-            killed = self.watching.of(job).killed_at is not None
-            reason = one.reason or "it was killed and has not ended" * killed
+            one, watch = seen.get(job.uuid), self.watching.of(job)
+            killed, reason = watch.killed_at is not None, ""
             # one that was asked to end has its time for that
-            if reason and (killed or job.state != STOPPING):
-                why[job.uuid, job.epoch] = f"its GPUs are not free: {reason}"
-        self._lingers = {start: self._lingers.get(start, now) for start in why}
-        before = self.lingering
-        self.lingering = {start[0]: text for start, text in why.items() if now >= self._lingers[start] + _LINGERING}
+            if one is not None and (one.epoch, one.phase) == (job.epoch, "running"):
+                reason = (one.reason or "it was killed and has not ended" * killed) * (killed or job.state != STOPPING)
+            if not reason or watch.well_at is None:
+                watch.well_at = now
+            elif now >= watch.well_at + _LINGERING:
+                self.lingering[job.uuid] = f"its GPUs are not free: {reason}"
         told = [(uuid, text) for uuid, text in self.lingering.items() if uuid not in before]
         self.record(Event("lingers", uuid, data={"reason": text}) for uuid, text in told)
 

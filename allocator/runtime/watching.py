@@ -169,6 +169,7 @@ class Watch:
     trained : steps and seconds up to the last measurement.
     serial : of its lease as it was last written; -1: not yet.
     told : the last progress that was posted; None: none was.
+    well_at : when nothing spoke against its end for the last time, or at the first look; None: before that.
     """
 
     epoch: int
@@ -181,6 +182,7 @@ class Watch:
     trained: tuple[float, float] = (0.0, 0.0)
     serial: int = -1
     told: Told | None = None
+    well_at: float | None = None
 
     @property
     def training(self) -> tuple[float, float]:
