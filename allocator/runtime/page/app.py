@@ -31,7 +31,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from allocator.runtime.door.requests import REQUESTS, Requests
+from allocator.runtime.door.requests import READING, Requests
 from allocator.runtime.page.access import Access, Posts
 from allocator.runtime.page.metrics import CONTENT_TYPE, metrics
 from allocator.runtime.page.picture import History, picture
@@ -155,8 +155,6 @@ _LONGEST_REQUEST, _LONGEST_POST, _LONGEST_LOGIN = 8 << 20, 64 << 10, 8 << 10
 _MOST_READERS = 32
 """Pages that are open at once."""
 
-_READING = sorted(name for name, request in REQUESTS.items() if not request.changes)
-
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -275,8 +273,8 @@ class Desk:
             return JSONResponse({"ok": False, "error": "requests are not for browsers"}, 403)
         try:
             asked = json.loads(await _body(request, _LONGEST_REQUEST))
-            if isinstance(asked, dict) and asked.get("do") not in _READING and not self._changes:
-                error = f"only {', '.join(_READING)} here: serve was started without --web-api"
+            if isinstance(asked, dict) and asked.get("do") not in READING and not self._changes:
+                error = f"only {', '.join(READING)} here: serve was started without --web-api"
                 return JSONResponse({"ok": False, "error": error}, 403)
             answer = self._requests.open(asked)
         except (ValueError, RecursionError):
