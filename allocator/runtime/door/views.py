@@ -70,9 +70,8 @@ def busy_gpus(view: Mapping[str, Any]) -> Counter[str]:
 def job_view(service: Service, job: Job) -> dict[str, Any]:
     """One job."""
     now, steps = service.clock(), service.steps_of(job)
-    report = service.watching.of(job).report
+    saved = service.watching.of(job).report or job
     running = job.run_seconds + (now - job.since if job.state in HOLDS_GPUS else 0.0)
-    saved_at = report.saved_at if report is not None else job.saved_at
     return {name: getattr(job, name) for name in _AS_KEPT} | {
         "name": job.name or _program(job.command),
         "reason": reason(service, job),
@@ -82,8 +81,8 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "reckoned": service.reckons(job),
         "total_steps": job.total_steps or None,
         "duration": job.duration or None,
-        "saved_steps": report.saved_steps if report is not None else job.saved_steps,
-        "saved_at": saved_at or None,
+        "saved_steps": saved.saved_steps,
+        "saved_at": saved.saved_at or None,
         "met": job.met(now),
         "due_in": None if job.deadline is None else round(job.deadline - now, 3),
         "submitted_at": round(job.submitted_at, 3),
