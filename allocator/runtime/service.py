@@ -343,7 +343,7 @@ class Service:
 
     def _typed(self, job: Job, event: Event) -> Event:
         """With what the job is in the throughput table at the batch size that it asks for."""
-        job_type = self.deciding.knowledge.type_at(job.job_type, event["batch_size"])
+        job_type = self.deciding.world.knowledge.type_at(job.job_type, event["batch_size"])
         return replace(event, data={**event.data, "job_type": job_type})
 
     def _when(self, job: Job, seen: Seen) -> float:

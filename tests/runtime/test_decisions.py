@@ -176,7 +176,7 @@ async def test_a_job_with_another_batch_size_is_another_row_of_the_table(tmp_pat
     assert policy.seen == [[8.0], [3.0]]
     # and a wish names that row
     service = await service_on(tmp_path, one_type(1))
-    service.deciding._world.knowledge = Knowledge(["v100"], TABLE)
+    service.deciding.world.knowledge = Knowledge(["v100"], TABLE)
     wish = {"gpus": 1, "batch_size": 64}
     assert service._typed(first, Event("resized", "a", 0.0, wish)).data == wish | {"job_type": LARGE}
 

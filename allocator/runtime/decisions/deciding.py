@@ -22,7 +22,7 @@ from pathlib import Path
 from allocator.protocol.policy import Need
 from allocator.runtime.adapters.base import Placed
 from allocator.runtime.decisions.hardware import Hardware, free_for, held, hold, owners
-from allocator.runtime.decisions.knowledge import Knowledge, Prospects, Ways
+from allocator.runtime.decisions.knowledge import Prospects, Ways
 from allocator.runtime.decisions.world import Memory, News, Verdict, World
 from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
@@ -56,7 +56,7 @@ class Deciding:
     trouble : why the last decision failed, "" if it did not.
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
     start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
-    prospects : of jobs on the nodes that there are now.
+    prospects : of jobs on the nodes that there are now. world : that is asked.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Deciding:
         self._make_world, self._settings, self._clock = make_world, settings, clock
         self._hardware = hardware
         self._begin_world()
-        self.policy = self._world.policy
+        self.policy = self.world.policy
         self.serial, self.trouble = 0, ""
         self.prices: Mapping[str, float] = {}
         self.start_seconds = self.last_seconds = 0.0
@@ -87,12 +87,12 @@ class Deciding:
         self._clear_news()
 
     def _begin_world(self) -> None:
-        self._world = self._make_world(self._hardware)
+        self.world = self._make_world(self._hardware)
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        elastic = Need.CONFIGURATIONS in self._world.policy.needs
-        self.prospects = Prospects(self._world.knowledge, self._hardware, elastic)
+        elastic = Need.CONFIGURATIONS in self.world.policy.needs
+        self.prospects = Prospects(self.world.knowledge, self._hardware, elastic)
 
     def _clear_news(self) -> None:
         self._measured: dict[str, Ways] = {}
@@ -103,10 +103,6 @@ class Deciding:
         """Raise InputError where the policy cannot decide about this cluster, with all of its nodes in use."""
         self._make_world(self._hardware.in_full).check()
 
-    def check_entity(self, name: str) -> None:
-        """Raise InputError where a job belongs to an entity that there is not."""
-        self._world.check_entity(name)
-
     # -- news ---------------------------------------------------------------------------------------------------------
 
     def take_up(self, book: Book) -> None:
@@ -115,14 +111,14 @@ class Deciding:
         # for the world all others are through
         jobs = {u: self._known.get(u) or replace(job, state=COMPLETED) for u, job in book.jobs.items()}
         # a memory by which no decision can be made is none
-        state = self._memory.recall(self._world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
+        state = self._memory.recall(self.world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
         try:
-            self._world.take_up(jobs, state)
+            self.world.take_up(jobs, state)
         except Exception:
             if state is None:
                 raise
             self._begin_world()
-            self._world.take_up(jobs)
+            self.world.take_up(jobs)
 
     def _renew(self, book: Book) -> None:
         """Another world, as after a restart; the plan of the one before holds until it decides."""
@@ -178,7 +174,7 @@ class Deciding:
         stayed = {uuid for uuid, job in holding.items() if self._stays(job)}
         self._hardware = hardware
         self._look_ahead()
-        if hardware.cluster.accelerators != self._world.cluster.accelerators:
+        if hardware.cluster.accelerators != self.world.cluster.accelerators:
             self._failures = max(self._failures, 1)
         # until the world decides about those whose node is back they stay
         self._returning |= {uuid for uuid in stayed if hardware.numbers(holding[uuid].placed)}
@@ -186,7 +182,7 @@ class Deciding:
     @property
     def _changed_hardware(self) -> bool:
         """Whether the world has not heard of the nodes that there are now."""
-        return self._hardware is not self._world.hardware
+        return self._hardware is not self.world.hardware
 
     def why_unfit(self, job: Job) -> str:
         """Why a job cannot run on any nodes there are, "" if it can."""
@@ -206,14 +202,9 @@ class Deciding:
             return f"starts on {target.pool} when job {ids} has made room"
         return f"starts on {target.pool} shortly"
 
-    @property
-    def knowledge(self) -> Knowledge:
-        """What is believed of the speeds of jobs."""
-        return self._world.knowledge
-
     def believed_rate(self, job: Job) -> float:
         """Steps/s of a job where it runs."""
-        return self.knowledge.of(job).get(job.placed.way, 0.0)
+        return self.world.knowledge.of(job).get(job.placed.way, 0.0)
 
     @property
     def round(self) -> Verdict | None:
@@ -308,12 +299,12 @@ class Deciding:
         return before | taken
 
     def _ask(self, news: News, hardware: Hardware, jobs: Mapping[str, Job]) -> Verdict:
-        if hardware is not self._world.hardware:
-            last = self._world
-            self._world = last.on(hardware)
-            self._world.take_up(jobs, last.state())
-        verdict = self._world.decide(news)
-        self._memory.write(self._world)
+        if hardware is not self.world.hardware:
+            last = self.world
+            self.world = last.on(hardware)
+            self.world.take_up(jobs, last.state())
+        verdict = self.world.decide(news)
+        self._memory.write(self.world)
         return verdict
 
     def ready(self, now: float) -> Verdict | None:
@@ -342,7 +333,7 @@ class Deciding:
 
     def _take_over(self) -> None:
         self._now, self._coming = self._coming, None
-        self._returning = {uuid for uuid in self._returning if uuid not in self._world.ids}
+        self._returning = {uuid for uuid in self._returning if uuid not in self.world.ids}
         self.serial += 1
 
     # -- what holds ---------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class World:
     ) -> None:
         self.hardware, self.policy, self._settings = hardware, policy, settings
         self.cluster = cluster = hardware.cluster
-        self._seed, self._entities, self._throughputs = seed, entities, table
+        self._entities, self._of = entities, (policy, settings, table, entities, seed)
         self.knowledge = Knowledge(cluster.accelerators, table)
         self._jobs: dict[int, Job] = {}
         self._ways: dict[int, Ways] = {}
@@ -135,7 +135,7 @@ class World:
 
     def on(self, hardware: Hardware) -> World:
         """An empty world under the same policy that knows as much of speeds."""
-        made = type(self)(hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        made = type(self)(hardware, *self._of)
         made.knowledge = self.knowledge
         return made
 
@@ -189,8 +189,7 @@ class World:
         InputError
             It cannot decide on this cluster.
         """
-        trial = World(self.hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
-        trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
+        World(self.hardware, *self._of).decide(News(0.0, [Job(0, "trial", ("trial",))]))
 
     def check_entity(self, name: str) -> None:
         """Raise InputError where a job belongs to an entity that there is not."""

@@ -98,7 +98,7 @@ class Requests:
         new: dict[str, dict[str, Any]] = {}
         for one in listed:
             data = _submission(one, self._service.clock())
-            self._service.deciding.check_entity(data.get("entity", ""))
+            self._service.deciding.world.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
             self._service.deciding.prospects.check(_as_job(key, data))
             asked_for.append(key)

@@ -118,7 +118,7 @@ def seconds_left(service: Service, job: Job) -> float | None:
     told = service.watching.of(job).told
     if told is not None and told.seconds_left is not None:
         return round(max(told.seconds_left - (service.clock() - told.clock), 0.0), 3)
-    rate = service.watching.speed(job) or service.deciding.knowledge.known_of(job).get(job.placed.way)
+    rate = service.watching.speed(job) or service.deciding.world.knowledge.known_of(job).get(job.placed.way)
     left = job.total_steps - service.steps_of(job)
     # steps that nobody told may be done anew after a stop, and are no more than a guess in the end
     astray = service.reckons(job) and (job.unsaved_stops > 0 or left <= 0)

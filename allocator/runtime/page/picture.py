@@ -155,7 +155,7 @@ def _in_turn(service: Service, job: Job, free: dict[str, list[float]]) -> float:
     pool = min(starts, key=starts.__getitem__, default=None)
     if pool is None or starts[pool] == inf:
         return inf
-    knowledge = service.deciding.knowledge
+    knowledge = service.deciding.world.knowledge
     rate = knowledge.of(job).get((pool, job.gpus), 0.0) if knowledge.known_of(job) else 0.0
     known = job.total_steps and rate > 0
     needs = max(job.total_steps - service.steps_of(job), 0.0) / rate if known else job.duration or inf
@@ -226,7 +226,7 @@ def _metrics(service: Service, job: Job) -> dict[str, str]:
 def _speeds(service: Service, jobs: Iterable[Job]) -> Iterable[dict[str, Any]]:
     """Steps/s of jobs where they were measured, beside what was believed before they ran."""
     for job in jobs:
-        believed = service.deciding.knowledge.known(job.job_type, job.gpus, {})
+        believed = service.deciding.world.knowledge.known(job.job_type, job.gpus, {})
         for (pool, gpus), rate in job.measured.items():
             yield {
                 "id": job.id,
