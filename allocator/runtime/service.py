@@ -270,7 +270,7 @@ class Service:
         if changed:
             self.record([Event("cluster", data={"nodes": changed})])
         self.hardware = hardware
-        self.deciding.capacity_changed(hardware, self.book.holding)
+        self.deciding.capacity_changed(hardware, self.book)
         self.wake()
 
     def _note(self, seen: Mapping[str, Seen], started: Collection[str]) -> None:

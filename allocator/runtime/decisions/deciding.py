@@ -129,11 +129,11 @@ class Deciding:
 
     def _decides(self, job: Job) -> bool:
         """Whether a job is the policy's: it fits the nodes in use, and does not run to its end on a drained one."""
-        return not self._stays(job) and self.prospects.fits(job)
+        return self.prospects.fits(job) and not self._stays(job)
 
     def fits(self, job: Job) -> bool:
         """Whether a job has room on the nodes in use, or runs to its end where it is."""
-        return self._stays(job) or self.prospects.fits(job)
+        return self.prospects.fits(job) or self._stays(job)
 
     def _stays(self, job: Job) -> bool:
         return job.state == RUNNING and self._hardware.stays(job.placed)
@@ -169,15 +169,17 @@ class Deciding:
         """The speed of a job was measured."""
         self._measured[job.uuid] = dict(job.measured)
 
-    def capacity_changed(self, hardware: Hardware, holding: Mapping[str, Job]) -> None:
+    def capacity_changed(self, hardware: Hardware, book: Book) -> None:
         """Nodes came or went."""
-        stayed = {uuid for uuid, job in holding.items() if self._stays(job)}
+        stayed = {uuid: job.placed for uuid, job in book.holding.items() if self._stays(job)}
         self._hardware = hardware
         self._look_ahead()
         if hardware.cluster.accelerators != self.world.cluster.accelerators:
             self._failures = max(self._failures, 1)
         # until the world decides about those whose node is back they stay
-        self._returning |= {uuid for uuid in stayed if hardware.numbers(holding[uuid].placed)}
+        self._returning |= {uuid for uuid, placed in stayed.items() if hardware.numbers(placed)}
+        for job in book.active.values():
+            self.prospects.fits(job)
 
     @property
     def _changed_hardware(self) -> bool:

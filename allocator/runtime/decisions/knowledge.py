@@ -162,31 +162,38 @@ class Prospects:
     knowledge: Knowledge
     hardware: Hardware
     elastic: bool = False
-    _runs_on: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    _fitting: dict[tuple[str, int], bool] = field(default_factory=dict)
 
     @property
     def _whole(self) -> Cluster:
         """The GPUs of all nodes."""
         return self.hardware.in_full.cluster
 
-    def fits(self, job: Job, *, anyhow: bool = False) -> bool:
-        """Whether the nodes in use have room for a job; or `anyhow` all nodes, drained and lost ones included."""
-        cluster = self._whole if anyhow else self.hardware.cluster
+    def fits(self, job: Job) -> bool:
+        """Whether the nodes in use have room for a job."""
+        size = job.job_type, job.gpus
+        # where jobs of a type run does not change with what is measured of their speed
+        if size not in self._fitting:
+            self._fitting[size] = self._has_room(self.hardware.cluster, job)
+        return self._fitting[size]
+
+    @property
+    def all_fit(self) -> bool:
+        """Whether all jobs that were asked about do."""
+        return all(self._fitting.values())
+
+    def _has_room(self, cluster: Cluster, job: Job) -> bool:
         return any(cluster.gpus.get(name, 0) >= job.gpus for name in self._types(job))
 
     def _types(self, job: Job) -> list[str]:
         """Accelerator types that a job runs on with its number of GPUs."""
-        size = job.job_type, job.gpus
-        if size not in self._runs_on:
-            ways = self.knowledge.believed(*size, {})
-            self._runs_on[size] = [name for (name, gpus), rate in ways.items() if gpus == job.gpus and rate > 0]
-        return self._runs_on[size]
+        return [name for (name, gpus), rate in self.knowledge.of(job).items() if gpus == job.gpus and rate > 0]
 
     def why_unfit(self, job: Job) -> str:
         """Why a job has no room on the nodes in use, and when it would have."""
         there, whole = self.hardware.cluster, self._whole
         why = f"needs {job.gpus} GPU{'s' * (job.gpus != 1)} of {self._kind(job)}; there are {there}"
-        if self.fits(job, anyhow=True):
+        if self._has_room(self._whole, job):
             return f"{why}, and {whole} when the nodes that are drained or down are in use again"
         return f"{why}, too few even with all nodes in use: cancel it, or serve more GPUs"
 
@@ -196,7 +203,7 @@ class Prospects:
 
     def check(self, job: Job) -> None:
         """Raise InputError where a job can never run on the nodes that there are."""
-        if not self.fits(job, anyhow=True):
+        if not self._has_room(self._whole, job):
             whole = self._whole
             most = max((whole.gpus.get(name, 0) for name in self._types(job)), default=0)
             expected = (
