@@ -16,7 +16,7 @@ from tests.cli.command import ran
 from throughputs import InputError
 
 READ = {
-    "--trace", "--throughputs", "--cluster", "--accelerator", "--prices", "--entities", "--predictions", "--import",
+    "--trace", "--throughputs", "--cluster", "--accelerator", "--prices", "--entities", "--start", "--predictions", "--import",
     "--world", "--state", "--cache", "--columns", "--from", "--samples", "--directory", "--tls-cert", "--tls-key",
     "--tls-ca", "--token-file", "INSTANCE.json|-", "FILE|-", "FROM|-", "FILE|FOLDER", "DIR", "RUN", "FILE",
 }  # fmt: skip
