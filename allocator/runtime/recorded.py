@@ -131,7 +131,7 @@ class RecordedRun:
         self.capacity_changed |= bool(book.active) and before != (book.nodes, book.drained)
         self._note_capacity(event.clock)
         if event.kind == "run":
-            run = dict(event.data or {})
+            run = dict(event.data)
             if book.active and (changed := _changed(self.run, run)):
                 self.changes.append((event.clock, changed))
             self.run = run

@@ -138,7 +138,7 @@ async def test_a_world_is_told_of_speeds_of_what_starts_cost(tmp_path, told):
 async def test_rounds_are_decided_as_late_as_slow_decisions_have_time(tmp_path):
     """Of rounds of 10 s: at half time without a decision so far, else by the slowest of the last twenty."""
     service = await started(tmp_path, two_types(1, 1), job(400.0), policy="max_min_fairness_perf", until=0.5)
-    deciding, end = service.deciding, service.deciding.outlook().ends
+    deciding, end = service.deciding, service.deciding.round.end
     for took, lead in (
         ((), 5.0),
         ((0.01,), 0.12),

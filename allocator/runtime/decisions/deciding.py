@@ -14,14 +14,15 @@ import contextlib
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 
 from allocator.protocol.policy import Need
 from allocator.runtime.adapters.base import Placed
 from allocator.runtime.decisions.hardware import Hardware, free_for, held, hold, owners
-from allocator.runtime.decisions.knowledge import Prospects, Ways
+from allocator.runtime.decisions.knowledge import Knowledge, Prospects, Ways
 from allocator.runtime.decisions.world import Memory, News, Verdict, World
 from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
@@ -38,21 +39,6 @@ _AFTER_TROUBLE = 5.0
 
 _TRIALS_OF_MEMORY = 2
 """Decisions that may fail in a row before what the policy remembers is taken to be the cause."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """What is known of the near future.
-
-    Attributes
-    ----------
-    ends : when the present round ends, seconds on the clock; inf: decisions are taken when something happens.
-    seconds : that a round takes. targets : who is wanted where, now and in the round that comes.
-    """
-
-    ends: float
-    seconds: float
-    targets: Mapping[str, Placed]
 
 
 class Deciding:
@@ -183,10 +169,6 @@ class Deciding:
         """A job asked for other GPUs, or another batch size: for the world it is another job from now on."""
         self._news = True
 
-    def type_at(self, job: Job, batch_size: int | None) -> str:
-        """What a job is in the throughput table at another batch size."""
-        return self._world.knowledge.type_at(job.job_type, batch_size)
-
     def measured(self, job: Job) -> None:
         """The speed of a job was measured."""
         self._measured[job.uuid] = dict(job.measured)
@@ -214,7 +196,7 @@ class Deciding:
         """Why a job that fits does not run."""
         if self.trouble:
             return f"no decision: {self.trouble}"
-        target = self._wanted().get(job.uuid)
+        target = self.wanted().get(job.uuid)
         if target is None:
             known = self._now is not None and job.uuid in self._known
             return f"not its turn under {self.policy.name}" if known else "waits for the next decision"
@@ -224,30 +206,19 @@ class Deciding:
             return f"starts on {target.pool} when job {ids} has made room"
         return f"starts on {target.pool} shortly"
 
+    @property
+    def knowledge(self) -> Knowledge:
+        """What is believed of the speeds of jobs."""
+        return self._world.knowledge
+
     def believed_rate(self, job: Job) -> float:
         """Steps/s of a job where it runs."""
-        ways = self._world.knowledge.believed(job.job_type, job.gpus, job.measured)
-        return ways.get(job.placed.way, 0.0)
+        return self.knowledge.of(job).get(job.placed.way, 0.0)
 
-    def known_rate(self, job: Job) -> float | None:
-        """The same where it rests on a measurement or on the throughput table, else None."""
-        known = self._world.knowledge.known(job.job_type, job.gpus, job.measured)
-        return known.get(job.placed.way)
-
-    def ways(self, job: Job, measured: bool = True) -> Ways | None:
-        """Steps/s by type and GPUs of a job, with what was `measured` of it; None where nothing is known."""
-        own = job.measured if measured else {}
-        knowledge = self._world.knowledge
-        if not own and not knowledge.knows(job.job_type, job.gpus):
-            return None
-        return knowledge.believed(job.job_type, job.gpus, own)
-
-    def outlook(self) -> Outlook:
-        """Rounds and targets, as far as they are decided."""
-        plan = self._now
-        if plan is None or plan.interruptible:
-            return Outlook(inf, inf, self._wanted())
-        return Outlook(plan.end, plan.seconds, self._wanted())
+    @property
+    def round(self) -> Verdict | None:
+        """The round that holds; None where decisions are taken when something happens."""
+        return None if self._now is None or self._now.interruptible else self._now
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -277,7 +248,7 @@ class Deciding:
 
     def _idles(self, book: Book) -> bool:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
-        targets = {uuid: target for uuid, target in self._wanted().items() if uuid in book.active}
+        targets = {uuid: target for uuid, target in self.wanted().items() if uuid in book.active}
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
         taken = set(held(book.holding)).union(*(target.gpus for target in targets.values()))
         free = Counter(self._hardware.cluster.gpus)
@@ -299,11 +270,10 @@ class Deciding:
             except Exception as error:
                 self._fail(error, now)
                 return
-        plan, moved = self._now, self._changed_hardware
-        clock = now
-        if plan is not None and not plan.interruptible and (book.holding or self._coming is not None):
-            # in rounds it holds from the end of this one on, unless GPUs came that nobody is on, or went
-            clock = now if moved and not self._returning else max(plan.end, now)
+        plan, moved, clock = self._now, self._changed_hardware, now
+        if self.round is not None and (book.holding or self._coming is not None):
+            # it holds from the end of this one on, unless GPUs came that nobody is on, or went
+            clock = now if moved and not self._returning else max(self.round.end, now)
         news = News(clock, measured=self._measured, trouble=self._failed)
         news.steps = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         news.steps |= {uuid: expected(job, clock - now) for uuid, job in book.holding.items()}
@@ -312,30 +282,10 @@ class Deciding:
             if self._coming is None:
                 ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
                 news.seconds = {uuid: ends.get(uuid, clock) - plan.clock for uuid in plan.wanted}
-        before = self._known
-        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
-        self._known = {
-            uuid: before[uuid] if uuid in before and _alike(before[uuid], job) else replace(job)
-            for uuid, job in there.items()
-        }
-        news.left = [uuid for uuid, job in before.items() if self._known.get(uuid) is not job]
-        # a world on other nodes takes up who runs there
-        taken = {u: replace(job) for u, job in there.items() if u in book.holding and moved}
-        news.arrived = [job for u, job in self._known.items() if before.get(u) is not job and u not in taken]
-        hardware, world = self._hardware, self._world
-        jobs = before | taken if moved else {}
+        taken = self._take_stock(news, book, moved)
         self._clear_news()
-
-        def ask() -> Verdict:
-            if moved:
-                self._world = world.on(hardware)
-                self._world.take_up(jobs, world.state())
-            verdict = self._world.decide(news)
-            self._memory.write(self._world)
-            return verdict
-
         began = self._clock()
-        self._task = _in_thread(ask)
+        self._task = _in_thread(partial(self._ask, news, self._hardware, taken))
 
         def finished(_: object) -> None:
             self.last_seconds = round(self._clock() - began, 6)
@@ -343,6 +293,28 @@ class Deciding:
             done()
 
         self._task.add_done_callback(finished)
+
+    def _take_stock(self, news: News, book: Book, moved: bool) -> dict[str, Job]:
+        """Who arrived and who left since the world was last told; and the jobs that a world on other nodes takes up."""
+        before = self._known
+        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
+        stay = {uuid: job for uuid, job in before.items() if uuid in there and _alike(job, there[uuid])}
+        self._known = {uuid: stay[uuid] if uuid in stay else replace(job) for uuid, job in there.items()}
+        news.left = [uuid for uuid in before if uuid not in stay]
+        # those among them who run keep their GPUs
+        run = [uuid for uuid in there if uuid in book.holding and (uuid in stay or uuid not in before)] if moved else ()
+        taken = {uuid: replace(there[uuid]) for uuid in run}
+        news.arrived = [job for uuid, job in self._known.items() if uuid not in stay and uuid not in taken]
+        return before | taken
+
+    def _ask(self, news: News, hardware: Hardware, jobs: Mapping[str, Job]) -> Verdict:
+        if hardware is not self._world.hardware:
+            last = self._world
+            self._world = last.on(hardware)
+            self._world.take_up(jobs, last.state())
+        verdict = self._world.decide(news)
+        self._memory.write(self._world)
+        return verdict
 
     def ready(self, now: float) -> Verdict | None:
         """A verdict that has come since the last call."""
@@ -375,7 +347,7 @@ class Deciding:
 
     # -- what holds ---------------------------------------------------------------------------------------------------
 
-    def _wanted(self) -> dict[str, Placed]:
+    def wanted(self) -> dict[str, Placed]:
         """Targets of the verdict that holds and, behind them, of the one that is coming."""
         wanted = dict(self._now.wanted) if self._now is not None else {}
         if self._coming is not None and self._settings.early_dispatch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,7 @@ class Knowledge:
         self._accelerators, self._table = tuple(accelerators), table
         self._of_type: dict[tuple[str, int], Ways] = {}
         self._measured_of_type: dict[tuple[str, int], set[tuple[str, int]]] = {}
-        self._rows: dict[str, Ways] = {}
+        self._in_table = cache(self._looked_up)
 
     @property
     def job_types(self) -> tuple[str, ...]:
@@ -61,11 +62,6 @@ class Knowledge:
     def sizes(self, job_type: str) -> list[int]:
         """Numbers of GPUs with which the table has a job type on types of the cluster."""
         return sorted({gpus for _, gpus in self._in_table(job_type)})
-
-    def knows(self, job_type: str, gpus: int) -> bool:
-        """Whether the table has a job type, or a job of it has been measured."""
-        in_table = self._table is not None and job_type in self._table.job_types
-        return in_table or (job_type, gpus) in self._of_type
 
     def type_at(self, job_type: str, batch_size: int | None) -> str:
         """The row of the table for a type with another batch size; the type itself where the table has none."""
@@ -89,31 +85,35 @@ class Knowledge:
         founded = {*measured, *self._measured_of_type.get((job_type, gpus), ()), *self._in_table(job_type)}
         return {way: rate for way, rate in self.believed(job_type, gpus, measured).items() if way in founded}
 
-    def learn(self, job_type: str, gpus: int, measured: Mapping[tuple[str, int], float]) -> None:
-        """Later jobs of a type are expected to do what one of it did."""
-        if job_type and measured:
-            self._of_type[job_type, gpus] = dict(self.believed(job_type, gpus, measured))
-            self._measured_of_type.setdefault((job_type, gpus), set()).update(measured)
+    def of(self, job: Job) -> Ways:
+        """What is believed of a job."""
+        return self.believed(job.job_type, job.gpus, job.measured)
+
+    def known_of(self, job: Job) -> Ways:
+        """What is known of a job."""
+        return self.known(job.job_type, job.gpus, job.measured)
+
+    def learn(self, job: Job) -> None:
+        """Later jobs of its type are expected to do what one did."""
+        size = job.job_type, job.gpus
+        if job.job_type and job.measured:
+            self._of_type[size] = self.of(job)
+            self._measured_of_type.setdefault(size, set()).update(job.measured)
 
     def _expected(self, job_type: str, gpus: int) -> Ways:
         known = self._of_type.get((job_type, gpus))
         if known is not None:
-            return dict(known)
+            return known
         ways = self._in_table(job_type)
         own = {(name, gpus): 1.0 for name in self._accelerators if (name, gpus) not in ways}
         # a number of GPUs, or types, that the table lacks: as fast as nothing is known of
         return ways if any(size == gpus for _, size in ways) else ways | own
 
-    def _in_table(self, job_type: str) -> Ways:
-        """What the table says of a job type on the types of the cluster, looked up once."""
+    def _looked_up(self, job_type: str) -> Ways:
+        """What the table says of a job type on the types of the cluster."""
         table = self._table
         if table is None or job_type not in table.job_types:
             return {}
-        if job_type not in self._rows:
-            self._rows[job_type] = self._looked_up(table, job_type)
-        return self._rows[job_type]
-
-    def _looked_up(self, table: ThroughputTable, job_type: str) -> Ways:
         there = [name for name in self._accelerators if name in table.accelerators]
         sizes = table.scale_factors_of(job_type)
         rates = table.rates([job_type] * len(sizes), list(sizes), there)
@@ -236,13 +236,13 @@ class Prospects:
         needed = f"is taken to need {self._seconds(job):.0f} s"
         if not (job.total_steps or job.duration):
             return f"{needed}, as it says neither --steps nor --duration"
-        if job.total_steps and not self.knowledge.known(job.job_type, job.gpus, job.measured):
+        if job.total_steps and not self.knowledge.known_of(job):
             return f"{needed}, at one step a second as nothing is known of its speed"
         return needed
 
     def _seconds(self, job: Job) -> float:
         """What a job needs from its present steps on, at best."""
-        ways = self.knowledge.believed(job.job_type, job.gpus, job.measured)
+        ways = self.knowledge.of(job)
         steps = self.knowledge.expected_steps(job.total_steps, job.duration, ways, job.gpus)
         room = self.hardware.cluster.gpus
         rates = [

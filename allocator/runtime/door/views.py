@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -61,10 +62,15 @@ def node_views(service: Service) -> list[dict[str, Any]]:
     ]
 
 
+def busy_gpus(view: Mapping[str, Any]) -> Counter[str]:
+    """GPUs of each type that jobs hold, of a `service_view`."""
+    return Counter(node["accelerator"] for node in view["nodes"] for jobs in node["jobs"] if jobs)
+
+
 def job_view(service: Service, job: Job) -> dict[str, Any]:
     """One job."""
     now, steps = service.clock(), service.steps_of(job)
-    report = service.watching.report(job)
+    report = service.watching.of(job).report
     running = job.run_seconds + (now - job.since if job.state in HOLDS_GPUS else 0.0)
     saved_at = report.saved_at if report is not None else job.saved_at
     return {name: getattr(job, name) for name in _AS_KEPT} | {
@@ -110,10 +116,10 @@ def seconds_left(service: Service, job: Job) -> float | None:
     """What a job needs if it runs on where it is: as it told, or as its speed there is known; None where nothing is."""
     if job.state not in HOLDS_GPUS:
         return None
-    told = service.watching.told(job)
+    told = service.watching.of(job).told
     if told is not None and told.seconds_left is not None:
         return round(max(told.seconds_left - (service.clock() - told.clock), 0.0), 3)
-    rate = service.watching.speed(job) or service.deciding.known_rate(job)
+    rate = service.watching.speed(job) or service.deciding.knowledge.known_of(job).get(job.placed.way)
     left = job.total_steps - service.steps_of(job)
     # steps that nobody told may be done anew after a stop, and are no more than a guess in the end
     astray = service.reckons(job) and (job.unsaved_stops > 0 or left <= 0)
