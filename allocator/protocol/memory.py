@@ -58,7 +58,7 @@ def _remade(value: Any, known: Mapping[str, type]) -> Any:
         return {_remade(key, known): _remade(item, known) for key, item in inner}
     if kind == "set":
         return set(inner)
-    made = object.__new__(known[kind])
+    made: Any = object.__new__(known[kind])
     for name, item in inner.items():
         object.__setattr__(made, name, _remade(item, known))
     return made

@@ -87,7 +87,7 @@ class ChronusMemory(JobMemory):
     unaccepted: int = 0
     looked_at: int = -1
     filled: bool = False
-    noise: dict[str, Any] = field(default_factory=dict)
+    noise: Any = None
 
     def recall(self, state: ClusterState) -> None:
         """Make it the memory of the jobs of `state`."""
@@ -108,7 +108,7 @@ class ChronusMemory(JobMemory):
         source = np.random.PCG64()
         source.state = self.noise
         drawn = float(np.random.Generator(source).standard_normal())
-        self.noise = dict(source.state)
+        self.noise = source.state
         return drawn
 
     @property
