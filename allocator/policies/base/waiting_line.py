@@ -15,7 +15,7 @@ from allocator.fractions import ROUNDING_OF_SUMS
 from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.assignment import among_ids
-from allocator.protocol.memory import Memory
+from allocator.protocol.plan import Memory
 from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
 from throughputs import InputError

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
-from allocator.protocol.memory import JobMemory, of_each_job
+from allocator.protocol.plan import JobMemory, of_each_job
 
 LOWEST: Final = -1
 """Class of a job whose deadline can no longer be met."""

@@ -15,7 +15,7 @@ from allocator.policies.base.ordering import fill_state, in_order_of_arrival
 from allocator.policies.base.programs import Array
 from allocator.policies.time_sharing.lines import Turns
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
-from allocator.protocol.memory import of_each_job
+from allocator.protocol.plan import of_each_job
 from allocator.registry import register
 from throughputs import InputError
 
