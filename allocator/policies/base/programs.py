@@ -51,8 +51,6 @@ class ProgramPolicy(Prepared, SharePolicy):
         what a gang can really use: types on which the job's throughput is 0, or that have fewer GPUs than its scale
         factor, are closed to it. "published" believes the rates as the paper states the program, and lists the types
         by name, as the published systems do: where their solvers end depends on the order of the columns.
-    warm_starts : begin from the prices of the decision before (`ClusterState.warm_start`) where that saves time; with
-        solver "auto" and choice "balanced" only. The answer is proven as any other, and the same within tolerance.
 
     >>> from formulations import MaxMin
     >>> class EqualSteps(ProgramPolicy):
@@ -67,7 +65,6 @@ class ProgramPolicy(Prepared, SharePolicy):
 
     solver: str = "auto"
     choice: str = "balanced"
-    warm_starts: bool = True
 
     def believed_rates(self, state: ClusterState) -> Array:
         """(N, M) throughput the policy reckons with: the true one."""
@@ -99,7 +96,6 @@ class ProgramPolicy(Prepared, SharePolicy):
             self.objective(part, believed),
             solver=self.solver,
             choice=self.choice,
-            warm=state.warm_start if self.warm_starts and self.solver == "auto" and self.choice == "balanced" else None,
         )
         if self.choice == "published":
             listed = np.argsort(types)
@@ -109,7 +105,7 @@ class ProgramPolicy(Prepared, SharePolicy):
             shares = np.zeros((state.n_jobs, len(state.capacity)))
             shares[able] = solution.shares
         seconds = perf_counter() - started
-        return certified(self, state, solution, shares, ~can_gain, seconds, warm_start=solution.warm_start)
+        return certified(self, state, solution, shares, ~can_gain, seconds)
 
 
 def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:

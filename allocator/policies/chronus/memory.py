@@ -106,7 +106,8 @@ class ChronusMemory(JobMemory):
     def normal(self) -> float:
         """A draw from the standard normal distribution."""
         source = np.random.PCG64()
-        source.state = self.noise
+        state: Any = self.noise
+        source.state = state
         drawn = float(np.random.Generator(source).standard_normal())
         self.noise = source.state
         return drawn

@@ -24,7 +24,7 @@ from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import solve_packed
-from formulations.published.packed_makespan import published_makespan
+from formulations.packed.published import published_makespan
 from formulations.solving.choice import check_choice
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
@@ -82,7 +82,7 @@ class MinTotalDurationPacked(PackedPolicy):
     Parameters
     ----------
     choice : which of the optima: "balanced" (`formulations.packed.choice`), or "published", the point on which the
-        published system acts, up to 5 % above the optimum (`formulations.published.packed_makespan`).
+        published system acts, up to 5 % above the optimum (`formulations.packed.published`).
     """
 
     choice: str = "balanced"

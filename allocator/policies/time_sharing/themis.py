@@ -126,12 +126,7 @@ class Themis(Prepared, PlanPolicy):
         isolated = memory.isolated_seconds[jobs] + left / memory.isolated_rate[jobs]
         polytope = Polytope(PlainColumns(columns), state.capacity[[pool]])
         fairness = FinishTimeFairness(elapsed, left, isolated)
-        return np.asarray(solve(polytope, fairness, solver=self.asked_solver, choice=self.choice).shares[:, 0])
-
-    @property
-    def asked_solver(self) -> str:
-        """Whom the program goes to."""
-        return self.solver
+        return np.asarray(solve(polytope, fairness, solver=self.solver, choice=self.choice).shares[:, 0])
 
     def isolated_rate(self, rates: Array, share: Array) -> Array:
         """(N,) q, from steps/s of the gangs and isolated shares."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,7 +16,6 @@ from allocator.policies.time_sharing.themis import Themis, ThemisMemory
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
 from allocator.protocol import Assignment, ClusterState, PlanStep, Trigger
 from allocator.published.elasticflow.node_sets import PublishedNodeSets
-from formulations.solving.backends import BACKENDS
 
 _Ids = NDArray[np.int64]
 
@@ -29,8 +27,6 @@ _MOST_STEPS, _SECONDS_TO_AN_END = 1000, 1.0
 
 _AT_ONCE = 1.0
 """Seconds until the next decision after the last arrival, where the world has no slots."""
-
-_SOLVER = "ecos_direct"
 
 
 @dataclass(frozen=True)
@@ -146,21 +142,6 @@ class PublishedThemis(Themis):
     """
 
     choice: ClassVar[str] = "published"
-
-    def prepare(self) -> None:
-        """Import the solver."""
-        if self.solver == "auto" and BACKENDS[_SOLVER].missing:
-            warnings.warn(
-                "themis: the published order of jobs is that of ECOS, which is not installed: some "
-                f"jobs may run in another order ({BACKENDS[_SOLVER].install})",
-                stacklevel=2,
-            )
-        super().prepare()
-
-    @property
-    def asked_solver(self) -> str:
-        """ECOS, if nothing else is said."""
-        return _SOLVER if self.solver == "auto" and not BACKENDS[_SOLVER].missing else self.solver
 
     def isolated_rate(self, rates: Array, share: Array) -> Array:  # noqa: ARG002
         """The share."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,8 @@ from allocator.policies.deadlines.elasticflow import ElasticFlow, ElasticFlowNoA
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import Promises
 from allocator.protocol import ClusterState, Plan
-from formulations.deadlines import DeadlineOrder, Filling, JobPlan, Score, use_left_over
+from allocator.published.elasticflow.scaling import Published
+from formulations.deadlines import DeadlineOrder, Filling, JobPlan
 
 _MOST_LOST_SECONDS = 30.0
 """What a decision costs at most in ElasticFlow without admission."""
@@ -120,9 +120,6 @@ class ListedElasticFlow(_Listed, ElasticFlow):
     """Plans are made anew at every event, a job that is late keeps all others out, and jobs that arrive together are
     admitted or rejected together. What is left over goes to the job whose plan costs the most GPU time by it."""
 
-    score: ClassVar[Score] = "published"
-    keep_met: ClassVar[bool] = False
-
     def let_in(
         self, promises: Promises, jobs: list[PlannedJob], new: list[PlannedJob], memory: DeadlineMemory
     ) -> list[PlannedJob]:
@@ -133,20 +130,15 @@ class ListedElasticFlow(_Listed, ElasticFlow):
         promises.add(job for job in new if job.due == inf)
         return turned_away
 
-    def in_line(
-        self, listed: list[int], jobs: list[PlannedJob], plans: list[JobPlan]
-    ) -> tuple[list[PlannedJob], list[JobPlan]]:
+    def scale(self, promises: Promises, jobs: list[PlannedJob], plans: list[JobPlan]) -> list[int]:
         """As they stand after the scaling, larger gangs first."""
-        listed.sort(key=lambda j: -plans[j].gpus[0])
-        return [jobs[j] for j in listed], [plans[j] for j in listed]
+        listed = Published(promises.filling, promises.left_over, jobs, plans).run()
+        return sorted(listed, key=lambda j: -plans[j].gpus[0])
 
 
 @dataclass(frozen=True)
 class ListedElasticFlowNoAdmission(_Listed, ElasticFlowNoAdmission):
     """With the list of those who have started, and with the changes that were noted."""
-
-    score: ClassVar[Score] = "published"
-    keep_met: ClassVar[bool] = False
 
     def finished(  # type: ignore[override]
         self,
@@ -175,8 +167,9 @@ class ListedElasticFlowNoAdmission(_Listed, ElasticFlowNoAdmission):
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
         for job in sorted(starting, key=lambda job: job.position):
             started[job.label] = len(started)
-        passed = use_left_over(promises.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
-        notes -= passed - {plan.end for plan in plans}
+        scaling = Published(promises.filling, free, jobs, plans)
+        scaling.run()
+        notes -= scaling.passed_ends - {plan.end for plan in plans}
         for job, plan in zip(jobs, plans, strict=True):
             if plan.gpus[0]:
                 started.setdefault(job.label, len(started))
