@@ -165,14 +165,57 @@ FIGURES: tuple[Figure, ...] = (
 
 DEADLINE_FIGURES: tuple[Figure, ...] = (
     Figure(
-        "deadline_ratio", "in time", "%", PERCENT, "high", "jobs with a deadline that were in time", 1, outcome=False
+        "deadline_ratio",
+        "in time",
+        "%",
+        PERCENT,
+        "high",
+        "jobs with a deadline that were in time",
+        1,
+        outcome=False,
+        optional=True,
     ),
     Figure(
-        "cluster_efficiency", "cluster efficiency", "%", PERCENT, "high", "speedups of running jobs over all GPUs", 1
+        "cluster_efficiency",
+        "cluster efficiency",
+        "%",
+        PERCENT,
+        "high",
+        "speedups of running jobs over all GPUs",
+        1,
+        optional=True,
     ),
-    Figure("best_effort_average_jct", "best-effort JCT", "h", HOUR, "low", "mean JCT of jobs without a deadline"),
+    Figure(
+        "best_effort_average_jct",
+        "best-effort JCT",
+        "h",
+        HOUR,
+        "low",
+        "mean JCT of jobs without a deadline",
+        optional=True,
+    ),
 )
 """Those of runs in which jobs have deadlines."""
+
+OF_SOME_RUNS = (
+    Figure(
+        "worst_rho_isolated",
+        "worst rho_isolated",
+        "",
+        1.0,
+        "low",
+        "largest ratio of a job's completion time to its completion time under isolated_plus",
+        2,
+        optional=True,
+    ),
+    *DEADLINE_FIGURES,
+)
+"""Shown behind the others where a run has them."""
+
+
+def title_of(figure: Figure) -> str:
+    """Its heading with its unit."""
+    return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
 
 
 def value_of(figure: Figure, summary: Mapping[str, Any]) -> float:
