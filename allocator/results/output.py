@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +73,17 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
     summary = summary_of(result)
     write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary
+
+
+def as_json(value: Any) -> Any:
+    """Dataclasses as dicts, tuples as lists, and numbers that are infinite or do not exist as None."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [as_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def summary_of(result: SimulationResult) -> dict[str, Any]:
