@@ -57,10 +57,10 @@ def explain(case: Case, prices: Array) -> tuple[Explanation, ...]:
     for i, label in enumerate(case.labels):
         has = busy[i] > 1e-9
         names = case.accelerators[fastest[i]] if case.able[i] else "", case.accelerators[mostly[i]] if has else ""
-        figures = float(useful[i, fastest[i]]), float(speedup[i]), float(exchange[i])
-        text = _sentence(str(label), *names, float(busy[i]), *figures)
-        of_fastest, *compared = figures
-        found.append(Explanation(label, *names, of_fastest, *(compared if has else (np.nan, np.nan)), text))
+        of_fastest, faster, worth = float(useful[i, fastest[i]]), float(speedup[i]), float(exchange[i])
+        text = _sentence(str(label), *names, float(busy[i]), of_fastest, faster, worth)
+        faster, worth = (faster, worth) if has else (np.nan, np.nan)
+        found.append(Explanation(label, *names, of_fastest, faster, worth, text))
     return tuple(found)
 
 
