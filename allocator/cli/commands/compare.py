@@ -31,11 +31,6 @@ from allocator.variants import Variant, read_variants
 from throughputs.files import write_text
 from throughputs.goodput.trainings import Trainings
 
-STEPS_OF_THE_PAPER = (
-    "The steps of the jobs fit the embedded throughputs. The paper has others: "
-    "`allocator data fetch shockwave-throughputs`, then --throughputs with its file tacc_throughputs.json."
-)
-
 
 @option_groups
 def compare_command(
@@ -147,8 +142,8 @@ def compare_command(
         print_json(rows)
     else:
         _show(Policies.of(ran.summaries).summaries, described)
-        if trace is None and usual.workload.get("generator") == "shockwave" and not own_table:
-            console().print(STEPS_OF_THE_PAPER, style="dim", soft_wrap=True)
+        if trace is None and usual.of_embedded_throughputs and not own_table:
+            console().print(usual.of_embedded_throughputs, style="dim", soft_wrap=True)
         console().print(f"Report: {report}", soft_wrap=True)
     for line in ran.failures:
         say(line)
