@@ -330,12 +330,9 @@ class RunRecord:
     def row_places(self) -> tuple[_Ints, tuple[tuple[int, ...], ...]]:
         """(L,) position of each row's set of GPUs among the different ones, and these; none where placement is off."""
         codes: dict[tuple[int, ...], int] = {}
-        rows = np.array([codes.setdefault(ids, len(codes)) for ids in self.row_gpu_ids()], dtype=np.int64)
+        held = chain.from_iterable(outcome.gpus for outcome in self.outcomes)
+        rows = np.array([codes.setdefault(ids, len(codes)) for ids in held], dtype=np.int64)
         return rows, tuple(codes)
-
-    def row_gpu_ids(self) -> list[tuple[int, ...]]:
-        """(L,) GPU ids of each row; empty where placement is off."""
-        return list(chain.from_iterable(o.gpus for o in self.outcomes))
 
     def isolated_jct(self) -> _Floats:
         """(N,) seconds each job would have needed on isolated shares, see `fairness.isolated_jct`.
