@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,6 @@ def accelerators_table(
     return pd.DataFrame(columns)
 
 
-def _parts(used: _Floats, total: _Floats) -> _Floats:
+def _parts(used: NDArray[Any], total: _Floats) -> _Floats:
     parts: _Floats = np.divide(used, total, out=np.full(len(used), np.nan), where=total > 0)
     return parts
