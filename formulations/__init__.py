@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     )
     from formulations.core.polytope import Polytope
     from formulations.core.solution import Solution, SolverError
-    from formulations.core.warm_start import WarmStart
     from formulations.floors.attainable import KeptFloors, keep_most_floors, keep_most_packed_floors
     from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
     from formulations.floors.worth import maximise_ratio, maximise_worth
@@ -65,7 +64,6 @@ __all__ = [
     "Solution",
     "SolverError",
     "Threshold",
-    "WarmStart",
     "WaterFilling",
     "assign_to_lines",
     "isolated_shares",
@@ -106,7 +104,6 @@ _HOME = {
     "SolverError": "formulations.core.solution",
     "TOLERANCE": "formulations.solving.solver",
     "Threshold": "formulations.core.objectives",
-    "WarmStart": "formulations.core.warm_start",
     "WaterFilling": "formulations.levels.water_filling",
     "assign_to_lines": "formulations.assignment",
     "isolated_shares": "formulations.core.closed_forms",

@@ -29,7 +29,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
 from allocator.results.observers import Recorder, StretchOutcome
 from allocator.simulator.truth import Truth
-from formulations import Pairs, WarmStart
+from formulations import Pairs
 from throughputs import InputError, ThroughputMatrix, Trace
 
 if TYPE_CHECKING:
@@ -182,16 +182,14 @@ _FORMS: dict[str, tuple[Callable[[list[Any]], Any], Callable[[Any], list[Any]]]]
 }
 """How a column of values of a type is kept, and read again; of other types as a list."""
 
-_APART = ("throughputs", "pairs", "warm_start", "assignment")
+_APART = ("throughputs", "pairs", "assignment")
 _ALLOCATION = [field.name for field in fields(Allocation) if field.name not in _APART]
 
 
 def _decision(decided: tuple[int, float, Allocation]) -> dict[str, Any]:
     """One decision as plain data; what it was decided from is left out."""
     index, clock, allocation = decided
-    matrix, pairs, warm, assignment = (
-        allocation.throughputs, allocation.pairs, allocation.warm_start, allocation.assignment,
-    )  # fmt: skip
+    matrix, pairs, assignment = allocation.throughputs, allocation.pairs, allocation.assignment
     return {
         "index": index,
         "clock": clock,
@@ -199,17 +197,14 @@ def _decision(decided: tuple[int, float, Allocation]) -> dict[str, Any]:
         "jobs": list(matrix.jobs),
         "scale_factors": matrix.scale_factors,
         "pairs": None if pairs is None else (pairs.first, pairs.second, pairs.accelerator, pairs.share),
-        "warm_start": None if warm is None else (warm.objective, warm.prices, warm.levels),
         "assignment": None if assignment is None else [getattr(assignment, name) for name in _ROW_FIELDS],
     } | {name: getattr(allocation, name) for name in _ALLOCATION}
 
 
 def _decision_of(data: dict[str, Any], accelerators: tuple[str, ...]) -> tuple[int, float, Allocation]:
-    warm = data["warm_start"]
     allocation = Allocation(
         throughputs=ThroughputMatrix(data["rates"], data["jobs"], accelerators, data["scale_factors"], unit="steps/s"),
         pairs=None if data["pairs"] is None else Pairs(*data["pairs"]),
-        warm_start=None if warm is None else WarmStart(warm[0], accelerators, warm[1], warm[2]),
         assignment=None if data["assignment"] is None else Assignment(*data["assignment"]),
         **{name: data[name] for name in _ALLOCATION},
     )

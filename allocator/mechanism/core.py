@@ -270,8 +270,6 @@ class DecisionCore:
         }
         if self._prices is not None:
             given["gpu_prices"] = self._prices.price_at(clock, self.cluster.accelerators)
-        if self.allocation is not None:
-            given["warm_start"] = self.allocation.warm_start
         state = self.jobs.snapshot(active, clock, self.cluster, self.policy.needs, self._running, **given)
         if isinstance(self._placement, Placement | FractionPlacement):
             state.room_source = partial(self._placement.room, active, self._left)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.protocol.assignment import Assignment
-    from formulations import WarmStart
 
 CLAIMED = "claimed: "
 """What a status begins with that nobody has proven."""
@@ -54,7 +53,6 @@ class Allocation:
     pairs : shares of time of pairs of jobs on the same GPUs; None from policies that do not pack. `shares` are then
         those of jobs alone.
     pair_rates : (P, 2) throughput of the two jobs of each pair on its type, steps/s.
-    warm_start : what the next decision may start from; None from policies that solve no program.
     assignment : who runs as what from now on, from policies that plan (jobs as positions); None from share policies.
     rejected : labels of the jobs that were not admitted.
     certified : whether status, bound and gap are those of `formulations`, which proves them. A policy that solves its
@@ -63,7 +61,7 @@ class Allocation:
     >>> import allocator
     >>> speeds = {"v100": {"resnet": 4.0, "lstm": 2.0}, "k80": {"resnet": 1.0, "lstm": 1.0}}
     >>> allocation = allocator.solve("max_sum_throughput_perf", speeds, "v100:1,k80:1")
-    >>> allocation.to_frame().loc["resnet", "v100"].item(), allocation.price_series().index.tolist()
+    >>> allocation.to_frame().loc["resnet", "v100"].round(6).item(), allocation.price_series().index.tolist()
     (1.0, ['v100', 'k80'])
     """
 
@@ -84,7 +82,6 @@ class Allocation:
     dropped_slos: tuple[Any, ...] = ()
     pairs: Pairs | None = None
     pair_rates: NDArray[np.float64] | None = None
-    warm_start: WarmStart | None = field(default=None, repr=False)
     assignment: Assignment | None = field(default=None, repr=False)
     rejected: tuple[Any, ...] = ()
     certified: bool = False

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from allocator.protocol.plan import UpcomingRounds
     from allocator.protocol.state import ClusterState
     from allocator.protocol.training import TrainingView
-    from formulations import WarmStart
     from throughputs.configurations import Configurations
     from throughputs.deadlines import DeadlineOptions
 
@@ -497,9 +496,6 @@ class Views:
     )
     upcoming: View[UpcomingRounds | None] = View(
         "the rounds that a planner is about to fill; None outside a run in rounds", per="state", default=None
-    )
-    warm_start: View[WarmStart | None] = View(
-        "what the last decision left for this one; saves time, changes nothing else", per="state", default=None
     )
     # What costs time to make ready, or to keep: for those alone who need it.
     colocation = View[PackedColumns | None](

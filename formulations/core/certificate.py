@@ -42,7 +42,7 @@ class Certificate:
     the level. Multipliers are empty where there is no level.
 
     `proving` are multipliers and prices that prove the bound, in the same units as `multipliers` and `dual_prices`,
-    where those do not: a backend's are near what the next decision may begin with even where they prove little.
+    where those do not.
     """
 
     shares: Array

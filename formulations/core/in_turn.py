@@ -27,12 +27,11 @@ class Judged(Generic[T]):
 class Turn(Generic[T]):
     """An engine by name, and what it does: solve and prove, or raise RuntimeError.
 
-    `warm`: from an earlier decision; `note`: what it is asked for, where that is not the same for all.
+    `note`: what it is asked for, where that is not the same for all.
     """
 
     name: str
     run: Callable[[], Judged[T]]
-    warm: bool = False
     note: str = ""
 
 
@@ -63,10 +62,10 @@ def solve_in_turn(turns: Iterable[Turn[T]], enough: float, attempts: list[Attemp
                 declined.append(f"{turn.name}: {error}")
             else:
                 note = f"{turn.note}: {error}" if turn.note else str(error)
-                attempts.append(Attempt(turn.name, np.inf, perf_counter() - began, note, warm=turn.warm))
+                attempts.append(Attempt(turn.name, np.inf, perf_counter() - began, note))
             continue
         name = found.solver or turn.name
-        attempts.append(Attempt(name, found.gap, perf_counter() - began, turn.note, warm=turn.warm))
+        attempts.append(Attempt(name, found.gap, perf_counter() - began, turn.note))
         if best is None or found.gap < best.gap:
             best, solver = found, name
         if best.gap <= enough:

@@ -18,7 +18,6 @@ from formulations.arguments import Described, described
 from formulations.core.certificate import Certificate, certify_level, relative_gap
 from formulations.core.polytope import ROUNDED_UP, Polytope
 from formulations.core.solution import Answer, NotAcceptedError
-from formulations.core.warm_start import Start
 from throughputs import InputError
 from throughputs.errors import nearest_names
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from formulations.solving.choice import Among, Choice
 
 Array = NDArray[np.float64]
-
-_NEAR_HARDEST_ALONE = 1e-6
-"""Relative distance from the level of the hardest job alone within which prices say nothing about the next decision."""
 
 T = TypeVar("T")
 
@@ -95,15 +91,11 @@ class Objective(ABC):
     maximise : which way the reported value improves.
     unit : what it is measured in.
     has_demands : whether jobs have a throughput to reach; otherwise one that gets nothing counts as nothing.
-    curved : whether demands bend smoothly with the level, so that a level to start from saves programs.
-    published_solver : backend of the published points.
     """
 
     maximise: bool
     unit: str
     has_demands: bool = True
-    curved: bool = False
-    published_solver: str = "as_stated"
 
     @abstractmethod
     def accept(self, method: Method[T]) -> T:
@@ -133,10 +125,6 @@ class Objective(ABC):
     def reported_prices(self, prices: Array, bound: float) -> Array:  # noqa: ARG002
         """Prices in units of the reported value, from those in units of the multipliers."""
         return prices
-
-    def start(self, polytope: Polytope, proof: Certificate) -> Start:  # noqa: ARG002
-        """Where the next decision may begin: prices of the level, or of the objective where there is no level."""
-        return Start(proof.prices, 0.0)
 
     @abstractmethod
     def value(self, u: Array) -> float:
@@ -194,21 +182,9 @@ class Threshold(Objective):
         # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
         return self.report_price(prices * ROUNDED_UP, self.level_of(bound))
 
-    def start(self, polytope: Polytope, proof: Certificate) -> Start:
-        """The level that was attained, and the prices at it."""
-        level, alone = self.level_of(proof.objective), self.easiest_level(polytope.fastest)
-        # where a job holds the level that can do no better alone, capacity is worth nothing
-        held_alone = abs(level - alone) <= _NEAR_HARDEST_ALONE * abs(alone)
-        return Start(np.zeros_like(proof.dual_prices) if held_alone else proof.dual_prices, level)
-
     @abstractmethod
     def take(self, jobs: NDArray[np.intp]) -> Threshold:
         """The same objective over some jobs only."""
-
-    @property
-    def limit(self) -> float:
-        """A level that no throughputs attain, as near as can be said without knowing what jobs run on."""
-        return np.inf if self.higher_level_is_better else -np.inf
 
     @abstractmethod
     def demand(self, level: float) -> Array:

@@ -60,10 +60,6 @@ class MaxMin(Threshold):
         """The best level, by one linear program."""
         return method.linear_level(self)
 
-    def published_weights(self, polytope: Polytope) -> Array:  # noqa: ARG002
-        """(N,) weights as the published path is given them."""
-        return self.weights
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _positive("weights", self.weights))
 
@@ -117,13 +113,6 @@ class Makespan(MaxMin):
         """A point at the last time of the published bisection at which all jobs can end."""
         return among.bisected(self)
 
-    def published_weights(self, polytope: Polytope) -> Array:
-        """(N,) weights at which the level is near 1: in seconds an absolute tolerance would mean nothing.
-
-        Never solved as one program by the published code, which bisects.
-        """
-        return self.weights * self.easiest_level(polytope.rates.max(axis=1))
-
     def report(self, level: float) -> float:
         """Seconds."""
         return 1.0 / level if level > 0 else np.inf
@@ -159,7 +148,6 @@ class FinishTimeFairness(Threshold):
     isolated: Array
     maximise = False
     higher_level_is_better = False
-    curved = True
     unit = "rho"
 
     def __post_init__(self) -> None:
@@ -168,11 +156,6 @@ class FinishTimeFairness(Threshold):
         object.__setattr__(self, "isolated", figures("objective", "isolated", self.isolated, each))
         elapsed = figures("objective", "elapsed", self.elapsed, each, "numbers of at least 0")
         object.__setattr__(self, "elapsed", elapsed)
-
-    @property
-    def limit(self) -> float:
-        """The level that would need infinite throughput."""
-        return float((self.elapsed / self.isolated).max())
 
     def demand(self, level: float) -> Array:
         """``n_i / (rho D_i - e_i)``."""
@@ -194,7 +177,8 @@ class FinishTimeFairness(Threshold):
     def bound(self, multipliers: Array, supply: float) -> float:
         """Root of ``multipliers . demand(rho) = supply``, from below (the left side is convex and decreasing)."""
         if not supply > 0 or not multipliers.any():
-            return self.limit
+            # the level that would need infinite throughput
+            return float((self.elapsed / self.isolated).max())
         share = multipliers * self.remaining
         # one job alone must not need more than the whole supply
         level = float(((self.elapsed + share / supply) / self.isolated)[multipliers > 0].max())
@@ -245,8 +229,6 @@ class MaxSum(Objective):
     counts: Array | None = None
     maximise = True
     has_demands = False
-    # where jobs compete for a sum, whole jobs hang on the point the published solver happens to end at
-    published_solver = "homogeneous"
     unit = "steps/s"
 
     def accept(self, method: Method[T]) -> T:

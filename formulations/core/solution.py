@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.warm_start import WarmStart
-
 Array = NDArray[np.float64]
 S = TypeVar("S", bound="Solution")
 
@@ -51,13 +49,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One backend that was tried, with the gap that its answer was proven to; `warm`: from an earlier decision."""
+    """One backend that was tried, with the gap that its answer was proven to."""
 
     solver: str
     gap: float
     seconds: float
     note: str = ""
-    warm: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +81,6 @@ class Solution:
     solver : backend whose answer this is (of water filling: of its first level).
     seconds : time for everything, and `phases` split into build, solve (with its proof) and choose.
     attempts : every backend that was tried, in order.
-    warm_start : what the next decision may start from (`formulations.solve`); None where there is nothing to pass on.
     """
 
     shares: Array
@@ -102,7 +98,6 @@ class Solution:
     iterations: int = 0
     attempts: tuple[Attempt, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)
-    warm_start: WarmStart | None = field(default=None, repr=False)
 
     @classmethod
     def empty(cls: type[S], n_jobs: int, prices: Array, *, efficiency_gap: float = np.nan, **more: Any) -> S:

@@ -10,7 +10,7 @@
 """
 
 from formulations.deadlines.earliest import earliest_share
-from formulations.deadlines.elastic import Scaled, Score, use_left_over
+from formulations.deadlines.elastic import use_left_over
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob, ScalingCurve
 from formulations.deadlines.order import DeadlineOrder
@@ -23,9 +23,7 @@ __all__ = [
     "Filling",
     "FreeProfile",
     "JobPlan",
-    "Scaled",
     "ScalingCurve",
-    "Score",
     "cheapest_share",
     "earliest_share",
     "plans_by_repair",

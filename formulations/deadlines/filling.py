@@ -110,7 +110,6 @@ class Filling:
                     start = self._start(times, free, count, job, quota, left)
                 if start >= begin:
                     plan = self._on_free_gpus(profile, count, job, (start, k), left)
-                    plan.spare = least - quota
                     if summed:
                         plan.bounds = None
                     return plan

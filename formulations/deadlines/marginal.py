@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
+from typing import ClassVar
 
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
@@ -36,16 +37,19 @@ class Candidate:
 class Marginal(ABC):
     """Jobs, their plans, and what these leave free; `steps` counts how often a job was scaled."""
 
+    keep_met: ClassVar[bool] = True
+    """Jobs are not scaled where they would miss a deadline that they meet, nor where that is no gain: what a restart
+    takes is more than what the next level saves."""
+
     def __init__(
         self,
         filling: Filling,
         profile: FreeProfile,
         jobs: Sequence[DeadlineJob],
         plans: list[JobPlan],
-        keep_met: bool,
     ) -> None:
         self.filling, self.profile, self.jobs, self.plans = filling, profile, jobs, plans
-        self.keep_met, self.steps = keep_met, 0
+        self.steps = 0
         self.used = [self.gpu_seconds(plan) for plan in plans]
 
     @abstractmethod

@@ -1,12 +1,12 @@
 """Plans in the order of deadlines, each on what those before it leave free; and who can be let in.
 
 Whether a newcomer can be admitted depends on the jobs from its place in the order on: what those before it leave free
-is kept for each place, and those whose plans cannot have become others keep them (`JobPlan.bounds`).
+is kept.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeAlias, TypeVar
 
@@ -23,10 +23,6 @@ _KEPT_EVERY = 16
 """Jobs between two profiles that are kept: a copy costs about as much as to take a plan."""
 
 
-_MOST_CHANGES = 256
-"""Breakpoints at which what is free may differ before all later plans are made anew: few would stand."""
-
-
 class DeadlineOrder(Generic[Job]):
     """Jobs in the order of their deadlines, those of equal ones as they were added, with plans that fit together.
 
@@ -38,13 +34,11 @@ class DeadlineOrder(Generic[Job]):
     planner : how a job is planned on what is free; `Filling.minimum_share` or `earliest_share`.
     """
 
-    __slots__ = ("_added", "_after", "_jobs", "_kept", "_planner", "_plans", "_spare")
+    __slots__ = ("_added", "_after", "_jobs", "_kept", "_planner", "_plans")
 
     def __init__(self, free: FreeProfile, planner: Planner) -> None:
         self._jobs: list[Job] = []
         self._plans: list[JobPlan] = []
-        # GPUs that are free beside each plan throughout, at least
-        self._spare: list[int] = []
         self._added: list[Job] = []
         self._planner = planner
         # what is free before every so many jobs, and after the last
@@ -97,45 +91,25 @@ class DeadlineOrder(Generic[Job]):
             self._insert(added, only_met=False)
 
     def _insert(self, newcomers: list[Job], *, only_met: bool) -> bool:
-        later = sorted(newcomers, key=_deadline)
-        if not later:
+        if not newcomers:
             return not only_met or all(plan.met for plan in self._plans)
-        place = bisect_right(self._jobs, later[0].deadline, key=_deadline)
+        place = bisect_right(self._jobs, min(map(_deadline, newcomers)), key=_deadline)
         if only_met and not all(plan.met for plan in self._plans[:place]):
             return False
-        there: list[tuple[Job, JobPlan | None, int]] = list(
-            zip(self._jobs[place:], self._plans[place:], self._spare[place:], strict=True)
-        )
         # stable, so that those who were there come first
-        rows = sorted([*there, *((job, None, 0) for job in later)], key=_deadline_of_row)
+        later = sorted([*self._jobs[place:], *newcomers], key=_deadline)
         plans: list[JobPlan] = []
-        spares: list[int] = []
         kept: list[FreeProfile] = []
         free = self._free_before(place)
-        # by how much what is free differs from what it was
-        difference, fewer, tracked = FreeProfile(free.times[0], 0), 0, bool(there)
-        for at, (job, before, spare) in enumerate(rows, place):
+        for at, job in enumerate(later, place):
             if at and at % _KEPT_EVERY == 0:
                 kept.append(free.copy())
-            if tracked and before is not None and spare >= fewer and _stands(before, difference.times):
-                plan = before
-                spare -= fewer
-            else:
-                plan = self._planner(free, job)
-                spare = plan.spare
-                if tracked:
-                    if before is not None:
-                        difference.give(before)
-                    difference.take(plan)
-                    fewer = max(0, -min(difference.free))
-                    tracked = len(difference.times) <= _MOST_CHANGES
+            plan = self._planner(free, job)
             if only_met and not plan.met:
                 return False
             free.take(plan)
             plans.append(plan)
-            spares.append(spare)
-        self._jobs[place:], self._plans[place:], self._after = [job for job, _, _ in rows], plans, free
-        self._spare[place:] = spares
+        self._jobs[place:], self._plans[place:], self._after = later, plans, free
         self._kept[max(1, -(-place // _KEPT_EVERY)) :] = kept
         return True
 
@@ -152,19 +126,3 @@ class DeadlineOrder(Generic[Job]):
 
 def _deadline(job: DeadlineJob) -> float:
     return job.deadline
-
-
-def _deadline_of_row(row: tuple[DeadlineJob, JobPlan | None, int]) -> float:
-    return row[0].deadline
-
-
-def _stands(plan: JobPlan, times: list[float]) -> bool:
-    """Whether breakpoints that may have come or gone at all but the first of these times decide on a plan."""
-    if plan.bounds is None:
-        return False
-    start, latest, last, end = plan.bounds
-    at = bisect_left(times, start, 1)
-    if at < len(times) and times[at] <= latest:
-        return False
-    at = bisect_left(times, last, at)
-    return at == len(times) or times[at] > end

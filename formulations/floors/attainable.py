@@ -201,14 +201,13 @@ def _largest_set_in_pairs(polytope: PackedPolytope, floors: Array, order: NDArra
     assert program is not None
     f = floors[reduction.first]
     statement = Explicit(program).statement(Goal(floors=f))
-    K, matrix = program.n_classes, statement.matrix.tocsr()
+    K, matrix = program.n_classes, statement.matrix
     held = np.flatnonzero(f > 0)
     R, S = matrix.shape[0] - K, len(held)
     switches = csr_array((f[held] / program.fastest[held], (np.arange(S), np.arange(S))), shape=(S, S))
     blocks = [(matrix[:R], csr_array((R, S))), (matrix[R + held], switches)]
     rows = csr_array(vstack([hstack(block) for block in blocks], format="csr"))
-    upper = np.concatenate([statement.limit[:R], np.zeros(S)])
-    lower = np.where(np.append(statement.equal[:R], np.zeros(S, dtype=bool)), upper, -np.inf)
+    upper, lower = np.append(statement.upper[:R], np.zeros(S)), np.append(statement.lower[:R], np.full(S, -np.inf))
     is_switch = np.arange(rows.shape[1]) >= rows.shape[1] - S
     # a count within less than 1 of its bound is the largest
     options: dict[str, Any] = {"mip_rel_gap": 0.0, "mip_abs_gap": 0.99}

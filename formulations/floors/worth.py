@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from time import perf_counter
 from typing import TypeVar
 
@@ -18,8 +17,6 @@ from formulations.core.objectives import MaxSum, relative_gap
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
 from formulations.core.solution import Solution, SolverError
-from formulations.interior_point.compiled import compiled_engine
-from formulations.interior_point.method import Engine, solve_structured
 from formulations.interior_point.structured import solve_with_floors
 from formulations.packed.levels import ACCEPTED_SHORTFALL
 from formulations.solving.absent_types import prices_of_none, with_absent_types
@@ -42,9 +39,6 @@ _RELAXATIONS = (1e-10, 1e-9)
 
 _NEGLIGIBLE_SHARE = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
-
-_ENGINES: tuple[Engine, ...] = (compiled_engine, solve_structured)
-"""What finds even shares; the first takes small programs only."""
 
 
 def maximise_worth(
@@ -289,12 +283,10 @@ def _evened(reduced: _Reduced, worth: Array, best: Array, evenness: float) -> Ar
     # the most valuable GPUs' worth
     scale = max(float((most * np.minimum(part.counts, part.capacity.sum() / part.scale_factors)).max()), 1e-300)
     needed = np.minimum(reduced.floors, part.throughput(best))
-    for engine, relaxation in product(_ENGINES, _RELAXATIONS):
+    for relaxation in _RELAXATIONS:
         floors = needed * (1.0 - relaxation) if needed.any() else None
         try:
-            even = solve_with_floors(
-                part, worth / scale, floors, evenness, start=best, precision=1e-13, engine=engine
-            ).shares
+            even = solve_with_floors(part, worth / scale, floors, evenness, start=best, precision=1e-13).shares
         except RuntimeError:
             continue
         shares = part.repaired(np.nan_to_num(even))

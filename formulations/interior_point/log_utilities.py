@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,34 +12,30 @@ from formulations.core.objective import Objective
 from formulations.core.objectives import NashWelfare
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
-from formulations.core.solution import Answer, NotAcceptedError
-from formulations.core.warm_start import Start
+from formulations.core.solution import Answer
 from formulations.interior_point.method import StructuredProgram, solve_structured
 from formulations.prices.log_responses import Market
 from formulations.prices.log_search import solve_by_prices
-from throughputs.numerics import dot
 
 Array = NDArray[np.float64]
 
 _PRECISION = 1e-11
-_LEAST_FOR_PRICES, _LEAST_FROM_START = 3000, 1500
-"""Number of classes from which prices come first; the same where there are prices to start from."""
+_LEAST_FOR_PRICES = 3000
+"""Number of classes from which prices come first."""
 
 _PROBED_JOBS = 4096
 _SAME_DECIMALS = 12
 """Decimals to which two jobs' relative rates must agree to be one class."""
 
 
-def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+def solve(polytope: Polytope, objective: Objective) -> Answer:
     """Solve `NashWelfare`; rows without a positive rate and types without capacity are not allowed here.
 
     TypeError for another objective.
     """
     if not isinstance(objective, NashWelfare):
         raise TypeError(f"logarithmic utilities are not those of {type(objective).__name__}")
-    return solve_log(
-        polytope.rates, polytope.scale_factors, objective.budgets, polytope.counts, polytope.capacity, start
-    )
+    return solve_log(polytope.rates, polytope.scale_factors, objective.budgets, polytope.counts, polytope.capacity)
 
 
 def solve_log(
@@ -47,7 +44,6 @@ def solve_log(
     budgets: Array,
     counts: Array,
     capacity: Array,
-    start: Start | None = None,
 ) -> Answer:
     """Maximise ``sum_i n_i B_i log(sum_j T_ij x_ij)`` over the polytope.
 
@@ -56,44 +52,32 @@ def solve_log(
     rates : (N, M) T, a positive one in every row.
     scale_factors, budgets, counts : (N,) s, B and n.
     capacity : (M,) c, positive.
-    start : prices to begin from; `NotAcceptedError` where that saves nothing or leads nowhere.
 
     Returns the shares (N, M), the multipliers ``B_i / u_i`` of throughput, and the prices.
     """
-    if start is not None and len(rates) < _LEAST_FROM_START:
-        raise NotAcceptedError("few jobs are solved as quickly from nothing")
     types = _merge_types(rates, capacity)
     relative = np.ascontiguousarray(rates[:, types.first].T, dtype=np.float64)
     fastest = relative.max(axis=0)
     relative /= fastest
     market = Market(relative, np.asarray(scale_factors, dtype=np.float64), budgets, counts, types.capacity)
     classes = _merge_jobs(market)
-    begin = None if start is None else start.prices[types.first]
     if classes is None:
-        answer = _solve(market, begin)
+        answer = _solve(market)
         shares, multipliers, prices = answer.shares, answer.multipliers, answer.prices
     else:
         together = np.bincount(classes.of, counts, len(classes.first)).astype(np.float64)
-        answer = _solve(market.take(classes.first, together), begin)
+        answer = _solve(market.take(classes.first, together))
         shares, multipliers, prices = answer.shares[classes.of], answer.multipliers[classes.of], answer.prices
     if len(types.first) < len(capacity):
         shares, prices = shares[:, types.of] * types.part, prices[types.of]
     return Answer(shares, multipliers / fastest, prices, answer.iterations, answer.solver)
 
 
-def _solve(market: Market, begin: Array | None) -> Answer:
-    """Of the market's K jobs, with its iterations or passes; `begin`: prices (M,)."""
-    if begin is not None and len(market.budgets) < _LEAST_FROM_START:
-        raise NotAcceptedError("few jobs are solved as quickly from nothing")
-    contended = float(market.capacity.sum()) < dot(market.counts, market.scale_factors)
-    if begin is not None and not contended and len(market.budgets) <= _LEAST_FOR_PRICES:
-        raise NotAcceptedError("with GPUs for all, prices are a poor guide to few jobs")
-    if begin is not None or len(market.budgets) > _LEAST_FOR_PRICES:
-        try:
-            return solve_by_prices(market, begin)
-        except RuntimeError as error:
-            if begin is not None:
-                raise NotAcceptedError("these prices are no start") from error
+def _solve(market: Market) -> Answer:
+    """Of the market's K jobs, with its iterations or passes."""
+    if len(market.budgets) > _LEAST_FOR_PRICES:
+        with suppress(RuntimeError):
+            return solve_by_prices(market)
     program = StructuredProgram(
         rates=market.rates,
         scale_factors=market.scale_factors,

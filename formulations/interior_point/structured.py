@@ -1,6 +1,6 @@
 """The structured path: an interior point method that knows the structure of the polytope.
 
-The method is an *engine*: our own on M prices (`method`), or Clarabel for small programs (`compiled`).
+The method is an *engine*: our own on M prices (`method`), or a solver of linear programs (`reference.linear`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 
 from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
-from formulations.core.solution import Answer, NotAcceptedError
-from formulations.core.warm_start import Start
+from formulations.core.solution import Answer
 from formulations.interior_point import log_utilities
 from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
-from formulations.prices.mixes import level_at_prices
-from throughputs.numerics import dot
 
 Array = NDArray[np.float64]
 
@@ -27,30 +24,20 @@ _PRECISION = 1e-11
 _FIRST_PRECISION = 1e-4
 """Relative gap of the first programs of a sequence."""
 
-_GAP_FOR_MULTIPLIERS = 1e-6
-"""Relative gap below which multipliers are as good a guide to the next level as prices."""
-
 _ACCEPTED_GAP, _STALLED = 1e-9, 0.3
 """A gap that is good enough when a program as fine as can be leaves more than this part of the gap before."""
-
-_FEW_TYPES = 8
-"""Number of types up to which responses to prices cost little."""
 
 _MOST_PROGRAMS = 40
 
 
-def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
-    """Solve any objective of this package; polytope rows without a positive rate are not allowed here.
-
-    Raises `NotAcceptedError` where a `start` is given and saves nothing: an interior point cannot begin from one, but
-    a sequence of levels can, and so can a search for prices.
-    """
-    return objective.accept(_Structured(polytope, solve_structured, start))
+def solve(polytope: Polytope, objective: Objective) -> Answer:
+    """Solve any objective of this package; polytope rows without a positive rate are not allowed here."""
+    return objective.accept(_Structured(polytope, solve_structured))
 
 
-def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine, start: Start | None = None) -> Answer:
+def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine) -> Answer:
     """The same with a given engine, but no logarithms."""
-    return objective.accept(_WithEngine(polytope, engine, start))
+    return objective.accept(_WithEngine(polytope, engine))
 
 
 def solve_threshold(polytope: Polytope, objective: Threshold, *, precision: float) -> Answer:
@@ -62,11 +49,9 @@ def solve_threshold(polytope: Polytope, objective: Threshold, *, precision: floa
 class _WithEngine(Method[Answer]):
     polytope: Polytope
     engine: Engine
-    start: Start | None = None
     precision: float = _PRECISION
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
-        self._without_start()
         if not objective.gains.any():
             # nothing is worth anything
             return Answer(np.zeros(self.polytope.rates.shape), np.zeros(0), np.zeros(len(self.polytope.capacity)))
@@ -74,46 +59,25 @@ class _WithEngine(Method[Answer]):
         return solve_with_floors(self.polytope, worth, None, 0.0, engine=self.engine)
 
     def linear_level(self, objective: MaxMin) -> Answer:
-        self._without_start()
         return _solve_max_min(self.polytope, objective.weights, self.precision, self.engine)
 
     def level(self, objective: Threshold) -> Answer:
-        if not objective.curved:
-            self._without_start()
-        return _solve_by_levels(self.polytope, objective, self.engine, self.precision, self.start)
-
-    def refusal(self, objective: Objective) -> Exception:
-        self._without_start()
-        return super().refusal(objective)
-
-    def _without_start(self) -> None:
-        if self.start is not None:
-            raise NotAcceptedError("a single program, or one with a good first level, has no use for a start")
+        return _solve_by_levels(self.polytope, objective, self.engine, self.precision)
 
 
 class _Structured(_WithEngine):
     def log_sum(self, objective: NashWelfare) -> Answer:
-        return log_utilities.solve(self.polytope, objective, self.start)
+        return log_utilities.solve(self.polytope, objective)
 
 
-def _solve_by_levels(
-    polytope: Polytope, objective: Threshold, engine: Engine, finest: float, start: Start | None = None
-) -> Answer:
+def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, finest: float) -> Answer:
     """Close in on the level by max-min programs, each a Newton step on its dual.
 
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
-    progress, never correctness. With prices to start from, the first level is the bound that they prove.
+    progress, never correctness.
     """
     fastest = polytope.fastest
-    relative = np.divide(polytope.rates.T, fastest, order="C")
     level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
-    if start is not None:
-        worth = dot(polytope.capacity, start.prices)
-        at = objective.worse(start.level, bound) if start.level > 0.0 else bound
-        level = level_at_prices(objective, relative, fastest, polytope.loads, worth, start.prices, at)
-        if not np.isfinite(level):
-            raise NotAcceptedError("the prices to start from prove no level")
-        level = bound = objective.worse(level, bound)
     precision, iterations, last = _FIRST_PRECISION, 0, np.inf
     best, proof, most = None, None, np.nan
     for _ in range(_MOST_PROGRAMS):
@@ -132,16 +96,10 @@ def _solve_by_levels(
         if gap <= 4 * finest or (precision == finest and _STALLED * last <= gap <= _ACCEPTED_GAP):
             break
         last = gap
-        following = bound
-        if gap > _GAP_FOR_MULTIPLIERS and len(polytope.capacity) <= _FEW_TYPES:
-            worth = dot(polytope.capacity, answer.prices)
-            with np.errstate(over="ignore"):
-                priced = level_at_prices(objective, relative, fastest, polytope.loads, worth, answer.prices, bound)
-            following = objective.worse(priced, bound) if np.isfinite(priced) else bound
-        moved = abs(following - level) / abs(following)
+        moved = abs(bound - level) / abs(bound)
         if precision == finest and not moved > 1e-13:
             break
-        level = following
+        level = bound
         # a Newton step squares the error, up to what the next program can resolve
         precision = max(finest, min(_FIRST_PRECISION, min(gap, moved) ** 2 * 1e-2))
     assert best is not None

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from formulations.core.certificate import Certificate
 from formulations.core.polytope import Polytope
-from formulations.core.warm_start import Start
 from formulations.solving.uniqueness import Freedom, free_columns, rank_of
 from throughputs.numerics import matmul
 
@@ -72,11 +71,6 @@ class ResidualProgram:
         multipliers[self.jobs] = proof.multipliers
         prices[self.types], dual_prices[self.types] = proof.prices, proof.dual_prices
         return replace(proof, shares=shares, multipliers=multipliers, prices=prices, dual_prices=dual_prices)
-
-    def start(self, start: Start) -> list[Start]:
-        """Where to begin with what is left, given that for all types; none where its prices say nothing of it."""
-        prices = start.prices[self.types]
-        return [Start(prices, start.level)] if prices.any() else []
 
     def settle(self, proof: Certificate, fixed: NDArray[np.bool_], due: Array) -> Array:
         """Settle what the proof of a level leaves no choice about.

@@ -26,9 +26,6 @@ _APART, _MOST_TIED = 1e-7, 128
 """Difference of a share from that of the best mix, or of a throughput from the demand, by which a job counts as tied;
 how many such jobs may be."""
 
-_MOST_TIED_OF_ALL = 32
-"""The same where nobody was settled before: the system of their shares is dense."""
-
 _CLEARED = 1e-8
 """Part of a type that may be sold twice, and worth of unsold capacity per worth of all."""
 
@@ -57,22 +54,6 @@ class Crossover:
         bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
         exact = self._at_vertex(undecided, settled, point.shares.T, place, max(_APART, bent))
         return self._whole(*(exact or (undecided, point.shares.T, place))), place
-
-    def from_interior(self, point: Answer) -> Answer | None:
-        """The vertex next to a point of the interior over everyone, for a goal without a level.
-
-        None where too many jobs are tied, or rounding is in the way.
-        """
-        prices = self.goal.without_negligible(point.prices, self.capacity, _NEGLIGIBLE_WORTH)
-        place, settled = Place(prices, 0.0), Settled.nobody(len(prices))
-        found = self._at_vertex(self.everyone, settled, point.shares, place, _APART, _MOST_TIED_OF_ALL)
-        if found is None:
-            return None
-        try:
-            answer = self._whole(*found)
-        except RuntimeError:
-            return None
-        return answer if self.goal.is_met(self.polytope.throughput(answer.shares)) else None
 
     def _solved(self, active: ActiveSet, settled: Settled, place: Place) -> tuple[InteriorPoint, Place]:
         """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level."""
@@ -154,13 +135,7 @@ class Crossover:
         )
 
     def _at_vertex(
-        self,
-        undecided: ActiveSet,
-        settled: Settled,
-        shares: Array,
-        place: Place,
-        apart: float,
-        most_tied: int = _MOST_TIED,
+        self, undecided: ActiveSet, settled: Settled, shares: Array, place: Place, apart: float
     ) -> tuple[ActiveSet, Array, Place] | None:
         """Shares of the jobs that are tied at the exact prices, and the exact level; None where rounding is in the way.
 
@@ -173,7 +148,7 @@ class Crossover:
         mixed, multipliers = np.empty_like(x), np.empty(len(x))
         respond_all(undecided.jobs, market, undecided.states, mixed, multipliers)
         free = np.flatnonzero((np.abs(x - mixed) > apart).any(axis=1))
-        if len(free) > most_tied:
+        if len(free) > _MOST_TIED:
             return None
         loads = undecided.jobs.loads.copy()
         loads[free] = 0.0

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from formulations.core.objectives import Threshold
 from formulations.core.polytope import Polytope
-from formulations.core.solution import NotAcceptedError
-from formulations.core.warm_start import Start
 from formulations.interior_point.structured import solve_threshold, solve_with_floors
 from formulations.prices.best_responses import Market
 
@@ -87,10 +85,6 @@ class Goal(ABC):
     def solve(self, part: Polytope) -> tuple[Place, int]:
         """Prices and level for all of a small program, and the iterations it took."""
 
-    @abstractmethod
-    def place(self, start: Start) -> Place:
-        """Where a start is; NotAcceptedError where that can be nowhere near."""
-
 
 class LevelGoal(Goal):
     """The best level of a threshold objective."""
@@ -134,12 +128,6 @@ class LevelGoal(Goal):
         near = abs(level - self.alone) <= _SAME_LEVEL * abs(self.alone)
         return Place(answer.prices, self.alone if near else self.moved(level, 0.0)), answer.iterations
 
-    def place(self, start: Start) -> Place:
-        """Prices of a level have no unit; the level is as good as it can be at most."""
-        if not start.level > 0.0:
-            raise NotAcceptedError("no level to start from")
-        return Place(start.prices / start.prices.max(), self.moved(start.level, 0.0))
-
 
 class WorthGoal(Goal):
     """The largest total worth of the throughputs, above floors."""
@@ -170,26 +158,15 @@ class WorthGoal(Goal):
         """Time for the floor on the fastest type; what is earned there where there are no floors."""
         if self.floors is not None:
             return self.floors / self.fastest
-        return self.gain_on_fastest
+        assert self.gain is not None
+        return np.asarray(self.gain * self.fastest)
 
     def is_met(self, u: Array) -> bool:
         """The floors, or more."""
         return self.floors is None or bool((u >= self.floors * (1.0 - _MET)).all())
-
-    @property
-    def gain_on_fastest(self) -> Array:
-        """(K,) what a GPU of the gang earns on the fastest type."""
-        assert self.gain is not None
-        return np.asarray(self.gain * self.fastest)
 
     def solve(self, part: Polytope) -> tuple[Place, int]:
         """By the interior point, roughly."""
         worth = self.gains[:, None] * part.rates
         answer = solve_with_floors(part, worth, self.floors, 0.0, precision=_SAMPLE_PRECISION)
         return Place(answer.prices, 0.0), answer.iterations
-
-    def place(self, start: Start) -> Place:
-        """No job pays more for a GPU than it earns."""
-        if start.prices.max() > float(self.gain_on_fastest.max()):
-            raise NotAcceptedError("prices that nobody pays")
-        return Place(start.prices, 0.0)

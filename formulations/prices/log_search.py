@@ -44,8 +44,6 @@ _SAMPLE_PRECISION = 1e-6
 _PRICE_DIFFERENCE = 0.02
 """Relative change of a price by which slopes are measured on the sample."""
 _MOST_STEPS = 12
-_FURTHEST_START, _DEAREST_START = 0.3, 1.5
-"""Relative error of given prices, and what all capacity costs at them per budget, beyond which they are no start."""
 _MOST_UNDECIDED = 40_000
 _SETTLING_MARGIN = 3.0
 """Jobs are settled if they would be so with this many times the estimated error of the prices."""
@@ -150,11 +148,10 @@ class _Jobs:
         in_chunks(len(b), work)
 
 
-def solve_by_prices(market: Market, start: Array | None = None) -> Answer:
+def solve_by_prices(market: Market) -> Answer:
     """Shares, multipliers and prices of a market of many classes; its iterations are passes over the jobs.
 
-    Every class has a positive rate somewhere; capacity is positive. `start` (M,), at least 0 and not all 0: prices to
-    begin from instead of those of a sample.
+    Every class has a positive rate somewhere; capacity is positive.
 
     Raises
     ------
@@ -167,7 +164,7 @@ def solve_by_prices(market: Market, start: Array | None = None) -> Answer:
     if (jobs.totals(free).usage <= market.capacity).all():
         jobs.respond(free, shares, multipliers)
         return Answer(shares, multipliers, free, jobs.passes, "prices")
-    near = _approach(jobs, start)
+    near = _approach(jobs)
     for _ in range(_MOST_ROUNDS):
         within = _SETTLING_MARGIN * near.error
         open_jobs = jobs.undecided(near.prices, within)
@@ -201,20 +198,11 @@ def _size_of(prices: Array) -> Array:
     return np.asarray(np.maximum(prices, _SMALLEST_PRICE * prices.max()))
 
 
-def _approach(jobs: _Jobs, start: Array | None) -> _Near:
-    """Prices near the optimum: those of a sample, or those given, then Newton steps over all jobs.
-
-    RuntimeError where the given prices are nowhere near.
-    """
+def _approach(jobs: _Jobs) -> _Near:
+    """Prices near the optimum: those of a sample, then Newton steps over all jobs."""
     capacity = jobs.market.capacity
     sample = _Jobs(_sample(jobs, _few(len(jobs))))
-    if start is None:
-        prices = _without_negligible(jobs, _solve_market(sample.market, _SAMPLE_PRECISION)[0])
-    else:
-        prices = _without_negligible(jobs, start)
-        # nobody spends more than the budget
-        if dot(prices, capacity) > _DEAREST_START * jobs.total or not prices.any():
-            raise RuntimeError("prices that nobody can pay")
+    prices = _without_negligible(jobs, _solve_market(sample.market, _SAMPLE_PRECISION)[0])
     curvature = Curvature.measured(lambda near: sample.totals(near).usage, prices, _size_of(prices), _PRICE_DIFFERENCE)
     best, before = _Near(prices, np.inf), None
     for _ in range(_MOST_STEPS):
@@ -223,8 +211,6 @@ def _approach(jobs: _Jobs, start: Array | None) -> _Near:
             curvature.observe(prices - before[0], before[1], excess)
         step, _ = newton_step(curvature.matrix, np.zeros_like(excess), excess, prices)
         error = float((np.abs(step) / _size_of(prices)).max())
-        if start is not None and before is None and not error <= _FURTHEST_START:
-            raise RuntimeError(f"prices are off by a factor of {1.0 + error:.2g}")
         if error >= 0.5 * best.error and best.error < 1e-3:
             break
         if error < best.error:

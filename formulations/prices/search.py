@@ -5,7 +5,6 @@ the level. At given prices every job's mix of types is closed form (`mixes`), an
 jobs together use what there is:
 
 1. prices from a sample of the jobs, each standing for its neighbours in the canonical order, by the interior point;
-   or those of the decision before (`formulations.core.warm_start`);
 2. Newton steps on prices and level. One job changes its mix at once, many do so gradually: how usage changes with
    prices is measured on some of them, and corrected by what each pass reveals (BFGS). How far a step goes says how far
    off the prices still are, and jobs whose mix is the best for all prices so near are *settled*: later passes leave
@@ -23,11 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
+from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
-from formulations.core.warm_start import Start
-from formulations.interior_point.structured import solve_with_floors
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import Box, Jobs, respond_all, settle
 from formulations.prices.crossover import Crossover
@@ -37,18 +34,11 @@ from formulations.prices.newton import Curvature, newton_step, shortened
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_SMALLEST, _SMALLEST_BENT, _SMALLEST_CURVED = 3000, 2000, 1000
-"""Number of classes below which the interior point over all of them is as fast; where demands are piecewise linear in
-the level, and where they are curved: that is a sequence of programs."""
+_SMALLEST, _MANY_CLASSES = 3000, 16_000
+"""Number of classes below which the interior point over all of them is as fast; where there are GPUs for all."""
 
-_SMALLEST_WARM, _SMALLEST_WARM_CURVED, _SMALLEST_WARM_SUM = 1500, 500, 2500
-"""The same for a start from prices; and where there is no level, but a sum."""
-
-_SMALLEST_HELD_ALONE = 128
-"""Number of classes from which it pays to look first whether a single job holds the level."""
-
-_MANY_CLASSES, _PROBED = 16_000, 256
-"""Number of classes up to which jobs that run alike, or do not contend, are refused; how many are looked at."""
+_PROBED = 256
+"""How many jobs are looked at for whether they run alike."""
 
 _LARGEST_SAMPLE = 4096
 """Most jobs that a small program or a sample may comfortably have."""
@@ -58,9 +48,6 @@ _HARDEST_JOBS = 8
 
 _SMALLEST_SAMPLE, _COMFORTABLE = 128, 80
 """Fewest jobs in a sample, and undecided jobs that a small program has no trouble with, at any size."""
-
-_FURTHEST_START = 0.3
-"""Relative error of the prices beyond which a start is none."""
 
 _MOST_UNDECIDED = 0.35
 """Part of all jobs beyond which undecided ones are too many: the interior point over all of them is the better way."""
@@ -82,83 +69,57 @@ _TIED_ERROR, _MANY_TIED = 1e-5, 0.2
 _LEAST_ERROR = 1e-10
 """What a step that does not move prices at all may be wrong by."""
 
-_FINEST = 1e-13
-"""Relative gap of an interior point at which crossover begins."""
-
 _NEGLIGIBLE_WORTH = 1e-5
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing at rough prices."""
 
 
-def _contended(polytope: Polytope) -> bool:
-    """Whether not all jobs can run at once; otherwise most types cost nothing, and prices are hard to find."""
-    return float(np.add.reduce(polytope.capacity)) < float(np.add.reduce(polytope.loads))
-
-
-def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+def solve(polytope: Polytope, objective: Objective) -> Answer:
     """Solve a threshold objective or a sum over many classes of jobs.
 
     Raises
     ------
     NotAcceptedError
-        Another objective, few classes, or a `start` that is nowhere near.
+        Another objective, or few classes.
     RuntimeError
         Prices settle too few jobs, or do not clear the market.
     """
-    return objective.accept(_PricesFirst(polytope, start))
+    return objective.accept(_PricesFirst(polytope))
 
 
 @dataclass(frozen=True, eq=False)
 class _PricesFirst(Method[Answer]):
     polytope: Polytope
-    start: Start | None
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
-        self._check(objective, _SMALLEST, _SMALLEST_WARM_SUM)
-        return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run(self.start)
-
-    def linear_level(self, objective: MaxMin) -> Answer:
-        return self._by_level(objective, _SMALLEST, _SMALLEST_WARM)
+        self._check(_SMALLEST)
+        return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run()
 
     def level(self, objective: Threshold) -> Answer:
-        smallest = _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT
-        return self._by_level(objective, smallest, _SMALLEST_WARM_CURVED)
-
-    def _check(self, objective: Objective, smallest: int, smallest_warm: int) -> None:
-        """Whether this path is taken, from a number of classes on; another where there is a start."""
-        polytope, warm = self.polytope, self.start is not None
-        least = min(_SMALLEST, smallest_warm if warm else smallest)
-        if polytope.n_jobs < least:
-            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
-        if polytope.n_jobs < _MANY_CLASSES and not _contended(polytope):
-            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs on GPUs for all are fewer than {_MANY_CLASSES}")
-        if (polytope.n_jobs < _MANY_CLASSES or objective.curved or warm) and _alike(polytope):
-            raise NotAcceptedError("many jobs run alike: they change their mix all at once")
-
-    def _by_level(self, objective: Threshold, smallest: int, smallest_warm: int) -> Answer:
-        if self.start is None and _SMALLEST_HELD_ALONE <= self.polytope.n_jobs < _MANY_CLASSES:
-            answer = _held_alone(self.polytope, objective)
-            if answer is not None:
-                return answer
-        self._check(objective, smallest, smallest_warm)
+        # demands that bend take the interior point a sequence of programs
+        self._check(_SMALLEST if objective.linear else _SMALLEST // 2)
         try:
-            return _Search(self.polytope, LevelGoal(self.polytope, objective)).run(self.start)
+            return _Search(self.polytope, LevelGoal(self.polytope, objective)).run()
         except _HeldAloneError:
-            if self.start is not None:
-                raise
-            return _alone(self.polytope, objective)
+            # any shares that meet the demands of the hardest job's level will do
+            level = objective.relaxed(objective.easiest_level(self.polytope.fastest), 1e-12)
+            return solve_for_worth(self.polytope, self.polytope.normalised_worth, objective.demand(level))
+
+    def _check(self, smallest: int) -> None:
+        """Where there are GPUs for all, most types cost nothing, and prices are hard to find."""
+        least = smallest if _contended(self.polytope) else _MANY_CLASSES
+        if self.polytope.n_jobs < least:
+            raise NotAcceptedError(f"{self.polytope.n_jobs} classes of jobs are fewer than {least}")
+        if _alike(self.polytope):
+            raise NotAcceptedError("many jobs run alike: they change their mix all at once")
 
 
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
-    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails.
+    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
+    return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
 
-    Where classes are few the interior point over all of them is as fast, and crossover begins there.
-    """
-    search = _Search(polytope, WorthGoal(polytope, gains, floors))
-    if polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY_CLASSES):
-        return search.run()
-    point = solve_with_floors(polytope, gains[:, None] * polytope.rates, floors, 0.0, precision=_FINEST)
-    vertex = search.crossover.from_interior(point)
-    return point if vertex is None else vertex
+
+def _contended(polytope: Polytope) -> bool:
+    return float(np.add.reduce(polytope.capacity)) < float(np.add.reduce(polytope.loads))
 
 
 def _alike(polytope: Polytope) -> bool:
@@ -166,26 +127,6 @@ def _alike(polytope: Polytope) -> bool:
     rates = polytope.rates[:: max(polytope.n_jobs // _PROBED, 1)]
     relative = np.round(rates / rates.max(axis=1, keepdims=True), 9)
     return 2 * len({row.tobytes() for row in relative}) < len(relative)
-
-
-def _held_alone(polytope: Polytope, objective: Threshold) -> Answer | None:
-    """Shares that meet all demands at the level that the hardest job attains alone; None where one pass finds none.
-
-    Where types are priced by what they yield beside each job's fastest, jobs spread over them nearly as far as they
-    can: one pass tells most programs that a single job holds from the others.
-    """
-    search = _Search(polytope, LevelGoal(polytope, objective))
-    prices = np.einsum("i,ij->j", polytope.loads / polytope.fastest, polytope.rates)
-    try:
-        return search.at_limit(Place(prices / prices.max(), objective.easiest_level(polytope.fastest)))
-    except _HeldAloneError:
-        return None
-
-
-def _alone(polytope: Polytope, objective: Threshold) -> Answer:
-    """Where the hardest job holds the level alone, any shares that meet the level's demands will do."""
-    level = objective.relaxed(objective.easiest_level(polytope.fastest), 1e-12)
-    return solve_for_worth(polytope, polytope.normalised_worth, objective.demand(level))
 
 
 class _HeldAloneError(RuntimeError):
@@ -207,16 +148,13 @@ class _Search:
         self.enough = int(np.clip(K // 250, _COMFORTABLE, _LARGEST_SAMPLE))
         self.crossover = Crossover(polytope, goal, self.everyone)
 
-    def run(self, start: Start | None = None) -> Answer:
-        """RuntimeError when prices settle too few jobs or do not clear the market, or when `start` leads nowhere."""
-        place, curvature = self._from_sample() if start is None else self._from_start(start)
+    def run(self) -> Answer:
+        """RuntimeError when prices settle too few jobs or do not clear the market."""
+        place, curvature = self._from_sample()
         if self.goal.is_limit(place.level) or (self.goal.gain is not None and not place.prices.any()):
-            if start is not None:
-                raise NotAcceptedError("where capacity is worth nothing, prices are no start")
             return self.at_limit(place)
         for _ in range(_MOST_ROUNDS):
-            undecided, settled, place = self._approach(place, curvature, np.inf if start is None else _FURTHEST_START)
-            start = None
+            undecided, settled, place = self._approach(place, curvature)
             answer, place = self.crossover.answer(undecided, settled, place)
             if answer is not None:
                 return answer
@@ -224,7 +162,7 @@ class _Search:
 
     def _from_sample(self) -> tuple[Place, Curvature]:
         """Solve for a part of the jobs, every one standing for its neighbours."""
-        jobs, counts = self._sample(_HARDEST_JOBS)
+        jobs, counts = self._sample()
         part = self.polytope.restricted(jobs, np.arange(len(self.capacity)), counts)
         sample = self._some(jobs, part.loads)
         found, self.crossover.iterations = sample.goal.solve(part)
@@ -233,16 +171,7 @@ class _Search:
             self._refuse_ties(sample, place)
         return place, self._measured(self.everyone, place, _PRICE_DIFFERENCE)
 
-    def _from_start(self, start: Start) -> tuple[Place, Curvature]:
-        """The prices and the level that are given."""
-        jobs, counts = self._sample(0)
-        sample = self._some(jobs, counts * self.polytope.scale_factors[jobs])
-        place = self.goal.place(start)
-        place = Place(self.goal.without_negligible(place.prices, self.capacity, _NEGLIGIBLE_WORTH), place.level)
-        self._refuse_ties(sample, place)
-        return place, self._measured(self.everyone, place, _PRICE_DIFFERENCE)
-
-    def _sample(self, hardest: int) -> tuple[Index, Array]:
+    def _sample(self) -> tuple[Index, Array]:
         """Some classes, and how many jobs each stands for; those that need most are in it at next to no weight."""
         polytope, need = self.polytope, self.goal.need()
         chance = polytope.loads * need
@@ -253,12 +182,10 @@ class _Search:
         passed = np.floor(np.cumsum(chance) + 0.5)
         chosen = np.flatnonzero(np.diff(passed, prepend=0.0) > 0.0)
         counts = polytope.counts[chosen] / chance[chosen]
-        if not hardest:
-            return chosen, counts
-        least = np.partition(need, -hardest)[-hardest]
+        least = np.partition(need, -_HARDEST_JOBS)[-_HARDEST_JOBS]
         above, equal = np.flatnonzero(need > least), np.flatnonzero(need == least)
-        most = np.sort(np.concatenate([above, equal[: hardest - len(above)]]))
-        return np.concatenate([chosen, most]), np.concatenate([counts, np.full(hardest, 1e-9)])
+        most = np.sort(np.concatenate([above, equal[: _HARDEST_JOBS - len(above)]]))
+        return np.concatenate([chosen, most]), np.concatenate([counts, np.full(_HARDEST_JOBS, 1e-9)])
 
     def _some(self, jobs: Index, loads: Array) -> ActiveSet:
         """The active set of some jobs, with loads of its own."""
@@ -297,12 +224,10 @@ class _Search:
         respond_all(self.everyone.jobs, self.goal.market(place), self.everyone.states, shares, multipliers)
         return Answer(shares, np.zeros(K), np.zeros(M), self.crossover.iterations)
 
-    def _approach(
-        self, place: Place, curvature: Curvature, furthest: float = np.inf
-    ) -> tuple[ActiveSet, Settled, Place]:
+    def _approach(self, place: Place, curvature: Curvature) -> tuple[ActiveSet, Settled, Place]:
         """Newton steps, settling jobs on the way; the undecided ones, and the others together.
 
-        RuntimeError where they settle too few, NotAcceptedError where the first step is longer than `furthest`.
+        RuntimeError where they settle too few.
         """
         active, settled = self.everyone, Settled.nobody(len(self.capacity))
         best, stalled = np.inf, 0
@@ -317,9 +242,6 @@ class _Search:
             size = Place(np.maximum(place.prices, place.prices + step), 0.0).size
             relative = np.abs(step) / np.where(size > 0, size, np.inf)
             error = max(float(relative.max()), abs(by), _LEAST_ERROR)
-            if not error <= furthest:
-                raise NotAcceptedError(f"prices are off by a factor of {1.0 + error:.2g}")
-            furthest = np.inf
             step, by = shortened(step, by, place.prices)
             following = Place(np.maximum(place.prices + step, 0.0), self.goal.moved(place.level, by))
             settled.moved(place.level, following.level, self.goal.sign)

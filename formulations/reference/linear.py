@@ -1,12 +1,15 @@
 """The structured programs written out as linear ones: straight into HiGHS, and through PuLP into CBC.
 
 Levels whose demands bend are found by a short sequence of linear programs, as for any other engine
-(`formulations.interior_point.structured`).
+(`formulations.interior_point.structured`). A program is stated in units that bring its figures near 1: types with
+next to no GPUs, rates of millions of steps/s and demands of next to nothing would otherwise be lost in a solver's
+tolerances.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +19,18 @@ from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 from formulations.interior_point.method import InteriorPoint, StructuredProgram
-from formulations.interior_point.sparse_form import WrittenOut
 from formulations.interior_point.structured import solve_with_engine
 from formulations.reference.cbc import run_cbc
 from formulations.reference.stopping import StopRule
 
 Array = NDArray[np.float64]
+Run = Callable[[Any, Array, Array], tuple[Array, Array]]
+"""Columns and row multipliers, in absolute value, of ``max c.y, A y <= b, y >= 0``."""
 
 _SMALLEST_COEFFICIENT = 1e-12
+
+_NEGLECTED = 1e-11
+"""Unit of a column below which its coefficients may be as good as nothing to a solver."""
 
 
 def solve_highs(polytope: Polytope, objective: Objective) -> Answer:
@@ -36,36 +43,76 @@ def solve_cbc(polytope: Polytope, objective: Objective) -> Answer:
     return solve_with_engine(polytope, objective, lambda program, _: _solve_linear(program, _in_cbc))
 
 
-def _solve_linear(program: StructuredProgram, run: Callable[[WrittenOut], tuple[Array, Array]]) -> InteriorPoint:
-    """One program to a vertex; `run` returns columns and row multipliers, in absolute value."""
-    written = WrittenOut(
-        program, level=None if program.slopes is None else _easiest_level(program.rates, program.slopes)
-    )
-    columns, dual = run(written)
-    shares, multipliers, prices = written.read(columns, dual)
-    level = 0.0 if program.slopes is None else float(columns[-1]) * written.unit_of_level
-    return InteriorPoint(shares, multipliers, prices, 1, level)
+def _solve_linear(program: StructuredProgram, run: Run) -> InteriorPoint:
+    """One program to a vertex: of gains, or of a level without floors.
+
+    Columns are the K M shares class by class, then the level; rows are time (K), capacity (M), demands (K).
+    """
+    from scipy.sparse import csr_array
+
+    rates, slopes, load = program.rates, program.slopes, program.counts * program.scale_factors
+    M, K = rates.shape
+    room = np.where(program.capacity == 0, 1.0, np.abs(program.capacity))
+    unit = np.minimum(1.0, room[:, None] / load)
+    class_, type_, share = np.repeat(np.arange(K), M), np.tile(np.arange(M), K), np.arange(K * M)
+    if slopes is None:
+        assert program.gains is not None
+        cost = (program.gains * program.counts * unit).T.ravel()
+        top = unit_of_cost = float(cost.max()) or 1.0
+        cost = cost / unit_of_cost
+        entries = []
+    else:
+        size = _sizes_of_demands(rates, slopes)
+        with np.errstate(divide="ignore"):
+            unit = np.minimum(unit, size / rates)
+        top = unit_of_cost = 1.0 / float((slopes / size).max())
+        cost = np.append(np.zeros(K * M), 1.0)
+        demand = K + M + np.arange(K)
+        entries = [
+            (demand[class_], share, (-rates * unit / size).T.ravel()),
+            (demand, np.full(K, K * M), slopes / size * top),
+        ]
+    entries += [(class_, share, unit.T.ravel()), (K + type_, share, (unit * load / room[:, None]).T.ravel())]
+    rows, columns, values = (np.concatenate(part) for part in zip(*entries, strict=True))
+    limit = np.concatenate([np.ones(K), program.capacity / room, np.zeros(0 if slopes is None else K)])
+    y, dual = run(csr_array((values, (rows, columns)), shape=(len(limit), len(cost))), cost, limit)
+    shares, dual = np.maximum(y[: K * M].reshape(K, M).T, 0.0) * unit, dual * unit_of_cost
+    multipliers = np.zeros(K) if slopes is None else dual[K + M :] / (size * program.counts)
+    prices = _with_neglected(program, unit < _NEGLECTED, multipliers, dual[K : K + M] / room)
+    return InteriorPoint(shares, multipliers, prices, 1, 0.0 if slopes is None else float(y[-1]) * top)
 
 
-def _easiest_level(rates: Array, slopes: Array) -> float:
-    """The level of the job that can do no better alone: demands at it are not underestimated."""
-    rising = slopes > 0
-    return float((rates.max(axis=0)[rising] / slopes[rising]).min(initial=np.inf))
+def _sizes_of_demands(rates: Array, slopes: Array) -> Array:
+    """(K,) about what each demand is at the level of the job that can do no better alone: not underestimated."""
+    fastest, rising = rates.max(axis=0), slopes > 0
+    demand = slopes * max(float((fastest[rising] / slopes[rising]).min(initial=np.inf)), 0.0)
+    return np.where((demand > 0) & (demand < fastest), demand, fastest)
 
 
-def _in_highs(written: WrittenOut) -> tuple[Array, Array]:
+def _with_neglected(
+    program: StructuredProgram, neglected: NDArray[np.bool_], multipliers: Array, prices: Array
+) -> Array:
+    """Prices at which no job would rather have the columns that a solver may have taken for nothing."""
+    if not neglected.any():
+        return prices
+    worth = multipliers * program.rates + (0.0 if program.gains is None else program.gains)
+    profit = np.where(neglected, 0.0, worth - program.scale_factors * prices[:, None]).max(axis=0)
+    wanted = np.where(neglected, (worth - np.maximum(profit, 0.0)) / program.scale_factors, 0.0)
+    return np.asarray(np.maximum(prices, wanted.max(axis=1)))
+
+
+def _in_highs(matrix: Any, cost: Array, limit: Array) -> tuple[Array, Array]:
     options = {"small_matrix_value": _SMALLEST_COEFFICIENT, **TIGHT, "time_limit": StopRule().limit}
-    rows = -np.inf, written.limit
-    return run_to_optimum(with_model(written.matrix.tocsr(), written.cost, rows, maximise=True, options=options))
+    return run_to_optimum(with_model(matrix, cost, (-np.inf, limit), maximise=True, options=options))
 
 
-def _in_cbc(written: WrittenOut) -> tuple[Array, Array]:
+def _in_cbc(matrix: Any, cost: Array, limit: Array) -> tuple[Array, Array]:
     answer = run_cbc(
-        written.matrix.tocsr(),
-        written.cost,
-        (np.full(len(written.limit), -np.inf), written.limit),
-        lower=np.zeros(len(written.cost)),
-        upper=np.full(len(written.cost), np.inf),
+        matrix,
+        cost,
+        (np.full(len(limit), -np.inf), limit),
+        lower=np.zeros(len(cost)),
+        upper=np.full(len(cost), np.inf),
         maximise=True,
         stop=StopRule(),
         options={"primalT": "1e-10", "dualT": "1e-10"},

@@ -6,6 +6,7 @@ names the one that it takes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,7 @@ from throughputs import InputError
 from throughputs.errors import one_of
 
 Run = Callable[..., Answer]
-"""Called with a polytope and an objective, and with a `warm_start.Start` where the backend takes one."""
+"""Called with a polytope and an objective."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,6 @@ class Backend:
     name : what users write for ``solver=``.
     module, function : where it is in this package; imported at first use only.
     description : one line.
-    starts : whether it can begin from prices and a level.
     requires : packages it imports.
     install : how to get them.
     """
@@ -38,7 +38,6 @@ class Backend:
     module: str
     function: str
     description: str
-    starts: bool = False
     requires: tuple[str, ...] = ()
     install: str = "pip install cluster-allocator"
 
@@ -75,36 +74,16 @@ BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(
-            "compiled",
-            "interior_point.compiled",
-            "solve",
-            "up to 96 classes of identical jobs: Clarabel directly",
-            starts=True,
-            requires=("clarabel",),
-        ),
-        Backend(
-            "as_stated",
-            "interior_point.compiled",
-            "solve_as_stated",
-            "the same in the units of the program: ends near the published points",
-            requires=("clarabel",),
-        ),
-        Backend(
             "prices",
             "prices.search",
             "solve",
             "many classes: responses to prices, interior point over the undecided",
-            starts=True,
         ),
         Backend(
             "structured",
             "interior_point.structured",
             "solve",
             "interior point on the structure: M prices, a block per job class",
-            starts=True,
-        ),
-        Backend(
-            "homogeneous", "published.ecos_path", "solve", "the path of the published system's solver, on the structure"
         ),
         Backend(
             "highs", "reference.linear", "solve_highs", "direct sparse linear programs in HiGHS", requires=("highspy",)
@@ -118,17 +97,9 @@ BACKENDS: dict[str, Backend] = {
         ),
         Backend(
             "ecos",
-            "reference.convex",
-            "solve_ecos",
-            "cvxpy, ECOS interior point",
-            requires=("cvxpy", "ecos"),
-            install="pip install cluster-allocator[ecos]",
-        ),
-        Backend(
-            "ecos_direct",
             "reference.ecos_cones",
             "solve",
-            "the same point for finish-time fairness, without cvxpy on the way",
+            "ECOS as the published systems call it: ends at their points",
             requires=("ecos",),
             install="pip install cluster-allocator[ecos]",
         ),
@@ -143,8 +114,11 @@ BACKENDS: dict[str, Backend] = {
     )
 }
 
-AUTO = ("compiled", "prices", "structured", "highs", "clarabel")
+AUTO = ("prices", "structured", "highs", "clarabel")
 """Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
+
+_MOST_FOR_ECOS = 16_000
+"""Number of jobs up to which a published point is that of ECOS; of an interior point where it is not installed."""
 
 
 def available() -> tuple[str, ...]:
@@ -157,3 +131,14 @@ def get_backend(name: str) -> Backend:
     if not isinstance(name, str) or name not in BACKENDS:
         raise InputError("solver", found=name, expected=one_of(name, ("auto", *BACKENDS)))
     return BACKENDS[name]
+
+
+def in_order(solver: str, choice: str, n_jobs: int) -> list[Backend]:
+    """The backends that are asked in turn; a published point is that of ECOS, and there is a warning without it."""
+    if solver != "auto" or choice != "published" or n_jobs >= _MOST_FOR_ECOS:
+        return [get_backend(name) for name in (AUTO if solver == "auto" else (solver,))]
+    ecos, others = BACKENDS["ecos"], [BACKENDS[name] for name in AUTO if name != "prices"]
+    if ecos.missing:
+        warnings.warn(f"the published point is that of ECOS, which is missing: {ecos.install}", stacklevel=3)
+        return others
+    return [ecos, *others]

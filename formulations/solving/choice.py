@@ -25,15 +25,15 @@ undecided. The choice is part of the policy:
 ``published``
     The point that the solver returns, as the published systems use it. An interior point method ends near the
     analytic centre of the optimal face; this is what Gavel's ECOS does. Where exactly depends on how it is asked: on
-    the order of rows and columns and on last digits of coefficients (docs/fidelity.md). With solver "ecos" and types
-    listed by name, as policies do, it is the very point of the published systems. For the makespan Gavel bisects on the
-    time T and stops within 5 %; its allocation is the centre of what is feasible at the last feasible T.
+    the order of rows and columns and on last digits of coefficients (docs/fidelity.md). With types listed by name, as
+    policies do, it is the very point of the published systems; where ECOS is not installed (an extra: it is under the
+    GPL), that of another interior point. For the makespan Gavel bisects on the time T and stops within 5 %; its
+    allocation is the centre of what is feasible at the last feasible T.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,12 +42,10 @@ from formulations.core.certificate import Certificate
 from formulations.core.objectives import Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import classes_of
-from formulations.interior_point.compiled import compiled_engine
-from formulations.interior_point.method import Engine, solve_structured
 from formulations.interior_point.structured import solve_with_floors
 from formulations.prices import search as prices
-from formulations.published import ecos_path
-from formulations.reference import convex
+from formulations.reference import convex, ecos_cones
+from formulations.solving.backends import BACKENDS
 from formulations.solving.uniqueness import is_unique
 from throughputs import InputError
 from throughputs.errors import one_of
@@ -59,9 +57,6 @@ CHOICES = ("balanced", "published")
 
 EVENNESS = 1e-6
 """Weight e of the squared shares; a tenth of it where the worth is the objective itself (a sum of throughputs)."""
-
-_ENGINES: tuple[Engine, ...] = (compiled_engine, solve_structured)
-"""Engines that are tried in turn; the first takes small programs only."""
 
 _RELAXATIONS = (1e-9, 4e-9, 9e-9)
 """Fractions by which the optimum is relaxed so that the choice has an interior to search, tried in turn."""
@@ -75,7 +70,7 @@ _NEGLIGIBLE_YIELD = 1e-9
 _ACCEPTED_LOSS = 1e-8
 """Relative loss of the objective up to which a choice is accepted."""
 
-_MOST_CLASSES_AT_ONCE = 96
+_MOST_CLASSES_AT_ONCE = 3000
 """Number of classes below which total worth and evenness are sought at once."""
 
 _ROUNDING = 1e-12
@@ -128,8 +123,7 @@ class Among:
         unique = _is_unique(polytope, worth, best.dual_prices, np.zeros(polytope.n_jobs, dtype=bool))
         if _settled(polytope, best.gap, unique):
             return Choice(_without_negligible(polytope, best.shares), best.gap)
-        tried = (_choose(polytope, gains, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
-        return next((choice for choice in tried if choice is not None), self.as_found())
+        return _choose(polytope, gains, None, None, EVENNESS / 10) or self.as_found()
 
     def of_throughputs(self, held: NDArray[np.bool_], *, raising: bool) -> Choice:
         """Where throughputs are settled: the most even, or where they may be `raising`, of the most worth.
@@ -152,13 +146,12 @@ class Among:
         level = objective.level(polytope.throughput(best.shares))
         if not (np.isfinite(level) and level > 0):
             return self.as_found()
-        searches: list[tuple[float, Engine, float]] = []
+        searches = [(EVENNESS, relaxation) for relaxation in _RELAXATIONS]
         if gap > 2 * EVENNESS and polytope.n_jobs >= _MOST_CLASSES_AT_ONCE and _differ(polytope):
-            searches.append((0.0, solve_structured, _RELAXATIONS[0]))
-        searches += [(EVENNESS, engine, relaxation) for engine, relaxation in product(_ENGINES, _RELAXATIONS)]
-        for evenness, engine, relaxation in searches:
+            searches.insert(0, (0.0, _RELAXATIONS[0]))
+        for evenness, relaxation in searches:
             floors = objective.demand(objective.relaxed(level, relaxation))
-            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, evenness, engine)
+            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, evenness)
             if chosen is None:
                 continue
             attained = objective.level(polytope.throughput(chosen.shares))
@@ -194,19 +187,19 @@ def _even(polytope: Polytope, best: Certificate, *, raising: bool) -> Choice:
     nothing. Total worth counts only where throughputs may be `raising` by it: a lexicographic optimum is kept to.
     """
     u = polytope.throughput(best.shares)
-    for engine, relaxation in product(_ENGINES, _RELAXATIONS):
+    for relaxation in _RELAXATIONS:
         if raising:
             floors = u * (1.0 - relaxation)
-            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS, engine)
+            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS)
         else:
-            chosen = _spread(polytope, u, relaxation, best.shares, engine)
+            chosen = _spread(polytope, u, relaxation, best.shares)
         if chosen is not None and (polytope.throughput(chosen.shares) >= u * (1.0 - _ACCEPTED_LOSS)).all():
             return chosen
     return Choice(best.shares, 0.0)
 
 
-def _spread(polytope: Polytope, u: Array, relaxation: float, start: Array, engine: Engine) -> Choice | None:
-    """The most even shares with throughputs `u` (N,), up to a relaxation; None when the engine does not find them."""
+def _spread(polytope: Polytope, u: Array, relaxation: float, start: Array) -> Choice | None:
+    """The most even shares with throughputs `u` (N,), up to a relaxation; None when they are not found."""
     weights = polytope.normalised_worth * polytope.fastest
     try:
         answer = solve_with_floors(
@@ -216,7 +209,6 @@ def _spread(polytope: Polytope, u: Array, relaxation: float, start: Array, engin
             weights / weights.max(),
             start=start,
             precision=_PRECISION,
-            engine=engine,
         )
     except RuntimeError:
         return None
@@ -252,17 +244,15 @@ def _without_negligible(polytope: Polytope, shares: Array) -> Array:
 
 
 def _choose(
-    polytope: Polytope, gains: Array, floors: Array | None, start: Array | None, evenness: float, engine: Engine
+    polytope: Polytope, gains: Array, floors: Array | None, start: Array | None, evenness: float
 ) -> Choice | None:
-    """One attempt; None when the engine does not solve it or not well enough, or leaves a choice without evenness."""
+    """One attempt; None when it is not solved or not well enough, or leaves a choice without evenness."""
     worth = gains[:, None] * polytope.rates
     try:
         if evenness == 0.0:
             answer = prices.solve_for_worth(polytope, gains, floors)
         else:
-            answer = solve_with_floors(
-                polytope, worth, floors, evenness, start=start, precision=_PRECISION, engine=engine
-            )
+            answer = solve_with_floors(polytope, worth, floors, evenness, start=start, precision=_PRECISION)
     except RuntimeError:
         return None
     shares = _without_negligible(polytope, polytope.repaired(answer.shares))
@@ -315,17 +305,13 @@ def published_makespan(polytope: Polytope, objective: Threshold, optimum: Array,
     if not level > 0:
         return Choice(optimum)
     floors = objective.demand(1.0 / bisected_makespan(1.0 / level))
+    if solver == "auto" and not BACKENDS["ecos"].missing:
+        solver = "ecos"
     try:
-        shares = _feasible_point(polytope, floors, solver)
+        if solver == "ecos":
+            return Choice(polytope.repaired(ecos_cones.feasible_point(polytope, floors)))
+        if solver in ("clarabel", "scs"):
+            return Choice(polytope.repaired(convex.feasible_point(polytope, floors, solver.upper())))
     except RuntimeError:
-        # at the last feasible time a solver may find nothing; our own method then does
-        shares = _feasible_point(polytope, floors, "structured")
-    return Choice(polytope.repaired(shares))
-
-
-def _feasible_point(polytope: Polytope, floors: Array, solver: str) -> Array:
-    if solver in ("auto", "homogeneous"):
-        return ecos_path.feasible_point(polytope, floors)
-    if solver in ("compiled", "structured", "highs", "cbc"):
-        return solve_with_floors(polytope, None, floors, 0.0).shares
-    return convex.feasible_point(polytope, floors, solver.upper())
+        pass  # at the last feasible time a solver may find nothing; our own method then does
+    return Choice(polytope.repaired(solve_with_floors(polytope, None, floors, 0.0).shares))

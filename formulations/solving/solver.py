@@ -16,11 +16,10 @@ from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective,
 from formulations.core.polytope import Polytope, parts
 from formulations.core.reductions import Classes, classes_of, types_in_order
 from formulations.core.solution import Attempt, Solution
-from formulations.core.warm_start import Start, WarmStart
 from formulations.levels.residual_program import ResidualProgram
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.solving.absent_types import prices_of_none, with_absent_types
-from formulations.solving.backends import AUTO, Backend, get_backend
+from formulations.solving.backends import Backend, in_order
 from formulations.solving.choice import Among, Choice, check_choice
 
 Array = NDArray[np.float64]
@@ -31,10 +30,7 @@ TOLERANCE = 1e-7
 _AIMED_GAP, _MOST_CLASSES_TO_AIM = 1e-9, 512
 """Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""
 
-_PUBLISHED_PRICES = 16_000
-"""Number of classes from which a published point may be that of prices: below, it is that of an interior point."""
-
-_PUBLISHED_GAP = 1e-4
+_PUBLISHED_GAP = 1e-2
 """Relative gap up to which a published point is taken for what its solver returns, not for a failure."""
 
 
@@ -45,7 +41,6 @@ def solve(
     solver: str = "auto",
     choice: str = "balanced",
     tolerance: float = TOLERANCE,
-    warm: WarmStart | None = None,
 ) -> Solution:
     """Best allocation in `polytope` for `objective`, with its certificate.
 
@@ -56,8 +51,6 @@ def solve(
     solver : "auto" (fastest exact path first, the next one when the proven gap is above tolerance) or a backend name.
     choice : which of the optima, see `formulations.solving.choice`.
     tolerance : relative gap up to which the answer is called optimal.
-    warm : what an earlier decision left (`Solution.warm_start`), to begin from where that saves time: same objective,
-        same types, most of the jobs. Proof and choice are the same as without.
 
     Raises
     ------
@@ -70,13 +63,8 @@ def solve(
     instance("solve", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
     objective_over("solve", objective, polytope.n_jobs)
     tolerance_of("solve", tolerance)
-    if warm is not None:
-        instance("solve", "warm", warm, WarmStart, "Solution.warm_start")
     check_choice(choice)
-    order: tuple[str, ...] = AUTO
-    if choice == "published":
-        order = (objective.published_solver, *AUTO)
-    backends = [get_backend(name) for name in (order if solver == "auto" else (solver,))]
+    backends = in_order(solver, choice, polytope.n_jobs)
     served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
     if choice == "balanced":
@@ -88,16 +76,11 @@ def solve(
     counts = classes.counts * polytope.counts[jobs[classes.first]]
     part = polytope.restricted(jobs[classes.first], types, counts)
     goal = objective.of_classes(jobs[classes.first], counts)
-    if choice == "published" and len(classes.first) < _PUBLISHED_PRICES and solver == "auto":
-        backends = [backend for backend in backends if backend.name != "prices"]
-    starts: tuple[Start, ...] = ()
-    if warm is not None and choice == "balanced":
-        starts = warm.starts(type(goal).__name__, polytope.columns.matrix.accelerators, types)
     built = perf_counter()
 
     # the published point is taken as it is, at the precision of its solver; its gap is reported
     enough = max(tolerance, _PUBLISHED_GAP) if choice == "published" else tolerance
-    best, attempts, passed_on = goal.accept(_Programs(backends, part, enough, starts))
+    best, attempts = goal.accept(_Programs(backends, part, enough))
     solved = perf_counter()
 
     proof = best.certificate
@@ -126,7 +109,6 @@ def solve(
         iterations=best.iterations,
         attempts=tuple(attempts),
         phases={"build": built - started, "solve": solved - built, "choose": done - solved},
-        warm_start=_warm_start(type(goal).__name__, polytope, types, passed_on),
     )
 
 
@@ -188,8 +170,8 @@ def _expand(
     return whole
 
 
-_Answered = tuple["_Best", list[Attempt], tuple[Start, ...]]
-"""The best answer, all attempts, and where the next decision may start."""
+_Answered = tuple["_Best", list[Attempt]]
+"""The best answer, and all attempts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +181,6 @@ class _Programs(Method[_Answered]):
     backends: list[Backend]
     polytope: Polytope
     enough: float
-    starts: tuple[Start, ...]
 
     def weighted_sum(self, objective: MaxSum) -> _Answered:
         return self._one(objective)
@@ -211,11 +192,10 @@ class _Programs(Method[_Answered]):
         return self._one(objective)
 
     def sequence(self, objective: WaterFilling) -> _Answered:
-        return _fill(self.backends, self.polytope, objective, self.enough, self.starts)
+        return _fill(self.backends, self.polytope, objective, self.enough)
 
     def _one(self, objective: Objective) -> _Answered:
-        best, attempts = _ask_in_turn(self.backends, self.polytope, objective, self.enough, *self.starts[:1])
-        return best, attempts, (objective.start(self.polytope, best.certificate),)
+        return _ask_in_turn(self.backends, self.polytope, objective, self.enough)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,48 +208,37 @@ class _Best:
 
 
 def _ask_in_turn(
-    backends: list[Backend], polytope: Polytope, objective: Objective, enough: float, start: Start | None = None
+    backends: list[Backend], polytope: Polytope, objective: Objective, enough: float
 ) -> tuple[_Best, list[Attempt]]:
     """Ask the backends in turn until one is proven within `enough` (of small programs: far within); the best answer,
-    and all attempts. Each that can begin from `start` is asked to before it is asked to begin from nothing."""
+    and all attempts."""
     aim = min(enough, _AIMED_GAP) if enough < _PUBLISHED_GAP else enough
     attempts: list[Attempt] = []
 
-    def turn(backend: Backend, begin: Start | None) -> Turn[tuple[Certificate, int]]:
+    def turn(backend: Backend) -> Turn[tuple[Certificate, int]]:
         def run() -> Judged[tuple[Certificate, int]]:
-            solve_by = backend.load()
-            answer = solve_by(polytope, objective) if begin is None else solve_by(polytope, objective, begin)
+            answer = backend.load()(polytope, objective)
             certificate = certify(polytope, objective, answer)
             return Judged((certificate, answer.iterations), certificate.gap, answer.solver)
 
-        return Turn(backend.name, run, warm=begin is not None)
+        return Turn(backend.name, run)
 
-    turns = [
-        turn(backend, begin)
-        for backend in backends
-        for begin in ((start, None) if backend.starts and start is not None else (None,))
-    ]
-    (certificate, iterations), solver = solve_in_turn(
-        turns, aim if polytope.n_jobs <= _MOST_CLASSES_TO_AIM else enough, attempts
-    )
+    goal = aim if polytope.n_jobs <= _MOST_CLASSES_TO_AIM else enough
+    (certificate, iterations), solver = solve_in_turn(map(turn, backends), goal, attempts)
     return _Best(certificate, solver, iterations), attempts
 
 
 def _fill(
-    backends: list[Backend], polytope: Polytope, objective: WaterFilling, enough: float, starts: tuple[Start, ...]
-) -> tuple[_Best, list[Attempt], tuple[Start, ...]]:
+    backends: list[Backend], polytope: Polytope, objective: WaterFilling, enough: float
+) -> tuple[_Best, list[Attempt]]:
     """Water filling, each level proven; the allocation is the last level's, bound and prices are the first's."""
     attempts: list[Attempt] = []
-    passed_on: list[Start] = []
     rest = ResidualProgram(polytope)
 
     def solve_level(level: WaterLevel) -> Level:
-        at = len(passed_on)
-        begin = [part for start in starts[at : at + 1] for part in rest.start(start)]
-        best, tried = _ask_in_turn(backends, rest.polytope, level.take(rest.jobs), enough, *begin)
+        best, tried = _ask_in_turn(backends, rest.polytope, level.take(rest.jobs), enough)
         attempts.extend(tried)
         proof = rest.among_all(best.certificate)
-        passed_on.append(level.start(polytope, proof))
         return Level(proof.objective, proof.gap, polytope.throughput(proof.shares), proof.multipliers, (best, proof))
 
     def settle(level: Level, fixed: NDArray[np.bool_], due: Array) -> Array:
@@ -289,14 +258,7 @@ def _fill(
         # a member of the top can have no more, whatever the first level costs
         whole = replace(whole, proving=(objective.held_by(polytope.fastest), np.zeros(len(polytope.capacity))))
     iterations = sum(level.source[0].iterations for level in levels)
-    return _Best(whole, levels[0].source[0].solver, iterations), attempts, tuple(passed_on)
-
-
-def _warm_start(objective: str, polytope: Polytope, types: NDArray[np.intp], starts: tuple[Start, ...]) -> WarmStart:
-    prices = np.zeros((len(starts), len(polytope.capacity)))
-    prices[:, types] = [start.prices for start in starts]
-    accelerators = polytope.columns.matrix.accelerators
-    return WarmStart(objective, accelerators, prices, np.array([start.level for start in starts]))
+    return _Best(whole, levels[0].source[0].solver, iterations), attempts
 
 
 def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:

@@ -52,9 +52,9 @@ def test_a_decision_is_printed_or_written_and_solvers_agree() -> None:
     piped = json.loads(ran(asked.replace("i.json", "-"), given=json.dumps(INSTANCE).encode()).out)
     assert {**piped, "seconds": 0} == {**one, "seconds": 0}
     assert all(name in ran("solve --help").out for name in BACKENDS)
-    cannot = run("solve i.json --policy finish_time_fairness_perf --solver homogeneous")
+    cannot = run("solve i.json --policy nash_welfare --solver highs")
     assert (cannot.code, len(cannot.err.splitlines())) == (1, 1)
-    assert "FinishTimeFairness" in cannot.err
+    assert "NashWelfare" in cannot.err
 
 
 @pytest.mark.usefixtures("instance")

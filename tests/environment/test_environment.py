@@ -59,15 +59,8 @@ class WidestFirst(allocator.OrderPolicy):
         return -state.scale_factors.astype(float)
 
 
-COLD = {"warm_starts": False}
-POLICIES = [
-    *(allocator.get_policy(name) for name in ("max_min_fairness_perf", "max_sum_throughput_perf", "srtf")),
-    *(
-        allocator.get_policy(name, **COLD)
-        for name in ("min_total_duration_perf", "finish_time_fairness_perf", "nash_welfare")
-    ),
-    WidestFirst(),
-]
+SHARES = ("max_min_fairness_perf", "max_sum_throughput_perf", "srtf", "min_total_duration_perf")
+POLICIES = [*map(allocator.get_policy, (*SHARES, "finish_time_fairness_perf", "nash_welfare")), WidestFirst()]
 
 
 SLOW = ("min_total_duration_perf", "nash_welfare")

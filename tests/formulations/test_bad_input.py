@@ -134,7 +134,6 @@ TABLE = {
         lambda: Hierarchy(**FOREST | {"of_job": [0] * 4}),
     ],
     "tolerance": [lambda t=t: solve(P, MaxMin(W), tolerance=t) for t in (-1, np.nan, "x")],
-    "warm": [lambda: solve(P, MaxMin(W), warm="x")],
     # names get the nearest that there is
     "MaxMin(": [lambda o=o: solve(P, o) for o in ("maxmin", "max_min", "MaxMn", MaxMin)],
     "balanced": [lambda c=c: solve(P, MaxMin(W), choice=c) for c in ("balancd", None)],

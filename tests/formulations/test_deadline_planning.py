@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from allocator.published.elasticflow.scaling import Published
 from formulations.deadlines import (
     DeadlineJob,
     DeadlineOrder,
@@ -76,7 +77,7 @@ def test_least_shares_and_scaling_are_those_of_the_description(instance) -> None
     left, scaled = order.left_over, list(order.plans)
     assert listed(left) == profile
     if left.free[0] >= 0:
-        use_left_over(filling, left, order.jobs, scaled, score="published", keep_met=False)
+        Published(filling, left, order.jobs, scaled).run()
         reference.use_left_over(found, plans, profile, NOW)
         for plan, expected in zip(scaled, plans, strict=True):
             assert_same(plan, expected)
@@ -219,12 +220,12 @@ def test_what_is_left_goes_where_it_saves_most() -> None:
     flat = ScalingCurve([1, 2, 4], [1.0, 1.1, 1.2], capacity=4)
     for first, second in ((linear, flat), (flat, linear)):
         found = [DeadlineJob(first, 100.0, 500.0), DeadlineJob(second, 100.0, 500.0)]
-        for score, expected in (("saving", 2), ("published", 1)):
+        for scale, expected in ((use_left_over, 2), (lambda *given: Published(*given).run(), 1)):
             order = DeadlineOrder.filled(Filling(), FreeProfile(0.0, 3))
             order.add(found)
             free, plans = order.left_over, list(order.plans)
-            use_left_over(Filling(), free, found, plans, score=score)
-            assert plans[0 if first is linear else 1].gpus[0] == expected, score
+            scale(Filling(), free, found, plans)
+            assert plans[0 if first is linear else 1].gpus[0] == expected
 
 
 def test_a_forced_level_is_given_back_when_others_begin() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from allocator.published.elasticflow.scaling import Published
 from formulations.deadlines import (
     DeadlineJob,
     DeadlineOrder,
@@ -117,6 +118,6 @@ def test_ends_that_are_passed_are_those_at_which_gpus_would_have_come_back():
     order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(Filling(60.0), FreeProfile(0.0, 2))
     order.add([DeadlineJob(ScalingCurve([1, 2], [1.0, 2.0], capacity=2), 50.0, 100.0)])
     plans = list(order.plans)
-    found = use_left_over(Filling(60.0), order.left_over, order.jobs, plans, score="published", keep_met=False)
-    assert (found.listed, found.passed_ends) == ([0], {60.0})
+    scaling = Published(Filling(60.0), order.left_over, order.jobs, plans)
+    assert (scaling.run(), scaling.passed_ends) == ([0], {60.0})
     assert (plans[0].gpus, plans[0].real_end) == ([2], 25.0)

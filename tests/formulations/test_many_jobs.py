@@ -1,8 +1,6 @@
-"""Hundreds to thousands of jobs: prices first, classes of identical jobs, and starts from an earlier decision."""
+"""Hundreds to thousands of jobs: prices first, and classes of identical jobs."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,18 +11,13 @@ from formulations.core.reductions import _by_hash, _project, classes_of
 from formulations.interior_point import structured
 from formulations.prices import search as prices
 from tests.formulations.programs import (
-    KINDS,
     LINEAR,
     draw_even,
     draw_many,
-    feasible,
     polytope_of,
-    size_of,
-    value_of,
     verify,
     with_jobs,
 )
-from throughputs import InputError
 
 FEATURES = 7
 
@@ -129,35 +122,6 @@ def test_prices_say_what_they_do_not_take():
     for goal, said in ((objectives["max_min"], "40 .* 3000"), (NashWelfare(np.ones(40)), "NashWelfare")):
         with pytest.raises(SolverError, match=said):
             solve(polytope, goal, solver="prices")
-
-
-@pytest.mark.parametrize("N", [260, pytest.param(1600, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_start_from_elsewhere_gives_the_same_answer(kind, N):
-    """From the decision before, and from nonsense: proof and choice are as from nothing."""
-    polytope, objectives = draw_many(7, N + 30)
-    one, other = (with_jobs(polytope, np.arange(first, first + N)) for first in (0, 30))
-    goal = objectives[kind].take(np.arange(30, 30 + N))
-    cold = solve(other, goal)
-    honest, before = cold.warm_start, solve(one, objectives[kind].take(np.arange(N))).warm_start
-    renamed = tuple("abcde"[: len(honest.accelerators)])
-    nonsense = [
-        replace(honest, prices=np.full(honest.prices.shape, np.nan)),
-        replace(honest, objective="Another", levels=-honest.levels - 1.0),
-        replace(honest, accelerators=renamed, prices=honest.prices[..., ::-1] * 50.0),
-    ]
-    for start in (before, *nonsense):
-        found = solve(other, goal, warm=start)
-        assert found.status == "optimal"
-        apart = abs(found.objective - cold.objective) / size_of(goal, cold.objective)
-        assert apart <= 1e-8 + found.gap + cold.gap
-        u = feasible(other, found)
-        np.testing.assert_allclose(u / other.fastest, feasible(other, cold) / other.fastest, atol=1e-4)
-        assert value_of(goal, u) == pytest.approx(found.objective, rel=1e-6)
-        asked = honest.objective, honest.accelerators, np.arange(len(renamed))
-        assert start is before or not start.starts(*asked)
-    with pytest.raises(InputError, match="shape"):
-        replace(honest, prices=np.ones((1, 9)))
 
 
 def columns_of(rng, n_jobs, n_kinds, n_columns=5):

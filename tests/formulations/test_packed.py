@@ -28,7 +28,7 @@ from formulations import (
     solve_packed,
 )
 from formulations.packed.engines import ENGINES
-from formulations.published.packed_makespan import published_makespan
+from formulations.packed.published import published_makespan
 from formulations.solving.choice import bisected_makespan
 from tests.formulations.programs import (
     draw_packed,

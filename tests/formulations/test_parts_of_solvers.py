@@ -21,7 +21,6 @@ from formulations.core.dual_repair import repair_duals
 from formulations.core.solution import Answer
 from formulations.interior_point import structured
 from formulations.prices.goals import LevelGoal
-from formulations.prices.mixes import level_at_prices
 from formulations.prices.search import solve_for_worth
 from formulations.reference.linear import solve_highs
 from tests.formulations.programs import LINEAR, draw_even, draw_hard, polytope_of, with_jobs
@@ -164,13 +163,6 @@ def test_multipliers_of_floors_prove_the_worth_above_them():
     assert (found.multipliers > 0).any()
     bound = polytope.supply_at(gains + found.multipliers, found.prices) - found.multipliers @ floors
     assert gains @ polytope.throughput(found.shares) == pytest.approx(bound, rel=1e-9)
-
-
-def test_prices_prove_a_level():
-    """Two jobs cost 1 each at full speed, a quarter at half of it; capacity is worth 0.4, which pays for 0.4 of it."""
-    one, rates, prices = MaxMin([1.0, 1.0]), np.array([[1.0, 1.0], [0.5, 0.5]]), np.array([1.0, 0.25])
-    # from 0.9 the slope there leads to 0.467, and that of the slow type to 0.4 but for rounding
-    assert 0.4 - 1e-12 <= level_at_prices(one, rates, np.ones(2), np.ones(2), 0.4, prices, 0.9) < 0.47
 
 
 @pytest.mark.parametrize(("objective", "alone"), [(MaxMin([1.0, 1.0]), 1.0), (Makespan([2.0, 2.0]), 0.5)])

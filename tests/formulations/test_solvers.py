@@ -46,19 +46,18 @@ from tests.formulations.programs import (
 from throughputs import PackedColumns
 
 ACCURACY = {
-    **dict.fromkeys(("compiled", "structured", "highs"), 2e-8),
-    **dict.fromkeys(("as_stated", "clarabel", "cbc", "homogeneous"), 1e-6),
-    **dict.fromkeys(("ecos", "ecos_direct"), 1e-5),
+    **dict.fromkeys(("structured", "highs"), 2e-8),
+    **dict.fromkeys(("clarabel", "cbc"), 1e-6),
+    "ecos": 1e-5,
     "scs": 1e-2,
 }
 """How near a solver's own point is on programs without traps, relative."""
 
 TAKES = {
-    **dict.fromkeys(("compiled", "as_stated", "highs", "cbc"), PACKED),
+    **dict.fromkeys(("highs", "cbc"), PACKED),
     "structured": KINDS,
-    "homogeneous": ("max_min", "makespan", "max_sum"),
-    "ecos_direct": ("finish_time",),
-    **dict.fromkeys(("clarabel", "ecos", "scs"), (*LINEAR, "nash_welfare")),
+    **dict.fromkeys(("clarabel", "scs"), (*LINEAR, "nash_welfare")),
+    "ecos": LINEAR,
 }
 """The families that each backend takes; the others it refuses by name."""
 
@@ -209,7 +208,7 @@ def above_reserve(seed, N):
     return polytope, AboveReserve(reserve, rates.max(axis=1) * rng.uniform(0.5, 2, N))
 
 
-@pytest.mark.parametrize("solver", ["auto", "compiled", "structured", "highs", "clarabel", "class_pairs"])
+@pytest.mark.parametrize("solver", ["auto", "structured", "highs", "clarabel", "class_pairs"])
 def test_every_path_takes_an_objective_of_ones_own(solver):
     """At the level found the demands can be met, just above it they cannot."""
     for seed in range(2):
@@ -275,7 +274,7 @@ def test_optimal_is_what_is_proven_within_the_tolerance(monkeypatch, kind, loss,
         columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
         found = solve_packed(PackedPolytope(columns, [1.0, 1.0]), ROUGH["max_min"], solver="rough")
     else:
-        monkeypatch.setattr(formulations.solving.solver, "get_backend", lambda _: Rough())
+        monkeypatch.setattr(formulations.solving.solver, "in_order", lambda *_: [Rough()])
         found = solve(polytope, ROUGH[kind], solver="rough")
     assert found.status == status
     assert found.gap == pytest.approx(loss, rel=0.7 if kind in ROUGH else 0.01, abs=2e-9)
@@ -292,20 +291,13 @@ def test_the_choice_costs_no_proof(kind):
         assert found.gap <= proven, f"seed {seed}"
 
 
-def test_more_than_96_classes_are_not_compiled():
-    rates = np.random.default_rng(0).uniform(1, 2, (97, 2))
-    assert solve(polytope_of(rates[:96], None, [20, 20]), MaxMin(np.ones(96))).solver == "compiled"
-    with pytest.raises(SolverError, match="compiled: 97 "):
-        solve(polytope_of(rates, None, [20, 20]), MaxMin(np.ones(97)), solver="compiled")
-
-
-def turn(name, gap, by="", warm=False):
+def turn(name, gap, by=""):
     def run():
         if isinstance(gap, Exception):
             raise gap
         return Judged(f"answer of {name}", gap, by)
 
-    return Turn(name, run, warm)
+    return Turn(name, run)
 
 
 SMALL, BROKEN = NotAcceptedError("too many jobs"), RuntimeError("no progress")
@@ -319,7 +311,7 @@ SMALL, BROKEN = NotAcceptedError("too many jobs"), RuntimeError("no progress")
         ([("a", 1e-3), ("b", 1e-5), ("c", 1e-5), ("d", np.inf)], ("b", "b"), [(each, "") for each in "abcd"]),
         # failures are on record, refusals are not, and an answer is whose it says
         (
-            [("a", SMALL), ("b", BROKEN), ("c", np.linalg.LinAlgError("singular")), ("d", 1e-9, "e", True)],
+            [("a", SMALL), ("b", BROKEN), ("c", np.linalg.LinAlgError("singular")), ("d", 1e-9, "e")],
             ("d", "e"),
             [("b", "no progress"), ("c", "singular"), ("e", "")],
         ),
@@ -329,7 +321,6 @@ def test_one_engine_after_the_other(turns, answer, record):
     attempts: list[Attempt] = []
     assert solve_in_turn([turn(*each) for each in turns], 1e-7, attempts) == (f"answer of {answer[0]}", answer[1])
     assert [(each.solver, each.note) for each in attempts] == record
-    assert [each.warm for each in attempts] == [each.solver == "e" for each in attempts]
 
 
 def test_nobody_has_an_answer_and_other_errors_are_not_swallowed():

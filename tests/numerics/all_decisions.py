@@ -77,7 +77,6 @@ def few():
     yield from map(decided, SHARES)
     for name in (*PUBLISHED, "min_total_duration_packed"):
         yield decided(name, choice="published")
-    yield decided("max_sum_throughput_perf", solver="homogeneous")
 
 
 def simulations():

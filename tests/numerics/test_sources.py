@@ -23,7 +23,7 @@ ALLOWED = {
     "formulations/columns/solver.py": "a sparse matrix",
     "formulations/columns/written.py": "sparse matrices",
     "formulations/goodput/pollux_nodes.py": "sparse matrices",
-    "formulations/published/packed_makespan.py": "sparse matrices",
+    "formulations/packed/published.py": "a sparse matrix",
     "formulations/reference/cbc.py": "a sparse matrix",
     "allocator/report/svg.py": "pixels of a picture",
     "formulations/core/objectives.py": "statements in cvxpy",

@@ -1,16 +1,13 @@
-"""Which of many optima is the published one, and what one decision leaves for the next."""
+"""Which of many optima is the published one."""
 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
-import formulations
-from allocator import Cluster, ClusterState, default_table, get_policy, simulate
-from allocator.policies.base import programs
+from allocator import Cluster, ClusterState, get_policy
 from formulations import isolated_throughput
-from throughputs import ThroughputMatrix, gavel_trace
+from throughputs import ThroughputMatrix
 
 BLIND = ("max_min_fairness", "finish_time_fairness")
 PERF = ("max_min_fairness_perf", "max_sum_throughput_perf", "min_total_duration_perf", "finish_time_fairness_perf")
@@ -66,49 +63,3 @@ def test_blind_finish_time_fairness_is_blind_to_the_past_too():
 def test_without_a_v100_the_reference_is_the_type_that_is_fastest_on_the_average() -> None:
     state = ClusterState(Cluster({"a": 1, "b": 1}), ThroughputMatrix([[1.0, 3.0], [2.0, 1.0]], "xy", ["a", "b"]))
     assert get_policy("finish_time_fairness").believed_rates(state).tolist() == [[3.0, 3.0], [1.0, 1.0]]
-
-
-@pytest.fixture
-def starts_used(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What `formulations.solve` was given to start from, call by call."""
-    used: list[object] = []
-    honest = formulations.solve
-
-    def solve(*args: object, warm: object = None, **settings: object) -> object:
-        used.append(warm)
-        return honest(*args, warm=warm, **settings)
-
-    monkeypatch.setattr(programs, "solve", solve)
-    return used
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "name",
-    [
-        "max_min_fairness_perf",
-        *(
-            pytest.param(name, marks=pytest.mark.exhaustive)
-            for name in ("finish_time_fairness_perf", "max_min_fairness_water_filling_perf")
-        ),
-    ],
-)
-def test_a_simulation_is_the_same_with_and_without_warm_starts(name, starts_used):
-    trace, cluster = gavel_trace(10, 300.0, seed=3), Cluster({"v100": 3, "p100": 3, "k80": 3})
-    results = {}
-    for warm_starts in (True, False):
-        starts_used.clear()
-        results[warm_starts] = simulate(trace, cluster, get_policy(name, warm_starts=warm_starts), default_table())
-        assert any(start is not None for start in starts_used) == warm_starts
-    pd.testing.assert_frame_equal(results[True].jobs, results[False].jobs)
-
-
-def test_only_where_nobody_asked_for_a_solver_or_the_published_point(starts_used):
-    last = get_policy("finish_time_fairness_perf").allocate(state_listing(LISTED, 40))
-    assert last.warm_start is not None
-    state = state_listing(LISTED, 40, seed=4).having(warm_start=last.warm_start)
-    assert state.warm_start is state.take(np.arange(5)).warm_start is last.warm_start
-    for settings in ({}, {"solver": "structured"}, {"choice": "published"}, {"warm_starts": False}):
-        get_policy("finish_time_fairness_perf", **settings).allocate(state)
-    assert [start is not None for start in starts_used] == [False, True, False, False, False]
-    assert get_policy("isolated").allocate(state).warm_start is None

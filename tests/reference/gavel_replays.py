@@ -101,13 +101,6 @@ _ORDER = (
 ORDERS = ("isolated", "fifo_perf")
 """Those that solve no program."""
 
-PATHS: dict[str, dict[str, str]] = {
-    "auto": {"choice": "published"},
-    "homogeneous": {"choice": "published", "solver": "homogeneous"},
-    "ecos": {"choice": "published", "solver": "ecos"},
-}
-"""Settings of policies by the column of the table in docs/fidelity.md; `auto` is what the preset says."""
-
 
 def runs_of() -> list[tuple[str, str]]:
     """(trace, policy) of the recorded runs."""
@@ -165,39 +158,23 @@ def _per_cent(part: float) -> str:
     return "0" if float(text) == 0 else text
 
 
-def cells(run: tuple[str, str]) -> dict[str, dict[str, str]]:
-    """Settings of a run by the column of the table that has it."""
-    _, policy = run
-    if policy in ORDERS or run in (*FILLING, *PAIRS):
-        return {"auto": PATHS["auto"] if "choice" in settings_of(policy) else {}}
-    linear = policy.removesuffix("_perf") in ("max_min_fairness", "min_total_duration", "max_sum_throughput")
-    return {column: settings for column, settings in PATHS.items() if column != "homogeneous" or linear}
+def settings(policy: str) -> dict[str, str]:
+    """Those that the preset gives a policy."""
+    return {"choice": "published"} if "choice" in settings_of(policy) else {}
 
 
-def table() -> str:
-    """The table of agreement in docs/fidelity.md, from new runs."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for trace, policy in sorted(runs_of(), key=lambda run: (_ORDER.index(run[1]), run[0])):
-        run, columns = _recorded()[trace, policy], cells((trace, policy))
-        found.setdefault(policy, {})[trace] = tuple(
-            agreement(replay(run, _public, **columns[column]), run) if column in columns else "" for column in PATHS
-        )
-    lines = [f"| policy | trace | {' | '.join(f'`{column}`' for column in PATHS)} |", "|---|---|---|---|---|"]
-    for policy, rows in found.items():
-        alike = len(set(rows.values())) == 1
-        named = {f"all {len(rows)}": next(iter(rows.values()))} if alike else rows
-        lines += [f"| {policy} | {trace.removesuffix(SEED)} | {' | '.join(row)} |" for trace, row in named.items()]
-    return "\n".join(lines)
-
-
-def table_of_one_column(runs: list[tuple[str, str]]) -> str:
+def table(runs: list[tuple[str, str]]) -> str:
     """Agreement of these runs under the preset as it comes, from new runs."""
-    rows = []
-    for trace, policy in runs:
+    found: dict[str, dict[str, str]] = {}
+    for trace, policy in sorted(runs, key=lambda run: (_ORDER.index(run[1]) if run[1] in _ORDER else 0, run[0])):
         run = _recorded()[trace, policy]
-        result = replay(run, _public, **cells((trace, policy))["auto"])
-        rows.append(f"| {policy} | {trace.removesuffix(SEED)} | {agreement(result, run)} |")
-    return "\n".join(["| policy | trace | `auto` |", "|---|---|---|", *rows])
+        found.setdefault(policy, {})[trace] = agreement(replay(run, _public, **settings(policy)), run)
+    lines = ["| policy | trace | difference |", "|---|---|---|"]
+    for policy, rows in found.items():
+        alike = len(rows) > 1 and len(set(rows.values())) == 1
+        named = {f"all {len(rows)}": next(iter(rows.values()))} if alike else rows
+        lines += [f"| {policy} | {trace.removesuffix(SEED)} | {row} |" for trace, row in named.items()]
+    return "\n".join(lines)
 
 
 def _public(name: str) -> Path:
@@ -209,12 +186,10 @@ def _recorded() -> dict[tuple[str, str], dict[str, Any]]:
     return recorded_runs(_reference_root() / RUNS)
 
 
-def printed_cells(rows: list[list[str]]) -> dict[tuple[str, str, str], str]:
-    """The cells of the rows of such a table by trace, policy and column; a row for all traces stands for each."""
+def printed_cells(rows: list[list[str]]) -> dict[tuple[str, str], str]:
+    """The cells of the rows of such a table by trace and policy; a row for all traces stands for each."""
     found = {}
-    for policy, listed, *row in rows:
+    for policy, listed, cell in rows:
         traces = [name for name, other in (*runs_of(), *FILLING, *PAIRS) if policy == other]
-        for trace in traces:
-            if listed in (trace.removesuffix(SEED), f"all {len(traces)}"):
-                found |= {(trace, policy, column): cell for column, cell in zip(PATHS, row, strict=False)}
+        found |= {(each, policy): cell for each in traces if listed in (each.removesuffix(SEED), f"all {len(traces)}")}
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from allocator.published.elasticflow.scaling import Published
 from formulations.deadlines import (
     DeadlineJob,
     DeadlineOrder,
@@ -17,7 +18,6 @@ from formulations.deadlines import (
     JobPlan,
     ScalingCurve,
     earliest_share,
-    use_left_over,
 )
 
 Rates = dict[tuple[str, str, int], dict[int, float]]
@@ -94,7 +94,7 @@ def test_whole_decisions(vectors, rates) -> None:
         if not case["all_feasible"]:
             order.add(jobs)
         plans, left_over = list(order.plans), order.left_over
-        use_left_over(filling, left_over, order.jobs, plans, score="published", keep_met=False)
+        Published(filling, left_over, order.jobs, plans).run()
         for answers, name, now in ((order.plans, "min_share", "num_gpu_now"), (plans, "final", "num_gpu")):
             for label, plan in zip(labels, answers, strict=True):
                 expected = case[name][label]

@@ -10,16 +10,16 @@ from tests.reference.gavel_replays import (
     ORDERS,
     PAIRS,
     agreement,
-    cells,
     printed_cells,
     recorded_jct,
     replay,
     runs_of,
+    settings,
 )
 from tests.reference.tiers import tiered
 from tests.tables import printed_rows
 
-CASES = [(*run, column) for run in (*runs_of(), *FILLING, *PAIRS) for column in cells(run)]
+CASES = [*runs_of(), *FILLING, *PAIRS]
 PRINTED = printed_cells([row for name in ("gavel", "gavel-filling", "gavel-pairs") for row in printed_rows(name)])
 
 SINGLE, GANGS = "n40_lam900_multi0_prio0_seed0", "n40_lam1800_multi1_prio0_seed0"
@@ -28,33 +28,32 @@ SAME_INSTANT = 1e-6
 
 
 @pytest.mark.parametrize(
-    ("trace", "policy", "column"),
+    ("trace", "policy"),
     tiered(
         CASES,
-        daily=[(GANGS, "isolated", "auto"), (SINGLE, "fifo_perf", "auto"), (GANGS, "min_total_duration_perf", "auto")],
+        daily=[(GANGS, "isolated"), (SINGLE, "fifo_perf"), (GANGS, "min_total_duration_perf")],
         gate=[
             *(case for case in CASES if case[0] == GANGS),
-            *((SINGLE, policy, "ecos") for policy in ("max_min_fairness", "finish_time_fairness")),
-            *((SINGLE, policy, "auto") for policy in ("allox", "fifo_packed", "min_total_duration_packed")),
-            ("n100_lam1200_multi1_prio1_seed0", "max_min_fairness_perf", "ecos"),
-            ("n200_lam300_multi0_prio0_seed0", "max_min_fairness_perf", "homogeneous"),
+            *((SINGLE, policy) for policy in ("max_min_fairness", "finish_time_fairness")),
+            *((SINGLE, policy) for policy in ("allox", "fifo_packed", "min_total_duration_packed")),
+            ("n100_lam1200_multi1_prio1_seed0", "max_min_fairness_perf"),
         ],
     ),
 )
-def test_recorded_runs(trace, policy, column, gavel_inputs, public_data, gavel_runs):
+def test_recorded_runs(trace, policy, gavel_inputs, public_data, gavel_runs):
     """Equal where the point is unique or ECOS finds it, else near; and the agreement is the one that is printed."""
-    if column == "ecos":
+    if policy not in ORDERS:
         pytest.importorskip("ecos", reason="ECOS is an extra: pip install cluster-allocator[ecos]")
-    run, printed = gavel_runs[trace, policy], PRINTED[trace, policy, column]
+    run, printed = gavel_runs[trace, policy], PRINTED[trace, policy]
     data = public_data if policy.endswith("packed") else gavel_inputs
-    result = replay(run, data, **cells((trace, policy))[column])
+    result = replay(run, data, **settings(policy))
     assert agreement(result, run) == printed
     assert (result.jobs["status"] == "completed").all()
     if policy in ORDERS:
         # as recorded to the last digit; the original counts the moment after the last round as one more
         assert result.jobs["jct"].tolist() == recorded_jct(run).tolist()
         assert len(result.timeline) == run["rounds"] - 1
-    if policy in ORDERS or column == "ecos" or policy.startswith("min_total_duration"):
+    if (trace, policy) in runs_of() or policy.startswith("min_total_duration"):
         np.testing.assert_allclose(result.jobs["jct"], recorded_jct(run), atol=SAME_INSTANT, rtol=0)
         assert result.makespan == pytest.approx(run["makespan_s"], abs=SAME_INSTANT)
         assert result.utilization == pytest.approx(run["utilization"], rel=1e-9)

@@ -145,15 +145,13 @@ def assert_as_the_published_runs(reference_data, world):
     tiered(
         cases := [
             ("finish_time_fairness", "ecos", REPLAYED.format("finish_time_fairness_ecos")),
-            *((policy, "ecos", PUBLISHED.format(policy)) for policy in replays.LINEAR),
-            *((policy, "homogeneous", PUBLISHED.format(policy)) for policy in replays.LINEAR[:2]),
+            *((policy, "auto", PUBLISHED.format(policy)) for policy in replays.LINEAR),
         ],
         gate=[cases[0], cases[3]],
     ),
 )
 def test_solvers_find_the_published_point(policy, solver, recorded, recorded_times):
-    if solver == "ecos":
-        pytest.importorskip("ecos", reason="the solver of the recorded runs (GPL) is not installed")
+    pytest.importorskip("ecos", reason="the solver of the recorded runs (GPL) is not installed")
     ours = replays.completion_times(policy, 32, solver)
     np.testing.assert_allclose(ours, recorded_times(recorded), atol=SAME_INSTANT, rtol=0)
 

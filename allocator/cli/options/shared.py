@@ -51,8 +51,7 @@ SolverOption = Annotated[
     str | None,
     option(
         "--solver",
-        "auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, "
-        "ecos_direct, scs, cbc.",
+        "auto, or one of prices, structured, highs, clarabel, ecos, scs, cbc.",
     ),
 ]
 ChoiceOption = Annotated[

@@ -5,36 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import NO_REPAIR, Promises, Repair
 from allocator.protocol import ClusterState, Plan
-from formulations.deadlines import JobPlan, Score, use_left_over
+from formulations.deadlines import JobPlan, use_left_over
 
 
 @dataclass(frozen=True)
 class ElasticPolicy(DeadlinePolicy):
     """Least shares, then what is left over (`formulations.deadlines.use_left_over`)."""
 
-    score: ClassVar[Score] = "saving"
-    keep_met: ClassVar[bool] = True
-    """Whether nobody is scaled at the cost of a deadline that is met."""
-
     def promises(self, state: ClusterState, memory: DeadlineMemory, pool: int, repair: Repair = NO_REPAIR) -> Promises:
         """Plans at this instant, of nobody so far."""
         filling, now = self.filling(state, memory), float(state.clock)
         return Promises(filling, now, int(state.capacity[pool]), state.slot_seconds, repair)
 
-    def in_line(
-        self,
-        listed: list[int],  # noqa: ARG002
-        jobs: list[PlannedJob],
-        plans: list[JobPlan],
-    ) -> tuple[list[PlannedJob], list[JobPlan]]:
-        """Jobs and plans in the order in which they are remembered; `listed`: in that of the last one scaled."""
-        return jobs, plans
+    def scale(self, promises: Promises, jobs: list[PlannedJob], plans: list[JobPlan]) -> list[int]:
+        """Use what is left over: `plans` are changed in place. Positions of the jobs, as they are remembered."""
+        use_left_over(promises.filling, promises.left_over, jobs, plans)
+        return list(range(len(jobs)))
 
     def keep(self, promises: Promises, jobs: Sequence[PlannedJob], memory: DeadlineMemory) -> list[PlannedJob]:
         """Plan the jobs that were promised their deadlines; returns those with deadlines that have no promise any more.
@@ -85,12 +76,10 @@ class ElasticPolicy(DeadlinePolicy):
     ) -> Plan:
         """The plan, once what is left over is used; the memory is then of it."""
         jobs, plans = promises.jobs, promises.plans
-        listed = use_left_over(
-            promises.filling, promises.left_over, jobs, plans, score=self.score, keep_met=self.keep_met
-        ).listed
+        line = self.scale(promises, jobs, plans)
         memory.promised = {job.label: plan for job, plan in zip(jobs, plans, strict=True) if job.deadline < inf}
         memory.unpromised = {job.label for job in jobs if job.deadline == inf}
-        jobs, plans = self.in_line(listed, jobs, plans)
+        jobs, plans = [jobs[j] for j in line], [plans[j] for j in line]
         gpus = [plan.gpus[0] for plan in plans]
         until = self.next_change(promises.filling, plans)
         return self.as_plan(state, memory, pool, jobs, gpus, rejected, until)

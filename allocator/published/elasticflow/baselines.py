@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,7 +16,6 @@ from allocator.policies.time_sharing.themis import Themis, ThemisMemory
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
 from allocator.protocol import Assignment, ClusterState, PlanStep, Trigger
 from allocator.published.elasticflow.node_sets import PublishedNodeSets
-from formulations.solving.backends import BACKENDS
 
 _Ids = NDArray[np.int64]
 
@@ -29,8 +27,6 @@ _MOST_STEPS, _SECONDS_TO_AN_END = 1000, 1.0
 
 _AT_ONCE = 1.0
 """Seconds until the next decision after the last arrival, where the world has no slots."""
-
-_SOLVER = "ecos_direct"
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class PublishedGandiva(GandivaTimeSlicing):
     ) -> None:
         """Keeps what was before."""
         assert isinstance(memory, PublishedNodeSets)
-        memory.before = memory.state()
+        memory.before = memory.standing
         super().decide(memory, clock, gone, arrived)
 
     def turns_end(self, clock: float, memory: NodeSets) -> bool:  # noqa: ARG002
@@ -91,7 +87,7 @@ class PublishedGandiva(GandivaTimeSlicing):
         if state.more_arrivals:
             return [PlanStep(assignment, np.inf)]
         # a decision that changed nothing is followed by others that do not, as long as nobody ends
-        seconds = self._until_next_slot(state, memory, assignment, settled=memory.state() == memory.before)
+        seconds = self._until_next_slot(state, memory, assignment, settled=memory.standing == memory.before)
         steps = [PlanStep(assignment, seconds)]
         if seconds == state.slot_seconds:
             able = list(position.values())
@@ -106,20 +102,20 @@ class PublishedGandiva(GandivaTimeSlicing):
         clock: float,
         left: NDArray[np.float64],
         whose_turn: Callable[[], Assignment],
-        memory: NodeSets,
+        memory: PublishedNodeSets,
     ) -> None:
         """Add the decisions at the ends of the next slots, as long as they change something and no job may end.
 
         Until then nobody comes or goes, so they are known. `left` (N,) are the seconds that each job has to train.
         """
-        slot, before = steps[0].seconds, memory.state()
+        slot, before = steps[0].seconds, memory.standing
         while len(steps) < _MOST_STEPS:
             left[steps[-1].assignment.jobs] -= slot
             if left.min(initial=np.inf) <= slot + _SECONDS_TO_AN_END:
                 return
             clock += slot
             self.decide(memory, clock, frozenset(), ())
-            after = memory.state()
+            after = memory.standing
             if after == before:
                 return
             before = after
@@ -146,21 +142,6 @@ class PublishedThemis(Themis):
     """
 
     choice: ClassVar[str] = "published"
-
-    def prepare(self) -> None:
-        """Import the solver."""
-        if self.solver == "auto" and BACKENDS[_SOLVER].missing:
-            warnings.warn(
-                "themis: the published order of jobs is that of ECOS, which is not installed: some "
-                f"jobs may run in another order ({BACKENDS[_SOLVER].install})",
-                stacklevel=2,
-            )
-        super().prepare()
-
-    @property
-    def asked_solver(self) -> str:
-        """ECOS, if nothing else is said."""
-        return _SOLVER if self.solver == "auto" and not BACKENDS[_SOLVER].missing else self.solver
 
     def isolated_rate(self, rates: Array, share: Array) -> Array:  # noqa: ARG002
         """The share."""

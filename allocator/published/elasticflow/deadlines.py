@@ -7,9 +7,8 @@ whatever it was sorted by before, and gangs are placed in that order. With it re
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +23,14 @@ from allocator.policies.deadlines.elasticflow import ElasticFlow, ElasticFlowNoA
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import Promises
 from allocator.protocol import ClusterState, Plan
-from formulations.deadlines import DeadlineOrder, Filling, JobPlan, Score, use_left_over
+from allocator.published.elasticflow.scaling import Published
+from formulations.deadlines import DeadlineOrder, Filling, JobPlan
 
 _MOST_LOST_SECONDS = 30.0
 """What a decision costs at most in ElasticFlow without admission."""
 
 
+@dataclass(eq=False)
 class ListMemory(DeadlineMemory):
     """With the list.
 
@@ -40,25 +41,9 @@ class ListMemory(DeadlineMemory):
     expected : when the GPUs of each job are to come back by its plan, seconds.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.listed: list[Hashable] = []
-        self.wake_ups: set[float] = set()
-        self.expected: dict[Hashable, float] = {}
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return super().state() | {
-            "listed": self.listed,
-            "wake_ups": sorted(self.wake_ups),
-            "expected": list(self.expected.items()),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        super().restore(state)
-        self.listed, self.wake_ups = list(state["listed"]), set(state["wake_ups"])
-        self.expected = dict(state["expected"])
+    listed: list[Hashable] = field(default_factory=list)
+    wake_ups: set[float] = field(default_factory=set)
+    expected: dict[Hashable, float] = field(default_factory=dict)
 
 
 class _Listed(DeadlinePolicy):
@@ -135,9 +120,6 @@ class ListedElasticFlow(_Listed, ElasticFlow):
     """Plans are made anew at every event, a job that is late keeps all others out, and jobs that arrive together are
     admitted or rejected together. What is left over goes to the job whose plan costs the most GPU time by it."""
 
-    score: ClassVar[Score] = "published"
-    keep_met: ClassVar[bool] = False
-
     def let_in(
         self, promises: Promises, jobs: list[PlannedJob], new: list[PlannedJob], memory: DeadlineMemory
     ) -> list[PlannedJob]:
@@ -148,20 +130,15 @@ class ListedElasticFlow(_Listed, ElasticFlow):
         promises.add(job for job in new if job.due == inf)
         return turned_away
 
-    def in_line(
-        self, listed: list[int], jobs: list[PlannedJob], plans: list[JobPlan]
-    ) -> tuple[list[PlannedJob], list[JobPlan]]:
+    def scale(self, promises: Promises, jobs: list[PlannedJob], plans: list[JobPlan]) -> list[int]:
         """As they stand after the scaling, larger gangs first."""
-        listed.sort(key=lambda j: -plans[j].gpus[0])
-        return [jobs[j] for j in listed], [plans[j] for j in listed]
+        listed = Published(promises.filling, promises.left_over, jobs, plans).run()
+        return sorted(listed, key=lambda j: -plans[j].gpus[0])
 
 
 @dataclass(frozen=True)
 class ListedElasticFlowNoAdmission(_Listed, ElasticFlowNoAdmission):
     """With the list of those who have started, and with the changes that were noted."""
-
-    score: ClassVar[Score] = "published"
-    keep_met: ClassVar[bool] = False
 
     def finished(  # type: ignore[override]
         self,
@@ -190,8 +167,9 @@ class ListedElasticFlowNoAdmission(_Listed, ElasticFlowNoAdmission):
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
         for job in sorted(starting, key=lambda job: job.position):
             started[job.label] = len(started)
-        passed = use_left_over(promises.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
-        notes -= passed - {plan.end for plan in plans}
+        scaling = Published(promises.filling, free, jobs, plans)
+        scaling.run()
+        notes -= scaling.passed_ends - {plan.end for plan in plans}
         for job, plan in zip(jobs, plans, strict=True):
             if plan.gpus[0]:
                 started.setdefault(job.label, len(started))

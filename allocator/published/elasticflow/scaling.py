@@ -108,19 +108,22 @@ class _Step:
 
 
 class Published(Marginal):
-    """The largest increase first, among scores that are all up to date; equal ones as in the round before.
+    """The largest increase first, whatever it does to deadlines, among scores that are all up to date; equal ones as in
+    the round before.
 
     Attributes
     ----------
     passed_ends : when the GPUs of jobs that were scaled would have come back before.
     """
 
+    keep_met = False
+
     def gpu_seconds(self, plan: JobPlan) -> float:
         """Until the end of the interval of the profile in which the job ends."""
         return plan.gpu_seconds(plan.charged_until)
 
     def run(self) -> list[int]:
-        """Scale until nobody's next level fits; returns the jobs in the order of the list."""
+        """Scale until nobody's next level fits; returns the jobs in the order of the list, which is sorted by score."""
         self.passed_ends = set[float]()
         if not self.profile.free[0]:
             return list(range(len(self.jobs)))

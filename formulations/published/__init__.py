@@ -1,1 +1,0 @@
-"""The paths of published systems' solvers, step by step."""
