@@ -32,7 +32,7 @@ PUBLISHED_PRIORITIES: Mapping[float, float] = MappingProxyType({5.0: 0.2, 1.0: 0
 """Share of jobs by priority weight in the workload with priorities of Narayanan et al., OSDI 2020."""
 
 _SOURCE = "trace generator"
-_UNKNOWN = JobType("", distributed=False, command="", working_directory="", num_steps_arg="", needs_data_dir=False)
+_UNKNOWN = JobType("", "", "", "", needs_data_dir=False)
 """How a job of a type that is none of the published ones is started: nobody knows."""
 
 
