@@ -59,6 +59,8 @@ class Reads:
 
 
 NotNegative = Annotated[float, Range()]
+Positive = Annotated[float, Range(above=True)]
+Part = Annotated[float, Range(0, 1)]
 NotNegativeWhole = Annotated[int, Range()]
 AtLeastOne = Annotated[int, Range(1)]
 

@@ -171,10 +171,7 @@ def recorded_schedule(
         settings["window"] = list(window)
     return SimulationResult(
         policy=RECORDED,
-        cluster=cluster,
         settings=settings,
-        makespan=record.makespan,
-        utilization=record.utilization,
         record=record,
         status_detail=left_out,
         not_told=_NOT_TOLD,

@@ -10,7 +10,7 @@ import argparse
 import json
 import platform
 import runpy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ STUDIES: dict[str, Study] = {
     "planning": decisions.PLANNING,
     "runtime": overheads.RUNTIME,
     "simulations": simulations.SIMULATIONS,
+    "solver_targets": solvers.TARGET_STUDY,
     "solvers": solvers.STUDY,
     "trainer_lease": overheads.TRAINER_LEASE,
     "virtual_clusters": simulations.VIRTUAL_CLUSTERS,
@@ -57,18 +58,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
     parser.add_argument("--folder", type=Path, help=f"where sweeps are kept, run by run (default: in {RESULTS})")
     parser.add_argument("--processes", type=int, help="runs of a sweep at a time; all cores if it is left out")
-    parser.add_argument("--study", action="append", choices=GROUPS["deadlines"], help="of `deadlines`; may be repeated")
-    solvers.add_arguments(parser)
+    parser.add_argument("--only", action="append", default=[], metavar="LABEL=VALUE,...", help="measured runs to make")
     chosen = parser.parse_args()
     console = Console()
     figures: dict[str, Any] = {"machine": machine()}
-    for name, study in _chosen(parser, chosen):
+    only = {name: values.split(",") for name, _, values in (given.partition("=") for given in chosen.only)}
+    for name, study in _chosen(parser, chosen.studies or DEFAULT):
         console.print(f"[bold]{name}[/bold]")
         folder = chosen.folder or RESULTS / ("deadlines" if name in deadlines.STUDIES else "sweeps")
-        options = Options(chosen.quick, folder / ("small" if chosen.quick else "full"), chosen.processes, console)
+        options = Options(chosen.quick, folder / ("small" if chosen.quick else "full"), chosen.processes, console, only)
         results = study.results(options)
-        for title, cells in study.on_screen(results).items():
-            console.print(tables.on_screen(title, cells))
+        console.print(tables.on_screen(study.title, study.table(results)))
         rows = results.astype(object)
         figures[name] = rows.where(rows.notna(), None).to_dict("records")
         for path in study.write(results, chosen.out.with_name(name)):
@@ -77,14 +77,11 @@ def main() -> None:
     console.print(f"Figures: {chosen.out}")
 
 
-def _chosen(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> Iterator[tuple[str, Study]]:
+def _chosen(parser: argparse.ArgumentParser, names: Iterable[str]) -> Iterator[tuple[str, Study]]:
     """The studies of the command line by name."""
-    groups = GROUPS | ({"deadlines": tuple(dict.fromkeys(chosen.study))} if chosen.study else {})
-    for given in chosen.studies or DEFAULT:
-        for name in groups.get(given, (given,)):
-            if name == "solvers":
-                yield name, solvers.study(solvers.options_from(chosen), chosen.plot)
-            elif name.endswith(".py"):
+    for given in names:
+        for name in GROUPS.get(given, (given,)):
+            if name.endswith(".py"):
                 yield Path(name).stem, runpy.run_path(name)["STUDY"]
             elif name in STUDIES:
                 yield name, STUDIES[name]

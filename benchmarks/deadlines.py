@@ -1,8 +1,8 @@
 """Studies of policies for deadlines beside each other: ElasticFlow, its baselines, Chronus (docs/deadlines.md).
 
     python -m benchmarks deadlines --quick
-    python -m benchmarks deadlines --study end_to_end --study ablation
-    python -m benchmarks deadlines --study clusters --processes 2       # ten clusters, 70,000 jobs; can be continued
+    python -m benchmarks end_to_end ablation
+    python -m benchmarks clusters --processes 2       # ten clusters, 70,000 jobs; can be continued
 
 A study is one or more sweeps, since Chronus and the policies of ElasticFlow's simulator have presets of their own; in
 `saturation`, jobs are offered one after another, each of which alone would be in time, and let in by filling, by

@@ -77,12 +77,18 @@ def use_style() -> None:
     )
 
 
-def panels(count: int, *, width: float = 5.0, height: float = 3.2, **settings: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels side by side, each so many inches wide and high."""
+def panels(
+    count: int, *, columns: int | None = None, width: float = 5.0, height: float = 3.2, **settings: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels, all side by side or in rows of `columns`, each so many inches wide and high."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, count, figsize=(width * count, height), squeeze=False, **settings)
-    return figure, list(axes[0])
+    beside = min(count, columns or count)
+    below = -(-count // beside)
+    figure, grid = plt.subplots(below, beside, figsize=(width * beside, height * below), squeeze=False, **settings)
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
+    return figure, list(grid.flat[:count])
 
 
 def policy_of(label: str) -> str | None:

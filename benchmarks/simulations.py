@@ -107,7 +107,6 @@ def _long_runs(options: Options) -> Iterator[Run]:
 def _long_run(repetitions: int, *arguments: Any, **settings: Any) -> list[Row]:
     rows = []
     for result, row in timed(repetitions, *arguments, **settings):
-        assert result.record is not None
         rows.append(row | {"recorded": len(result.record.outcomes)})
     return rows
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,10 +37,6 @@ Row = dict[str, Any]
 Run = Sweep | tuple[Row, Callable[[], Row | list[Row]]]
 
 
-def _silent() -> Console:
-    return Console(quiet=True)
-
-
 @dataclass(frozen=True)
 class Options:
     """How a study is run.
@@ -50,16 +46,18 @@ class Options:
     quick : small sizes, few repetitions.
     folder : where sweeps are kept, run by run; what is there is not made again.
     processes : runs of a sweep at a time; None: one for each core.
+    only : of measured runs those with one of these values (text) under a label.
     """
 
     quick: bool = False
     folder: Path = RESULTS / "sweeps"
     processes: int | None = None
-    console: Console = field(default_factory=_silent)
+    console: Console = field(default_factory=lambda: Console(quiet=True))
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-
-def _as_it_is(results: pd.DataFrame) -> pd.DataFrame:
-    return results
+    def wants(self, labels: Row) -> bool:
+        """Whether a run with these labels is to be made."""
+        return all(str(labels.get(name)) in values for name, values in self.only.items())
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Study:
     by: tuple[str, ...]
     shown: Mapping[str, Shown]
     draw: Callable[[Study, pd.DataFrame], Figure] | None = None
-    derived: Callable[[pd.DataFrame], pd.DataFrame] = _as_it_is
+    derived: Callable[[pd.DataFrame], pd.DataFrame] | None = None
 
     def results(self, options: Options | None = None) -> pd.DataFrame:
         """One row per run; if it is interrupted, of those that were made."""
@@ -93,6 +91,8 @@ class Study:
                     made.append(run_sweep(run, folder, jobs=options.processes, console=options.console))
                     continue
                 labels, measure = run
+                if not options.wants(labels):
+                    continue
                 with options.console.status(", ".join(map(str, labels.values()))):
                     found = measure()
                 rows = found if isinstance(found, list) else [found]
@@ -101,15 +101,12 @@ class Study:
             if not made:
                 raise
             options.console.print("Interrupted: what was measured so far is kept.")
-        return self.derived(pd.concat(made, ignore_index=True))
+        results = pd.concat(made, ignore_index=True)
+        return self.derived(results) if self.derived else results
 
     def table(self, results: pd.DataFrame) -> pd.DataFrame:
         """The table: a row per group of runs."""
         return tables.table(results, self.by, self.shown)
-
-    def on_screen(self, results: pd.DataFrame) -> dict[str, pd.DataFrame]:
-        """The tables that are printed, by title."""
-        return {self.title: self.table(results)}
 
     def write(self, results: pd.DataFrame, stem: Path) -> list[Path]:
         """Write the table, and the picture where there is one; paths of the files."""

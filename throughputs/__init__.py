@@ -21,9 +21,9 @@ from throughputs.colocation.model import (
 from throughputs.configurations import Configurations, read_configurations, write_configurations
 from throughputs.entry_points import load
 from throughputs.errors import InputError
-from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors
+from throughputs.estimator import LowRankCompletion, ThroughputEstimator
 from throughputs.matrix import ThroughputMatrix
-from throughputs.packed import Columns, PackedColumns, PlainColumns
+from throughputs.packed import PackedColumns, PlainColumns
 from throughputs.prices import PriceTable, read_prices, write_prices
 from throughputs.tables.files import default_table, read_table, write_table
 from throughputs.tables.table import ThroughputTable
@@ -47,7 +47,6 @@ from throughputs.traces import (
 __all__ = [
     "JOB_TYPES",
     "ColocationModel",
-    "Columns",
     "Configurations",
     "FixedDuration",
     "ImportedLog",
@@ -69,7 +68,6 @@ __all__ = [
     "default_colocation",
     "default_table",
     "describe_trace",
-    "estimation_errors",
     "gavel_trace",
     "import_log",
     "job_type",

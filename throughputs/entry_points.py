@@ -6,7 +6,7 @@ entry point, ours in ``pyproject.toml`` as anybody's, in one of these groups:
 ========================  ==============================================================================================
 ``throughputs.traces``    ``(frame, source, first_line, time_unit_seconds) -> Trace`` of a table of that system
 ``throughputs.writers``   the table of that system from a `Trace`
-``throughputs.logs``      cells of a job log in a layout of ``data/job_logs.toml`` that is no table with a header
+``throughputs.logs``      a `Layout` of job logs (`throughputs.traces.logs.layouts`), under the name of its format
 ``throughputs.draws``     ``(n_jobs, mean_interarrival, **settings) -> Trace``, draw for draw as published
 ``throughputs.tables``    throughputs from a folder of that system
 ``throughputs.goodput``   trainings from the measured tables of that system, and its fit of the throughput model

@@ -6,7 +6,6 @@ Whatever a file holds, a reader raises `InputError` with its name, or `OSError` 
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -281,7 +280,10 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, int]:
 
     if file_kind(path) == "parquet":
         return _read_parquet(path), 1
-    lines, comments = _lines(path)
+    lines = read_text(path).rstrip("\r\n").split("\n")
+    comments = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    if comments == len(lines) or not lines[comments].strip():
+        raise InputError(path, line=comments + 1, expected="a header line")
     try:
         # header=None: below a header, pandas would cut a first row that is too long or take it for an index
         cells = pd.read_csv(
@@ -296,34 +298,6 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, int]:
         raise _parser_error(path, str(error)) from error
     frame = cells.iloc[1:].set_axis(cells.iloc[0].to_list(), axis="columns").reset_index(drop=True)
     return frame, comments + 2
-
-
-def read_cells(path: Path) -> tuple[list[list[str]], int]:
-    """Cells of a CSV file as text, those of the header first, and the line of the file that holds the first row.
-
-    As `read_frame`, for many small files: to make a table takes a millisecond, however small it is. A row that is too
-    short ends with empty cells.
-    """
-    lines, comments = _lines(path)
-    try:
-        header, *rows = csv.reader(io.StringIO("\n".join(lines[comments:]) + "\n", newline=""))
-    except csv.Error as error:
-        raise _parser_error(path, str(error)) from error
-    for line, row in enumerate(rows, start=comments + 2):
-        if len(row) > len(header):
-            expected = f"{len(header)} values, as in the header"
-            raise InputError(path, line=line, found=f"{len(row)} values", expected=expected)
-        row += [""] * (len(header) - len(row))
-    return [header, *rows], comments + 2
-
-
-def _lines(path: Path) -> tuple[list[str], int]:
-    """Lines of a CSV file, and how many comments stand above its header."""
-    lines = read_text(path).rstrip("\r\n").split("\n")
-    comments = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    if comments == len(lines) or not lines[comments].strip():
-        raise InputError(path, line=comments + 1, expected="a header line")
-    return lines, comments
 
 
 def read_columns(path: Path) -> list[str]:

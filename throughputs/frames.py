@@ -67,7 +67,12 @@ class Column:
     def array(self, values: Any, n: int) -> NDArray[Any]:
         """The values as an array of the column's type; (n,) of `empty` where there are none."""
         dtype = _DTYPES[self.kind]
-        return np.full(n, self.empty, dtype=dtype) if values is None else np.array(values, dtype=dtype)
+        if values is None:
+            return np.full(n, self.empty, dtype=dtype)
+        array = np.array(values, dtype=dtype)
+        if self.kind == "whole" and (array != values).any():
+            raise ValueError("a number that is not whole")
+        return array
 
     def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         """(N,) whether the column may hold a value."""

@@ -1,12 +1,8 @@
-"""Columns: every way to spend GPU time, without and with space sharing.
-
-A *configuration* (column ``c``) is one way to spend GPU time: a job on an accelerator type with its gang, a job with
-another gang size, a pair of jobs sharing GPUs. It says whom it occupies (``time``), how fast each of them goes
-(``rate``) and what it takes (``usage``). An allocation ``x[c] >= 0`` gives each column a share of time.
+"""Columns of jobs with fixed gangs: without space sharing, and with it.
 
 With space sharing a job is alone on its GPUs, or two jobs are on the same ones. N jobs have N (N - 1)/2 pairs, but
 their rates are known by *group* (a job type with a scale factor): the tables here are over G groups and a group for
-each job, so nothing grows with the square of N.
+each job, so nothing grows with the square of N. Written out they are `throughputs.Configurations`.
 """
 
 from __future__ import annotations
@@ -14,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,9 +19,6 @@ from throughputs.limits import require_all, whole_numbers
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.table import ThroughputTable
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -34,34 +26,10 @@ _SOURCE = "packed columns"
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """C configurations of N jobs on M accelerator types.
-
-    Attributes
-    ----------
-    time : (N, C) 1 where the column occupies the job's time.
-    rate : (N, C) throughput of the job in that column, steps/s.
-    usage : (M, C) GPUs of each accelerator type that the column takes while it runs.
-    members : for each column, the positions of the jobs it runs (one, or two for a pair).
-    accelerator : (C,) position of the accelerator type each column runs on.
-    jobs, accelerators : the labels.
-    """
-
-    time: csr_array
-    rate: csr_array
-    usage: csr_array
-    members: tuple[tuple[int, ...], ...]
-    accelerator: NDArray[np.int64]
-    jobs: tuple[Hashable, ...]
-    accelerators: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class PlainColumns:
     """The plain case: each job with its fixed gang on each accelerator type, no sharing.
 
-    Column ``i * M + j`` is job i on type j. Kept as the dense matrix that the fast solvers read; the sparse
-    general form is built when asked for.
+    Column ``i * M + j`` is job i on type j. Kept as the dense matrix that the fast solvers read.
     """
 
     matrix: ThroughputMatrix
@@ -75,12 +43,6 @@ class PlainColumns:
     def scale_factors(self) -> NDArray[np.int64]:
         """(N,) GPUs per gang."""
         return self.matrix.scale_factors
-
-    @cached_property
-    def general(self) -> Columns:
-        """The same columns as sparse matrices."""
-        nobody = np.zeros(0, dtype=np.int64)
-        return _general(self, self.matrix.jobs, self.matrix.accelerators, nobody, nobody, nobody, np.zeros((2, 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,48 +207,6 @@ class PackedColumns:
                 self.rates, jobs=self.jobs, accelerators=self.accelerators, scale_factors=self.scale_factors
             )
         )
-
-    @cached_property
-    def general(self) -> Columns:
-        """Every column as sparse matrices: jobs alone first, then the pairs that have a rate. Grows with N squared."""
-        first, second = np.triu_indices(self.n_jobs, 1)
-        one, other = self.group[first], self.group[second]
-        pair, on = np.nonzero((self.together[one, other] > 0) | (self.together[other, one] > 0))
-        first, second, one, other = first[pair], second[pair], one[pair], other[pair]
-        rates = np.stack([self.together[one, other, on], self.together[other, one, on]])
-        return _general(self, self.jobs, self.accelerators, first, second, on, rates)
-
-
-def _general(
-    plain: PlainColumns | PackedColumns,
-    jobs: tuple[Hashable, ...],
-    accelerators: tuple[str, ...],
-    first: Whole,
-    second: Whole,
-    on: Whole,
-    together: Array,
-) -> Columns:
-    """Columns of jobs alone, and behind them those of P pairs on types `on`, with rates (2, P)."""
-    from scipy.sparse import csr_array
-
-    N, M = plain.rates.shape
-    C, P = N * M, len(first)
-    alone, sizes = np.repeat(np.arange(N), M), plain.scale_factors
-    job = np.concatenate([alone, first, second])
-    column = np.concatenate([np.arange(C), C + np.arange(P), C + np.arange(P)])
-    accelerator = np.concatenate([np.tile(np.arange(M), N), on])
-    rate = np.concatenate([plain.rates.ravel(), *together])
-    gang = sizes[np.concatenate([alone, first])].astype(np.float64)
-    pairs = zip(first.tolist(), second.tolist(), strict=True)
-    return Columns(
-        time=csr_array((np.ones(len(job)), (job, column)), shape=(N, C + P)),
-        rate=csr_array((rate, (job, column)), shape=(N, C + P)),
-        usage=csr_array((gang, (accelerator, np.arange(C + P))), shape=(M, C + P)),
-        members=(*((i,) for i in alone.tolist()), *pairs),
-        accelerator=accelerator,
-        jobs=jobs,
-        accelerators=accelerators,
-    )
 
 
 def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, Whole, Whole]:

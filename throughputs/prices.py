@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +30,7 @@ PREEMPTIBLE_PRICES: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.
 _SECONDS_PER_HOUR = 3600.0
 
 _TIMES = {
-    "timestamp": Column("text"),
+    "timestamp": Column("date"),
     "time_seconds": Column("number", None, FINITE, "a finite time in seconds"),
 }
 _COLUMNS = {
@@ -39,6 +38,54 @@ _COLUMNS = {
     "price": Column("number", None, NOT_NEGATIVE, "a price of at least 0 dollars per GPU hour"),
     "zone": Column("text", ""),
 }
+
+_Floats = NDArray[np.float64]
+
+
+class _History(NamedTuple):
+    """Of one type: (K,) times of changes, the prices from then on, and the dollars of one GPU from the first on."""
+
+    times: _Floats
+    prices: _Floats
+    paid: _Floats
+
+    @classmethod
+    def checked(cls, when: ArrayLike, prices: ArrayLike, source: str, name: str) -> _History:
+        times, values = np.array(when, dtype=np.float64), np.array(prices, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            fits = times.ndim == 1 and times.shape == values.shape and len(times) > 0
+            steps = np.diff(times) * values[:-1] / _SECONDS_PER_HOUR if fits else np.zeros(0)
+            paid = np.concatenate([[0.0], np.cumsum(steps)])
+        shapes = f"times of shape {times.shape}, prices of shape {values.shape}"
+        for good, found, expected in (
+            (fits, shapes, "one price for each time, at least one"),
+            (np.isfinite(times).all() and (np.diff(times) > 0).all(), times, "finite, strictly ascending times"),
+            (((values >= 0) & np.isfinite(values)).all(), values, "finite prices of at least 0 dollars per GPU hour"),
+            (np.isfinite(paid).all(), values, "a finite sum of dollars"),
+        ):
+            if not good:
+                shown = found if isinstance(found, str) else found.tolist()
+                raise InputError(source, field=name, found=shown, expected=expected)
+        return cls(times, values, paid)
+
+    def step(self, seconds: ArrayLike) -> NDArray[np.int64]:
+        """Which price holds then."""
+        return np.maximum(np.searchsorted(self.times, seconds, side="right") - 1, 0)
+
+    def paid_between(self, start: _Floats, end: _Floats) -> _Floats:
+        """Dollars of one GPU."""
+        first, last = self.step(start), self.step(end)
+        # within one step the difference of two integrals would only lose digits
+        within = self.prices[first] * (end - start)
+        across = self.prices[last] * (end - self.times[last]) - self.prices[first] * (start - self.times[first])
+        whole = self.paid[last] - self.paid[first] + across / _SECONDS_PER_HOUR
+        return np.where(first == last, within / _SECONDS_PER_HOUR, whole)
+
+    def __str__(self) -> str:
+        if (self.prices == self.prices[0]).all():
+            return repr(self.prices[0].item())
+        digest = hashlib.sha256(np.stack([self.times, self.prices]).tobytes()).hexdigest()[:16]
+        return f"{len(self.prices)} prices {digest}"
 
 
 class PriceTable:
@@ -59,28 +106,7 @@ class PriceTable:
 
     def __init__(self, histories: Mapping[str, tuple[ArrayLike, ArrayLike]], source: str = "prices") -> None:
         self.source = source
-        self._times: dict[str, NDArray[np.float64]] = {}
-        self._prices: dict[str, NDArray[np.float64]] = {}
-        self._paid: dict[str, NDArray[np.float64]] = {}
-        for name, (when, prices) in histories.items():
-            times, values = np.array(when, dtype=np.float64), np.array(prices, dtype=np.float64)
-            if times.ndim != 1 or times.shape != values.shape or not len(times):
-                found = f"times of shape {times.shape}, prices of shape {values.shape}"
-                raise InputError(source, field=name, found=found, expected="one price for each time, at least one")
-            if not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
-                raise InputError(source, field=name, found=times.tolist(), expected="finite, strictly ascending times")
-            bad = ~((values >= 0) & np.isfinite(values))
-            if bad.any():
-                found, expected = values[bad][0].item(), "a finite price of at least 0 dollars per GPU hour"
-                raise InputError(source, field=name, found=found, expected=expected)
-            self._times[name], self._prices[name] = times, values
-            # dollars of one GPU from the first change to each change
-            with np.errstate(over="ignore"):
-                steps = np.diff(times) * values[:-1] / _SECONDS_PER_HOUR
-                self._paid[name] = np.concatenate([[0.0], np.cumsum(steps)])
-            if not np.isfinite(self._paid[name]).all():
-                found = f"{values.max():g} dollars per GPU hour over {times[-1] - times[0]:g} s"
-                raise InputError(source, field=name, found=found, expected="a finite sum of dollars")
+        self._of = {name: _History.checked(*given, source, name) for name, given in histories.items()}
 
     @classmethod
     def constant(cls, prices: Mapping[str, float], source: str = "prices") -> PriceTable:
@@ -92,23 +118,14 @@ class PriceTable:
 
         Prices have all their digits, so that the text may stand for the table where runs are told apart.
         """
-        return f"PriceTable({', '.join(f'{name}: {self._told(name)}' for name in sorted(self._times))})"
-
-    def _told(self, name: str) -> str:
-        times, prices = self._times[name], self._prices[name]
-        if (prices == prices[0]).all():
-            return repr(prices[0].item())
-        digest = hashlib.sha256(np.stack([times, prices]).tobytes()).hexdigest()[:16]
-        return f"{len(prices)} prices {digest}"
+        return f"PriceTable({', '.join(f'{name}: {self._of[name]}' for name in sorted(self._of))})"
 
     def __eq__(self, other: object) -> bool:
         """Whether the same types have the same histories."""
         if not isinstance(other, PriceTable):
             return NotImplemented
-        return self._times.keys() == other._times.keys() and all(
-            np.array_equal(mine[name], theirs[name])
-            for mine, theirs in ((self._times, other._times), (self._prices, other._prices))
-            for name in mine
+        return self._of.keys() == other._of.keys() and all(
+            np.array_equal(np.stack(self._of[name][:2]), np.stack(other._of[name][:2])) for name in self._of
         )
 
     def __hash__(self) -> int:
@@ -117,19 +134,9 @@ class PriceTable:
     @property
     def accelerators(self) -> tuple[str, ...]:
         """The accelerator types that have a price."""
-        return tuple(self._times)
+        return tuple(self._of)
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether no price ever changes."""
-        return all((prices == prices[0]).all() for prices in self._prices.values())
-
-    def history(self, accelerator: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(K,) times in seconds and (K,) prices in dollars per GPU hour of one accelerator type."""
-        name = self._known(accelerator)
-        return self._times[name].copy(), self._prices[name].copy()
-
-    def price_at(self, time_seconds: float, accelerators: Sequence[str]) -> NDArray[np.float64]:
+    def price_at(self, time_seconds: float, accelerators: Sequence[str]) -> _Floats:
         """(M,) dollars per GPU hour at a time, seconds.
 
         Raises
@@ -137,7 +144,7 @@ class PriceTable:
         InputError
             An accelerator type has no price.
         """
-        return np.array([self._prices[name][self._step(name, time_seconds)] for name in map(self._known, accelerators)])
+        return np.array([known.prices[known.step(time_seconds)] for known in map(self._known, accelerators)])
 
     def next_change(self, time_seconds: float, accelerators: Sequence[str]) -> float:
         """The first time, seconds, after `time_seconds` at which one of the prices changes; inf if none does.
@@ -148,15 +155,12 @@ class PriceTable:
             An accelerator type has no price.
         """
         changes = [np.inf]
-        for name in map(self._known, accelerators):
-            times, prices = self._times[name], self._prices[name]
+        for times, prices, _ in map(self._known, accelerators):
             later = times[1:][(np.diff(prices) != 0) & (times[1:] > time_seconds)]
             changes.extend(later[:1].tolist())
         return float(min(changes))
 
-    def cost(
-        self, start_seconds: ArrayLike, end_seconds: ArrayLike, accelerators: Sequence[str]
-    ) -> NDArray[np.float64]:
+    def cost(self, start_seconds: ArrayLike, end_seconds: ArrayLike, accelerators: Sequence[str]) -> _Floats:
         """(M,) dollars for one GPU of each type from start to end: the integral of its price.
 
         Parameters
@@ -180,31 +184,17 @@ class PriceTable:
             i = int(np.argmin(end >= start))
             expected = f"a time not before the start, {start[i]}"
             raise InputError(self.source, field="end_seconds", found=end[i].item(), expected=expected)
-        names = [self._known(name) for name in accelerators]
         dollars = np.zeros(M)
-        for name in dict.fromkeys(names):
-            here = np.array([other == name for other in names])
-            dollars[here] = self._paid_between(name, start[here], end[here])
+        for name in dict.fromkeys(accelerators):
+            here = np.array([other == name for other in accelerators])
+            dollars[here] = self._known(name).paid_between(start[here], end[here])
         return dollars
 
-    def _paid_between(self, name: str, start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
-        first, last = self._step(name, start), self._step(name, end)
-        times, prices, paid = self._times[name], self._prices[name], self._paid[name]
-        # within one step the difference of two integrals would only lose digits
-        within = prices[first] * (end - start)
-        across = prices[last] * (end - times[last]) - prices[first] * (start - times[first])
-        return np.where(
-            first == last, within / _SECONDS_PER_HOUR, paid[last] - paid[first] + across / _SECONDS_PER_HOUR
-        )
-
-    def _step(self, name: str, seconds: ArrayLike) -> NDArray[np.int64]:
-        return np.maximum(np.searchsorted(self._times[name], seconds, side="right") - 1, 0)
-
-    def _known(self, accelerator: str) -> str:
-        if accelerator not in self._times:
-            expected = one_of(accelerator, self._times)
+    def _known(self, accelerator: str) -> _History:
+        if accelerator not in self._of:
+            expected = one_of(accelerator, self._of)
             raise InputError(self.source, field="accelerator", found=accelerator, expected=expected)
-        return accelerator
+        return self._of[accelerator]
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, source: str = "prices", first_line: int = 1) -> PriceTable:
@@ -219,29 +209,32 @@ class PriceTable:
         reader = FrameReader(frame, source, first_line)
         when = "timestamp" if reader.has("timestamp") else "time_seconds"
         columns = reader.read({when: _TIMES[when]} | _COLUMNS)
-        times = _clock_seconds(reader) if when == "timestamp" else columns[when]
-        names = columns["accelerator"].tolist()
-        zones = columns["zone"].tolist()
+        times = columns[when]
+        if when == "timestamp" and len(times):
+            reader.require(~np.isnat(times), times, when, "a date and time such as 2020-01-31T12:00:00Z")
+            times = (times - times.min()) / np.timedelta64(1, "s")
         changes: dict[str, dict[str, dict[float, float]]] = {}
-        rows = zip(names, zones, times.tolist(), columns["price"].tolist(), strict=True)
-        for line, (name, zone, time, price) in enumerate(rows, start=first_line):
+        rows = zip(
+            *(array.tolist() for array in (columns["accelerator"], columns["zone"], times, columns["price"])),
+            strict=True,
+        )
+        for row, (name, zone, time, price) in enumerate(rows):
             known = changes.setdefault(name, {}).setdefault(zone, {})
             if known.setdefault(time, price) != price:
                 expected = f"one price of {name!r} at one time, there is {known[time]} already"
-                raise InputError(source, line=line, field="price", found=price, expected=expected)
+                raise reader.error(row, "price", price, expected)
         return cls({name: _cheapest(by_zone) for name, by_zone in changes.items()}, source)
 
     def to_frame(self) -> pd.DataFrame:
         """Table with columns time_seconds, accelerator, price and one row per change."""
         import pandas as pd
 
-        return pd.DataFrame(
-            {
-                "time_seconds": np.concatenate([[], *self._times.values()]),
-                "accelerator": [name for name, times in self._times.items() for _ in times],
-                "price": np.concatenate([[], *self._prices.values()]),
-            }
-        )
+        rows = [
+            (time, name, price)
+            for name, (times, prices, _) in self._of.items()
+            for time, price in zip(times.tolist(), prices.tolist(), strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["time_seconds", "accelerator", "price"])
 
 
 def read_prices(path: str | os.PathLike[str]) -> PriceTable:
@@ -285,22 +278,7 @@ def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:
     write_rows(path, prices)
 
 
-def _clock_seconds(reader: FrameReader) -> NDArray[np.float64]:
-    """(N,) seconds since the earliest time stamp."""
-    moments = []
-    for row, cell in enumerate(reader.text("timestamp").tolist()):
-        try:
-            moment = datetime.fromisoformat(cell)
-        except ValueError:
-            expected = "a date and time such as 2020-01-31T12:00:00Z"
-            line = reader.first_line + row
-            raise InputError(reader.source, line=line, field="timestamp", found=cell, expected=expected) from None
-        moments.append(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-    first = min(moments, default=datetime.now(UTC))
-    return np.array([(moment - first).total_seconds() for moment in moments], dtype=np.float64)
-
-
-def _cheapest(by_zone: Mapping[str, Mapping[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _cheapest(by_zone: Mapping[str, Mapping[float, float]]) -> tuple[_Floats, _Floats]:
     """Times at which the least price on offer is told anew, and that price."""
     times = np.unique(np.concatenate([list(changes) for changes in by_zone.values()]))
     offers = np.full((len(by_zone), len(times)), np.inf)

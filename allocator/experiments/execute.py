@@ -106,7 +106,7 @@ def _figures(result: SimulationResult) -> dict[str, Any]:
     planned = [stage for stage in stages if stage is not None]
     if planned:
         figures["fair_plans"] = planned.count(1) / len(planned)
-    believed = None if result.record is None else result.record.jobs.believed
+    believed = result.record.jobs.believed
     if believed is not None:
         figures |= {"estimation_error": believed.error, "measured_pairs": believed.measured_pairs}
     return figures

@@ -28,6 +28,7 @@ from allocator.experiments.workloads import (
     Part,
     Recorded,
     Workload,
+    file_of,
     prices_of,
     speeds_of,
     usual_values,
@@ -43,6 +44,7 @@ from allocator.registry import source_of
 from allocator.results.cost import Prices, price_table
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
+from allocator.simulator.rules.already import RunsAlready
 from allocator.simulator.rules.base import Rule, rule_of
 from allocator.simulator.rules.general import GangRates
 from throughputs import InputError, Trace, read_trace
@@ -88,6 +90,9 @@ _NO_COLUMN = ("time_unit_seconds", "predictions")
 
 _KEY_DIGITS = 16
 
+_SHA = "sha256:"
+"""Before what stands for the contents of a file."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -116,6 +121,7 @@ class Run:
     profiling_percentage, reference_models : what is known of jobs that share GPUs is estimated
         (`throughputs.ThroughputEstimator`) from so many reference models, beside which this part of the entries of
         every job type is profiled, 0 to 1; both None: it is known.
+    start : file of the jobs that run when the run begins (`allocator.simulator.rules.already`); None: nobody does.
     preset : name of the set of settings, or the set; `settings` are those of mechanism and simulator that were named.
     world : rules of one's own besides those of the preset.
     case : label of the set of settings that the run belongs to, "" for none. Not part of the identity.
@@ -187,6 +193,16 @@ class Run:
         AtLeastOne | None,
         Said("--reference-models", "They estimate from so many job types profiled in full.", "COUNT"),
     ] = None
+    start: Annotated[
+        str | None,
+        Reads(file_of),
+        Said(
+            "--start",
+            "Jobs that run when the run begins, and keep GPUs and progress: columns job_id, gpus (ids, as in 0 1 4), "
+            "steps_done.",
+            "FILE",
+        ),
+    ] = None
     preset: Annotated[str, Said("--preset", "Settings of a published system, or the default.")] = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
     world: tuple[Rule, ...] = ()
@@ -203,7 +219,8 @@ class Run:
         """The preset with the limits of a continuous run and the run's own settings and rules."""
         changes = {**self._usual_limits, **self.settings}
         chosen = preset(self.preset).replace(**changes) if changes else preset(self.preset)
-        return chosen.with_rules(*self.world) if self.world else chosen
+        own = self.world if self.start is None else (*self.world, RunsAlready.read(self.start))
+        return chosen.with_rules(*own) if own else chosen
 
     @cached_property
     def all_settings(self) -> dict[str, Any]:
@@ -317,9 +334,12 @@ class Run:
     def _of_workload(self) -> dict[str, Any]:
         """Ready for JSON, files by their contents: a file that moves is the same, one that changes is not."""
         values = self.fields_of_workload()
+        if isinstance(jobs := self.workload, Trace):
+            columns = [getattr(jobs, name).tolist() for name in Trace.column_names()]
+            values["trace"] = _SHA + hashlib.sha256(repr(columns).encode()).hexdigest()
         for name in ("throughputs", "prices", "trace", "predictions"):
             # the embedded profiles have no file; a file of that name has a folder
-            if isinstance(values.get(name), str) and values[name] != EMBEDDED:
+            if isinstance(values.get(name), str) and values[name] != EMBEDDED and not values[name].startswith(_SHA):
                 values[name] = _digest(Path(values[name]))
         return {name: value for name, value in values.items() if value is not None or name in _ALWAYS}
 
@@ -585,4 +605,4 @@ def _digest(path: Path) -> str:
 
 @cache
 def _digest_at(path: Path, _changed: int, _size: int) -> str:
-    return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+    return _SHA + hashlib.sha256(path.read_bytes()).hexdigest()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.explanations.columns import LEAST_SHARE
-from allocator.explanations.explanation import Explanation, Moment, Overview, Wait, WaitingJob
+from allocator.explanations.explanation import Explanation, Moment, Overview, Wait, WaitingJob, seconds_by_reason
 from allocator.explanations.life import Interval, life_of
-from allocator.explanations.occupancy import free_at, free_times, holders
-from allocator.explanations.reasons import stretches_of
+from allocator.explanations.occupancy import free_at, free_times, holders, time_before
+from allocator.explanations.reasons import Stretch, stretches_of
 from allocator.explanations.redecide import EventReplay, can_redecide, changes_that_help, comes_out_the_same
 from allocator.explanations.replay import Instant, RoundReplay, Standing
-from allocator.explanations.run import FinishedRun
+from allocator.explanations.run import LEAST_SHARE, FinishedRun
 from allocator.results.outcomes import RECORDED
 from throughputs import InputError
 
@@ -26,14 +26,17 @@ _LONGEST = 5
 """Jobs in an overview."""
 
 
+Time = float | None
+
+
 @overload
 def explain(
     run: SimulationResult | str | os.PathLike[str],
     job: None = None,
     *,
-    since: float | None = None,
-    until: float | None = None,
-    at: float | None = None,
+    since: Time = None,
+    until: Time = None,
+    at: Time = None,
 ) -> Overview: ...
 
 
@@ -42,9 +45,9 @@ def explain(
     run: SimulationResult | str | os.PathLike[str],
     job: int | str,
     *,
-    since: float | None = None,
-    until: float | None = None,
-    at: float | None = None,
+    since: Time = None,
+    until: Time = None,
+    at: Time = None,
 ) -> Explanation: ...
 
 
@@ -52,9 +55,9 @@ def explain(
     run: SimulationResult | str | os.PathLike[str],
     job: int | str | None = None,
     *,
-    since: float | None = None,
-    until: float | None = None,
-    at: float | None = None,
+    since: Time = None,
+    until: Time = None,
+    at: Time = None,
 ) -> Explanation | Overview:
     """Why a job waited, who ran instead, and what would have let it run.
 
@@ -97,39 +100,27 @@ def _window(
     run: FinishedRun, job: int, since: float | None, until: float | None, at: float | None
 ) -> tuple[float, float]:
     life = life_of(run, job)
-    begin = float(run.jobs.arrival[job])
+    begin = float(run.jobs.arrival_time[job])
     end = life[-1].end if life else begin
     there = f"a time at which job {run.jobs.name(job)} was there, {begin:g} to {end:g} s"
     if at is not None:
-        if (since, until) != (None, None):
-            raise InputError("explain", field="at", found=at, expected="no `since` and `until` beside it")
         inside = next((part for part in life if part.start <= at < part.end), None)
-        if inside is None:
-            raise InputError("explain", field="at", found=at, expected=there)
+        if (since, until) != (None, None) or inside is None:
+            raise InputError("explain", field="at", found=at, expected=f"{there}, without `since` and `until`")
         return inside.start, inside.end
     if since is None and until is None:
         longest = max(_waits(life), key=lambda part: part.seconds, default=None)
         return (begin, end) if longest is None else (longest.start, longest.end)
-    first = begin if since is None else float(since)
-    last = end if until is None else float(until)
+    first, last = begin if since is None else float(since), end if until is None else float(until)
     if first > end:
         raise InputError("explain", field="since", found=since, expected=there)
-    if last < begin:
-        raise InputError("explain", field="until", found=until, expected=there)
-    if last < first:
-        raise InputError("explain", field="until", found=until, expected=f"at least `since`, {first:g} s")
+    if last < max(begin, first):
+        raise InputError("explain", field="until", found=until, expected=f"{there}, at least `since`, {first:g} s")
     return first, last
 
 
 def _waits(life: list[Interval]) -> list[Interval]:
     return [part for part in life if part.kind == "waiting"]
-
-
-def _within(life: list[Interval], since: float, until: float) -> list[Interval]:
-    clipped = (
-        Interval(part.kind, max(part.start, since), min(part.end, until), part.accelerator, part.gpus) for part in life
-    )
-    return [part for part in clipped if part.end > part.start]
 
 
 # Seconds; what sums of time leave.
@@ -156,25 +147,26 @@ class _Asker:
         """The last decision or round up to `at`, else the first decision in the wait, or its first round; None: it has
         none.
         """
-        if not self.run.in_rounds:
-            times = free_times(self.run, wait.start, wait.end).start
-        elif at is None and len(inside := _inside(self._decided, wait)):
-            times = inside
-        else:
-            times = _inside(np.union1d(self._decided, self.run.round_start), wait)
+        run, decided = self.run, self.run.decisions.time
+        times = np.union1d(decided, run.rounds.start_time)
+        if not run.in_rounds:
+            times = free_times(run, wait.start, wait.end).start
+        elif at is None and len(_inside(decided, wait)):
+            times = decided
+        times = _inside(times, wait)
         if at is not None:
             times = times[: max(int(times.searchsorted(at, "right")), 1)][-1:]
         return float(times[0]) if len(times) else None
-
-    @property
-    def _decided(self) -> NDArray[np.float64]:
-        return np.empty(0) if self.run.decisions is None else self.run.decisions.time
 
     def instant(self, time: float) -> Instant | None:
         """What the policy knew at a moment."""
         if self.events is not None:
             return self.events.instant(time)
         return self.instants.get(time)
+
+    def stretches(self, job: int, wait: Interval) -> tuple[Stretch, ...]:
+        """A wait by reasons."""
+        return tuple(stretches_of(self.run, job, wait.start, wait.end, self.standings.get(job), self.events))
 
 
 def _inside(times: NDArray[np.float64], wait: Interval) -> NDArray[np.float64]:
@@ -183,99 +175,98 @@ def _inside(times: NDArray[np.float64], wait: Interval) -> NDArray[np.float64]:
 
 def _explanation(run: FinishedRun, job: int, since: float, until: float, at: float | None) -> Explanation:
     life = life_of(run, job)
-    inside = _within(life, since, until)
+    inside = [clipped for part in life if (clipped := part.within(since, until)).seconds > 0]
     waits = _waits(inside)
     asker = _Asker(run)
     moments = [asker.moment_of(wait, at) for wait in waits]
     asker.look({job: (since, until)}, [moment for moment in moments if moment is not None])
-    jobs, names = run.jobs, run.cluster.accelerators
-    total = dict.fromkeys(("waiting", "starting", "running"), 0.0)
-    for part in life:
-        total[part.kind] += part.seconds
-    completion = float(jobs.completion[job])
+    jobs = run.jobs
+    waited, started, ran = (
+        sum((part.seconds for part in life if part.kind == kind), start=0.0)
+        for kind in ("waiting", "starting", "running")
+    )
+    completion = float(jobs.completion_time[job])
     return Explanation(
         run=run.source,
         policy=run.policy_name,
         cluster=str(run.cluster),
         job=job,
-        job_type=str(jobs.kind[job]),
+        job_type=str(jobs.job_type[job]),
         entity=str(jobs.entity[job]),
         gpus=jobs.gpus_taken(job),
-        weight=float(jobs.weight[job]),
+        weight=float(jobs.priority_weight[job]),
         status=str(jobs.status[job]),
-        arrival=float(jobs.arrival[job]),
+        arrival=float(jobs.arrival_time[job]),
         completion=None if np.isnan(completion) else completion,
-        types={name: float(rate) for name, rate in zip(names, jobs.rates[job], strict=True) if rate > 0},
+        types=_by_type(run, jobs.rates[job], jobs.rates[job] > 0),
         since=since,
         until=until,
-        waited=total["waiting"],
-        ran=total["running"],
-        started=total["starting"],
+        waited=waited,
+        ran=ran,
+        started=started,
         intervals=tuple(inside),
-        waits=tuple(_wait(run, job, wait, asker, moment) for wait, moment in zip(waits, moments, strict=True)),
+        waits=tuple(_wait(asker, job, wait, moment) for wait, moment in zip(waits, moments, strict=True)),
         trace_id=str(jobs.trace_id[job]),
-        arrival_date=jobs.date(job, float(jobs.arrival[job])),
+        arrival_date=jobs.date(job, float(jobs.arrival_time[job])),
     )
 
 
-def _wait(run: FinishedRun, job: int, wait: Interval, asker: _Asker, moment: float | None) -> Wait:
-    usable = run.jobs.rates[job] > 0
+def _wait(asker: _Asker, job: int, wait: Interval, moment: float | None) -> Wait:
+    run, usable = asker.run, asker.run.jobs.rates[job] > 0
     times = free_times(run, wait.start, wait.end)
     hours = (times.end - times.start) / 3600.0
-    standings = None if asker.rounds is None else asker.standings[job]
     return Wait(
         start=wait.start,
         end=wait.end,
-        stretches=tuple(stretches_of(run, job, wait.start, wait.end, standings, asker.events)),
+        stretches=asker.stretches(job, wait),
         holders=tuple(holders(run, job, wait.start, wait.end)),
-        time_before=_time_before(run, job, wait.start),
+        time_before=float(time_before(run, wait.start)[job]),
         usable_gpu_hours=float((times.in_use[:, usable].sum(axis=1) * hours).sum()),
         free_gpu_hours=float((times.free[:, usable].sum(axis=1) * hours).sum()),
-        moment=None if moment is None else _moment(run, job, moment, asker),
+        moment=None if moment is None else _moment(asker, job, moment),
     )
 
 
-def _time_before(run: FinishedRun, job: int, time: float) -> float:
-    present = time - float(run.jobs.arrival[job])
-    mine = np.flatnonzero((run.rows.job == job) & (run.rows.start < time))
-    had = float((np.minimum(run.rows.finish[mine], time) - run.rows.start[mine]).sum())
-    return min(had / present, 1.0) if present > 0 else 0.0
+def _by_type(run: FinishedRun, values: Sequence[Any] | NDArray[Any], shown: NDArray[np.bool_]) -> dict[str, Any]:
+    """Values of the types of which they are shown."""
+    cells = zip(run.cluster.accelerators, np.asarray(values).tolist(), shown.tolist(), strict=True)
+    return {name: value for name, value, there in cells if there}
 
 
-def _moment(run: FinishedRun, job: int, time: float, asker: _Asker) -> Moment:
-    jobs, names, decisions = run.jobs, run.cluster.accelerators, run.decisions
-    there = np.flatnonzero((jobs.arrival <= time) & (jobs.gone > time))
-    running = np.unique(run.rows.job[(run.rows.start <= time) & (run.rows.until > time)])
-    number = -1 if decisions is None else decisions.last_before(time)
-    shares = np.zeros(len(names)) if decisions is None or number < 0 else decisions.shares_of(number, job, len(names))
-    prices = np.full(len(names), np.nan) if decisions is None or number < 0 else decisions.prices[number]
+def _moment(asker: _Asker, job: int, time: float) -> Moment:
+    run = asker.run
+    jobs, decisions = run.jobs, run.decisions
+    there = np.flatnonzero((jobs.arrival_time <= time) & (jobs.gone > time))
+    number = decisions.last_before(time)
+    decided = number >= 0
+    shares = decisions.shares_of(number, job) if decided else np.zeros(len(run.cluster.accelerators))
     standing = next((s for s in asker.standings.get(job, ()) if s.clock == time), None)
-    instant = asker.instant(time) if can_redecide(run) and (jobs.rates[job] > 0).any() else None
+    instant = asker.instant(time) if can_redecide(run) and jobs.served[job] else None
     same = None if instant is None else comes_out_the_same(run, instant)
-    says = None if instant is None or asker.events is None or not same else asker.events.hindrance(instant, job)
-    mine = run.rows.take(np.flatnonzero((run.rows.job == job) & (run.rows.start < time)))
-
-    def by_type(values: NDArray[np.float64]) -> dict[str, float]:
-        return {name: float(v) for name, v in zip(names, values, strict=True) if v == v}
-
+    says = None if instant is None or asker.events is None else asker.events.hindrance(instant, job)
+    mine = run.rows.before(time, job)
+    priorities: dict[str, dict[str, Any]] = {"priority": {}, "last_priority": {}, "ahead": {}}
+    if standing is not None:
+        known = ~np.isnan(standing.priority)
+        priorities = {
+            "priority": _by_type(run, standing.priority, known),
+            "last_priority": _by_type(run, standing.last_priority, ~np.isnan(standing.last_priority)),
+            "ahead": _by_type(run, standing.ahead, known),
+        }
     return Moment(
         time=time,
-        decision=number if number >= 0 else None,
-        status="" if decisions is None or number < 0 else str(decisions.status[number]),
+        decision=number if decided else None,
+        status=str(decisions.status[number]) if decided else "",
         free=free_at(run, time),
         active=len(there),
-        waiting=len(np.setdiff1d(there, running)),
-        shares={name: float(share) for name, share in zip(names, shares, strict=True) if share > LEAST_SHARE},
-        prices=by_type(prices),
-        unit="" if decisions is None or number < 0 else str(decisions.unit[number]),
+        waiting=len(np.setdiff1d(there, run.rows.there_at(time).job_id)),
+        shares=_by_type(run, shares, shares > LEAST_SHARE),
+        prices=_by_type(run, decisions.prices[number], ~np.isnan(decisions.prices[number])) if decided else {},
+        unit=str(decisions.objective_unit[number]) if decided else "",
         promised=_promised(run, job, time),
-        received=float(((np.minimum(mine.finish, time) - mine.start) * mine.share).sum()),
+        received=float(((np.minimum(mine.end_time, time) - mine.start_time) * mine.share).sum()),
         owed=None if standing is None else standing.owed,
-        priority={} if standing is None else by_type(standing.priority),
-        last_priority={} if standing is None else by_type(standing.last_priority),
-        ahead={}
-        if standing is None
-        else {name: int(k) for name, k, p in zip(names, standing.ahead, standing.priority, strict=True) if p == p},
+        **priorities,
         priority_unit=_priority_unit(run),
         policy_says="" if says is None else jobs.named(says.text),
         asked=instant is not None and instant.asked,
@@ -286,39 +277,39 @@ def _moment(run: FinishedRun, job: int, time: float, asker: _Asker) -> Moment:
 
 def _promised(run: FinishedRun, job: int, time: float) -> float | None:
     """Seconds on GPUs that the decisions up to `time` promised; None where shares are an order, or there are none."""
-    decisions = run.decisions
-    if decisions is None or "order" in decisions.status:
+    decisions, arrival = run.decisions, run.jobs.arrival_time[job]
+    if not len(decisions) or "order" in decisions.status:
         return None
     count = decisions.last_before(time) + 1
-    mine = np.flatnonzero(decisions.job == job)
-    of = decisions.first.searchsorted(mine, "right") - 1
-    share = np.bincount(of, decisions.share[mine], len(decisions.time))[:count]
-    begin = np.maximum(decisions.time[:count], run.jobs.arrival[job])
-    return float((share * (np.append(begin, max(time, run.jobs.arrival[job]))[1:] - begin)).sum()) if count else 0.0
+    mine = decisions.rows.job_id == job
+    share = np.bincount(decisions.rows.decision[mine], decisions.rows.share[mine], len(decisions))[:count]
+    begin = np.maximum(decisions.time[:count], arrival)
+    return float((share * (np.append(begin, max(time, arrival))[1:] - begin)).sum()) if count else 0.0
 
 
 def _overview(run: FinishedRun) -> Overview:
     jobs, rows = run.jobs, run.rows
     if run.ideal:
         # with any share of any type a job does not wait; that it has several at once counts once
-        rows = rows.take(np.unique(np.stack([rows.job, rows.round]), axis=1, return_index=True)[1])
-    end = np.where(np.isfinite(jobs.gone), jobs.gone, np.maximum(run.end, jobs.arrival))
-    seconds = np.minimum(rows.finish, end[rows.job]) - rows.start
-    had = np.bincount(rows.job, np.maximum(seconds, 0.0), len(jobs))
-    served = jobs.served
-    waited = np.where(served, np.maximum(end - jobs.arrival - had, 0.0), 0.0)
-    longest = [
-        job for job in np.lexsort((np.arange(len(jobs)), -waited))[:_LONGEST].tolist() if waited[job] > _ROUNDING
-    ]
-    waits = {job: max(_waits(life_of(run, job)), key=lambda part: part.seconds) for job in longest}
+        rows = rows.take(np.unique(np.stack([rows.job_id, rows.round]), axis=1, return_index=True)[1])
+    end = np.where(np.isfinite(jobs.gone), jobs.gone, np.maximum(run.end, jobs.arrival_time))
+    seconds = np.minimum(rows.end_time, end[rows.job_id]) - rows.start_time
+    had = np.bincount(rows.job_id, np.maximum(seconds, 0.0), len(jobs))
+    waited = np.where(jobs.served, np.maximum(end - jobs.arrival_time - had, 0.0), 0.0)
+    first = np.lexsort((np.arange(len(jobs)), -waited))[:_LONGEST].tolist()
+    waits = {
+        job: max(_waits(life_of(run, job)), key=lambda part: part.seconds) for job in first if waited[job] > _ROUNDING
+    }
     asker = _Asker(run)
     asker.look({job: (wait.start, wait.end) for job, wait in waits.items()}, [])
-    found = []
-    for job, wait in waits.items():
-        standings = None if asker.rounds is None else asker.standings[job]
-        stretches = tuple(stretches_of(run, job, wait.start, wait.end, standings, asker.events))
-        reasons = Wait(wait.start, wait.end, stretches, (), 0.0, 0.0, 0.0, None).reasons
-        found.append(
+    return Overview(
+        run=run.source,
+        policy=run.policy_name,
+        cluster=str(run.cluster),
+        jobs=int(jobs.served.sum()),
+        waited=float(waited.sum()),
+        unserved=int((~jobs.served).sum()),
+        longest=tuple(
             WaitingJob(
                 job=job,
                 gpus=jobs.gpus_taken(job),
@@ -326,19 +317,12 @@ def _overview(run: FinishedRun) -> Overview:
                 waited=float(waited[job]),
                 start=wait.start,
                 end=wait.end,
-                reason=next(iter(reasons)),
+                reason=next(iter(seconds_by_reason(asker.stretches(job, wait)))),
                 trace_id=str(jobs.trace_id[job]),
                 start_date=jobs.date(job, wait.start),
             )
-        )
-    return Overview(
-        run=run.source,
-        policy=run.policy_name,
-        cluster=str(run.cluster),
-        jobs=int(served.sum()),
-        waited=float(waited.sum()),
-        unserved=int((~served).sum()),
-        longest=tuple(found),
+            for job, wait in waits.items()
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,10 +90,15 @@ class Wait:
     @property
     def reasons(self) -> dict[str, float]:
         """Seconds by reason, the longest first."""
-        total: dict[str, float] = {}
-        for stretch in self.stretches:
-            total[stretch.reason] = total.get(stretch.reason, 0.0) + stretch.seconds
-        return dict(sorted(total.items(), key=lambda item: -item[1]))
+        return seconds_by_reason(self.stretches)
+
+
+def seconds_by_reason(stretches: Iterable[Stretch]) -> dict[str, float]:
+    """Those of each reason, the longest first."""
+    total: dict[str, float] = {}
+    for stretch in stretches:
+        total[stretch.reason] = total.get(stretch.reason, 0.0) + stretch.seconds
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.explanations.run import FinishedRun
+from allocator.explanations.run import FinishedRun, Rows
 from allocator.fractions import WHOLE, thousandths_of
 
 _Floats = NDArray[np.float64]
@@ -90,12 +89,11 @@ class FreeTimes:
 
 def free_times(run: FinishedRun, start: float, end: float) -> FreeTimes:
     """From `start` to `end` (seconds)."""
-    rows = run.rows.take(_overlapping(run, start, end))
-    types = len(run.cluster.accelerators)
-    changes = run.capacity_times[(run.capacity_times > start) & (run.capacity_times < end)]
-    begins, ends = np.maximum(rows.start, start), np.minimum(rows.until, end)
-    bounds = np.unique(np.concatenate([[start, end], begins, ends, changes, _round_bounds(run, start, end)]))
-    busy = np.zeros((len(bounds), types))
+    rows = _overlapping(run, start, end)
+    begins, ends = np.maximum(rows.start_time, start), np.minimum(rows.until, end)
+    rounds = (run.rounds.start_time, run.rounds.end_time) if run.in_rounds else ()
+    bounds = np.unique(np.clip(np.concatenate([[start, end], begins, ends, run.capacity_times, *rounds]), start, end))
+    busy = np.zeros((len(bounds), len(run.cluster.accelerators)))
     np.add.at(busy, (bounds.searchsorted(begins), rows.pool), rows.weighted_gpus)
     np.subtract.at(busy, (bounds.searchsorted(ends), rows.pool), rows.weighted_gpus)
     in_use = run.capacity[run.capacity_times.searchsorted(bounds[:-1], "right") - 1]
@@ -109,84 +107,74 @@ def _whole(values: _Floats) -> _Floats:
     return np.where(np.abs(values - near) <= _ROUNDING, near, values)
 
 
-def _round_bounds(run: FinishedRun, start: float, end: float) -> _Floats:
-    if not run.in_rounds:
-        return np.empty(0)
-    bounds = np.concatenate([run.round_start, run.round_end])
-    return bounds[(bounds > start) & (bounds < end)]
-
-
-def _overlapping(run: FinishedRun, start: float, end: float) -> NDArray[Any]:
-    return np.flatnonzero((run.rows.start < end) & (run.rows.until > start))
+def _overlapping(run: FinishedRun, start: float, end: float) -> Rows:
+    return run.rows.take(np.flatnonzero((run.rows.start_time < end) & (run.rows.until > start)))
 
 
 def free_at(run: FinishedRun, time: float) -> dict[str, FreeGpus]:
     """By type, right after `time` (seconds)."""
-    rows = run.rows.take(np.flatnonzero((run.rows.start <= time) & (run.rows.until > time)))
+    cluster, rows = run.cluster, run.rows.there_at(time)
     in_use = run.capacity[run.capacity_times.searchsorted(time, "right") - 1]
-    busy = np.bincount(rows.pool, rows.weighted_gpus, len(in_use))
-    found = {}
+    free = _whole(np.maximum(in_use - np.bincount(rows.pool, rows.weighted_gpus, len(in_use)), 0.0))
+    found = {name: FreeGpus(float(free[j]), int(in_use[j])) for j, name in enumerate(cluster.accelerators)}
     # which GPUs nodes that are down had is not written down
-    placed = not run.ideal and all(rows.places) and bool((in_use == run.cluster.capacity).all())
-    # Of each GPU that anybody has, what is left.
-    left: dict[int, int] = {}
-    for places, part in zip(rows.places, thousandths_of(rows.fraction).tolist(), strict=True) if placed else ():
-        for gpu in map(int, places.split()):
-            left[gpu] = left.get(gpu, WHOLE) - part
-    for j, name in enumerate(run.cluster.accelerators):
-        first, count = int(run.cluster.first_gpu[j]), int(run.cluster.capacity[j])
-        per_server = run.cluster.gpus_per_server[name]
-        by_server: dict[int, int] = {}
-        for gpu in range(count):
-            if first + gpu not in left:
-                by_server[gpu // per_server] = by_server.get(gpu // per_server, 0) + 1
-        free = float(_whole(np.array(max(in_use[j] - busy[j], 0.0))))
-        if not placed:
-            found[name] = FreeGpus(free, int(in_use[j]))
-            continue
-        parts = [part for gpu in range(first, first + count) if (part := left.get(gpu, 0)) > 0]
-        found[name] = FreeGpus(
-            free,
-            int(in_use[j]),
-            servers=len(by_server),
-            largest=max(by_server.values(), default=0),
-            whole=sum(by_server.values()),
+    if run.ideal or not all(rows.gpus) or (in_use != cluster.capacity).any():
+        return found
+    # what is left of each GPU
+    left = np.full(cluster.total_gpus, WHOLE)
+    for gpus, part in zip(rows.gpus, thousandths_of(rows.gpu_fraction), strict=True):
+        np.subtract.at(left, np.array(gpus.split(), dtype=np.int64), part)
+    for (name, told), own in zip(found.items(), np.split(left, cluster.first_gpu[1:]), strict=True):
+        whole = own == WHOLE
+        by_server = np.bincount(np.flatnonzero(whole) // cluster.gpus_per_server[name])
+        parts = own[~whole & (own > 0)]
+        found[name] = replace(
+            told,
+            servers=int(np.count_nonzero(by_server)),
+            largest=int(by_server.max(initial=0)),
+            whole=int(whole.sum()),
             parts=len(parts),
-            largest_part=max(parts, default=0) / WHOLE,
+            largest_part=int(parts.max(initial=0)) / WHOLE,
         )
     return found
 
 
 def holders(run: FinishedRun, job: int, start: float, end: float) -> list[Holder]:
     """Who held GPUs of the types that the `job` can run on from `start` to `end` (seconds), most GPU hours first."""
-    jobs, names = run.jobs, run.cluster.accelerators
-    rows = run.rows.take(_overlapping(run, start, end))
+    jobs, names, n = run.jobs, run.cluster.accelerators, len(run.jobs)
+    rows = _overlapping(run, start, end)
     rows = rows.take(np.flatnonzero(jobs.rates[job][rows.pool] > 0))
-    seconds = np.minimum(rows.until, end) - np.maximum(rows.start, start)
-    hours = np.zeros((len(jobs), len(names)))
-    np.add.at(hours, (rows.job, rows.pool), seconds * rows.weighted_gpus / 3600.0)
-    most = np.zeros(len(jobs))
-    np.maximum.at(most, rows.job, rows.gpus * rows.fraction)
-    past = run.rows.take(np.flatnonzero(run.rows.start < start))
-    had = np.minimum(past.until, start) - past.start
-    gpu_hours_before = np.bincount(past.job, had * past.weighted_gpus, len(jobs)) / 3600.0
-    time_before = np.bincount(past.job, np.minimum(past.finish, start) - past.start, len(jobs))
-    present = np.maximum(start - jobs.arrival, 0.0)
-    share = np.divide(time_before, present, out=np.zeros(len(jobs)), where=present > 0)
+    seconds = np.minimum(rows.until, end) - np.maximum(rows.start_time, start)
+    hours = np.zeros((n, len(names)))
+    np.add.at(hours, (rows.job_id, rows.pool), seconds * rows.weighted_gpus / 3600.0)
+    most = np.zeros(n)
+    np.maximum.at(most, rows.job_id, rows.gpu_count * rows.gpu_fraction)
+    past = run.rows.before(start)
+    had = np.minimum(past.until, start) - past.start_time
+    gpu_hours_before = np.bincount(past.job_id, had * past.weighted_gpus, n) / 3600.0
+    share = time_before(run, start)
     total = hours.sum(axis=1)
     return [
         Holder(
             job=other,
             gpus=float(most[other]),
             entity=str(jobs.entity[other]),
-            weight=float(jobs.weight[other]),
+            weight=float(jobs.priority_weight[other]),
             gpu_hours={name: float(h) for name, h in zip(names, hours[other], strict=True) if h > 0},
-            arrival=float(jobs.arrival[other]),
-            came_later=bool(jobs.arrival[other] > jobs.arrival[job]),
+            arrival=float(jobs.arrival_time[other]),
+            came_later=bool(jobs.arrival_time[other] > jobs.arrival_time[job]),
             gpu_hours_before=float(gpu_hours_before[other]),
-            time_before=min(float(share[other]), 1.0),
+            time_before=float(share[other]),
             trace_id=str(jobs.trace_id[other]),
         )
-        for other in np.lexsort((np.arange(len(jobs)), -total)).tolist()
+        for other in np.lexsort((np.arange(n), -total)).tolist()
         if total[other] > 0
     ]
+
+
+def time_before(run: FinishedRun, time: float) -> _Floats:
+    """(N,) share of its time in the cluster before `time` (seconds) that each job had GPUs; 0 if it was not there."""
+    rows, n = run.rows.before(time), len(run.jobs)
+    had = np.bincount(rows.job_id, np.minimum(rows.end_time, time) - rows.start_time, n)
+    present = np.maximum(time - run.jobs.arrival_time, 0.0)
+    return np.minimum(np.divide(had, present, out=np.zeros(n), where=present > 0), 1.0)

@@ -9,13 +9,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.explanations.columns import LEAST_SHARE
 from allocator.explanations.occupancy import FreeTimes, free_times
-from allocator.explanations.redecide import EventReplay, comes_out_the_same
+from allocator.explanations.redecide import EventReplay
 from allocator.explanations.replay import Standing
-from allocator.explanations.run import FinishedRun
+from allocator.explanations.run import LEAST_SHARE, FinishedRun
 
 _Ints = NDArray[np.int64]
+Reason = tuple[str, str]
+"""One of `REASONS`, and what else there is to say."""
 
 REASONS: Final = {
     "next_round": "jobs come and go at the ends of rounds only",
@@ -89,23 +90,19 @@ def stretches_of(
         return [Stretch("excluded", start, end)]
     times = free_times(run, start, end)
     free = times.free[:, usable].max(axis=1)
-    reasons: list[tuple[str, str]] = [(reason, "") for reason in _by_free_gpus(run, job, times, usable)]
+    reasons: list[Reason] = [(reason, "") for reason in _by_free_gpus(run, job, times, usable)]
     if run.in_rounds:
-        by_clock = None if standings is None else {standing.clock: standing for standing in standings}
-        _refine_rounds(run, job, times, by_clock, reasons, free)
+        _refine_rounds(run, job, times, standings, reasons, free)
     elif run.ideal:
         for k, time in enumerate(times.start.tolist()):
             reasons[k] = _by_shares(run, job, time, reasons[k][0])
     elif events is not None:
-        _refine_events(run, job, times, events, reasons)
+        _refine_events(job, times, events, reasons)
     found: list[Stretch] = []
-    first = 0
-    for (reason, text), alike in groupby(reasons):
-        end_of_part = first + sum(1 for _ in alike)
-        part = free[first:end_of_part]
-        span = float(times.start[first]), float(times.end[end_of_part - 1])
-        found.append(Stretch(reason, *span, float(part.min()), float(part.max()), run.jobs.named(text)))
-        first = end_of_part
+    for (reason, text), alike in groupby(range(len(reasons)), key=reasons.__getitem__):
+        at = list(alike)
+        span = float(times.start[at[0]]), float(times.end[at[-1]])
+        found.append(Stretch(reason, *span, float(free[at].min()), float(free[at].max()), run.jobs.named(text)))
     return found
 
 
@@ -126,43 +123,42 @@ def _refine_rounds(
     run: FinishedRun,
     job: int,
     times: FreeTimes,
-    standings: dict[float, Standing] | None,
-    reasons: list[tuple[str, str]],
+    standings: list[Standing] | None,
+    reasons: list[Reason],
     free: NDArray[np.float64],
 ) -> None:
     """What the round mechanism knew, in the rounds in which the job waited from the start."""
-    ran = set(run.rows.round[run.rows.job == job].tolist())
-    position = run.round_start.searchsorted(times.start, "right") - 1
+    rounds = run.rounds
+    ran = np.isin(rounds.round, run.rows.round[run.rows.job_id == job])
+    by_clock = {standing.clock: standing for standing in standings or ()}
+    position = rounds.start_time.searchsorted(times.start, "right") - 1
     for k, at in enumerate(position.tolist()):
-        if at < 0 or run.round_end[at] <= times.start[k]:
+        if at < 0 or rounds.end_time[at] <= times.start[k]:
             continue
-        clock = float(run.round_start[at])
-        if run.jobs.arrival[job] > clock or int(run.round_index[at]) in ran:
+        clock = float(rounds.start_time[at])
+        if run.jobs.arrival_time[job] > clock or ran[at]:
             reasons[k] = ("next_round", "")
         elif standings is None:
             reasons[k] = _by_shares(run, job, clock, reasons[k][0])
-        elif clock in standings:
-            standing = standings[clock]
+        elif (standing := by_clock.get(clock)) is not None:
             reasons[k] = _by_standing(run, job, standing, reasons[k][0])
             if (standing.shares > LEAST_SHARE).any():
                 free[k] = standing.left_at_turn[standing.shares > LEAST_SHARE].max()
 
 
-def _by_shares(run: FinishedRun, job: int, time: float, by_free: str) -> tuple[str, str]:
+def _by_shares(run: FinishedRun, job: int, time: float, by_free: str) -> Reason:
     """What the decision in force at `time` says, where nothing else is known of it."""
     decisions = run.decisions
-    number = -1 if decisions is None else decisions.last_before(time)
-    if decisions is None or number < 0 or decisions.status[number] == "order":
+    number = decisions.last_before(time)
+    if number < 0 or decisions.status[number] == "order":
         return by_free, ""
-    if decisions.time[number] < run.jobs.arrival[job]:
+    if decisions.time[number] < run.jobs.arrival_time[job]:
         return "undecided", ""
-    shares = decisions.shares_of(number, job, len(run.cluster.accelerators))
-    return (by_free if (shares > LEAST_SHARE).any() else "no_share"), ""
+    return (by_free if (decisions.shares_of(number, job) > LEAST_SHARE).any() else "no_share"), ""
 
 
-def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -> tuple[str, str]:
+def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -> Reason:
     decisions, policy = run.decisions, run.policy
-    assert decisions is not None
     assert policy is not None
     if not standing.decided:
         return "undecided", ""
@@ -171,7 +167,7 @@ def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -
         if decisions.status[decisions.last_before(standing.clock)] != "order":
             return "no_share", ""
         if not policy.in_order_of_rows:
-            return ("no_share", "") if by_free == "left_out" else (by_free, "")
+            return ("no_share" if by_free == "left_out" else by_free), ""
         before = _first_waiting_before(run, job, standing.clock)
         if before is None:
             return by_free, ""
@@ -190,27 +186,18 @@ def _first_waiting_before(run: FinishedRun, job: int, clock: float) -> int | Non
 
     Rows are in the order of rounds, as where standings are known.
     """
-    jobs, number = run.jobs, run.round_index[run.round_start.searchsorted(clock)]
+    jobs, rows, number = run.jobs, run.rows, run.rounds.round[run.rounds.start_time.searchsorted(clock)]
     waited = jobs.served[:job] & (jobs.gone[:job] > clock)
-    first, until = run.rows.round.searchsorted([number, number + 1])
-    ran = run.rows.job[first:until]
+    ran = rows.job_id[slice(*rows.round.searchsorted([number, number + 1]))]
     waited[ran[ran < job]] = False
-    at = int(waited.argmax()) if len(waited) else 0
-    return at if len(waited) and waited[at] else None
+    return int(waited.argmax()) if waited.any() else None
 
 
-def _refine_events(
-    run: FinishedRun, job: int, times: FreeTimes, events: EventReplay, reasons: list[tuple[str, str]]
-) -> None:
+def _refine_events(job: int, times: FreeTimes, events: EventReplay, reasons: list[Reason]) -> None:
     """What the policy itself had against the job, where its decision can be made once more as it was."""
-    assert run.policy is not None
-    for k, (reason, _) in enumerate(reasons[:_ASKED]):
-        if reason not in ("left_out", "no_gpus_free"):
-            continue
-        instant = events.instant(float(times.start[k]))
-        if job not in instant.active or not comes_out_the_same(run, instant):
-            continue
-        hindrance = events.hindrance(instant, job)
+    asked = [k for k, (reason, _) in enumerate(reasons[:_ASKED]) if reason in ("left_out", "no_gpus_free")]
+    for k in asked:
+        hindrance = events.hindrance(events.instant(float(times.start[k])), job)
         if hindrance is not None:
             # a place in line changes all the time
             reasons[k] = hindrance.reason, "" if hindrance.reason == "ranked_behind" else hindrance.text

@@ -5,18 +5,17 @@ Nothing is said of a change unless the decision without it comes out as it did i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.explanations.columns import Rows
 from allocator.explanations.replay import Instant, job_table, mechanism_of, settings_of
-from allocator.explanations.run import FinishedRun
+from allocator.explanations.run import FinishedRun, Rows
 from allocator.fractions import WHOLE, GpuFractions
 from allocator.mechanism.core import DecisionCore
 from allocator.protocol.assignment import Assignment, among_ids
@@ -82,19 +81,18 @@ def decided(
     # a decision notes there which type it gives to whom
     table.current_accelerator = table.current_accelerator.copy()
     active = at.active[at.active != without]
-    if policy.answers == "plan":
+    running = at.running.among(active)
+    if at.mechanism is None:
         return _core_at(run, at, cluster, table, active).next(at.clock).assignment
-    state = table.snapshot(active, at.clock, cluster, policy.needs, at.running.among(active))
-    assert at.mechanism is not None
-    sharing = cast(SharePolicy, policy)
+    state = table.snapshot(active, at.clock, cluster, policy.needs, running)
     mechanism = mechanism_of(run, table, cluster)
     mechanism.restore(_copied(at.mechanism))
     if without >= 0:
         mechanism.left(np.array([without]))
     mechanism.capacity_changed()
     if at.asked:
-        mechanism.ask(sharing, state, active)
-    return mechanism.next(at.clock, at.running.among(active)).assignment
+        mechanism.ask(cast(SharePolicy, policy), state, active)
+    return mechanism.next(at.clock, running).assignment
 
 
 def _core_at(run: FinishedRun, at: Instant, cluster: Cluster, table: JobTable, active: _Ints) -> DecisionCore:
@@ -115,38 +113,37 @@ def _core_at(run: FinishedRun, at: Instant, cluster: Cluster, table: JobTable, a
     return core
 
 
-def _copied(state: dict[str, object]) -> dict[str, object]:
+def _copied(state: Mapping[str, Any]) -> dict[str, Any]:
     """The state of a mechanism, which changes its arrays in place."""
-    ledger = {name: copy(value) for name, value in state["ledger"].items()}  # type: ignore[attr-defined]
-    return state | {"ledger": ledger}
+    ledger = {name: copy(value) for name, value in state["ledger"].items()}
+    return {**state, "ledger": ledger}
 
 
 def comes_out_the_same(run: FinishedRun, at: Instant) -> bool:
     """Whether those run who did in the run."""
-    try:
-        return bool(np.array_equal(np.sort(decided(run, at).jobs), at.ran))
-    except (InputError, RuntimeError, ValueError, ArithmeticError):
-        return False
+    rows = _tried(run, at)
+    return rows is not None and bool(np.array_equal(np.sort(rows.jobs), at.ran))
 
 
 def changes_that_help(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     """What would have let the `job` run, one change at a time; each was tried, and it ran."""
     found = [change for j in range(len(run.cluster.accelerators)) for change in _more_gpus(run, at, job, j)]
-    for one in (_smaller_gang, _smaller_fraction, _another_type, _nobody_before):
+    for one in (_smaller, _another_type, _nobody_before):
         found += one(run, at, job)
     return found
 
 
-def _runs(run: FinishedRun, at: Instant, job: int, **changed: object) -> Assignment | None:
-    """Who runs, if the job does."""
+def _tried(run: FinishedRun, at: Instant, job: int | None = None, **changed: Any) -> Assignment | None:
+    """Who runs by the decision with something changed; None where it cannot be made, or the job does not run."""
     try:
-        rows = decided(run, at, **changed)  # type: ignore[arg-type]
+        rows = decided(run, at, **changed)
     except (InputError, RuntimeError, ValueError, ArithmeticError):
         return None
-    return rows if job in rows.jobs else None
+    return rows if job is None or job in rows.jobs else None
 
 
-def _gpus(count: float) -> str:
+def gpus_in_words(count: float) -> str:
+    """So many GPUs, or a part of one."""
     return f"{count:g} of a GPU" if count < 1 else f"{count:g} GPU{'s' * (count != 1)}"
 
 
@@ -156,110 +153,101 @@ def _more_gpus(run: FinishedRun, at: Instant, job: int, pool: int) -> Iterator[C
     Up to its gang one by one, so that it is the least; beyond that twice as many each time, up to as many as the
     cluster has, and then between the last two.
     """
-    name, gang = run.cluster.accelerators[pool], int(run.jobs.gpus[job])
+    name, gang = run.cluster.accelerators[pool], int(run.jobs.scale_factor[job])
     if run.jobs.rates[job, pool] <= 0:
         return
+    fails: list[int] = []
+    runs: dict[int, Assignment] = {}
 
-    def runs_with(count: int) -> Assignment | None:
+    def runs_with(count: int) -> bool:
         gpus = dict(run.cluster.gpus) | {name: run.cluster.gpus[name] + count}
-        return _runs(run, at, job, cluster=Cluster(gpus, run.cluster.gpus_per_server))
-
-    tried: list[int] = []
-    doubled = (gang << k for k in range(max(run.cluster.total_gpus // gang, 1).bit_length()))
-    for count in sorted({*range(1, min(gang, _EACH) + 1), *doubled}):
-        rows = runs_with(count)
-        if rows is not None:
-            break
-        tried.append(count)
-    else:
-        return
-    while tried and count - max(tried) > 1:
-        between = (count + max(tried)) // 2
-        fewer = runs_with(between)
-        if fewer is None:
-            tried.append(between)
+        rows = _tried(run, at, job, cluster=Cluster(gpus, run.cluster.gpus_per_server))
+        if rows is None:
+            fails.append(count)
         else:
-            count, rows = between, fewer
-    on = run.cluster.accelerators[int(rows.pool[rows.jobs == job][0])]
+            runs[count] = rows
+        return rows is not None
+
+    doubled = (gang << k for k in range(max(run.cluster.total_gpus // gang, 1).bit_length()))
+    if not any(map(runs_with, sorted({*range(1, min(gang, _EACH) + 1), *doubled}))):
+        return
+    while fails and min(runs) - max(fails) > 1:
+        runs_with((min(runs) + max(fails)) // 2)
+    count = min(runs)
+    on = run.cluster.accelerators[_pool_of(runs[count], job)]
     where = "" if on == name else f", on {on}"
-    few = f" (with {max(tried)} it waits)" if tried else ""
-    yield Change("gpus", f"{_gpus(count)} more of {name}{few}{where}", name, count, tried=tuple(sorted(tried)))
+    few = f" (with {max(fails)} it waits)" if fails else ""
+    yield Change("gpus", f"{gpus_in_words(count)} more of {name}{few}{where}", name, count, tried=tuple(sorted(fails)))
 
 
-def _smaller_gang(run: FinishedRun, at: Instant, job: int) -> list[Change]:
-    gang = int(run.jobs.gpus[job])
-    for count in sorted({gang - 1, *(gang >> k for k in range(1, gang.bit_length()))}, reverse=True):
-        if not 0 < count < gang:
-            continue
-        table = copy(at.table)
-        table.scale_factor, table.rates = table.scale_factor.copy(), table.rates.copy()
-        table.scale_factor[job] = count
-        table.rates[job] *= count / gang
-        if _runs(run, at, job, table=table) is not None:
-            return [Change("gang", f"a gang of {_gpus(count)}, as fast for its size", gpus=count)]
-    return []
+def _pool_of(rows: Assignment, job: int) -> int:
+    return int(rows.pool[rows.jobs == job][0])
 
 
-def _smaller_fraction(run: FinishedRun, at: Instant, job: int) -> list[Change]:
-    """Where GPUs are shared: half of what it asks for of its one GPU, half of that, and so on."""
-    fractions = at.table.fractions
-    if fractions is None or run.jobs.gpus[job] != 1:
-        return []
-    part = int(fractions.thousandths[job])
-    for less in (part >> k for k in range(1, part.bit_length())):
-        table, thousandths = copy(at.table), fractions.thousandths.copy()
-        thousandths[job] = less
-        table.fractions, table.rates = GpuFractions(thousandths, fractions.source), table.rates.copy()
-        table.rates[job] *= less / part
-        if _runs(run, at, job, table=table) is not None:
-            return [Change("fraction", f"{_gpus(less / WHOLE)}, as fast for its size", gpus=less / WHOLE)]
-    return []
-
-
-def _another_type(run: FinishedRun, at: Instant, job: int) -> list[Change]:
-    """Types on which it may not run though they have enough GPUs."""
-    found: list[Change] = []
-    if not at.asked:
-        return found  # shares are decided on, and none is of a type that was closed
-    rates, gang = run.jobs.rates[job], int(run.jobs.gpus[job])
-    for pool in np.flatnonzero((rates <= 0) & (run.cluster.capacity >= gang)).tolist():
+def _smaller(run: FinishedRun, at: Instant, job: int) -> Iterator[Change]:
+    """The largest gang below its own, one GPU less or half, a quarter ..., that would have run, as fast for its size;
+    where GPUs are shared, the same of the part that it asks for of its one GPU.
+    """
+    gang, fractions = int(run.jobs.scale_factor[job]), at.table.fractions
+    of_one = fractions is not None and gang == 1
+    whole = int(fractions.thousandths[job]) if fractions is not None and of_one else gang
+    halves = {whole >> k for k in range(1, whole.bit_length())}
+    for size in sorted(halves if of_one else halves | {gang - 1} - {0}, reverse=True):
         table = copy(at.table)
         table.rates = table.rates.copy()
+        table.rates[job] *= size / whole
+        if fractions is not None and of_one:
+            thousandths = fractions.thousandths.copy()
+            thousandths[job] = size
+            table.fractions = GpuFractions(thousandths, fractions.source)
+        else:
+            table.scale_factor = table.scale_factor.copy()
+            table.scale_factor[job] = size
+        if _tried(run, at, job, table=table) is not None:
+            gpus = size / WHOLE if of_one else size
+            words = "" if of_one else "a gang of "
+            yield Change(
+                "fraction" if of_one else "gang", f"{words}{gpus_in_words(gpus)}, as fast for its size", gpus=gpus
+            )
+            return
+
+
+def _another_type(run: FinishedRun, at: Instant, job: int) -> Iterator[Change]:
+    """Types on which it may not run though they have enough GPUs."""
+    rates, gang, names = run.jobs.rates[job], int(run.jobs.scale_factor[job]), run.cluster.accelerators
+    # where shares are decided on, none is of a type that was closed
+    closed = (rates <= 0) & (run.cluster.capacity >= gang) & at.asked
+    for pool in np.flatnonzero(closed).tolist():
+        table, opened = copy(at.table), at
+        table.rates = table.rates.copy()
         table.rates[job, pool] = rates.max()
-        name = run.cluster.accelerators[pool]
-        replayed = replace(at, mechanism=None if at.mechanism is None else _opened(at, job, pool))
-        rows = _runs(run, replayed, job, table=table)
-        if rows is not None and int(rows.pool[rows.jobs == job][0]) == pool:
-            fastest = run.cluster.accelerators[int(rates.argmax())]
-            found.append(Change("type", f"leave to run on {name}, as fast as on {fastest}", name))
-    return found
+        if at.mechanism is not None:
+            mechanism = _copied(at.mechanism)
+            mechanism["ledger"]["can_run"][pool, at.active.searchsorted(job)] = True
+            opened = replace(at, mechanism=mechanism)
+        rows = _tried(run, opened, job, table=table)
+        if rows is not None and _pool_of(rows, job) == pool:
+            words = f"leave to run on {names[pool]}, as fast as on {names[int(rates.argmax())]}"
+            yield Change("type", words, names[pool])
 
 
-def _opened(at: Instant, job: int, pool: int) -> dict[str, object]:
-    """The mechanism's state with a type on which the job may run now."""
-    assert at.mechanism is not None
-    state = _copied(at.mechanism)
-    ledger = state["ledger"]
-    assert isinstance(ledger, dict)
-    ledger["can_run"][pool, at.active.searchsorted(job)] = True
-    return state
-
-
-def _nobody_before(run: FinishedRun, at: Instant, job: int) -> list[Change]:
+def _nobody_before(run: FinishedRun, at: Instant, job: int) -> Iterator[Change]:
     """The first job without which it would have run: of those that ran, the last to arrive first; then of those that
     waited before it, the largest first.
     """
     jobs, usable = run.jobs, np.flatnonzero(run.jobs.rates[job] > 0)
     rows = decided(run, at)
     there = rows.jobs[np.isin(rows.pool, usable)]
-    latest = there[np.lexsort((-there, -jobs.arrival[there]))]
+    latest = there[np.lexsort((-there, -jobs.arrival_time[there]))]
     waiting = at.active[~np.isin(at.active, rows.jobs) & (at.active < job)]
-    largest = waiting[np.lexsort((waiting, -(jobs.gpus * jobs.fraction)[waiting]))]
+    largest = waiting[np.lexsort((waiting, -(jobs.scale_factor * jobs.gpu_fraction)[waiting]))]
     for other in [*latest[:_EACH].tolist(), *largest[:_EACH].tolist()]:
-        if _runs(run, at, job, without=other) is not None:
+        if _tried(run, at, job, without=other) is not None:
             what = "ran" if other in there else "waited, too"
-            return [Change("job", f"no job {jobs.name(other)} ({_gpus(jobs.gpus_taken(other))}; {what})", job=other)]
-    return []
+            yield Change(
+                "job", f"no job {jobs.name(other)} ({gpus_in_words(jobs.gpus_taken(other))}; {what})", job=other
+            )
+            return
 
 
 class EventReplay:
@@ -273,7 +261,7 @@ class EventReplay:
     def __init__(self, run: FinishedRun) -> None:
         self._run, self._table = run, job_table(run)
         cost = rule_of(settings_of(run).world, StartsTakeTime)
-        self._lost = cost.seconds_of(run.rows.gpus, run.jobs.kind[run.rows.job])
+        self._lost = cost.seconds_of(run.rows.gpu_count, run.jobs.job_type[run.rows.job_id])
 
     @staticmethod
     def can_replay(run: FinishedRun) -> bool:
@@ -282,39 +270,46 @@ class EventReplay:
 
     def instant(self, clock: float) -> Instant:
         """At `clock` (seconds)."""
-        rows, jobs, policy = self._run.rows, self._run.jobs, self._run.policy
+        run, jobs, policy = self._run, self._run.jobs, self._run.policy
         assert policy is not None
-        begun = rows.start < clock
-        past, lost = rows.take(begun), self._lost[begun]
-        trained = np.clip(np.minimum(past.finish, clock) - past.start - lost, 0.0, None)
-        whole = np.maximum(past.finish - past.start - lost, _SHORTEST)
+        past, lost = run.rows.before(clock), self._lost[run.rows.start_time < clock]
+        trained = np.clip(np.minimum(past.end_time, clock) - past.start_time - lost, 0.0, None)
+        whole = np.maximum(past.end_time - past.start_time - lost, _SHORTEST)
         table, n = copy(self._table), len(jobs)
-        done = np.bincount(past.job, past.steps * np.minimum(trained / whole, 1.0), n)
+        done = np.bincount(past.job_id, past.steps * np.minimum(trained / whole, 1.0), n)
         table.steps_done = np.minimum(done, table.total_steps)
-        spent = table.with_fractions(Assignment.alone(past.job, past.pool, past.gpus))
+        spent = table.with_fractions(Assignment.alone(past.job_id, past.pool, past.gpu_count))
         table.columns = {
-            view.column: np.bincount(past.job, view.adds(self._run.cluster, spent, trained), n)
+            view.column: np.bincount(past.job_id, view.adds(run.cluster, spent, trained), n)
             for view in policy.needs
             if view.adds is not None
         }
-        before = _by_job(past.take((past.finish >= clock) & (jobs.gone[past.job] > clock)))
-        after = rows.take((rows.start <= clock) & (rows.finish > clock))
-        active = np.flatnonzero((jobs.arrival <= clock) & (jobs.gone > clock))
-        running = table.with_fractions(Assignment(before.job, before.pool, before.gpus, before.partner))
-        gpus = tuple(tuple(map(int, places.split())) for places in before.places)
-        started, ran = tuple(before.start.tolist()), np.unique(after.job)
-        return Instant(clock, -1, True, table, active, running, None, ran, gpus, started)
+        before = _by_job(past.take((past.end_time >= clock) & (jobs.gone[past.job_id] > clock)))
+        after = run.rows.take((run.rows.start_time <= clock) & (run.rows.end_time > clock))
+        running = Assignment(before.job_id, before.pool, before.gpu_count, before.partner)
+        return Instant(
+            clock=clock,
+            asked=True,
+            table=table,
+            active=np.flatnonzero((jobs.arrival_time <= clock) & (jobs.gone > clock)),
+            running=table.with_fractions(running),
+            mechanism=None,
+            ran=np.unique(after.job_id),
+            gpus=tuple(tuple(map(int, places.split())) for places in before.gpus),
+            started=tuple(before.start_time.tolist()),
+        )
 
     def hindrance(self, at: Instant, job: int) -> Hindrance | None:
-        """What the policy has against the `job` then."""
+        """What the policy has against the `job` then; None where its decision does not come out as it was, too."""
         run, policy = self._run, self._run.policy
-        assert policy is not None
+        if policy is None or job not in at.active or not comes_out_the_same(run, at):
+            return None
         state = next(_core_at(run, at, run.cluster, copy(at.table), at.active).deciding(at.clock))
         return policy.hindrance(state, int(at.active.searchsorted(job)))
 
 
 def _by_job(rows: Rows) -> Rows:
     """Ascending by job, of several rows of a job the one that began last."""
-    order = np.lexsort((rows.start, rows.job))
-    last = np.append(rows.job[order][1:] != rows.job[order][:-1], True)[: len(order)]
+    order = np.lexsort((rows.start_time, rows.job_id))
+    last = np.append(rows.job_id[order][1:] != rows.job_id[order][:-1], True)[: len(order)]
     return rows.take(order[last])

@@ -1,10 +1,11 @@
-"""A finished run as it is written down: what explanations are read from, be it a folder or a result in memory."""
+"""A finished run as it is written down, as columns: what explanations are read from, be it a folder or a result."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,25 +14,210 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.explanations.columns import Decisions, Jobs, Rows
 from allocator.presets import Preset, preset, preset_names
 from allocator.protocol.policy import Policy
 from allocator.registry import made
-from allocator.results.tables import decisions_table, rates_table, shares_table
+from allocator.results.output import EXPLAINED, tables_of
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 from throughputs.files import read_frame, read_json
-from throughputs.frames import FrameReader
+from throughputs.frames import FrameReader, column, columns_of
+from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from allocator.results.result import SimulationResult
+
+LEAST_SHARE = 1e-6
+"""Below that a share of time is what a solver leaves of none: a second in eleven days."""
+
+_COMMANDS = "allocator simulate, compare or record --out"
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
+_Texts = NDArray[np.object_]
+_NAN, _NAT = float("nan"), np.datetime64("NaT", "us")
 
-_COMMANDS = "allocator simulate, compare or record --out"
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Jobs:
+    """The N jobs, with columns of jobs.csv; a job's id is its position.
+
+    Attributes
+    ----------
+    gpu_fraction : (N,) what it asks for of each of its GPUs, 1 for one that has them whole.
+    leave_time : (N,) when it was out of the cluster without having completed, seconds; nan: never.
+    restart_gpu_seconds : (N,) GPU time that its starts took; nan where it is not known.
+    rates : (N, M) steps/s of its gang alone, 0 where it cannot run.
+    trace_id, arrival_date : (N,) what it is called where it was logged (empty: not told), and when it arrived there,
+        datetime64[us] in UTC (NaT: not told).
+    """
+
+    job_type: _Texts = column("text", "")
+    status: _Texts = column("text")
+    entity: _Texts = column("text", "")
+    scale_factor: _Ints = column("whole")
+    priority_weight: _Floats = column("number")
+    total_steps: _Floats = column("number")
+    deadline: _Floats = column("number", _NAN)
+    arrival_time: _Floats = column("number")
+    completion_time: _Floats = column("number", _NAN)
+    leave_time: _Floats = column("number", _NAN)
+    restart_gpu_seconds: _Floats = column("number", _NAN)
+    gpu_fraction: _Floats = column("number", 1.0)
+    trace_id: _Texts = column("text", "")
+    arrival_date: NDArray[np.datetime64] = column("date", _NAT)
+    rates: _Floats
+
+    def __len__(self) -> int:
+        return len(self.arrival_time)
+
+    @cached_property
+    def gone(self) -> _Floats:
+        """(N,) when it was out of the cluster, seconds: completed, rejected or given up; inf: never."""
+        gone = np.where(np.isnan(self.completion_time), self.leave_time, self.completion_time)
+        return np.where(np.isnan(gone), np.inf, gone)
+
+    @cached_property
+    def served(self) -> NDArray[np.bool_]:
+        """(N,) whether any type can run the job."""
+        return np.asarray((self.rates > 0).any(axis=1))
+
+    def gpus_taken(self, job: int) -> float:
+        """GPUs that a job takes when it runs: a whole number, or the fraction of one that it asks for."""
+        gpus, fraction = int(self.scale_factor[job]), float(self.gpu_fraction[job])
+        return gpus if fraction == 1 else gpus * fraction
+
+    def name(self, job: int) -> str:
+        """What it is called where it was logged, else its id."""
+        return str(self.trace_id[job]) or str(job)
+
+    def named(self, text: str) -> str:
+        """What a policy says of jobs, whose ids are positions to it, with the names of `name`."""
+        return re.sub(r"\bjob (\d+)\b", lambda found: f"job {self.name(int(found[1]))}", text)
+
+    def date(self, job: int, time: float) -> str:
+        """So many seconds on the clock of the run as a date (ISO 8601, UTC), as that of the job; empty: not told."""
+        since = np.array([time - self.arrival_time[job]])
+        return str(date_texts(dates_after(self.arrival_date[job : job + 1], since))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """The R rounds in which a job ran, or the times between events, with columns of timeline.parquet."""
+
+    round: _Ints = column("whole")
+    start_time: _Floats = column("number")
+    end_time: _Floats = column("number")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows:
+    """L rows of rounds.parquet, each a job in a round, or a lease, or without rounds a job between two events.
+
+    Attributes
+    ----------
+    start_time, end_time : (L,) when it began, and when it had done its steps, seconds.
+    gpus : (L,) ids of its GPUs as text; "" where placement is off.
+    gpu_count, partner : (L,) on how many GPUs, with whom (-1: alone).
+    share : (L,) share of the time of its type; 1 but in a world without rounds.
+    pool : (L,) position of its type.
+    until : (L,) when its GPUs were free for others, seconds: in rounds with the end of the round.
+    gpu_fraction : (L,) of each of its GPUs that it takes.
+    """
+
+    round: _Ints = column("whole")
+    start_time: _Floats = column("number")
+    end_time: _Floats = column("number")
+    job_id: _Ints = column("whole")
+    gpus: _Texts = column("text", "")
+    steps: _Floats = column("number")
+    gpu_count: _Ints = column("whole", 0)
+    partner: _Ints = column("number", -1.0)
+    share: _Floats = column("number", 1.0)
+    pool: _Ints
+    until: _Floats
+    gpu_fraction: _Floats
+
+    def take(self, rows: Any) -> Rows:
+        """Some of the rows."""
+        return Rows(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+
+    def before(self, time: float, job: int | None = None) -> Rows:
+        """Those that began before that time (seconds), of one job or of all."""
+        began = self.start_time < time
+        return self.take(np.flatnonzero(began if job is None else began & (self.job_id == job)))
+
+    def there_at(self, time: float) -> Rows:
+        """Those whose GPUs are held right after that time (seconds)."""
+        return self.take(np.flatnonzero((self.start_time <= time) & (self.until > time)))
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    @cached_property
+    def weighted_gpus(self) -> _Floats:
+        """(L,) GPUs that each row keeps busy: those that two jobs share count half for each, and shares of time too."""
+        return np.where(self.partner >= 0, 0.5, 1.0) * self.gpu_count * self.share * self.gpu_fraction
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Shares:
+    """What decisions gave jobs, one after the other, with columns of shares.parquet; partner -1: none."""
+
+    decision: _Ints = column("whole")
+    job_id: _Ints = column("whole")
+    share: _Floats = column("number")
+    partner: _Ints = column("number", -1.0)
+    pool: _Ints
+
+    def take(self, rows: Any) -> Shares:
+        """Some of the rows."""
+        return Shares(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Decisions:
+    """D decisions on shares of time, with columns of decisions.parquet; none where the policy makes no such ones.
+
+    Attributes
+    ----------
+    time : (D,) seconds, ascending.
+    status, objective_unit : (D,) how each was proven, and the unit of its objective.
+    prices : (D, M) of one more GPU of each type, in that unit; nan where there is none.
+    rows : what they gave.
+    packed : whether jobs could share GPUs.
+    """
+
+    time: _Floats = column("number")
+    status: _Texts = column("text", "")
+    objective_unit: _Texts = column("text", "")
+    prices: _Floats
+    rows: Shares
+    packed: bool
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def given(self, decision: int) -> Shares:
+        """What one decision gave."""
+        return self.rows.take(slice(*self.rows.decision.searchsorted([decision, decision + 1])))
+
+    def shares_of(self, decision: int, job: int) -> _Floats:
+        """(M,) share of time of the job on each type, alone or with another, by this decision."""
+        rows = self.given(decision)
+        mine = rows.job_id == job
+        return np.bincount(rows.pool[mine], rows.share[mine], self.prices.shape[1]).astype(np.float64)
+
+    def shares(self, decision: int, active: _Ints) -> _Floats:
+        """(n, M) shares of the active jobs (ids, ascending) alone."""
+        rows = self.given(decision)
+        found = np.zeros((len(active), self.prices.shape[1]))
+        found[active.searchsorted(rows.job_id), rows.pool] = rows.share
+        return found
+
+    def last_before(self, time: float) -> int:
+        """Number of the decision in force at `time` (seconds), -1 for none."""
+        return int(self.time.searchsorted(time, "right")) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +228,10 @@ class FinishedRun:
     ----------
     source : folder, or label of the run.
     policy_name, settings : as in its summary.
-    cluster, jobs, rows : the GPUs, who there was, who ran.
-    round_index, round_start, round_end, round_count : (R,) number, start and end in seconds, and how many equal rounds
-        each stands for.
+    cluster, jobs, rows, rounds : the GPUs, who there was, who ran, and when.
     capacity_times, capacity : (K,) and (K, M) from when on how many GPUs of each type were in use, seconds; those of
         nodes that are down or drained are not. The first time is -inf.
-    decisions : on shares of time; None where the policy made none.
+    decisions : on shares of time.
     given_policy : the policy itself, where it is at hand.
     """
 
@@ -57,13 +241,10 @@ class FinishedRun:
     cluster: Cluster
     jobs: Jobs
     rows: Rows
-    round_index: _Ints
-    round_start: _Floats
-    round_end: _Floats
-    round_count: _Ints
+    rounds: Rounds
     capacity_times: _Floats
     capacity: _Ints
-    decisions: Decisions | None
+    decisions: Decisions
     given_policy: Policy | None = None
 
     @classmethod
@@ -73,9 +254,12 @@ class FinishedRun:
         Raises
         ------
         InputError
-            A folder that is no run, or is one of an older version, with what is missing; or a result without a record.
+            A folder that is no run, or is one of an older version, with what is missing.
         """
-        return _read(Path(run)) if isinstance(run, str | os.PathLike) else _of_result(run)
+        if isinstance(run, str | os.PathLike):
+            return _read(Path(run))
+        tables = {name: FrameReader(table, name) for name, table in tables_of(run, EXPLAINED).items()}
+        return _run(run.label, run.policy, run.settings, run.cluster, tables, run.record.policy)
 
     @cached_property
     def policy(self) -> Policy | None:
@@ -98,10 +282,10 @@ class FinishedRun:
     @cached_property
     def in_rounds(self) -> bool:
         """Whether jobs came and went at the ends of rounds only."""
-        at = self.round_index.searchsorted(self.rows.round)
-        if self.settings.get("recorded"):
+        if self.settings.get("recorded") or self.ideal:
             return False
-        return not self.ideal and bool((self.rows.start == self.round_start[at]).all())
+        begun = self.rounds.start_time[self.rounds.round.searchsorted(self.rows.round)]
+        return bool((self.rows.start_time == begun).all())
 
     @property
     def end(self) -> float:
@@ -124,60 +308,29 @@ class FinishedRun:
                 expected = "one job by its trace_id, as in jobs.csv"
                 raise InputError(self.source, field="job", found=several, expected=expected)
             return int(found[0])
-        try:
-            number = int(str(job))
-        except ValueError:
-            number = -1
-        if 0 <= number < n:
-            return number
+        if (text := str(job)).isdecimal() and int(text) < n:
+            return int(text)
         known = f"the id of a job, 0 to {n - 1}" if n else "a run with jobs"
         raise InputError(self.source, field="job", found=job, expected=known)
 
 
-def _of_result(result: SimulationResult) -> FinishedRun:
-    if result.record is None:
-        raise InputError("result", found="tables without the record of a run", expected="what `simulate` returned")
-    tables = None
-    if result.decisions:
-        tables = (decisions_table(result.decisions, result.cluster), shares_table(result.decisions, result.cluster))
-    return _run(
-        result.label,
-        result.policy,
-        result.settings,
-        result.cluster,
-        {
-            "jobs.csv": FrameReader(result.jobs.astype({"status": object}), "jobs"),
-            "rounds.parquet": FrameReader(result.rounds, "rounds"),
-            "timeline.parquet": FrameReader(result.timeline, "timeline"),
-            "rates.parquet": FrameReader(rates_table(result.record), "rates"),
-        },
-        tables,
-        result.record.policy,
-    )
-
-
 def _read(folder: Path) -> FinishedRun:
-    names = ("jobs.csv", "rounds.parquet", "timeline.parquet", "rates.parquet")
     if not (folder / "summary.json").is_file():
         raise _no_run(folder)
     summary = read_json(folder / "summary.json")
     settings = summary.get("settings") if isinstance(summary, dict) else None
     if not isinstance(settings, dict) or not isinstance(summary.get("cluster"), str):
         raise InputError(folder / "summary.json", found="no cluster or settings", expected=f"what {_COMMANDS} writes")
-    missing = [name for name in names if not (folder / name).is_file()]
+    there = [name for name in (*EXPLAINED, "capacity.parquet") if (folder / name).is_file()]
+    missing = [name for name, needed in EXPLAINED.items() if needed and name not in there]
     missing += ["gpus_per_server in summary.json"] * ("gpus_per_server" not in summary)
     if missing:
         expected = f"{', '.join(missing)}, which older versions did not write: run it again"
         raise InputError(folder, found="a run without it", expected=expected)
     cluster = Cluster(Cluster.parse(summary["cluster"]).gpus, summary["gpus_per_server"])
-    frames = {name: read_frame(folder / name) for name in names}
-    decided = None
-    if (folder / "decisions.parquet").is_file() and (folder / "shares.parquet").is_file():
-        decided = (read_frame(folder / "decisions.parquet")[0], read_frame(folder / "shares.parquet")[0])
-    readers = {name: FrameReader(frame, str(folder / name), line) for name, (frame, line) in frames.items()}
-    if (folder / "capacity.parquet").is_file():
-        readers["capacity.parquet"] = FrameReader(read_frame(folder / "capacity.parquet")[0], "capacity.parquet")
-    return _run(str(folder), str(summary.get("policy")), settings, cluster, readers, decided)
+    frames = {name: read_frame(folder / name) for name in there}
+    tables = {name: FrameReader(frame, str(folder / name), line) for name, (frame, line) in frames.items()}
+    return _run(str(folder), str(summary.get("policy")), settings, cluster, tables)
 
 
 def _no_run(folder: Path) -> InputError:
@@ -197,145 +350,74 @@ def _run(
     settings: Mapping[str, Any],
     cluster: Cluster,
     tables: Mapping[str, FrameReader],
-    decided: tuple[pd.DataFrame, pd.DataFrame] | None,
     given: Policy | None = None,
 ) -> FinishedRun:
-    jobs = _jobs(tables["jobs.csv"], tables["rates.parquet"], cluster)
-    timeline = tables["timeline.parquet"]
-    _check(timeline, ("round", "start_time", "end_time"))
-    index, end = timeline.whole_numbers("round"), timeline.numbers("end_time")
-    rows = _rows(tables["rounds.parquet"], jobs, cluster, index, timeline.numbers("start_time"), end)
-    if settings.get("recorded"):
-        rows = replace(rows, until=rows.finish)
-    times, capacity = _capacity(tables.get("capacity.parquet"), cluster)
-    return FinishedRun(
-        source=source,
-        policy_name=policy,
-        settings=settings,
-        cluster=cluster,
-        jobs=jobs,
-        rows=rows,
-        round_index=index,
-        round_start=timeline.numbers("start_time"),
-        round_end=end,
-        round_count=timeline.whole_numbers("rounds") if timeline.has("rounds") else np.ones(len(index), dtype=np.int64),
-        capacity_times=times,
-        capacity=capacity,
-        decisions=None if decided is None else _decisions(*decided, len(jobs), cluster),
-        given_policy=given,
-    )
+    names = cluster.accelerators
+    table, rates = tables["jobs.csv"], tables["rates.parquet"]
+    jobs = Jobs(**_columns(Jobs, table), rates=_by_type(rates, names))
+    if len(jobs.rates) != len(jobs):
+        raise InputError(rates.source, found=f"{len(jobs.rates)} jobs", expected=f"{len(jobs)}, as in {table.source}")
+    rounds = Rounds(**_columns(Rounds, tables["timeline.parquet"]))
+    times, capacity = np.array([-np.inf]), cluster.capacity[None, :]
+    if (changes := tables.get("capacity.parquet")) is not None and len(changes.frame):
+        times = np.append(-np.inf, changes.numbers("time")[1:])
+        capacity = _by_type(changes, names).astype(np.int64)
+    rows = _rows(tables["rounds.parquet"], jobs, cluster, rounds, recorded=bool(settings.get("recorded")))
+    decisions = _decisions(tables.get("decisions.parquet"), tables.get("shares.parquet"), len(jobs), cluster)
+    return FinishedRun(source, policy, settings, cluster, jobs, rows, rounds, times, capacity, decisions, given)
 
 
-def _capacity(table: FrameReader | None, cluster: Cluster) -> tuple[_Floats, _Ints]:
-    """(K,) and (K, M): from when on how many GPUs were in use; the first time is -inf."""
-    if table is None or not len(table.frame):
-        return np.array([-np.inf]), cluster.capacity[None, :]
-    _check(table, ("time", *cluster.accelerators))
-    times = np.append(-np.inf, table.numbers("time")[1:])
-    return times, np.stack([table.whole_numbers(name) for name in cluster.accelerators], axis=1)
+def _columns(owner: Any, table: FrameReader, *names: str) -> dict[str, Any]:
+    """The declared columns of a table, which may have others; it has to have those of these names, too."""
+    present = tuple(map(str, table.frame.columns))
+    table.check_columns(names, present)
+    return table.read(columns_of(owner), present)
 
 
-def _check(table: FrameReader, required: tuple[str, ...]) -> None:
-    table.check_columns(required, tuple(map(str, table.frame.columns)))
+def _by_type(
+    table: FrameReader, accelerators: tuple[str, ...], prefix: str = "", empty: float | None = None
+) -> _Floats:
+    """(N, M) numbers in columns that are called as the accelerator types."""
+    table.check_columns([prefix + name for name in accelerators], tuple(map(str, table.frame.columns)))
+    return np.stack([table.numbers(prefix + name, empty=empty) for name in accelerators], axis=1)
 
 
-def _jobs(table: FrameReader, rates: FrameReader, cluster: Cluster) -> Jobs:
-    _check(table, ("job_type", "scale_factor", "priority_weight", "total_steps", "arrival_time", "completion_time"))
-    _check(table, ("status", "restart_gpu_seconds"))
-    _check(rates, cluster.accelerators)
-    n = len(table.frame)
-    if len(rates.frame) != n:
-        raise InputError(rates.source, found=f"{len(rates.frame)} jobs", expected=f"{n}, as in {table.source}")
-    nothing = np.full(n, np.nan)
-    completion = table.numbers("completion_time", empty=np.nan)
-    left = table.numbers("leave_time", empty=np.nan) if table.has("leave_time") else nothing
-    status = table.text("status")
-    gone = np.where(np.isnan(completion), left, completion)
-    return Jobs(
-        kind=table.text("job_type", empty=""),
-        status=status,
-        entity=table.text("entity", empty="") if table.has("entity") else np.full(n, "", dtype=object),
-        gpus=table.whole_numbers("scale_factor"),
-        weight=table.numbers("priority_weight"),
-        steps=table.numbers("total_steps"),
-        deadline=table.numbers("deadline", empty=np.nan) if table.has("deadline") else nothing,
-        arrival=table.numbers("arrival_time"),
-        completion=completion,
-        gone=np.where(np.isnan(gone), np.inf, gone),
-        restart_gpu_seconds=table.numbers("restart_gpu_seconds", empty=np.nan),
-        rates=np.stack([rates.numbers(name) for name in cluster.accelerators], axis=1),
-        fraction=table.numbers("gpu_fraction") if table.has("gpu_fraction") else np.ones(n),
-        trace_id=table.text("trace_id", empty="") if table.has("trace_id") else np.full(n, "", dtype=object),
-        arrival_date=table.dates("arrival_date")
-        if table.has("arrival_date")
-        else np.full(n, np.datetime64("NaT", "us")),
-    )
-
-
-def _rows(
-    table: FrameReader, jobs: Jobs, cluster: Cluster, rounds: _Ints, round_start: _Floats, round_end: _Floats
-) -> Rows:
-    _check(table, ("round", "start_time", "end_time", "job_id", "accelerator", "gpus", "steps"))
-    n = len(table.frame)
-    job, start, finish = table.whole_numbers("job_id"), table.numbers("start_time"), table.numbers("end_time")
-    pool = _positions(table, cluster)
-    round_ = table.whole_numbers("round")
-    if n and (job.min() < 0 or job.max() >= len(jobs)):
-        raise InputError(table.source, field="job_id", found=int(job.max()), expected=f"below {len(jobs)}")
-    at = rounds.searchsorted(round_)
-    if not np.isin(round_, rounds).all():
-        raise InputError(table.source, field="round", found="rounds", expected="those of timeline.parquet")
-    whole = start == round_start[at]
-    return Rows(
-        round=round_,
-        start=start,
-        finish=finish,
-        until=np.where(whole.all(), round_end[at], finish) if n else finish,
-        job=job,
-        pool=pool,
-        gpus=table.whole_numbers("gpu_count") if table.has("gpu_count") else jobs.gpus[job],
-        partner=table.numbers("partner", empty=-1.0).astype(np.int64) if table.has("partner") else np.full(n, -1),
-        share=table.numbers("share") if table.has("share") else np.ones(n),
-        fraction=jobs.fraction[job],
-        steps=table.numbers("steps"),
-        places=table.text("gpus", empty=""),
-    )
-
-
-def _positions(table: FrameReader, cluster: Cluster) -> _Ints:
-    """(L,) position of the accelerator type of each row."""
-    known = {name: j for j, name in enumerate(cluster.accelerators)}
+def _of_jobs(owner: Any, table: FrameReader, n: int, cluster: Cluster) -> dict[str, Any]:
+    """Columns of a table whose rows are of one of n jobs on a type of the cluster."""
+    columns = _columns(owner, table, "accelerator")
+    job, known = columns["job_id"], {name: j for j, name in enumerate(cluster.accelerators)}
+    if len(job) and not 0 <= job.min() <= job.max() < n:
+        raise InputError(table.source, field="job_id", found=int(job.max()), expected=f"below {n}")
     kinds = table.frame["accelerator"].astype("category")
-    names = [str(name) for name in kinds.cat.categories]
+    names = kinds.cat.categories.astype(str).tolist()
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
         raise InputError(table.source, field="accelerator", found=unknown, expected=f"one of {', '.join(known)}")
     lookup = np.array([known[name] for name in names], dtype=np.int64)
-    return lookup[kinds.cat.codes.to_numpy()] if len(kinds) else np.empty(0, dtype=np.int64)
+    return columns | {"partner": columns["partner"].astype(np.int64), "pool": lookup[kinds.cat.codes.to_numpy()]}
 
 
-def _decisions(decisions: pd.DataFrame, shares: pd.DataFrame, n_jobs: int, cluster: Cluster) -> Decisions:
-    head, rows = FrameReader(decisions, "decisions.parquet"), FrameReader(shares, "shares.parquet")
-    _check(head, ("decision", "time", "status", "objective_unit", *(f"price {name}" for name in cluster.accelerators)))
-    _check(rows, ("decision", "job_id", "accelerator", "share"))
-    of = rows.whole_numbers("decision")
-    count = len(decisions)
-    job = rows.whole_numbers("job_id")
-    if (np.diff(of, prepend=0, append=count) < 0).any():
-        raise InputError(rows.source, field="decision", found="another order", expected="that of decisions.parquet")
-    if len(job) and not 0 <= job.min() <= job.max() < n_jobs:
-        raise InputError(rows.source, field="job_id", found=int(job.max()), expected=f"below {n_jobs}")
-    return Decisions(
-        time=head.numbers("time"),
-        status=head.text("status", empty=""),
-        unit=head.text("objective_unit", empty=""),
-        prices=np.stack([head.numbers(f"price {name}", empty=np.nan) for name in cluster.accelerators], axis=1),
-        first=of.searchsorted(np.arange(count + 1)),
-        job=job,
-        pool=_positions(rows, cluster),
-        share=rows.numbers("share"),
-        partner=rows.numbers("partner", empty=-1.0).astype(np.int64)
-        if rows.has("partner")
-        else np.full(len(of), -1, dtype=np.int64),
-        packed=rows.has("partner"),
-    )
+def _rows(table: FrameReader, jobs: Jobs, cluster: Cluster, rounds: Rounds, *, recorded: bool) -> Rows:
+    columns = _of_jobs(Rows, table, len(jobs), cluster)
+    job, of = columns["job_id"], columns["round"]
+    if not np.isin(of, rounds.round).all():
+        raise InputError(table.source, field="round", found="rounds", expected="those of timeline.parquet")
+    at = rounds.round.searchsorted(of)
+    if not table.has("gpu_count"):
+        columns["gpu_count"] = jobs.scale_factor[job]
+    whole = not recorded and bool((columns["start_time"] == rounds.start_time[at]).all())
+    until = rounds.end_time[at] if whole else columns["end_time"]
+    return Rows(**columns, until=until, gpu_fraction=jobs.gpu_fraction[job])
+
+
+def _decisions(head: FrameReader | None, given: FrameReader | None, n_jobs: int, cluster: Cluster) -> Decisions:
+    if head is None or given is None:
+        none: NDArray[Any] = np.empty(0, dtype=np.int64)
+        rows = Shares(decision=none, job_id=none, share=none, partner=none, pool=none)
+        prices = np.empty((0, len(cluster.accelerators)))
+        return Decisions(time=none, status=none, objective_unit=none, prices=prices, rows=rows, packed=False)
+    rows = Shares(**_of_jobs(Shares, given, n_jobs, cluster))
+    if (np.diff(rows.decision, prepend=0, append=len(head.frame)) < 0).any():
+        raise InputError(given.source, field="decision", found="another order", expected="that of decisions.parquet")
+    prices = _by_type(head, cluster.accelerators, "price ", np.nan)
+    return Decisions(**_columns(Decisions, head), prices=prices, rows=rows, packed=given.has("partner"))

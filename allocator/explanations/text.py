@@ -10,6 +10,7 @@ import numpy as np
 from allocator.explanations.explanation import Explanation, Moment, Overview, Wait
 from allocator.explanations.occupancy import FreeGpus
 from allocator.explanations.reasons import REASONS
+from allocator.explanations.redecide import gpus_in_words
 from allocator.results.outcomes import RECORDED
 from throughputs.trace import date_texts, dates_after
 
@@ -34,42 +35,54 @@ _TEXTS = 3
 
 def overview_text(overview: Overview) -> Iterator[RenderableType]:
     """The jobs that waited longest, a line each."""
-    from rich import box
-    from rich.table import Table
-
     how = "left out of the recorded schedule" if overview.policy == RECORDED else "never served"
     unserved = f"; {overview.unserved:,} more were {how}" if overview.unserved else ""
     waited = f"{overview.jobs:,} jobs waited {_hours(overview.waited)}"
     yield f"{overview.run}: {overview.policy} on {overview.cluster}; {waited}{unserved}"
-    if not overview.longest:
+    longest = overview.longest
+    if not longest:
         yield "No job waited."
         return
+    yield _table(
+        {
+            "job": [job.trace_id or str(job.job) for job in longest],
+            "GPUs": [f"{job.gpus:g}" for job in longest],
+            "waited": [_hours(job.waited) for job in longest],
+            "longest": [_hours(job.end - job.start) for job in longest],
+            "from (s)": [f"{job.start:,.0f}" for job in longest],
+            "(UTC)": [_short(job.start_date) for job in longest],
+        },
+        {
+            "entity": [job.entity for job in longest],
+            "most of its longest wait": [REASONS[job.reason] for job in longest],
+        },
+    )
+    yield f"More: --job {longest[0].trace_id or longest[0].job}"
+
+
+def _table(numbers: dict[str, list[str]], words: dict[str, list[str]]) -> Table:
+    """Columns by heading, numbers to the right; without those in which nothing stands."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    entities = any(job.entity for job in overview.longest)
-    dates = any(job.start_date for job in overview.longest)
-    for heading in ("job", "GPUs", "waited", "longest", "from (s)", *["(UTC)"] * dates):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if entities:
-        table.add_column("entity", overflow="fold")
-    table.add_column("most of its longest wait", overflow="fold")
-    for job in overview.longest:
-        cells = [
-            job.trace_id or str(job.job),
-            f"{job.gpus:g}",
-            _hours(job.waited),
-            _hours(job.end - job.start),
-            f"{job.start:,.0f}",
-        ]
-        cells += [_short(job.start_date)] * dates
-        table.add_row(*cells, *[job.entity] * entities, REASONS[job.reason])
-    yield table
-    yield f"More: --job {overview.longest[0].trace_id or overview.longest[0].job}"
+    shown = {heading: cells for heading, cells in (numbers | words).items() if any(cells)}
+    for heading in shown:
+        table.add_column(
+            heading,
+            justify="right" if heading in numbers else "left",
+            no_wrap=heading in numbers,
+            overflow="fold",
+        )
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*row)
+    return table
 
 
 def explanation_text(told: Explanation) -> Iterator[RenderableType]:
     """One job: what happened to it, and of its longest waits why, who ran instead and what would have let it run."""
     at = _clock_of(told)
-    kind = ", ".join(filter(None, (told.job_type, _gpus(told.gpus), told.entity and f"of {told.entity}")))
+    kind = ", ".join(filter(None, (told.job_type, gpus_in_words(told.gpus), told.entity and f"of {told.entity}")))
     yield f"Job {told.trace_id or told.job} ({kind}) under {told.policy} on {told.cluster}: {told.status}"
     ended = "" if told.completion is None else f", completed at {at(told.completion)}"
     parts = [f"waited {_hours(told.waited)}", f"ran {_hours(told.ran)}"]
@@ -80,14 +93,13 @@ def explanation_text(told: Explanation) -> Iterator[RenderableType]:
         yield f"It did not wait between {at(told.since)} and {at(told.until)}."
         return
     longest = sorted(told.waits, key=lambda wait: -wait.seconds)[:_WAITS]
-    for wait in told.waits:
-        if wait in longest:
-            yield from _wait(told, wait)
     others = [wait for wait in told.waits if wait not in longest]
+    for wait in told.waits:
+        if wait not in others:
+            yield from _wait(told, wait)
     if others:
-        yield ""
-        seconds = sum(wait.seconds for wait in others)
-        yield f"{len(others)} shorter wait{'s' * (len(others) != 1)}, {_hours(seconds)} in all:"
+        hours = _hours(sum(wait.seconds for wait in others))
+        yield f"\n{len(others)} shorter wait{'s' * (len(others) != 1)}, {hours} in all:"
     for wait in others[:_LINES]:
         yield f"  {at(wait.start)} to {at(wait.end)}: {REASONS[next(iter(wait.reasons))]}"
     if len(others) > _LINES:
@@ -96,8 +108,7 @@ def explanation_text(told: Explanation) -> Iterator[RenderableType]:
 
 def _wait(told: Explanation, wait: Wait) -> Iterator[RenderableType]:
     at = _clock_of(told)
-    yield ""
-    yield f"[bold]Waited {_hours(wait.seconds)}, from {at(wait.start)} to {at(wait.end)}[/]"
+    yield f"\n[bold]Waited {_hours(wait.seconds)}, from {at(wait.start)} to {at(wait.end)}[/]"
     for reason, seconds in wait.reasons.items():
         yield f"  {_hours(seconds):>8}  {_sentence(told, wait, reason)}"
     if wait.holders:
@@ -117,7 +128,7 @@ def _sentence(told: Explanation, wait: Wait, reason: str) -> str:
         free = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         words += f": it needs {told.gpus:g}, and had at most {free} of one type"
     elif reason == "excluded":
-        words += f" of {_gpus(told.gpus)}"
+        words += f" of {gpus_in_words(told.gpus)}"
     texts = list(dict.fromkeys(stretch.text for stretch in mine if stretch.text))
     if texts:
         words += ": " + escape("; ".join(texts[:_TEXTS])) + ("; ..." if len(texts) > _TEXTS else "")
@@ -125,31 +136,27 @@ def _sentence(told: Explanation, wait: Wait, reason: str) -> str:
 
 
 def _holders(wait: Wait) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title="Who ran on GPUs that it can use", title_justify="left")
-    entities = any(holder.entity for holder in wait.holders)
+    shown, left = wait.holders[:_HOLDERS], wait.holders[_HOLDERS:]
     weights = len({holder.weight for holder in wait.holders}) > 1
-    table.add_column("job", justify="right")
-    if entities:
-        table.add_column("entity", overflow="fold")
-    if weights:
-        table.add_column("weight", justify="right")
-    for heading in ("GPUs", "GPU h then", "arrived", "GPU h before", "of its time"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("on", overflow="fold")
-    for holder in wait.holders[:_HOLDERS]:
-        cells = [holder.trace_id or str(holder.job), *[holder.entity] * entities, *[f"{holder.weight:g}"] * weights]
-        cells += [f"{holder.gpus:g}", f"{holder.total_gpu_hours:,.2f}", "later" if holder.came_later else "before"]
-        cells += [f"{holder.gpu_hours_before:,.1f}", f"{100 * holder.time_before:.0f} %", ", ".join(holder.gpu_hours)]
-        table.add_row(*cells)
-    left = wait.holders[_HOLDERS:]
+    table = _table(
+        {
+            "job": [holder.trace_id or str(holder.job) for holder in shown],
+            "weight": [f"{holder.weight:g}" * weights for holder in shown],
+            "GPUs": [f"{holder.gpus:g}" for holder in shown],
+            "GPU h then": [f"{holder.total_gpu_hours:,.2f}" for holder in shown],
+            "arrived": ["later" if holder.came_later else "before" for holder in shown],
+            "GPU h before": [f"{holder.gpu_hours_before:,.1f}" for holder in shown],
+            "of its time": [f"{100 * holder.time_before:.0f} %" for holder in shown],
+        },
+        {"entity": [holder.entity for holder in shown], "on": [", ".join(holder.gpu_hours) for holder in shown]},
+    )
+    table.title, table.title_justify = "Who ran on GPUs that it can use", "left"
     hours = sum(holder.total_gpu_hours for holder in left)
     rest = f"those not shown had {hours:,.1f} GPU h; " if left else ""
     later = sum(holder.came_later for holder in wait.holders)
     more = sum(holder.time_before > wait.time_before for holder in wait.holders)
-    of_all = f"{_jobs(len(wait.holders))} in all: {later} came later than it, {more} had had more of their time on GPUs"
+    count = f"{len(wait.holders):,} job{'s' * (len(wait.holders) != 1)}"
+    of_all = f"{count} in all: {later} came later than it, {more} had had more of their time on GPUs"
     table.caption = f"{of_all}\n{rest}{wait.free_gpu_hours:,.1f} of {wait.usable_gpu_hours:,.1f} GPU h were free"
     table.caption_justify = "left"
     return table
@@ -213,14 +220,6 @@ def _changes(moment: Moment) -> Iterator[str]:
     else:
         yield f"{done} once more, the {what} is the same; it would have run at once with any one of"
         yield from (f"  - {change.text}" for change in moment.changes)
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job{'s' * (count != 1)}"
-
-
-def _gpus(count: float) -> str:
-    return f"{count:g} of a GPU" if count < 1 else f"{count:g} GPU{'s' * (count != 1)}"
 
 
 def _hours(seconds: float) -> str:

@@ -13,6 +13,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from allocator.conversion import NotNegative, NotNegativeWhole
+from allocator.policies.base.packed import pair_rates
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -239,13 +241,10 @@ class Gandiva(SharePolicy):
     least_gain : what two jobs must do together to stay together (`pairing_rules.pair_gain`); 1: as much as in turns.
     """
 
-    seed: int = 0
-    least_gain: float = 1.0
+    seed: NotNegativeWhole = 0
+    least_gain: NotNegative = 1.0
 
     needs = Need.COLOCATION | Need.ISOLATED_TIME
-
-    def __post_init__(self) -> None:
-        _check(self.name, self.least_gain, self.seed)
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Equal shares for pairs and single jobs."""
@@ -273,14 +272,11 @@ class FifoPacked(SharePolicy):
     least_gain : what two jobs must do together, above (`pairing_rules.pair_gain`).
     """
 
-    least_gain: float = 1.5
+    least_gain: NotNegative = 1.5
 
     needs = Need.COLOCATION | Need.ISOLATED_TIME
     fills_idle_gpus: ClassVar[bool] = False
     in_order_of_rows: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check(self.name, self.least_gain)
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Share 1 for the jobs and pairs that run."""
@@ -289,24 +285,13 @@ class FifoPacked(SharePolicy):
         return _allocation(self, state, packing, started)
 
 
-def _check(name: str, least_gain: float, seed: int = 0) -> None:
-    if not (np.isfinite(least_gain) and least_gain >= 0):
-        expected = "a number of at least 0"
-        raise InputError(f"policy {name}", field="least_gain", found=least_gain, expected=expected)
-    if seed < 0:
-        raise InputError(f"policy {name}", field="seed", found=seed, expected="a whole number of at least 0")
-
-
 def _allocation(policy: Gandiva | FifoPacked, state: ClusterState, packing: Packing, started: float) -> Allocation:
-    columns, pairs = state.packed, packing.pairs
-    one, other = columns.group[pairs.first], columns.group[pairs.second]
-    rates = [columns.together[one, other, pairs.accelerator], columns.together[other, one, pairs.accelerator]]
     return Allocation(
         policy=policy.name,
         throughputs=state.throughputs,
         shares=packing.shares,
         status="order",
-        pairs=pairs,
-        pair_rates=np.stack(rates, axis=1),
+        pairs=packing.pairs,
+        pair_rates=pair_rates(state.packed, packing.pairs),
         seconds=perf_counter() - started,
     )

@@ -43,6 +43,7 @@ class Comparison:
     jobs, mean_interarrival_seconds, seed : of the jobs that are drawn.
     labels : what the paper calls policies, by our names.
     bars : the figures that are also shown as bars.
+    of_embedded_throughputs : what is said where jobs are drawn and no throughputs are named.
     """
 
     policies: tuple[str, ...] = (
@@ -67,6 +68,7 @@ class Comparison:
     seed: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     bars: tuple[str, ...] = ()
+    of_embedded_throughputs: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from allocator.conversion import check_fields
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.plan import Plan
@@ -89,6 +90,10 @@ class Policy(ABC):
     heterogeneity_aware: ClassVar[bool] = True
     in_order_of_rows: ClassVar[bool] = False
     in_rounds: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        # The settings of a policy that is a dataclass are of the types and in the ranges that are declared there.
+        check_fields(self, f"policy {self.name or type(self).__name__}")
 
     def prepare(self) -> None:  # noqa: B027 - most policies have nothing to load
         """Load what the first decision would otherwise have to; called once before a run."""
@@ -179,7 +184,8 @@ class PlanPolicy(Policy):
     def new_memory(self) -> Any:
         """An empty memory for a new run; None for a policy that remembers nothing.
 
-        A memory has `state()`, plain data (lists, dicts, numbers, arrays), and `restore(data)`, for checkpoints.
+        A memory has `state()`, plain data (lists, dicts, numbers, arrays), and `restore(data)`, for checkpoints; a
+        dataclass that is an `allocator.protocol.memory.Memory` has both.
         """
         return None
 
@@ -204,18 +210,20 @@ class PlanPolicy(Policy):
             return plan.allocation
         first: Assignment = plan.steps[0].assignment
         first.check(state.capacity, f"policy {self.name}")
-        alone = first.take(first.partner < 0)
-        shares = np.zeros((state.n_jobs, len(state.capacity)))
-        shares[alone.jobs, alone.pool] = 1.0
-        return Allocation(
-            policy=self.name,
-            throughputs=state.throughputs,
-            shares=shares,
+        return self.as_shares(
+            state,
+            first,
             status="plan",
             pairs=_pairs_of(first) if first.shares_gpus else None,
-            assignment=first,
             rejected=tuple(state.throughputs.jobs[i] for i in plan.rejected.tolist()),
         )
+
+    def as_shares(self, state: ClusterState, rows: Assignment, **more: Any) -> Allocation:
+        """The allocation that gives all their time to those who have GPUs of their own; `more`: its other fields."""
+        alone = rows.take(rows.partner < 0)
+        shares = np.zeros((state.n_jobs, len(state.capacity)))
+        shares[alone.jobs, alone.pool] = 1.0
+        return Allocation(policy=self.name, throughputs=state.throughputs, shares=shares, assignment=rows, **more)
 
 
 def _pairs_of(assignment: Assignment) -> Pairs:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_USERS = 40
 """Users of each policy that are shown, those with the most GPU time."""
 
-NEITHER = ("gpus", "gpu_hours", "gpu_hours_per_job", "gpu_share", "throughput_share")
+NEITHER = ("weight", "gpus", "gpu_hours", "gpu_hours_per_job", "gpu_share", "throughput_share")
 """Figures of parts of which more is neither better nor worse."""
 
 _COMPLETION = ("average_jct", "median_jct", "p99_jct", "average_queueing_time", "p99_queueing_time", "worst_rho")
@@ -22,6 +22,7 @@ _OF_PARTS = {
     figure.key: figure
     for figure in (
         *FIGURES,
+        Figure("weight", "weight", "", 1.0, "high", "weight among the entities inside the same one"),
         Figure("gpus", "GPUs", "", 1.0, "high", "GPUs that there are", 0),
         Figure("gpu_hours", "GPU hours", "", 1.0, "high", "GPU hours that the jobs had", 1),
         Figure("gpu_hours_per_job", "GPU hours a job", "", 1.0, "high", "of all completed jobs, on average", 2),
@@ -119,7 +120,7 @@ _ALL = (
         "entity",
         "By entity",
         "What the jobs of each entity got, with those of all entities inside it.",
-        ("gpu_share", "throughput_share", *_COMPLETION),
+        ("weight", "gpu_share", "throughput_share", *_COMPLETION),
         "(outside)",
     ),
 )

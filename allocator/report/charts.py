@@ -1,4 +1,4 @@
-"""The charts drawn once, as SVG: cumulative distributions, the queue, cluster efficiency. One curve per policy.
+"""The charts drawn once, as SVG: cumulative distributions, and courses over time. One curve per policy.
 
 Curves carry ``data-policy`` so that the legend can hide them. Axes say in ``data-`` attributes how
 pixels map to values, so that the script can say what is under the pointer.
@@ -7,6 +7,7 @@ pixels map to values, so that the script can say what is under the pointer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,121 +56,130 @@ def cdf_chart(
     pooled = np.concatenate([*finite, np.empty(0)])
     if not len(pooled):
         return '<p class="empty">No job completed, so there is no distribution to show.</p>'
-    frame = Frame()
+    frame, y = Frame(), Axis(0.0, 1.0, *Frame().y)
     positive = pooled[pooled > 0]
     scales = [Axis(0.0, _above(pooled.max()), *frame.x)]
     if len(positive):
         scales.append(Axis(float(positive.min()) * 0.9, float(positive.max()) * 1.1, *frame.x, log=True))
-    views = [
-        _view(
-            x,
-            Axis(0.0, 1.0, *frame.y),
-            _cdf_view(frame, x, finite, n_jobs, x_label, reference),
-            shown=x is scales[-1],
-        )
-        for x in scales
-    ]
+    views = ""
+    for x in scales:
+        parts = [axes(frame, x, y, x_label, "fraction of all jobs", y_percent=True)]
+        if reference is not None and x.low <= reference <= x.high:
+            mark = float(x.pixels(np.array([reference]))[0])
+            parts.append(element("path", d=f"M{mark:.1f} {frame.y[0]}V{frame.y[1]}", class_="reference"))
+        for position, (values, n) in enumerate(zip(finite, n_jobs, strict=True)):
+            at, height = ecdf(values[values > 0] if x.log else values, n)
+            pixels = np.concatenate([[frame.x[0]], x.pixels(at), [frame.x[1]]])
+            fractions = np.concatenate([[0.0], height, height[-1:] if len(height) else [0.0]])
+            parts.append(_curve(position, step_path(pixels, y.pixels(fractions))))
+        views += _view(x, y, "".join(parts), shown=x is scales[-1])
     described = "; ".join(
         f"policy {position + 1}: {len(values)} of {n} jobs"
         + (f", median {np.median(values):.3g}" if len(values) else "")
         for position, (values, n) in enumerate(zip(finite, n_jobs, strict=True))
     )
-    return _svg(name, frame, title, described, "".join(views))
+    return _svg(name, frame, title, described, views)
 
 
-def _cdf_view(
-    frame: Frame,
-    x: Axis,
-    series: Sequence[NDArray[np.float64]],
-    n_jobs: Sequence[int],
-    x_label: str,
-    reference: float | None,
-) -> str:
-    y = Axis(0.0, 1.0, *frame.y)
-    parts = [axes(frame, x, y, x_label, "fraction of all jobs", y_percent=True)]
-    if reference is not None and x.low <= reference <= x.high:
-        mark = float(x.pixels(np.array([reference]))[0])
-        parts.append(element("path", d=f"M{mark:.1f} {frame.y[0]}V{frame.y[1]}", class_="reference"))
-    for position, (values, n) in enumerate(zip(series, n_jobs, strict=True)):
-        at, height = ecdf(values[values > 0] if x.log else values, n)
-        pixels = np.concatenate([[frame.x[0]], x.pixels(at), [frame.x[1]]])
-        fractions = np.concatenate([[0.0], height, height[-1:] if len(height) else [0.0]])
-        parts.append(_curve(position, step_path(pixels, y.pixels(fractions))))
-    return "".join(parts)
+@dataclass(frozen=True)
+class Course:
+    """What is measured of the cluster over time, and drawn as steps.
+
+    Attributes
+    ----------
+    name : key of its series in the embedded data; also the id of its section and its chart.
+    heading, title, how : of the section and of the chart, and how to read it.
+    label : of the vertical axis.
+    top : least and largest upper end of that axis.
+    percent : whether values are parts of a whole.
+    ends : what is said of the time after the last value above 0, at which the chart ends; empty: it goes on.
+    always : whether there is a section where no run has any value.
+    """
+
+    name: str
+    heading: str
+    title: str
+    how: str
+    label: str
+    top: tuple[float, float] = (0.01, np.inf)
+    percent: bool = True
+    ends: str = ""
+    always: bool = False
 
 
-def queue_chart(queues: Sequence[Mapping[str, Any]], of_run: Sequence[int], *, title: str) -> str:
-    """Queued jobs over time as steps; `queues` as `payload.queue_series` gives them, times in seconds."""
-    drawn = [queue for queue in queues if queue["value"]]
-    if not drawn:
-        return '<p class="empty">No round was simulated, so there is no queue to show.</p>'
-    last = max(_last_wait(queue) for queue in drawn) / HOUR
-    most = max(max(queue["value"]) for queue in drawn)
-    labels = f"time (hours); no job waited after {last:.1f} h", "jobs in the queue"
-    described = f"{len(drawn)} runs; longest queue {most:g} jobs, none after {last:.1f} hours"
-    return _steps_chart("queue", queues, of_run, (last, max(most * 1.05, 1.0)), labels, title, described)
+COURSES = (
+    Course(
+        "queue",
+        "Queue",
+        "Jobs in the queue over time",
+        "Jobs that had arrived, were not finished and did not run in the round, averaged over short stretches where it "
+        "changes often. A short queue is better.",
+        "jobs in the queue",
+        top=(1.0, np.inf),
+        percent=False,
+        ends="no job waited after",
+        always=True,
+    ),
+    Course(
+        "utilization",
+        "Utilisation",
+        "Busy GPUs over time",
+        "GPUs that jobs had, of all GPUs of the cluster. Once the last job has arrived the cluster runs dry, and how "
+        "long that takes is a matter of the longest jobs: the table has the utilisation up to the last arrival, too.",
+        "busy GPUs of all GPUs",
+        top=(1.0, 1.0),
+        always=True,
+    ),
+    Course(
+        "fragmentation",
+        "Fragmentation",
+        "Fragmented free GPUs over time",
+        "Free GPUs on servers that are partly used, of all GPUs of the cluster: a gang that needs whole servers cannot "
+        "have them. Less is better, for as long as jobs wait.",
+        "fragmented GPUs of all GPUs",
+    ),
+    Course(
+        "efficiency",
+        "Cluster efficiency",
+        "Cluster efficiency over time",
+        "What the running jobs make of the cluster: the sum of their speedups over one GPU, over all GPUs. A job that "
+        "is given GPUs on which it hardly goes faster adds little. More is better.",
+        "cluster efficiency",
+    ),
+)
+"""In the order of the page."""
 
 
-def efficiency_chart(series: Sequence[Mapping[str, Any]], of_run: Sequence[int], *, title: str) -> str:
-    """Cluster efficiency over time as steps; `series` as `payload.efficiency_series` gives them, times in seconds."""
-    drawn = [each for each in series if each["value"]]
-    last = max(each["time"][-1] for each in drawn) / HOUR
-    most = max(max(each["value"]) for each in drawn)
-    described = f"{len(drawn)} runs; at most {100 * most:.1f} %"
-    labels = "time (hours)", "cluster efficiency"
-    return _steps_chart("efficiency", series, of_run, (last, most * 1.05), labels, title, described, y_percent=True)
+def course_chart(course: Course, series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
+    """Steps over time of all runs that have any, in the looks of their policies.
 
-
-def utilization_chart(series: Sequence[Mapping[str, Any]], of_run: Sequence[int], *, title: str) -> str:
-    """Busy part of the cluster over time; `series` as `payload.utilization_series` gives them, times in seconds."""
-    drawn = [each for each in series if each["value"]]
+    Parameters
+    ----------
+    series : of each run, as the payload has them, times in seconds.
+    of_run : position of the policy of each run.
+    """
+    drawn = [(position, each) for position, each in zip(of_run, series, strict=True) if each["value"]]
     if not drawn:
         return '<p class="empty">No round was simulated.</p>'
-    last = max(each["time"][-1] for each in drawn) / HOUR
-    described = f"{len(drawn)} runs; at most {100 * max(max(each['value']) for each in drawn):.1f} %"
-    labels = "time (hours)", "busy GPUs of all GPUs"
-    return _steps_chart("utilization", series, of_run, (last, 1.0), labels, title, described, y_percent=True)
-
-
-def fragmentation_chart(series: Sequence[Mapping[str, Any]], of_run: Sequence[int], *, title: str) -> str:
-    """Fragmented free GPUs over time; `series` as `payload.fragmentation_series` gives them, times in seconds."""
-    drawn = [each for each in series if each["value"]]
-    last = max(each["time"][-1] for each in drawn) / HOUR
-    most = max(max(each["value"]) for each in drawn)
-    described = f"{len(drawn)} runs; at most {100 * most:.1f} %"
-    labels = "time (hours)", "fragmented GPUs of all GPUs"
-    highest = max(most * 1.05, 0.01)
-    return _steps_chart("fragmentation", series, of_run, (last, highest), labels, title, described, y_percent=True)
-
-
-def _steps_chart(
-    name: str,
-    series: Sequence[Mapping[str, Any]],
-    of_run: Sequence[int],
-    ends: tuple[float, float],
-    labels: tuple[str, str],
-    title: str,
-    described: str,
-    *,
-    y_percent: bool = False,
-) -> str:
-    """Steps over time of all runs that have any, in the looks of their policies; `ends` of the axes (hours, value)."""
+    last = max(_last(each) if course.ends else each["time"][-1] for _, each in drawn) / HOUR
+    most = max(max(each["value"]) for _, each in drawn)
+    shown, until = f"{100 * most:.1f} %" if course.percent else f"{most:g}", f"; {course.ends} {last:.1f} h"
     frame = Frame(height=280)
-    x, y = Axis(0.0, _above(ends[0]), *frame.x), Axis(0.0, ends[1], *frame.y)
-    parts = [axes(frame, x, y, *labels, y_percent=y_percent)]
-    for position, each in zip(of_run, series, strict=True):
-        if not each["value"]:
-            continue
+    x, y = Axis(0.0, _above(last), *frame.x), Axis(0.0, float(np.clip(most * 1.05, *course.top)), *frame.y)
+    label = f"time (hours){until if course.ends else ''}"
+    parts = [axes(frame, x, y, label, course.label, y_percent=course.percent)]
+    for position, each in drawn:
         times = x.pixels(np.minimum(np.array(each["time"]) / HOUR, x.high))
         values = y.pixels(np.array([*each["value"], each["value"][-1]], dtype=np.float64))
         parts.append(_curve(position, step_path(times, values)))
-    return _svg(name, frame, title, described, _view(x, y, "".join(parts), shown=True), over_time=True)
+    view = _view(x, y, "".join(parts), shown=True)
+    return _svg(course.name, frame, course.title, f"{len(drawn)} runs; at most {shown}", view, over_time=True)
 
 
-def _last_wait(queue: Mapping[str, Any]) -> float:
-    """Seconds until which jobs waited; the whole run when none did."""
-    ends = [end for end, value in zip(queue["time"][1:], queue["value"], strict=True) if value > 0]
-    return float(max(ends, default=queue["time"][-1]))
+def _last(course: Mapping[str, Any]) -> float:
+    """Seconds until which there was something; the whole run where there never was."""
+    ends = [end for end, value in zip(course["time"][1:], course["value"], strict=True) if value > 0]
+    return float(max(ends, default=course["time"][-1]))
 
 
 def _above(value: float) -> float:

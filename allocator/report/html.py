@@ -18,13 +18,10 @@ from allocator.report.page.payload import build_payload, script_elements
 from allocator.report.page.sections import (
     allocation_section,
     bars_section,
+    course_sections,
     distribution_sections,
-    efficiency_section,
-    fragmentation_section,
     jobs_section,
-    queue_section,
     timeline_section,
-    utilization_section,
 )
 from allocator.report.page.seeds import Policies
 from allocator.report.page.tables import breakdown_sections, comparison_section
@@ -104,10 +101,7 @@ def render_report(
             comparison_section(policies),
             bars_section(policies.summaries),
             *distribution_sections(results, of_run, rho=shown.rho, meaning=shown.meaning),
-            queue_section([run["queue"] for run in runs], of_run),
-            utilization_section([run["utilization"] for run in runs], of_run),
-            fragmentation_section([run["fragmentation"] for run in runs], of_run),
-            efficiency_section([run["efficiency"] for run in runs], of_run),
+            *course_sections(runs, of_run),
             timeline_section(names),
             jobs_section(names),
             *breakdown_sections(policies.summaries),

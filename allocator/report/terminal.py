@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.report.figures import MISSING, Figure, best_rows, format_column, format_count
 from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from allocator.protocol.allocation import Allocation
+
+_Floats = NDArray[np.float64]
 
 _WIDE = 130
 """Columns of a terminal with room for every figure."""
@@ -134,45 +137,6 @@ def _fitting(
     return kept, [figure for figure in figures if figure not in kept and not figure.detail]
 
 
-def entities_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
-    """What each entity got, policy by policy; entities inside others are indented.
-
-    Parameters
-    ----------
-    summaries : as `SimulationResult.summary` returns them; of runs with entities.
-    """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="Entities", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for heading in ("entity", "shares by"):
-        table.add_column(heading, overflow="fold", vertical="bottom")
-    for heading in _ENTITY_FIGURES:
-        table.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
-    for summary in summaries:
-        rows = summary.get("by_entity", [])
-        if len(summaries) > 1:
-            table.add_section()
-            table.add_row(Text(str(summary.get("label", summary.get("policy", MISSING))), style="bold"))
-        for depth, row in _tree(rows):
-            name = Text("  " * depth + row["entity"] if row["entity"] else "(no entity)")
-            table.add_row(name, Text(row["policy"]), *[Text(text(row)) for text in _ENTITY_FIGURES.values()])
-    return table
-
-
-def _tree(
-    rows: Sequence[Mapping[str, Any]], parent: str = "", depth: int = 0
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Entities with how deep they are, each followed by those inside it; jobs outside entities come last."""
-    for row in rows:
-        if row["entity"] and row["parent"] == parent:
-            yield depth, row
-            yield from _tree(rows, row["entity"], depth + 1)
-    if depth == 0:
-        yield from ((0, row) for row in rows if not row["entity"])
-
-
 def extra_figures(summary: Mapping[str, Any]) -> list[str]:
     """Lines for what only some runs have, beside the caption of their table: a limit that was met, cost, deadlines."""
     lines = []
@@ -199,21 +163,6 @@ def _hours(seconds: float | None, unit: str = "") -> str:
     return MISSING if seconds is None else f"{seconds / 3600:.2f}{unit}"
 
 
-def _part(share: float | None) -> str:
-    return MISSING if share is None else f"{share:.1%}"
-
-
-_ENTITY_FIGURES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "weight": lambda row: MISSING if row["weight"] is None else f"{row['weight']:g}",
-    "jobs\ndone": lambda row: f"{format_count(row['completed_jobs'])}/{format_count(row['jobs'])}",
-    "average\nJCT (h)": lambda row: _hours(row["average_jct"]),
-    "p99\nJCT (h)": lambda row: _hours(row["p99_jct"]),
-    "worst\nrho": lambda row: MISSING if row["worst_rho"] is None else f"{row['worst_rho']:.2f}",
-    "GPU\ntime": lambda row: _part(row["gpu_share"]),
-    "work\ndone": lambda row: _part(row["throughput_share"]),
-}
-
-
 def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
     """Share of time per job and accelerator type, with the price of each type in the last row.
 
@@ -226,54 +175,45 @@ def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    matrix = allocation.throughputs
-    table = Table(title=f"Allocation by {_plain(allocation.policy)}", box=box.SIMPLE_HEAD, show_footer=True)
+    matrix, pairs = allocation.throughputs, allocation.pairs
+    table = Table(title=Text(f"Allocation by {allocation.policy}"), box=box.SIMPLE_HEAD, show_footer=True)
     table.add_column("job", footer=Text("price per GPU"), overflow="fold")
     table.add_column("GPUs", justify="right")
-    for position, accelerator in enumerate(matrix.accelerators):
-        footer = Text(_price(allocation, position))
-        table.add_column(Text(accelerator), footer=footer, justify="right")
+    prices = [MISSING] * len(matrix.accelerators)
+    if allocation.prices is not None:
+        prices = [f"{price:.4g}" if np.isfinite(price) else MISSING for price in allocation.prices]
+    for accelerator, price in zip(matrix.accelerators, prices, strict=True):
+        table.add_column(Text(accelerator), footer=Text(price), justify="right")
     table.add_column(Text(f"throughput ({matrix.unit})"), justify="right")
-    rows, left_out = _shortened(matrix.n_jobs, max_rows)
-    throughput = allocation.effective_throughput
-    for row in rows:
-        if row is None:
-            table.add_row(Text(f"... {left_out} more"), *[Text("...")] * (len(matrix.accelerators) + 2))
-            continue
-        shares = [Text(f"{share:.3f}", style="" if share > 0 else "dim") for share in allocation.shares[row]]
-        label, gpus = Text(str(matrix.jobs[row])), Text(str(int(matrix.scale_factors[row])))
-        table.add_row(label, gpus, *shares, Text(f"{throughput[row]:.4g}"))
-    pairs_left_out = _add_pairs(table, allocation, max_rows)
+
+    def add(names: Sequence[str], first: NDArray[np.int64], shares: _Floats, rates: Sequence[str], what: str) -> int:
+        """Rows of jobs or of pairs, and how many there was no room for."""
+        count, tail = len(names), max_rows // 4
+        shown = range(count) if count <= max_rows else [*range(max_rows - tail), None, *range(count - tail, count)]
+        for row in shown:
+            if row is None:
+                table.add_row(f"... {count - max_rows} more{what}", *["..."] * (len(prices) + 2))
+                continue
+            cells = [Text(f"{share:.3f}", style="" if share > 0 else "dim") for share in shares[row]]
+            table.add_row(Text(names[row]), str(int(matrix.scale_factors[first[row]])), *cells, rates[row])
+        return max(count - max_rows, 0)
+
+    throughput = [f"{rate:.4g}" for rate in allocation.effective_throughput]
+    left_out = add([*map(str, matrix.jobs)], np.arange(matrix.n_jobs), allocation.shares, throughput, "")
+    pairs_left_out = 0
+    if pairs is not None and len(pairs):
+        members, of = np.unique(np.stack([pairs.first, pairs.second]), axis=1, return_inverse=True)
+        shares, gained = np.zeros((members.shape[1], len(prices))), np.zeros((members.shape[1], 2))
+        np.add.at(shares, (of.ravel(), pairs.accelerator), pairs.share)
+        rates = [MISSING] * len(shares)
+        if allocation.pair_rates is not None:
+            np.add.at(gained, of.ravel(), allocation.pair_rates * pairs.share[:, None])
+            rates = [f"{one:.4g} + {other:.4g}" for one, other in gained]
+        names = [f"{matrix.jobs[one]} + {matrix.jobs[other]}" for one, other in members.T]
+        table.add_section()
+        pairs_left_out = add(names, members[0], shares, rates, " pairs")
     table.caption = Text(_certificate(allocation, left_out, pairs_left_out))
     return table
-
-
-def _add_pairs(table: Table, allocation: Allocation, max_rows: int) -> int:
-    """Rows of the pairs, and how many there was no room for."""
-    from rich.text import Text
-
-    pairs, matrix = allocation.pairs, allocation.throughputs
-    if pairs is None or not len(pairs):
-        return 0
-    names = matrix.accelerators
-    members, of = np.unique(np.stack([pairs.first, pairs.second]), axis=1, return_inverse=True)
-    of = of.ravel()
-    shares, gained = np.zeros((members.shape[1], len(names))), np.zeros((members.shape[1], 2))
-    np.add.at(shares, (of, pairs.accelerator), pairs.share)
-    if allocation.pair_rates is not None:
-        np.add.at(gained, of, allocation.pair_rates * pairs.share[:, None])
-    table.add_section()
-    rows, left_out = _shortened(members.shape[1], max_rows)
-    for row in rows:
-        if row is None:
-            table.add_row(Text(f"... {left_out} more pairs"), *[Text("...")] * (len(names) + 2))
-            continue
-        one, other = members[:, row].tolist()
-        cells = [Text(f"{share:.3f}", style="" if share > 0 else "dim") for share in shares[row]]
-        rates = " + ".join(f"{rate:.4g}" for rate in gained[row]) if allocation.pair_rates is not None else MISSING
-        label, gpus = f"{matrix.jobs[one]} + {matrix.jobs[other]}", str(int(matrix.scale_factors[one]))
-        table.add_row(Text(label), Text(gpus), *cells, Text(rates))
-    return left_out
 
 
 def _incomplete(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -287,52 +227,20 @@ def _incomplete(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _shortened(n_rows: int, max_rows: int) -> tuple[list[int | None], int]:
-    """Row positions to show, None where rows are left out, and how many are."""
-    if n_rows <= max_rows:
-        return list(range(n_rows)), 0
-    tail = max_rows // 4
-    head = max_rows - tail
-    return [*range(head), None, *range(n_rows - tail, n_rows)], n_rows - max_rows
-
-
-def _price(allocation: Allocation, position: int) -> str:
-    if allocation.prices is None or not np.isfinite(allocation.prices[position]):
-        return MISSING
-    return f"{allocation.prices[position]:.4g}"
-
-
 def _certificate(allocation: Allocation, left_out: int, pairs_left_out: int) -> str:
-    parts = [allocation.status]
     unit = f" {allocation.objective_unit}" if allocation.objective_unit else ""
-    if not math.isnan(allocation.objective):
-        parts.append(f"objective {allocation.objective:.6g}{unit}")
-    if not math.isnan(allocation.gap):
-        parts.append(f"gap {allocation.gap:.1e}")
-    if allocation.solver:
-        parts.append(f"{allocation.solver}, {allocation.seconds:.3f} s")
-    if allocation.prices is not None and unit:
-        parts.append(f"prices in{unit} per GPU")
-    if allocation.unserved:
-        parts.append(f"{len(allocation.unserved)} jobs cannot be served")
-    if allocation.dropped_slos:
-        parts.append(f"deadlines given up: {_some(allocation.dropped_slos)}")
-    if allocation.pairs is not None and len(allocation.pairs):
-        parts.append("a + b: jobs that share GPUs, and what this adds to their throughputs above")
-    if left_out:
-        parts.append(f"{left_out} of {allocation.throughputs.n_jobs} jobs not shown")
-    if pairs_left_out:
-        parts.append(f"{pairs_left_out} pairs not shown")
-    return "; ".join(parts)
-
-
-def _some(labels: Sequence[Any]) -> str:
-    """The first labels, and how many more there are."""
-    shown = ", ".join(str(label) for label in labels[:_LABELS])
-    return shown if len(labels) <= _LABELS else f"{shown} and {len(labels) - _LABELS} more"
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+    pairs, given_up = allocation.pairs, allocation.dropped_slos
+    more = f" and {len(given_up) - _LABELS} more" if len(given_up) > _LABELS else ""
+    parts = {
+        allocation.status: True,
+        f"objective {allocation.objective:.6g}{unit}": not math.isnan(allocation.objective),
+        f"gap {allocation.gap:.1e}": not math.isnan(allocation.gap),
+        f"{allocation.solver}, {allocation.seconds:.3f} s": allocation.solver,
+        f"prices in{unit} per GPU": allocation.prices is not None and unit,
+        f"{len(allocation.unserved)} jobs cannot be served": allocation.unserved,
+        f"deadlines given up: {', '.join(map(str, given_up[:_LABELS]))}{more}": given_up,
+        "a + b: jobs that share GPUs, and what this adds to their throughputs above": pairs is not None and len(pairs),
+        f"{left_out} of {allocation.throughputs.n_jobs} jobs not shown": left_out,
+        f"{pairs_left_out} pairs not shown": pairs_left_out,
+    }
+    return "; ".join(text for text, said in parts.items() if said)

@@ -68,9 +68,9 @@ def busy_cost(
     return dollars
 
 
-def owned_cost(record: RunRecord | None) -> float | None:
+def owned_cost(record: RunRecord) -> float | None:
     """Dollars for all GPUs of the cluster from the first arrival to the makespan, idle or not; None without prices."""
-    if record is None or record.prices is None or not len(record.jobs):
+    if record.prices is None or not len(record.jobs):
         return None
     names = record.cluster.accelerators
     first = np.full(len(names), record.jobs.arrival_time.min())

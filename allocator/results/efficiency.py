@@ -32,7 +32,7 @@ def single_gpu_rates(configurations: Configurations) -> _Floats:
     return rates
 
 
-def efficiency_table(record: RunRecord | None) -> pd.DataFrame:
+def efficiency_table(record: RunRecord) -> pd.DataFrame:
     """Efficiency of the cluster over time: columns time (seconds) and efficiency, which holds from then on.
 
         (1 / G) sum_{j running} T_j(n_j) / T_j(1)
@@ -43,8 +43,8 @@ def efficiency_table(record: RunRecord | None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    worth = None if record is None else _worth(record)
-    if record is None or worth is None:
+    worth = _worth(record)
+    if worth is None:
         return pd.DataFrame({"time": np.empty(0), "efficiency": np.empty(0)})
     times, position = np.unique(np.concatenate([record.row_start, record.row_finish]), return_inverse=True)
     change = np.bincount(position, np.concatenate([worth, -worth]), len(times))
@@ -80,13 +80,13 @@ def _worth(record: RunRecord) -> _Floats | None:
     return worth * record.row_share if record.fluid else worth
 
 
-def loaded_span(record: RunRecord | None) -> tuple[float, float] | None:
+def loaded_span(record: RunRecord) -> tuple[float, float] | None:
     """First and last arrival (seconds), as far as the run saw them; None where all jobs arrive at once.
 
     After the last arrival a cluster runs dry, and for how long is a matter of its longest job: what is measured up to
     the makespan says more about that job than about the policy.
     """
-    if record is None or not len(record.jobs):
+    if not len(record.jobs):
         return None
     first, last = float(record.jobs.arrival_time.min()), float(record.jobs.arrival_time.max())
     if record.unfinished.any():
@@ -95,7 +95,7 @@ def loaded_span(record: RunRecord | None) -> tuple[float, float] | None:
     return (first, last) if last > first else None
 
 
-def loaded_utilization(record: RunRecord | None) -> float | None:
+def loaded_utilization(record: RunRecord) -> float | None:
     """Busy GPU time over GPU time from the first arrival to the last; None where all jobs arrive at once."""
     span = loaded_span(record)
-    return None if record is None or span is None else record.utilization_between(*span)
+    return None if span is None else record.utilization_between(*span)

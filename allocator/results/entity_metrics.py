@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from allocator.results.record import RunRecord
 
 
-def entities_table(jobs: pd.DataFrame, record: RunRecord | None) -> pd.DataFrame:
+def entities_table(jobs: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
     """One row per entity, parents first, with all that is inside it; the last row, if any, is of jobs outside entities.
 
     Columns: entity (empty in the last row), parent (empty at the top), weight, policy, jobs, completed_jobs,
     average_jct, median_jct, p99_jct (seconds), average_rho, worst_rho, unfair_fraction, gpu_share (of the busy GPU
     time), throughput_share (of the work done). The work of a job is ``steps_i s_i / p_i``: the GPU seconds its steps
     would have taken under the proportional share, where it makes p_i steps/s with s_i GPUs. Only measured jobs count,
-    with a window. Empty for a run without entities; without a record shares are nan.
+    with a window. Empty for a run without entities.
     """
     import pandas as pd
 
     known = ["entity", "parent", "weight", "policy", "jobs", *completion_figures(jobs.iloc[:0])]
     columns = [*known, "gpu_share", "throughput_share"]
-    membership = None if record is None else record.jobs.membership
-    if record is None or membership is None:
+    membership = record.jobs.membership
+    if membership is None:
         return pd.DataFrame(columns=columns)
     entities = membership.entities
     measured = record.measured

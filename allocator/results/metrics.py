@@ -17,12 +17,11 @@ from allocator.results.measures.fragmentation import GANG, measure_fragmentation
 from allocator.results.measures.gpu_utilization import gpu_utilization
 from allocator.results.measures.parts import (
     SIZE_CLASSES,
-    partitions_table,
+    named_parts_table,
     priorities_table,
     restart_gpu_hours,
     rows_of,
     sizes_table,
-    users_table,
 )
 from allocator.results.measures.pools import accelerators_table
 from allocator.results.views.summary import Summary
@@ -50,16 +49,17 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
     InputError
         Size classes that do not ascend from 1.
     """
-    every_job, timeline = result.jobs, result.timeline
-    windowed = "measured" in every_job
-    jobs = every_job[every_job["measured"]] if windowed else every_job
-    if windowed:
+    record, every_job, timeline, measure = result.record, result.jobs, result.timeline, deadline_measure(result)
+    jobs, window = every_job, {}
+    if record.window is not None:
+        jobs = every_job[every_job["measured"]]
         start, end = _span(jobs)
         timeline = timeline[(timeline["end_time"] > start) & (timeline["start_time"] < end)]
-    status = list(jobs.get("status", ()))
-    opportunities = extensions = None
-    if result.record is not None:
-        extensions, opportunities = result.record.leases
+        utilization = record.utilization_between(start, end)
+        window = {"window_start": start, "window_end": end, "window_utilization": utilization}
+    status = jobs["status"].tolist()
+    extensions, opportunities = record.leases
+    ran, done = jobs["start_time"].notna(), jobs["jct"].notna()
     summary: dict[str, Any] = {
         "policy": result.policy,
         **({"label": result.label} if result.label != result.policy else {}),
@@ -69,72 +69,60 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
         **completion_figures(jobs),
         "makespan": float(result.makespan),
         "utilization": float(result.utilization),
-        "loaded_utilization": loaded_utilization(result.record),
+        "loaded_utilization": loaded_utilization(record),
         **_contention_figures(timeline, result.cluster.total_gpus),
         "jobs": len(jobs),
-        "unserved_jobs": status.count("unserved"),
-        "dropped_jobs": status.count("dropped"),
-        "rejected_jobs": status.count("rejected"),
-        "cut_off_jobs": status.count("cut_off"),
-        "unfinished_jobs": status.count("unfinished"),
+        **{f"{name}_jobs": status.count(name) for name in _ENDS},
         "preemptions": int(jobs["preemptions"].sum()),
-        "migrations": None if result.record is None else result.record.migrations,
+        "migrations": record.migrations,
         "restart_gpu_hours": restart_gpu_hours(every_job),
         **_failure_figures(every_job),
-        **_use_by_job(jobs),
-        **_promise_figures(result.record),
+        "restarts_per_job": float(jobs.loc[ran, "preemptions"].mean()) if ran.any() else None,
+        "gpu_hours_per_job": float(jobs.loc[done, "gpu_seconds"].mean()) / HOUR if done.any() else None,
+        **_promise_figures(record),
         "lease_extensions": extensions,
         "lease_opportunities": opportunities,
-        "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
+        "lease_extension_rate": extensions / opportunities if opportunities else None,
         **_envy_figures(jobs),
-        **deadline_figures(jobs, deadline_measure(result)),
-        **_efficiency_figures(result),
+        **deadline_figures(jobs, measure),
+        **({"cluster_efficiency": average_efficiency(record)} if "deadline" in every_job else {}),
         "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
-        "owned_cost": owned_cost(result.record),
-        "rounds": int(result.timeline["rounds"].sum()) if "rounds" in result.timeline else len(result.timeline),
+        "owned_cost": owned_cost(record),
+        "rounds": int(record.round_length.sum()),
         "policy_calls": result.policy_calls,
         "fallback_decisions": sum(bool(allocation.fallbacks) for _, _, allocation in result.decisions),
         "policy_seconds": float(result.policy_seconds),
         "wall_seconds": float(result.wall_seconds),
+        **window,
+        **_pool_figures(record, gang),
     }
-    if windowed and result.record is not None:
-        utilization = result.record.utilization_between(start, end)
-        summary |= {"window_start": start, "window_end": end, "window_utilization": utilization}
-    summary |= _pool_figures(result, gang)
+    parts = {}
     if jobs["priority_weight"].nunique() > 1:
-        summary["by_priority"] = rows_of(priorities_table(every_job, deadline_measure(result)))
+        parts["by_priority"] = priorities_table(every_job, measure)
     if jobs["scale_factor"].nunique() > 1:
-        summary["by_size"] = rows_of(sizes_table(every_job, size_classes))
-    if "user" in jobs:
-        summary["by_user"] = rows_of(users_table(jobs))
-    if "partition" in jobs:
-        summary["by_partition"] = rows_of(partitions_table(jobs))
+        parts["by_size"] = sizes_table(every_job, size_classes)
+    parts |= {f"by_{name}": named_parts_table(jobs, name) for name in ("user", "partition") if name in jobs}
     if len(result.entities):
-        summary["by_entity"] = rows_of(result.entities)
+        parts["by_entity"] = result.entities
+    summary |= {name: rows_of(table) for name, table in parts.items()}
     return Summary.of(summary | dict.fromkeys(result.not_told))
+
+
+_ENDS = ("unserved", "dropped", "rejected", "cut_off", "unfinished")
 
 
 def _contention_figures(timeline: pd.DataFrame, gpus: int) -> dict[str, Any]:
     """Jobs that waited, and jobs in the cluster, alone and per GPU: the time average and the most at a time."""
-    length = (timeline["end_time"] - timeline["start_time"]).to_numpy(dtype=np.float64)
-    queued, active = (timeline[name].to_numpy(dtype=np.float64) for name in ("queued_jobs", "active_jobs"))
-    average = _time_average(active, length)
+    start, end, queued, active = (
+        timeline[name].to_numpy(dtype=np.float64) for name in ("start_time", "end_time", "queued_jobs", "active_jobs")
+    )
+    average = _time_average(active, end - start)
     return {
-        "average_queue": _time_average(queued, length),
+        "average_queue": _time_average(queued, end - start),
         "largest_queue": int(queued.max(initial=0.0)),
         "average_active": average,
         "average_contention": average / gpus if average is not None and gpus else None,
         "largest_contention": float(active.max(initial=0.0)) / gpus if gpus else None,
-    }
-
-
-def _use_by_job(jobs: pd.DataFrame) -> dict[str, Any]:
-    """Starts after the first, of the jobs that ran, and GPU hours, of those that completed."""
-    ran = jobs["start_time"].notna()
-    done = jobs["jct"].notna()
-    return {
-        "restarts_per_job": float(jobs.loc[ran, "preemptions"].mean()) if ran.any() else None,
-        "gpu_hours_per_job": float(jobs.loc[done, "gpu_seconds"].mean()) / HOUR if done.any() else None,
     }
 
 
@@ -146,31 +134,26 @@ def _failure_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     return {"failures": int(jobs["failures"].sum()), "lost_gpu_hours": hours}
 
 
-def _promise_figures(record: RunRecord | None) -> dict[str, Any]:
+def _promise_figures(record: RunRecord) -> dict[str, Any]:
     """What jobs had beyond their shares of time; nothing under policies that promise none."""
-    if record is None or record.promises is None or record.promised_seconds is None:
+    if record.promises is None or record.promised_seconds is None:
         return {}
     gpus, ran = record.jobs.scale_factor, record.running_seconds
-    beyond = np.maximum(ran - record.promised_seconds, 0.0)
     total = float((gpus * ran).sum())
-    exceeded = int(record.ran_beyond_shares.sum()) if record.promises.binding else None
+    beyond = float((gpus * np.maximum(ran - record.promised_seconds, 0.0)).sum())
     return {
-        "beyond_shares_fraction": float((gpus * beyond).sum()) / total if total else None,
-        "exceeded_jobs": exceeded,
+        "beyond_shares_fraction": beyond / total if total else None,
+        "exceeded_jobs": int(record.ran_beyond_shares.sum()) if record.promises.binding else None,
     }
 
 
-def _pool_figures(result: SimulationResult, gang: int) -> dict[str, Any]:
+def _pool_figures(record: RunRecord, gang: int) -> dict[str, Any]:
     """Fragmentation, measured utilisation, and what each type was used for, while jobs arrived; all jobs count."""
-    record = result.record
-    if record is None:
-        return {}
     start, end = loaded_span(record) or (float(record.jobs.arrival_time.min(initial=0.0)), record.makespan)
     found = measure_fragmentation(record, start, end, gang)
     figures: dict[str, Any] = {}
     if found is not None:
-        names = ("fragmentation", "gang_fits_fraction", "gang_blocked_fraction")
-        figures = {name: None if np.isnan(value) else value for name, value in zip(names, found.overall, strict=True)}
+        figures |= {name: None if np.isnan(value) else value for name, value in found.overall.items()}
     measured = gpu_utilization(record, start, end)
     if measured is not None:
         figures |= {
@@ -195,21 +178,10 @@ def deadline_measure(result: SimulationResult) -> str:
     return str(result.settings.get("deadline_measure", "first"))
 
 
-def _efficiency_figures(result: SimulationResult) -> dict[str, Any]:
-    if "deadline" not in result.jobs:
-        return {}
-    return {"cluster_efficiency": None if result.record is None else average_efficiency(result.record)}
-
-
 def _span(jobs: pd.DataFrame) -> tuple[float, float]:
     """First arrival and last completion, seconds."""
-    done = _defined(jobs["completion_time"].to_numpy(dtype=np.float64))
     start = float(jobs["arrival_time"].min()) if len(jobs) else 0.0
-    return start, max(start, float(done.max())) if done.size else start
-
-
-def _defined(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return values[~np.isnan(values)]
+    return start, float(np.fmax(start, jobs["completion_time"].max()))
 
 
 def _time_average(values: NDArray[np.float64], seconds: NDArray[np.float64]) -> float | None:

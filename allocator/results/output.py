@@ -1,14 +1,52 @@
-"""Results of a simulation as files."""
+"""The tables of a run, and these as files."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from allocator.results.result import SimulationResult
 from allocator.results.tables import decisions_table, rates_table, shares_table
 from throughputs.files import write_frame, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from allocator.results.result import SimulationResult
+
+EXPLAINED = {
+    "jobs.csv": True,
+    "rounds.parquet": True,
+    "timeline.parquet": True,
+    "rates.parquet": True,
+    "decisions.parquet": False,
+    "shares.parquet": False,
+}
+"""Tables that explanations are read from, and whether every run has them."""
+
+_TABLES: dict[str, Callable[[SimulationResult], pd.DataFrame | None]] = {
+    "jobs.csv": lambda run: run.jobs,
+    "rounds.parquet": lambda run: run.rounds,
+    "timeline.parquet": lambda run: run.timeline,
+    "priorities.csv": lambda run: _some(run.priorities, 2),
+    "entities.csv": lambda run: _some(run.entities),
+    "efficiency.csv": lambda run: _some(run.efficiency),
+    "fragmentation.parquet": lambda run: _some(run.fragmentation),
+    "rates.parquet": lambda run: rates_table(run.record),
+    "decisions.parquet": lambda run: decisions_table(run.record, run.decisions),
+    "shares.parquet": lambda run: shares_table(run.record, run.decisions),
+}
+
+
+def _some(table: pd.DataFrame, rows: int = 1) -> pd.DataFrame | None:
+    return table if len(table) >= rows else None
+
+
+def tables_of(result: SimulationResult, names: Iterable[str] = tuple(_TABLES)) -> dict[str, pd.DataFrame]:
+    """Those of the tables that a run has, by the names of their files."""
+    tables = {name: _TABLES[name](result) for name in names}
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def save_result(result: SimulationResult, directory: str | Path) -> dict[str, Any]:
@@ -24,20 +62,12 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
     directory.mkdir(parents=True, exist_ok=True)
     # that of a run which was here before tells nothing of the files that follow
     (directory / "summary.json").unlink(missing_ok=True)
-    write_frame(directory / "jobs.csv", result.jobs)
-    write_frame(directory / "rounds.parquet", result.rounds)
-    write_frame(directory / "timeline.parquet", result.timeline)
-    for name, table, wanted in (
-        ("priorities.csv", result.priorities, len(result.priorities) > 1),
-        ("entities.csv", result.entities, len(result.entities) > 0),
-        ("efficiency.csv", result.efficiency, len(result.efficiency) > 0),
-        ("fragmentation.parquet", result.fragmentation, len(result.fragmentation) > 0),
-    ):
-        if wanted:
-            write_frame(directory / name, table)
+    tables = tables_of(result)
+    for name in _TABLES:
+        if name in tables:
+            write_frame(directory / name, tables[name])
         else:
             (directory / name).unlink(missing_ok=True)
-    _save_decisions(result, directory)
     summary = summary_of(result)
     write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary
@@ -47,17 +77,3 @@ def summary_of(result: SimulationResult) -> dict[str, Any]:
     """The summary of a run with the servers of its cluster and its settings, ready for JSON."""
     servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
     return result.summary().to_dict() | servers | {"settings": result.settings}
-
-
-def _save_decisions(result: SimulationResult, directory: Path) -> None:
-    """What an explanation reads besides: speeds, and the decisions on shares of time."""
-    record, cluster = result.record, result.cluster
-    tables = {} if record is None else {"rates.parquet": rates_table(record)}
-    if record is not None and result.decisions:
-        tables["decisions.parquet"] = decisions_table(result.decisions, cluster)
-        tables["shares.parquet"] = shares_table(result.decisions, cluster)
-    for name in ("rates.parquet", "decisions.parquet", "shares.parquet"):
-        if name in tables:
-            write_frame(directory / name, tables[name])
-        else:
-            (directory / name).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +51,26 @@ class Promises:
     binding: bool
 
 
+Cell = TypeVar("Cell", bound=np.generic)
+
+
+def _rounds(of: Callable[[StretchOutcome], float], dtype: type[Cell]) -> cached_property[NDArray[Cell]]:
+    """A figure of each round, (R,)."""
+    return cached_property(lambda record: np.array([of(outcome) for outcome in record.outcomes], dtype=dtype))
+
+
+def _rows(of: Callable[[StretchOutcome], NDArray[Cell]], dtype: type[Cell]) -> cached_property[NDArray[Cell]]:
+    """A figure of each row, (L,)."""
+    return cached_property(
+        lambda record: np.concatenate([*map(of, record.outcomes), np.empty(0, dtype=dtype)]).astype(dtype, copy=False)
+    )
+
+
+@dataclass(eq=False)
 class RunRecord:
     """What happened to N jobs in R rounds, L (job, round) rows in all.
 
-    Parameters
+    Attributes
     ----------
     jobs, truth : the job table, and what was so, at the end of the run.
     cluster : the cluster.
@@ -65,38 +81,49 @@ class RunRecord:
     by_gpus : what the jobs do by number of GPUs, asked for when it is needed; None: not known.
     promises : the decisions on shares of time; None under a policy whose answers are none.
     policy : that decided; None: not at hand.
+    round_start, round_end : (R,) seconds.
+    round_index, round_length : (R,) number of each round, of many equal ones that of the first; and how many it stands
+        for.
+    rows_per_round, active_jobs : (R,) jobs that ran, and that were there.
+    row_job, row_accelerator, row_gpu_count, row_partner : (L,) job of each row, position of its accelerator type, GPUs,
+        and the job with which it shared them, -1 for none.
+    row_start : (L,) when each row began: with its round, or where it is a lease, with that, seconds.
+    row_finish, row_steps : (L,) when the job had done its steps of the round, seconds, and these.
+    row_share : (L,) share of the time of its type that each row had; 1 in rounds.
     """
 
-    def __init__(
-        self,
-        jobs: JobTable,
-        truth: Truth,
-        cluster: Cluster,
-        outcomes: Sequence[StretchOutcome],
-        window: tuple[int, int] | None = None,
-        prices: PriceTable | None = None,
-        fluid: bool = False,
-        by_gpus: Callable[[], Configurations] | None = None,
-        promises: Promises | None = None,
-        policy: Policy | None = None,
-    ) -> None:
-        self.jobs = jobs
-        self.truth = truth
-        self.cluster = cluster
-        self.outcomes = outcomes
-        self.window = window
-        self.prices = prices
-        self.fluid = fluid
-        self.promises = promises
-        self.policy = policy
-        self._by_gpus = by_gpus
+    jobs: JobTable
+    truth: Truth
+    cluster: Cluster
+    outcomes: Sequence[StretchOutcome]
+    window: tuple[int, int] | None = None
+    prices: PriceTable | None = None
+    fluid: bool = False
+    by_gpus: Callable[[], Configurations] | None = None
+    promises: Promises | None = None
+    policy: Policy | None = None
+
+    round_start = _rounds(lambda o: o.start_time, np.float64)
+    round_end = _rounds(lambda o: o.end_time, np.float64)
+    round_index = _rounds(lambda o: o.index, np.int64)
+    round_length = _rounds(lambda o: o.rounds, np.int64)
+    rows_per_round = _rounds(lambda o: len(o.steps), np.int64)
+    active_jobs = _rounds(lambda o: o.active_jobs, np.int64)
+    row_job = _rows(lambda o: o.assignment.jobs, np.int64)
+    row_accelerator = _rows(lambda o: o.assignment.pool, np.int64)
+    row_gpu_count = _rows(lambda o: o.assignment.gpus, np.int64)
+    row_partner = _rows(lambda o: o.assignment.partner, np.int64)
+    row_start = _rows(lambda o: np.full(len(o.steps), o.start_time) if o.started is None else o.started, np.float64)
+    row_finish = _rows(lambda o: o.finish_time, np.float64)
+    row_steps = _rows(lambda o: o.steps, np.float64)
+    row_share = _rows(lambda o: np.ones(len(o.steps)) if o.shares is None else o.shares, np.float64)
 
     @cached_property
     def configurations(self) -> Configurations | None:
         """What the jobs do by number of GPUs; None where it is not known."""
         if self.jobs.configurations is not None:
             return self.jobs.configurations
-        return None if self._by_gpus is None else self._by_gpus()
+        return None if self.by_gpus is None else self.by_gpus()
 
     @cached_property
     def judged_time(self) -> _Floats:
@@ -109,34 +136,9 @@ class RunRecord:
         return completed if judged is None else np.where(np.isnan(judged) | np.isnan(completed), completed, judged)
 
     @cached_property
-    def round_start(self) -> _Floats:
-        """(R,) seconds."""
-        return np.array([o.start_time for o in self.outcomes], dtype=np.float64)
-
-    @cached_property
-    def round_end(self) -> _Floats:
-        """(R,) seconds."""
-        return np.array([o.end_time for o in self.outcomes], dtype=np.float64)
-
-    @cached_property
-    def rows_per_round(self) -> _Ints:
-        """(R,) jobs that ran."""
-        return np.array([len(o.steps) for o in self.outcomes], dtype=np.int64)
-
-    @cached_property
     def row_round(self) -> _Ints:
         """(L,) round of each row."""
         return np.repeat(np.arange(len(self.outcomes)), self.rows_per_round)
-
-    @cached_property
-    def row_job(self) -> _Ints:
-        """(L,) job of each row."""
-        return _joined([o.assignment.jobs for o in self.outcomes], np.int64)
-
-    @cached_property
-    def row_accelerator(self) -> _Ints:
-        """(L,) position of the accelerator type of each row."""
-        return _joined([o.assignment.pool for o in self.outcomes], np.int64)
 
     @cached_property
     def packed(self) -> bool:
@@ -144,41 +146,9 @@ class RunRecord:
         return self.jobs.colocation is not None or any(o.assignment.shares_gpus for o in self.outcomes)
 
     @cached_property
-    def row_partner(self) -> _Ints:
-        """(L,) job with which each row shared its GPUs, -1 for none."""
-        return _joined([o.assignment.partner for o in self.outcomes], np.int64)
-
-    @cached_property
-    def row_start(self) -> _Floats:
-        """(L,) when each row began: with its round, or where it is a lease, with that, seconds."""
-        starts = [o.started for o in self.outcomes]
-        if all(started is None for started in starts):
-            return self.round_start[self.row_round]
-        rows = [
-            np.full(len(o.steps), o.start_time) if started is None else started
-            for o, started in zip(self.outcomes, starts, strict=True)
-        ]
-        return _joined(rows, np.float64)
-
-    @cached_property
     def leased(self) -> bool:
         """Whether the rows are leases, as in a world that decides at events."""
         return any(o.started is not None for o in self.outcomes)
-
-    @cached_property
-    def round_index(self) -> _Ints:
-        """(R,) number of each round; of many equal ones that of the first."""
-        return np.array([o.index for o in self.outcomes], dtype=np.int64)
-
-    @cached_property
-    def row_gpu_count(self) -> _Ints:
-        """(L,) GPUs of each row."""
-        return _joined([o.assignment.gpus for o in self.outcomes], np.int64)
-
-    @cached_property
-    def round_length(self) -> _Ints:
-        """(R,) how many equal rounds each stands for."""
-        return np.array([o.rounds for o in self.outcomes], dtype=np.int64)
 
     @cached_property
     def row_busy_until(self) -> _Floats:
@@ -192,16 +162,6 @@ class RunRecord:
         return until
 
     @cached_property
-    def row_finish(self) -> _Floats:
-        """(L,) when the job had done its steps of the round, seconds."""
-        return _joined([o.finish_time for o in self.outcomes], np.float64)
-
-    @cached_property
-    def row_steps(self) -> _Floats:
-        """(L,) steps done in the round."""
-        return _joined([o.steps for o in self.outcomes], np.float64)
-
-    @cached_property
     def row_gpus(self) -> _Floats:
         """(L,) GPUs that the row kept busy: those of the gang, times its share in a world without rounds.
 
@@ -213,13 +173,6 @@ class RunRecord:
         if self.packed:
             gpus[self.row_partner >= 0] *= 0.5
         return gpus * self.row_share if self.fluid else gpus
-
-    @cached_property
-    def row_share(self) -> _Floats:
-        """(L,) share of the time of its type that each row had; 1 in rounds."""
-        shares = [np.ones(len(o.steps)) if o.shares is None else o.shares for o in self.outcomes]
-        share: _Floats = _joined(shares, np.float64)
-        return share
 
     @cached_property
     def row_gpu_seconds(self) -> _Floats:
@@ -286,11 +239,8 @@ class RunRecord:
     def measured(self) -> NDArray[np.bool_]:
         """(N,) whether the job is in the window."""
         ids = np.arange(len(self.jobs))
-        return (
-            np.ones(len(ids), dtype=np.bool_)
-            if self.window is None
-            else (ids >= self.window[0]) & (ids < self.window[1])
-        )
+        first, end = (0, len(ids)) if self.window is None else self.window
+        return (ids >= first) & (ids < end)
 
     @cached_property
     def unfinished(self) -> NDArray[np.bool_]:
@@ -301,9 +251,7 @@ class RunRecord:
     @cached_property
     def utilization(self) -> float:
         """Busy GPU time divided by GPU time up to the makespan (the end, if jobs are left over); 0 for an empty run."""
-        end = self.makespan
-        if len(self.row_finish) and self.unfinished.any():
-            end = max(end, float(self.row_finish.max()))
+        end = max(self.makespan, float(self.row_finish.max(initial=0.0))) if self.unfinished.any() else self.makespan
         total = self.cluster.total_gpus * end
         return float(self.row_gpu_seconds.sum()) / total if total > 0 else 0.0
 
@@ -319,29 +267,28 @@ class RunRecord:
 
     @cached_property
     def _successions(self) -> tuple[_Ints, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Pairs of rows that follow each other in the life of a job: (P,) job, whether at once, and on the same GPUs.
+        """(L,) the row of each job before each row, -1 for none; whether it went on at once; and on the same GPUs.
 
-        At once: the second row is of the very next round, or begins when the lease before it ends. Where placement is
-        off, the same type and number stand for the same GPUs.
+        At once: the row is of the very next round, or begins when the lease before it ends. Where placement is off, the
+        same type and number stand for the same GPUs.
         """
-        if not len(self.row_job):
-            none = np.empty(0, dtype=np.bool_)
-            return np.empty(0, dtype=np.int64), none, none
         order = np.lexsort((self.row_round, self.row_job))
-        job, rnd, where = self.row_job[order], self.row_round[order], self._place_codes()[order]
-        same_job = job[1:] == job[:-1]
-        by_time = self.row_start[order][1:] == self.row_finish[order][:-1]
-        at_once = by_time if self.leased else rnd[1:] == rnd[:-1] + 1
-        same_place = where[1:] == where[:-1]
-        return job[1:][same_job], at_once[same_job], same_place[same_job]
+        before = np.full(len(order), -1, dtype=np.int64)
+        follows = np.flatnonzero(np.diff(self.row_job[order]) == 0) + 1
+        before[order[follows]] = order[follows - 1]
+        where = self._place_codes()
+        by_time = self.row_start == self.row_finish[before]
+        at_once = by_time if self.leased else self.row_round == self.row_round[before] + 1
+        some = before >= 0
+        return before, some & at_once, some & (where == where[before])
 
     @cached_property
     def preemptions(self) -> _Ints:
         """(N,) how often a job that ran and had not completed was not given the same GPUs at once."""
         if self.fluid:
             return np.zeros(len(self.jobs), dtype=np.int64)
-        job, at_once, same_place = self._successions
-        return np.bincount(job[~(at_once & same_place)], minlength=len(self.jobs))
+        before, at_once, same_place = self._successions
+        return np.bincount(self.row_job[(before >= 0) & ~(at_once & same_place)], minlength=len(self.jobs))
 
     @cached_property
     def migrations(self) -> int:
@@ -359,34 +306,16 @@ class RunRecord:
         the same GPUs in that round (Gavel, OSDI'20, sec. 5: lease extensions). Two jobs that share have one
         lease; it could be extended when one of them was still active, and was when they stayed together.
         """
-        if self.fluid or self.leased or not len(self.row_job):
+        if self.fluid or self.leased:
             return 0, 0
-        if self.packed:
-            return self._shared_leases()
-        job, at_once, same_place = self._successions
-        kept = at_once & same_place
-        repeated = int(((self.round_length - 1) * self.rows_per_round).sum())
-        last_round = np.full(len(self.jobs), -1, dtype=np.int64)
-        last_round[self.row_job] = self.row_round
-        stopped = self.unfinished & (last_round >= 0) & (last_round < len(self.outcomes) - 1)
-        return int(kept.sum()) + repeated, len(job) + int(stopped.sum()) + repeated
-
-    def _shared_leases(self) -> tuple[int, int]:
-        """`leases` of jobs alone and of pairs."""
-        order = np.lexsort((self.row_round, self.row_job))
-        job, rnd, where = self.row_job[order], self.row_round[order], self._place_codes()[order]
-        beside = self.row_partner[order]
-        same_job = np.append(job[1:] == job[:-1], False)
-        goes_on, kept = np.zeros(len(order), dtype=np.bool_), np.zeros(len(order), dtype=np.bool_)
-        stopped = self.unfinished[job] & (rnd < len(self.outcomes) - 1)
-        goes_on[order] = same_job | stopped
-        same = (rnd[1:] == rnd[:-1] + 1) & (where[1:] == where[:-1]) & (beside[1:] == beside[:-1])
-        kept[order] = same_job & np.append(same, False)
+        before, at_once, same_place = self._successions
+        stayed = at_once & same_place & (self.row_partner == self.row_partner[before])
+        kept, goes_on = np.zeros(len(before), dtype=np.bool_), np.zeros(len(before), dtype=np.bool_)
+        kept[before[stayed]] = goes_on[before[before >= 0]] = True
+        goes_on |= self.unfinished[self.row_job] & (self.row_round < len(self.outcomes) - 1)
         first = np.flatnonzero((self.row_partner < 0) | (self.row_job < self.row_partner))
         second = np.where(self.row_partner[first] >= 0, first + 1, first)
-        repeated = int(
-            ((self.round_length - 1) * np.bincount(self.row_round[first], minlength=len(self.outcomes))).sum()
-        )
+        repeated = int((self.round_length - 1)[self.row_round[first]].sum())
         return int(kept[first].sum()) + repeated, int((goes_on[first] | goes_on[second]).sum()) + repeated
 
     def _place_codes(self) -> _Ints:
@@ -456,9 +385,8 @@ class RunRecord:
         last[self.row_job] = self.row_round
         admitted = np.searchsorted(self.round_start, np.nan_to_num(training.admitted_seconds, nan=np.inf))
         first = np.where(completed, np.minimum(admitted, last), 0)
-        active = np.array([o.active_jobs for o in self.outcomes], dtype=np.int64)
         end = np.where(completed, last + 1, 0)
-        by_round = np.where(completed, round_contention(active, first, end, gpus, self.round_length), np.nan)
+        by_round = np.where(completed, round_contention(self.active_jobs, first, end, gpus, self.round_length), np.nan)
         return {"static": alone * static_contention(n, gpus), "themis": alone * by_round}
 
     def rounds_present(self) -> _Ints:
@@ -475,7 +403,3 @@ class RunRecord:
         names = np.array(STATUSES, dtype=object)[self.jobs.columns["outcome"]]
         shown: list[str] = np.where(self.unfinished | (names != STATUSES[OPEN]), names, UNSERVED).tolist()
         return shown
-
-
-def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SimulationResult:
-    """One simulated run. The tables are built from the run's record when first asked for, or given ready-made.
+    """One simulated run. The tables are built from the run's record when first asked for.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class SimulationResult:
     decisions : (round, clock in seconds, Allocation) for each time the policy was asked; job labels are job ids.
     not_told : figures of the summary that the run says nothing of: a schedule out of a job log has no preemptions.
     status : "completed", or "saturated" when a limit of the settings cut the run short; `status_detail` says which.
-    record : the run as arrays; None for a result made of tables.
+    record : the run as arrays.
     jobs : one row per job of the trace: job_id, job_type, scale_factor, priority_weight, total_steps, arrival_time,
         start_time (nan: never ran), completion_time (nan: not completed), jct, isolated_jct, rho (finish-time
         fairness: jct / isolated_jct), gpu_seconds (shared GPUs count half), rounds_run, preemptions (times it
@@ -85,76 +85,50 @@ class SimulationResult:
     """
 
     policy: str
-    label: str
-    cluster: Cluster
     settings: dict[str, Any]
-    makespan: float
-    utilization: float
-    policy_calls: int
-    policy_seconds: float
-    wall_seconds: float
-    decisions: tuple[tuple[int, float, Allocation], ...]
-    status: str
-    status_detail: str
-    record: RunRecord | None
-    not_told: tuple[str, ...]
+    record: RunRecord
+    label: str = ""
+    status: str = "completed"
+    status_detail: str = ""
+    policy_calls: int = 0
+    policy_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    decisions: tuple[tuple[int, float, Allocation], ...] = ()
+    not_told: tuple[str, ...] = ()
 
-    def __init__(
-        self,
-        policy: str,
-        cluster: Cluster,
-        settings: dict[str, Any],
-        jobs: pd.DataFrame | None = None,
-        rounds: pd.DataFrame | None = None,
-        timeline: pd.DataFrame | None = None,
-        makespan: float = 0.0,
-        utilization: float = 0.0,
-        policy_seconds: float = 0.0,
-        wall_seconds: float = 0.0,
-        decisions: tuple[tuple[int, float, Allocation], ...] = (),
-        record: RunRecord | None = None,
-        status: str = "completed",
-        status_detail: str = "",
-        policy_calls: int | None = None,
-        label: str | None = None,
-        not_told: tuple[str, ...] = (),
-    ) -> None:
-        if record is None and (jobs is None or rounds is None or timeline is None):
-            raise TypeError("SimulationResult needs either the record of a run or its three tables")
-        values = {
-            "policy": policy,
-            "label": policy if label is None else label,
-            "cluster": cluster,
-            "settings": settings,
-            "makespan": makespan,
-            "utilization": utilization,
-            "policy_calls": len(decisions) if policy_calls is None else policy_calls,
-            "policy_seconds": policy_seconds,
-            "wall_seconds": wall_seconds,
-            "decisions": decisions,
-            "record": record,
-            "status": status,
-            "status_detail": status_detail,
-            "not_told": not_told,
-        }
-        tables = {"jobs": jobs, "rounds": rounds, "timeline": timeline}
-        # A table given here stands in for the cached property of its name.
-        self.__dict__.update(values, **{name: table for name, table in tables.items() if table is not None})
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.policy)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster it ran on."""
+        return self.record.cluster
+
+    @cached_property
+    def makespan(self) -> float:
+        """Clock when the last job completed, seconds."""
+        return self.record.makespan
+
+    @cached_property
+    def utilization(self) -> float:
+        """Busy GPU time divided by GPU time up to the makespan."""
+        return self.record.utilization
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
         """One row per job of the trace."""
-        return jobs_table(self._record())
+        return jobs_table(self.record)
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """One row per job and round in which it ran."""
-        return rounds_table(self._record())
+        return rounds_table(self.record)
 
     @cached_property
     def timeline(self) -> pd.DataFrame:
         """One row per round in which a job ran."""
-        return timeline_table(self._record())
+        return timeline_table(self.record)
 
     @cached_property
     def priorities(self) -> pd.DataFrame:
@@ -176,24 +150,13 @@ class SimulationResult:
         """One row per accelerator type and time at which its free GPUs changed."""
         return fragmentation_table(self.record)
 
-    def _record(self) -> RunRecord:
-        assert self.record is not None
-        return self.record
-
     def summary(self, *, size_classes: Sequence[int] = SIZE_CLASSES, gang: int = GANG) -> Summary:
         """The figures of the run; with other classes of size, and another gang to be started, see `summarize`."""
         return summarize(self, size_classes=size_classes, gang=gang)
 
-    def explain(
-        self,
-        job: int | str | None = None,
-        *,
-        since: float | None = None,
-        until: float | None = None,
-        at: float | None = None,
-    ) -> Explanation | Overview:
+    def explain(self, job: int | str | None = None, **when: float | None) -> Explanation | Overview:
         """Why a job waited, who ran instead, and what would have let it run, see `allocator.explain`."""
-        return explain(self, job, since=since, until=until, at=at)
+        return explain(self, job, **when)
 
     def plot(self, *kinds: str, axes: Axes | Sequence[Axes] | None = None) -> list[Axes]:
         """Pictures of the run with matplotlib, side by side.

@@ -17,10 +17,10 @@ from throughputs.trace import date_texts, dates_after
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.cluster import Cluster
     from allocator.protocol.allocation import Allocation
 
 _Ints = NDArray[np.int64]
+Decisions = Sequence[tuple[int, float, "Allocation"]]
 
 _ROUNDING = 1e-9
 """Part of a completion time that the sum of its stretches may be off by; a job that waited for no more never did."""
@@ -158,7 +158,6 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
     """One row per round; columns as in `SimulationResult`."""
     import pandas as pd
 
-    active = np.array([o.active_jobs for o in record.outcomes], dtype=np.int64)
     busy = np.bincount(record.row_round, record.row_gpus, len(record.outcomes))
     running = record.rows_per_round
     if record.fluid:
@@ -172,9 +171,9 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
             "round": record.round_index,
             "start_time": record.round_start,
             "end_time": record.round_end,
-            "active_jobs": active,
+            "active_jobs": record.active_jobs,
             "running_jobs": running,
-            "queued_jobs": active - running,
+            "queued_jobs": record.active_jobs - running,
             "busy_gpus": busy if record.fluid or record.jobs.fractions is not None else busy.astype(np.int64),
         }
         | extra
@@ -192,13 +191,15 @@ def rates_table(record: RunRecord) -> pd.DataFrame:
     return pd.DataFrame({"job_id": np.arange(len(rates))} | {name: rates[:, j] for j, name in enumerate(names)})
 
 
-def decisions_table(decisions: Sequence[tuple[int, float, Allocation]], cluster: Cluster) -> pd.DataFrame:
+def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | None:
     """One row per decision on shares of time: decision (its number), round, time (seconds), status, objective_unit, and
-    ``price TYPE`` for each type, in that unit per GPU; nan where there is no price.
+    ``price TYPE`` for each type, in that unit per GPU; nan where there is no price. None where there were none.
     """
     import pandas as pd
 
-    names = cluster.accelerators
+    if not decisions:
+        return None
+    names = record.cluster.accelerators
     prices = [np.full(len(names), np.nan) if a.prices is None else a.prices for _, _, a in decisions]
     table = np.array(prices, dtype=np.float64).reshape(len(decisions), len(names))
     return pd.DataFrame(
@@ -213,12 +214,14 @@ def decisions_table(decisions: Sequence[tuple[int, float, Allocation]], cluster:
     )
 
 
-def shares_table(decisions: Sequence[tuple[int, float, Allocation]], cluster: Cluster) -> pd.DataFrame:
+def shares_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | None:
     """One row per decision, job and type on which the decision gave the job a share of time: decision, job_id,
-    accelerator (category), share; under policies that pack also partner, the job on the same GPUs.
+    accelerator (category), share; under policies that pack also partner, the job on the same GPUs. None without any.
     """
     import pandas as pd
 
+    if not decisions:
+        return None
     parts: list[tuple[NDArray[Any], ...]] = []
     packed = any(a.pairs is not None for _, _, a in decisions)
     for number, (_, _, allocation) in enumerate(decisions):
@@ -230,15 +233,13 @@ def shares_table(decisions: Sequence[tuple[int, float, Allocation]], cluster: Cl
             pairs = allocation.pairs
             for one, other in ((pairs.first, pairs.second), (pairs.second, pairs.first)):
                 parts.append((np.full(len(pairs), number), labels[one], pairs.accelerator, pairs.share, labels[other]))
-    parts = parts or [tuple(np.empty(0) for _ in range(5))]
-    joined: list[NDArray[Any]] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    decision, job, pool, share, partner = joined
+    decision, job, pool, share, partner = (np.concatenate(column) for column in zip(*parts, strict=True))
     columns: dict[str, Any] = {
         "decision": decision.astype(np.int32),
         "job_id": job.astype(np.int32),
-        "accelerator": pd.Categorical.from_codes(pool.astype(np.int64), pd.Index(cluster.accelerators)),
-        "share": share.astype(np.float64),
+        "accelerator": pd.Categorical.from_codes(pool, pd.Index(record.cluster.accelerators)),
+        "share": share,
     }
     if packed:
-        columns["partner"] = pd.arrays.IntegerArray(partner.astype(np.int64), partner < 0)
+        columns["partner"] = pd.arrays.IntegerArray(partner, partner < 0)
     return pd.DataFrame(columns)

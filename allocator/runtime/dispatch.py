@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from allocator.lease.fence import LeaseLockedError, StaleLeaseError, raise_epoch
 from allocator.lease.files import LEASE_FILE, Grant, read_file, write_file
@@ -28,50 +28,34 @@ _PATIENCE = 5.0
 _IN_THE_WAY = (FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
-class Host(Protocol):
-    """Whose orders they are.
-
-    Attributes
-    ----------
-    adapter, watching, settings : of the service.
-    """
-
-    adapter: Adapter
-    watching: Watching
-    settings: ServiceSettings
-
-    def clock(self) -> float:
-        """Seconds."""
-        ...
-
-    def variables(self, job: Job) -> Mapping[str, str]:
-        """Environment of a job besides its own, asked for once its folder is there."""
-        ...
-
-    def refused(self, job: Job, seen: Seen, later: int) -> None:
-        """The cluster does not start a job: the end of that start, and a later epoch that stands in the way, or 0."""
-        ...
-
-    def wake(self) -> None:
-        """An order has worked."""
-        ...
-
-
 class Dispatch:
     """Gives orders that the journal has announced.
 
     Parameters
     ----------
-    host : whose orders they are.
+    adapter, watching, settings : of the service. clock : of the service, seconds.
+    refused : hears where the cluster does not start a job: of the end of that start, and of a later epoch that stands
+        in the way, or 0. wake : called when an order has worked.
 
     Attributes
     ----------
+    variables : environment of a job besides its own, asked for once its folder is there.
     tasks : orders under way, by UUID, epoch and kind.
     troubles : what went wrong with the last order of a job, by UUID.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(
+        self,
+        adapter: Adapter,
+        watching: Watching,
+        settings: ServiceSettings,
+        clock: Callable[[], float],
+        refused: Callable[[Job, Seen, int], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._adapter, self._watching, self._settings, self._clock = adapter, watching, settings, clock
+        self._refused, self._wake = refused, wake
+        self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
         self.tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
         self.troubles: dict[str, str] = {}
         self._not_before: dict[tuple[str, int, str], float] = {}
@@ -88,58 +72,57 @@ class Dispatch:
 
     def start(self, job: Job) -> None:
         """Start a job."""
-        folder = self._host.watching.folder(job)
         order = StartOrder(
             job.uuid,
             job.epoch,
             job.command,
-            job.places,
-            job.pool,
-            folder,
+            job.placed,
+            self._watching.folder(job),
             Path(job.working_directory),
             job.environment,
             job.one_process_per_gpu,
-            self._host.settings.log_bytes,
+            self._settings.log_bytes,
         )
         self._task(job.uuid, job.epoch, "start", lambda: self._start(job, order))
 
     async def _start(self, job: Job, order: StartOrder) -> None:
         """Raise the epoch, so that no other start of the job can save anything any more, and start it."""
+        later = 0
+        try:
+            await self._raise(job, order)
+            if job.state != STARTING or job.epoch != order.epoch:
+                return
+            await self._adapter.start(replace(order, environment={**self.variables(job), **job.environment}))
+        except NoAnswerError:
+            # the same epoch is ordered again
+            raise
+        except (AdapterError, StaleLeaseError) as error:
+            if isinstance(error, StaleLeaseError):
+                there = read_file(order.folder / LEASE_FILE, Grant)
+                later = 0 if there is None else there.epoch
+            if job.epoch == order.epoch and job.placed.gpus:
+                code = error.code if isinstance(error, CommandError) else None
+                self._refused(job, Seen(order.job, order.epoch, "ended", code, reason=str(error)), later)
+        else:
+            if job.state == STOPPING and job.epoch == order.epoch:
+                self._write(job)
+
+    async def _raise(self, job: Job, order: StartOrder) -> None:
+        """The lease of a start is the one of its job."""
         try:
             for folder in (order.folder.parent, order.folder, order.folder / "checkpoint"):
                 folder.mkdir(mode=0o700, exist_ok=True)
             # it may have to wait for a checkpoint that is just being committed
             await asyncio.to_thread(raise_epoch, order.folder, self._grant(job))
-        except StaleLeaseError as error:
-            there = read_file(order.folder / LEASE_FILE, Grant)
-            if job.epoch == order.epoch and job.places:
-                self._host.refused(job, _not_started(order, error), there.epoch if there is not None else 0)
-            return
         except (OSError, LeaseLockedError) as error:
             # something else stands in the place of its folder or of its lease, and will the next time
-            if isinstance(error, _IN_THE_WAY) and order.folder.parent.is_dir():
-                if job.epoch == order.epoch and job.places:
-                    self._host.refused(job, _not_started(order, AdapterError(f"lease: {error}")), 0)
-                return
-            raise AdapterError(f"lease of job {job.id}: {error}") from None
-        if job.state != STARTING or job.epoch != order.epoch:
-            return
-        order = replace(order, environment={**self._host.variables(job), **job.environment})
-        try:
-            await self._host.adapter.start(order)
-        except NoAnswerError:
-            # the same epoch is ordered again
-            raise
-        except AdapterError as error:
-            if job.epoch == order.epoch and job.places:
-                self._host.refused(job, _not_started(order, error), 0)
-            return
-        if job.state == STOPPING and job.epoch == order.epoch:
-            self._write(job)
+            in_the_way = isinstance(error, _IN_THE_WAY) and order.folder.parent.is_dir()
+            kind = AdapterError if in_the_way else NoAnswerError
+            raise kind(f"lease: {error}" if in_the_way else f"lease of job {job.id}: {error}") from None
 
     def press(self, job: Job, now: float) -> None:
         """A job that was told to end and runs on: SIGTERM, after a while SIGKILL."""
-        watch, settings = self._host.watching.of(job, now), self._host.settings
+        watch, settings = self._watching.of(job, now), self._settings
         watch.asked_at = now if watch.asked_at is None else watch.asked_at
         if watch.serial < 0 and not self.starting(job):
             self._write(job)
@@ -147,10 +130,10 @@ class Dispatch:
         if now >= watch.asked_at + settings.grace_seconds:
             if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
                 watch.killed_at = now
-                self._task(job.uuid, job.epoch, "kill", lambda: self._host.adapter.kill(job.uuid, job.epoch))
+                self._task(job.uuid, job.epoch, "kill", lambda: self._adapter.kill(job.uuid, job.epoch))
         elif now >= watch.asked_at + patience and (watch.termed_at is None or self._failed(job, "stop")):
             watch.termed_at = now
-            self._task(job.uuid, job.epoch, "stop", lambda: self._host.adapter.stop(job.uuid, job.epoch))
+            self._task(job.uuid, job.epoch, "stop", lambda: self._adapter.stop(job.uuid, job.epoch))
 
     def _failed(self, job: Job, what: str) -> bool:
         """Whether the last order of a kind went wrong."""
@@ -158,13 +141,13 @@ class Dispatch:
 
     def clear(self, one: Seen) -> None:
         """A start that nobody wants to know of: it is killed, and once it has ended forgotten."""
-        start, now = (one.job, one.epoch), self._host.clock()
+        start, now = (one.job, one.epoch), self._clock()
         if one.phase == "ended":
             self._killed.pop(start, None)
             self.forget(*start)
         elif now >= self._killed.get(start, now - _KILL_AGAIN) + _KILL_AGAIN or (*start, "kill") in self._not_before:
             self._killed[start] = now
-            self._task(*start, "kill", lambda: self._host.adapter.kill(*start))
+            self._task(*start, "kill", lambda: self._adapter.kill(*start))
 
     def ended(self, job: Job) -> None:
         """A start of a job has ended: what went wrong with its orders no longer matters."""
@@ -174,32 +157,32 @@ class Dispatch:
 
     def forget(self, uuid: str, epoch: int) -> None:
         """A job is through."""
-        self._task(uuid, epoch, "forget", lambda: self._host.adapter.forget(uuid))
+        self._task(uuid, epoch, "forget", lambda: self._adapter.forget(uuid))
 
     def lease(self, job: Job, serial: int) -> None:
         """Tell a trainer that its lease goes on, with a new `serial`, or that it ends."""
         self._serial = serial
-        self._host.watching.of(job, self._host.clock()).serial = -1
+        self._watching.of(job, self._clock()).serial = -1
         if not self.starting(job):
             self._write(job)
 
     def _grant(self, job: Job) -> Grant:
         ends = job.state == STOPPING
-        why, grace = job.reason if ends else "", self._host.settings.grace_seconds
-        return Grant(job.uuid, job.epoch, self._serial, ends, why, grace, None, job.held_gpus, job.pool)
+        why, grace = job.reason if ends else "", self._settings.grace_seconds
+        return Grant(job.uuid, job.epoch, self._serial, ends, why, grace, None, job.held_gpus, job.placed.pool)
 
     def _write(self, job: Job) -> None:
-        path = self._host.watching.folder(job) / LEASE_FILE
+        path = self._watching.folder(job) / LEASE_FILE
         try:
             write_file(path, self._grant(job))
         except OSError as error:
             self.troubles[job.uuid] = f"{path}: {error.strerror}"
         else:
             self.troubles.pop(job.uuid, None)
-            self._host.watching.of(job, self._host.clock()).serial = self._serial
+            self._watching.of(job, self._clock()).serial = self._serial
 
     def _task(self, uuid: str, epoch: int, what: str, order: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        key, now = (uuid, epoch, what), self._host.clock()
+        key, now = (uuid, epoch, what), self._clock()
         if key in self.tasks or now < self._not_before.get(key, now):
             return
 
@@ -208,11 +191,11 @@ class Dispatch:
                 await order()
             except (AdapterError, JournalError, OSError) as error:
                 self.troubles[uuid] = str(error)
-                self._not_before[key] = self._host.clock() + _ORDER_AGAIN
+                self._not_before[key] = self._clock() + _ORDER_AGAIN
             else:
                 self.troubles.pop(uuid, None)
                 self._not_before.pop(key, None)
-                self._host.wake()
+                self._wake()
             finally:
                 self.tasks.pop(key, None)
 
@@ -222,9 +205,3 @@ class Dispatch:
         """Wait for orders under way, for a while."""
         if self.tasks:
             await asyncio.wait(list(self.tasks.values()), timeout=_PATIENCE)
-
-
-def _not_started(order: StartOrder, error: Exception) -> Seen:
-    """The end of a start that never began."""
-    code = error.code if isinstance(error, CommandError) else None
-    return Seen(order.job, order.epoch, "ended", code, reason=str(error))

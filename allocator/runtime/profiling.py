@@ -6,8 +6,6 @@ A program is started through an adapter; its steps are counted for a while, and 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import re
 import time
 import uuid
@@ -20,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
-from allocator.runtime.adapters.base import Adapter, AdapterError, Node, ProfilingError, Seen, StartOrder
-from allocator.runtime.adapters.node import LOG_FILES
+from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Placed, ProfilingError, Seen, StartOrder
+from allocator.runtime.logs import LogReader
 from throughputs import InputError, ThroughputTable
 from throughputs.tables.figures import TableBuilder
 
@@ -77,8 +75,7 @@ class StepCount:
     def __init__(self, folder: Path, job: str, pattern: re.Pattern[str] | None) -> None:
         self._folder, self._job, self._pattern = folder, job, pattern
         self.reports = False
-        # Which file is read, by its inode, and how far.
-        self._which, self._at = -1, 0
+        self._log = LogReader(folder)
         self._rest = ""
         self._printed: Reading | None = None
         self._counted, self._began = 0.0, 0.0
@@ -94,7 +91,8 @@ class StepCount:
 
     def _of_output(self, pattern: re.Pattern[str]) -> Reading | None:
         """By the clock at which a line is seen: lines that come at once are one reading."""
-        text = self._rest + self._news()
+        new = b"".join(self._log.news()).decode(errors="replace")
+        text = self._rest + new.replace("\r", "\n")
         *lines, self._rest = text.split("\n")
         found = [match for line in lines if (match := pattern.search(line))]
         if not found:
@@ -108,22 +106,6 @@ class StepCount:
             self._began, self._first = now, self._counted
         self._printed = Reading(self._counted - self._first, now - self._began)
         return self._printed
-
-    def _news(self) -> str:
-        told = b""
-        # A log that is full becomes the older one, perhaps between two looks.
-        for name in reversed(LOG_FILES):
-            with contextlib.suppress(FileNotFoundError), (self._folder / name).open("rb") as file:
-                which = os.fstat(file.fileno()).st_ino
-                if which != self._which:
-                    if name != LOG_FILES[0]:
-                        continue
-                    self._which, self._at = which, 0
-                file.seek(self._at)
-                new = file.read()
-                self._at += len(new)
-                told += new
-        return told.decode(errors="replace").replace("\r", "\n")
 
     def last_lines(self) -> str:
         """The end of the output, for people."""
@@ -190,8 +172,7 @@ async def steps_per_second(
     try:
         for run in runs:
             await adapter.start(run.order)
-        first = await _first_readings(adapter, runs, window)
-        return await _rates(adapter, runs, first, window)
+        return await _rates(adapter, runs, window)
     except AdapterError as error:
         raise ProfilingError(str(error)) from None
     finally:
@@ -207,8 +188,7 @@ def _run(state: Path, node: Node, gpus: int, program: Program) -> _Run:
         job,
         1,
         program.command,
-        {node.name: tuple(range(gpus))},
-        node.accelerator,
+        Placed(node.accelerator, {node.name: tuple(range(gpus))}),
         folder,
         program.working_directory,
         program.environment,
@@ -217,51 +197,37 @@ def _run(state: Path, node: Node, gpus: int, program: Program) -> _Run:
     return _Run(program, order, StepCount(folder, job, program.pattern))
 
 
-async def _first_readings(adapter: Adapter, runs: Sequence[_Run], window: Window) -> list[Reading]:
-    """Readings of all programs from which steps are counted."""
-    since = time.monotonic()
+async def _rates(adapter: Adapter, runs: Sequence[_Run], window: Window) -> list[float]:
+    """Steps/s of all programs from the moment on when each has warmed up, counted together for as long as is wanted."""
+    changed, known = time.monotonic(), [run.last for run in runs]
+    first: list[Reading] = []
     while True:
-        seen = await _look(adapter, runs)
-        readings = [run.last for run in runs if run.last is not None]
-        if len(readings) == len(runs) and all(one.seconds >= window.warm_up for one in readings):
-            return readings
+        ended = {one.job: one for one in await adapter.observe() if one.phase == "ended"}
         for run in runs:
-            if run.order.job in seen:
-                raise _failure(run, seen[run.order.job], "before a second step")
-        if time.monotonic() - since > window.patience + window.warm_up:
-            late = next(run for run in runs if run.last is None or run.last.seconds < window.warm_up)
-            raise ProfilingError(_told(late, f"made no step in {window.patience:g} s"))
-        await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _rates(adapter: Adapter, runs: Sequence[_Run], first: Sequence[Reading], window: Window) -> list[float]:
-    changed, known = time.monotonic(), list(first)
-    while True:
-        ended = await _look(adapter, runs)
-        last = [run.last or before for run, before in zip(runs, first, strict=True)]
+            # after the look at the process: what it said last is not missed
+            run.last = run.count.look() or run.last
+        last = [run.last for run in runs if run.last is not None and (first or run.last.seconds >= window.warm_up)]
+        first = first or (last if len(last) == len(runs) else [])
         passed = [
-            Reading(now.steps - then.steps, now.seconds - then.seconds) for now, then in zip(last, first, strict=True)
+            Reading(one.steps - then.steps, one.seconds - then.seconds)
+            for one, then in zip(last[: len(first)], first, strict=True)
         ]
         enough = [one.steps >= _LEAST_STEPS and one.seconds > 0 for one in passed]
-        if all(enough) and (ended or all(one.seconds >= window.seconds for one in passed)):
+        over = any(run.order.job in ended for run in runs)
+        if first and all(enough) and (over or all(one.seconds >= window.seconds for one in passed)):
             return [one.steps / one.seconds for one in passed]
         for run in runs:
             if run.order.job in ended:
-                raise _failure(run, ended[run.order.job], f"after less than {_LEAST_STEPS:g} counted steps")
-        if last != known:
-            changed, known = time.monotonic(), last
+                when = f"after less than {_LEAST_STEPS:g} counted steps" if first else "before a second step"
+                raise _failure(run, ended[run.order.job], when)
+        now = [run.last for run in runs]
+        if now != known:
+            changed, known = time.monotonic(), now
         elif time.monotonic() - changed > window.patience:
-            raise ProfilingError(_told(runs[enough.index(False) if False in enough else 0], "stands still"))
+            moves = enough if first else [reading is not None for reading in now]
+            late = runs[moves.index(False) if False in moves else 0]
+            raise ProfilingError(_told(late, "stands still" if first else f"made no step in {window.patience:g} s"))
         await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _look(adapter: Adapter, runs: Sequence[_Run]) -> Mapping[str, Seen]:
-    """Take the readings of all programs; returns those that have ended, by job."""
-    seen = {one.job: one for one in await adapter.observe() if one.phase == "ended"}
-    for run in runs:
-        # after the look at the process: what it said last is not missed
-        run.last = run.count.look() or run.last
-    return {run.order.job: seen[run.order.job] for run in runs if run.order.job in seen}
 
 
 def _failure(run: _Run, seen: Seen, when: str) -> ProfilingError:
@@ -272,7 +238,7 @@ def _failure(run: _Run, seen: Seen, when: str) -> ProfilingError:
 def _told(run: _Run, what: str) -> str:
     """What went wrong, and what to do where a program does not tell of its steps."""
     program = " ".join(run.program.command)
-    place = f"{run.order.gpu_count} x {run.order.accelerator}"
+    place = f"{len(run.order.placed.gpus)} x {run.order.placed.pool}"
     text = f"{run.program.job_type} on {place}: {program!r} {what}"
     if run.last is None and not run.count.reports:
         text += "; it has not reported any steps"
@@ -287,20 +253,13 @@ def _told(run: _Run, what: str) -> str:
 async def _end(adapter: Adapter, run: _Run) -> None:
     """End a program: by its lease, if it knows of it, then by signals."""
     job, epoch = run.order.job, run.order.epoch
-    began, termed, killed = time.monotonic(), False, False
+    now = time.monotonic()
+    presses = [(now + _NOTICE_SECONDS * run.count.reports, adapter.stop), (now + _GRACE_SECONDS, adapter.kill)]
     write_file(run.order.folder / LEASE_FILE, Grant(job, epoch, serial=1, ends=True, reason="it was measured"))
     try:
-        while True:
-            there = next((one for one in await adapter.observe() if one.job == job), None)
-            if there is None or there.phase == "ended":
-                break
-            passed = time.monotonic() - began
-            if not termed and (passed >= _NOTICE_SECONDS or not run.count.reports):
-                termed = True
-                await adapter.stop(job, epoch)
-            if not killed and passed >= _GRACE_SECONDS:
-                killed = True
-                await adapter.kill(job, epoch)
+        while any(one.job == job and one.phase != "ended" for one in await adapter.observe()):
+            if presses and time.monotonic() >= presses[0][0]:
+                await presses.pop(0)[1](job, epoch)
             await asyncio.sleep(_LOOK_SECONDS)
         await adapter.forget(job)
     except AdapterError as error:
@@ -404,13 +363,12 @@ def spread_frame(figures: Sequence[Figure]) -> pd.DataFrame:
     for figure in figures:
         for program, name in enumerate(figure.job_types):
             low, median, high = figure.quartiles(program)
-            other = figure.job_types[1 - program] if len(figure.job_types) > 1 else ""
             rows.append(
                 {
                     "job_type": name,
                     "scale_factor": figure.gpus,
                     "accelerator": figure.accelerator,
-                    "other_job_type": other,
+                    "other_job_type": figure.job_types[1 - program] if len(figure.job_types) > 1 else "",
                     "median": median,
                     "lower_quartile": low,
                     "upper_quartile": high,

@@ -20,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen
+from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Placed, Seen
 from allocator.runtime.decisions.deciding import Deciding
-from allocator.runtime.decisions.hardware import Hardware, Placed, orders
+from allocator.runtime.decisions.hardware import Hardware, orders
 from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.records.book import (
@@ -65,7 +65,7 @@ class Service:
     deciding : decisions, past and coming.
     lingering : by UUID of jobs that ought to have ended, why their GPUs are still not free, for people.
     listeners : are given every event that was written, after the book.
-    variables : environment of a job besides its own.
+    dispatch : orders under way.
     doors : closed first when `run` ends, as they read the journal.
     """
 
@@ -87,9 +87,9 @@ class Service:
         self.lingering: dict[str, str] = {}
         self._lingers: dict[tuple[str, int], float] = {}
         self.listeners: list[Callable[[Event], None]] = []
-        self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
         self.doors: list[Door] = []
-        self._dispatch = Dispatch(self)
+        clock = lambda: self.clock()  # noqa: E731 - tests put another in its place
+        self.dispatch = Dispatch(adapter, self.watching, self.settings, clock, self.refused, self.wake)
         self._next_look = 0.0
         self._wake = asyncio.Event()
         self._closing = False
@@ -128,7 +128,7 @@ class Service:
 
     def hardware_of(self, nodes: Iterable[Node], types: Iterable[str] = ()) -> Hardware:
         """What of these nodes can be used, and what jobs keep of them."""
-        running = (job.places for job in self.book.holding.values() if job.state == RUNNING)
+        running = (job.placed for job in self.book.holding.values() if job.state == RUNNING)
         return Hardware(tuple(nodes), types, self.book.drained, running)
 
     def _deciding(self, make_world: Callable[[Hardware], World]) -> Deciding:
@@ -162,7 +162,7 @@ class Service:
         """What hinders the service now, "" for nothing."""
         unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
         lingering = "; ".join(f"job {self.book.jobs[uuid].id}: {why}" for uuid, why in self.lingering.items())
-        return self._trouble or unknown or lingering or next(iter(self._dispatch.troubles.values()), "")
+        return self._trouble or unknown or lingering or next(iter(self.dispatch.troubles.values()), "")
 
     def close(self) -> None:
         """End `run` at the next occasion."""
@@ -175,7 +175,7 @@ class Service:
 
     async def _finish(self) -> None:
         await asyncio.gather(*(door.close() for door in self.doors))
-        await self._dispatch.finish()
+        await self.dispatch.finish()
         self.deciding.abandon()
         await self.adapter.close()
         with contextlib.suppress(JournalError):
@@ -189,7 +189,7 @@ class Service:
             async with asyncio.timeout(patience):
                 await self._look_at_nodes()
                 # what is started while the cluster is looked at may be seen or not
-                started = self._dispatch.under_way()
+                started = self.dispatch.under_way()
                 seen = {one.job: one for one in await self.adapter.observe()}
         except TimeoutError:
             self._trouble = f"the cluster has not answered in {patience:g} s"
@@ -239,18 +239,18 @@ class Service:
             self.deciding.measured(job)
         elif kind == "starting":
             self.deciding.started(job)
-            self._dispatch.start(job)
+            self.dispatch.start(job)
         elif kind == "stopping":
-            self._dispatch.lease(job, self.deciding.serial)
+            self.dispatch.lease(job, self.deciding.serial)
         elif kind == "resized":
-            self.deciding.resized(job)
+            self.deciding.resized()
         elif kind == "ended":
             self.watching.drop(job)
-            self._dispatch.ended(job)
+            self.dispatch.ended(job)
             self.deciding.ended(job, event.clock, failed=event["outcome"] in (FAILED, LOST))
         if kind in LEAVING or (kind == "ended" and event["outcome"] == "completed"):
             self.deciding.left(job)
-            self._dispatch.forget(job.uuid, job.epoch)
+            self.dispatch.forget(job.uuid, job.epoch)
 
     # -- what is ------------------------------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class Service:
         if changed:
             self.record([Event("cluster", data={"nodes": changed})])
         self.hardware = hardware
-        self.deciding.capacity_changed(hardware, self.book.active.values())
+        self.deciding.capacity_changed(hardware, self.book.holding)
         self.wake()
 
     def _note(self, seen: Mapping[str, Seen], started: Collection[str]) -> None:
@@ -326,13 +326,13 @@ class Service:
             if one.phase != "ended" and not wanted:
                 self._strays += 1
             if job is None or (one.phase != "ended" and not wanted):
-                self._dispatch.clear(one)
+                self.dispatch.clear(one)
         return events
 
     def _unseen(self, job: Job) -> list[Event]:
         """A start that the cluster does not know: the order never reached it, or the cluster has lost it."""
         if job.state == STARTING:
-            self._dispatch.start(job)
+            self.dispatch.start(job)
             return []
         return self._through(job, Seen(job.uuid, job.epoch, "ended", reason="the cluster has lost it"))
 
@@ -355,12 +355,9 @@ class Service:
 
     def steps_of(self, job: Job) -> float:
         """Steps so far: as reported, or of a program that never has, as is believed of its speed."""
-        report = self.watching.report(job)
-        if report is not None:
-            return report.steps
-        told = self.watching.told(job)
+        told = self.watching.steps(job)
         if told is not None:
-            return told.steps
+            return told
         if job.state == RUNNING and not job.reports:
             believed = job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
             return min(believed, job.total_steps or believed)
@@ -368,8 +365,7 @@ class Service:
 
     def reckons(self, job: Job) -> bool:
         """Whether steps of a job are not told by it, but reckoned from the time that it ran."""
-        told = self.watching.report(job) is not None or self.watching.told(job) is not None
-        return job.epoch > 0 and not (job.reports or told)
+        return job.epoch > 0 and not job.reports and self.watching.steps(job) is None
 
     def _expected_steps(self, job: Job, ahead: float) -> float:
         """Steps in `ahead` seconds, if a job goes on at the speed that is believed of it since it last reported."""
@@ -400,7 +396,7 @@ class Service:
         """Take a node out of use, or into use again; what runs there goes on to its end, unless it is `evicted`."""
         turned = drained != (name in self.book.drained)
         events = [Event("node", data={"name": name, "drained": drained})] if turned else []
-        leaving = [job for job in evicted if name in job.places and job.state != STOPPING]
+        leaving = [job for job in evicted if name in job.placed.places and job.state != STOPPING]
         self.record([*events, *self._stopping(leaving, f"evicted from node {name}")])
         self.see_nodes(self.hardware.nodes)
 
@@ -426,9 +422,7 @@ class Service:
             self._log(verdict)
         if self.deciding.due(now, self.book):
             self.record(self.watching.measure())
-            ahead = self.deciding.begins(now, bool(self.book.holding)) - now
-            steps = {job.uuid: self._expected_steps(job, ahead) for job in self.book.holding.values()}
-            self.deciding.begin(now, steps, self.book, self.wake)
+            self.deciding.begin(now, self.book, self._expected_steps, self.wake)
 
     def _log(self, verdict: Verdict) -> None:
         """A decision, for people, and the jobs that it does not let in."""
@@ -439,14 +433,7 @@ class Service:
         for job in rejected:
             if job.uuid in self.book.holding:
                 self.stop([job], why[job.uuid], then=REJECTED)
-        data = {
-            "jobs": len(verdict.wanted),
-            "asked": verdict.recomputed,
-            "seconds": round(verdict.policy_seconds, 6),
-            "status": verdict.status,
-            "prices": dict(verdict.prices),
-        }
-        self.record([Event("decision", clock=verdict.clock, data=data)])
+        self.record([Event("decision", clock=verdict.clock, data=verdict.told)])
 
     def _why_rejected(self, job: Job, clock: float) -> str:
         name, prospects = self.deciding.policy.name, self.deciding.prospects
@@ -457,8 +444,8 @@ class Service:
         now = self.clock()
         targets = self.deciding.targets(now, self.book)
         ready = {uuid: target for uuid, target in targets.items() if not self._waits(self.book.active[uuid], now)}
-        stops, starts = orders(ready, self.book.holding.values(), self.book.active)
-        gone = [job for job in stops if self.hardware.numbers(job.places) is None]
+        stops, starts = orders(ready, self.book.holding, self.book.active)
+        gone = [job for job in stops if self.hardware.numbers(job.placed) is None]
         self.stop(gone, "its node is drained or gone")
         self.stop([job for job in stops if job.state != STOPPING], "its lease ended")
         # nobody knows which GPUs those have that are not in the book
@@ -466,7 +453,7 @@ class Service:
             self._start(starts, targets)
         for job in self.book.holding.values():
             if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
-                self._dispatch.lease(job, self.deciding.serial)
+                self.dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:
         """Whether a job has just failed, or was lost: it is not started again at once."""
@@ -477,13 +464,11 @@ class Service:
         return now < job.since + min(pause, self.settings.longest_retry_seconds)
 
     def _start(self, jobs: Iterable[Job], targets: Mapping[str, Placed]) -> None:
-        events = []
-        for job in jobs:
-            target = targets[job.uuid]
-            places = {node: list(positions) for node, positions in target.places.items()}
-            data = {"epoch": job.epoch + 1, "pool": target.pool, "places": places}
-            events.append(Event("starting", job.uuid, data=data))
-        self.record(events)
+        self.record(
+            Event("starting", job.uuid, data={"epoch": job.epoch + 1, "pool": to.pool, "places": dict(to.places)})
+            for job in jobs
+            for to in [targets[job.uuid]]
+        )
 
     def _press(self) -> None:
         """Trainers that hang are told to end; those that were told and run on get signals."""
@@ -492,7 +477,7 @@ class Service:
         self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():
             if job.state == STOPPING:
-                self._dispatch.press(job, now)
+                self.dispatch.press(job, now)
 
     def refused(self, job: Job, seen: Seen, later: int) -> None:
         """The cluster refused to start a job, perhaps because there was a `later` epoch, which the journal has lost."""

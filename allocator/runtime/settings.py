@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from math import inf
+from typing import Annotated
 
-from throughputs import InputError
+from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Range, check_fields
+
+Seconds = Annotated[float, Range(above=True)]
 
 
 @dataclass(frozen=True)
@@ -32,38 +34,24 @@ class ServiceSettings:
     max_jobs : that may wait or run at once; more are refused.
     """
 
-    poll_seconds: float = 0.1
-    nodes_seconds: float = 5.0
-    cluster_seconds: float = 120.0
-    notice_seconds: float = 10.0
-    grace_seconds: float = 30.0
-    retries: int = 0
-    max_fruitless: int = 20
-    retry_seconds: float = 0.5
-    longest_retry_seconds: float = 60.0
-    hang_seconds: float | None = None
+    poll_seconds: Seconds = 0.1
+    nodes_seconds: Seconds = 5.0
+    cluster_seconds: Seconds = 120.0
+    notice_seconds: NotNegative = 10.0
+    grace_seconds: Seconds = 30.0
+    retries: NotNegativeWhole = 0
+    max_fruitless: AtLeastOne = 20
+    retry_seconds: Seconds = 0.5
+    longest_retry_seconds: Seconds = 60.0
+    hang_seconds: Seconds | None = None
     early_dispatch: bool = True
     least_measured_steps: float = 2.0
     least_measured_seconds: float = 0.5
-    log_bytes: int = 16 << 20
-    max_jobs: int = 100_000
+    log_bytes: AtLeastOne = 16 << 20
+    max_jobs: AtLeastOne = 100_000
 
     def __post_init__(self) -> None:
-        seconds = (
-            "poll_seconds",
-            "nodes_seconds",
-            "cluster_seconds",
-            "grace_seconds",
-            "retry_seconds",
-            "longest_retry_seconds",
-        )
-        for name in (*seconds, "hang_seconds", "notice_seconds"):
-            value = getattr(self, name)
-            if value is not None and not (0 < value < inf or (value == 0 and name == "notice_seconds")):
-                raise InputError("settings", field=name, found=value, expected="seconds, above 0")
-        for name, least in (("retries", 0), ("max_fruitless", 1), ("log_bytes", 1), ("max_jobs", 1)):
-            if getattr(self, name) < least:
-                raise InputError("settings", field=name, found=getattr(self, name), expected=f"at least {least}")
+        check_fields(self, "settings")
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,18 @@ from allocator.lease.files import REPORT_FILE, Report, read_file
 from allocator.runtime.adapters.base import Seen
 from allocator.runtime.adapters.node import NOT_EXECUTABLE, NOT_FOUND
 from allocator.runtime.decisions.knowledge import moving_average
-from allocator.runtime.records.book import CANCELLED, FAILED, LOST, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
+from allocator.runtime.records.book import (
+    CANCELLED,
+    FAILED,
+    LOST,
+    PROGRESS,
+    REJECTED,
+    RUNNING,
+    STARTING,
+    STOPPING,
+    Book,
+    Job,
+)
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
 
@@ -21,15 +32,9 @@ from allocator.runtime.settings import ServiceSettings
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def progress(report: Report) -> dict[str, Any]:
+def progress(report: Report, *more: str) -> dict[str, Any]:
     """What a report says of a job, as data of an event."""
-    return {
-        "steps": report.steps,
-        "saved_steps": report.saved_steps,
-        "saved_at": report.saved_at,
-        "start_seconds": report.start_seconds,
-        "save_seconds": report.save_seconds,
-    }
+    return {name: getattr(report, name) for name in (*PROGRESS, *more)}
 
 
 def events_of_end(
@@ -79,7 +84,8 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     """
     told = report.state if report is not None else ""
     asked = job.state == STOPPING
-    data: dict[str, Any] = {} if report is None else progress(report) | _trained(report)
+    # these tell the speed of this start, without what came before and after training
+    data = {} if report is None else progress(report, "trained_steps", "trained_seconds")
     data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
     if report is None:
         data |= {"kept_steps": job.steps} if posted is None else {"kept_steps": posted, "posted": True}
@@ -91,11 +97,6 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
         lost = _LOST.format(seconds=job.run_seconds) if _first_loss(job, data) else ""
         return data | {"outcome": "yielded", "reason": _yielded(job, seen) + lost}
     return data | {"outcome": LOST if seen.code is None else "failed", "reason": _failed(seen)}
-
-
-def _trained(report: Report) -> dict[str, Any]:
-    """What tells the speed of this start, without what came before and after training."""
-    return {"trained_steps": report.trained_steps, "trained_seconds": report.trained_seconds}
 
 
 def _first_loss(job: Job, end: Mapping[str, Any]) -> bool:
@@ -208,28 +209,32 @@ class Watching:
     def of(self, job: Job, now: float) -> Watch:
         """The watch of the present start of a job."""
         watch = self._present(job)
-        if watch is None:
-            watch = self._watches[job.uuid] = Watch(job.epoch, now)
+        if watch.changed_at == _NEVER:
+            watch.changed_at = now
+            self._watches[job.uuid] = watch
         return watch
 
     def drop(self, job: Job) -> None:
         """Its start has ended."""
         self._watches.pop(job.uuid, None)
 
-    def _present(self, job: Job) -> Watch | None:
-        """The same, None where nobody has looked at that start so far."""
+    def _present(self, job: Job) -> Watch:
+        """The same, an empty one where nobody has looked at that start so far."""
         watch = self._watches.get(job.uuid)
-        return watch if watch is not None and watch.epoch == job.epoch else None
+        return watch if watch is not None and watch.epoch == job.epoch else Watch(job.epoch, _NEVER)
 
     def report(self, job: Job) -> Report | None:
         """The last report of the present start."""
-        watch = self._present(job)
-        return None if watch is None else watch.report
+        return self._present(job).report
 
     def told(self, job: Job) -> Told | None:
         """The last progress that the present start has posted."""
-        watch = self._present(job)
-        return None if watch is None else watch.told
+        return self._present(job).told
+
+    def steps(self, job: Job) -> float | None:
+        """Steps that the present start has told; None where it has told none."""
+        said = self.report(job) or self.told(job)
+        return None if said is None else said.steps
 
     def tell(self, job: Job, told: Told) -> None:
         """Progress was posted; its `trained` is reckoned here."""
@@ -276,8 +281,7 @@ class Watching:
 
     def speed(self, job: Job) -> float | None:
         """Steps/s of the present start so far, None before there are enough of them."""
-        watch = self._present(job)
-        steps, seconds = (0.0, 0.0) if watch is None else watch.training
+        steps, seconds = self._present(job).training
         return steps / seconds if self._enough(steps, seconds) else None
 
     def _enough(self, steps: float, seconds: float) -> bool:
@@ -289,14 +293,12 @@ class Watching:
         events: list[Event] = []
         for job in self._book.holding.values():
             watch = self._present(job)
-            if watch is None:
-                continue
             report, told = watch.report, watch.training
             steps, seconds = told[0] - watch.trained[0], told[1] - watch.trained[1]
             if not self._enough(steps, seconds):
                 continue
             watch.trained = told
-            pool, gpus = job.pool, job.held_gpus
+            pool, gpus = job.placed.way
             rate = moving_average(job.measured.get((pool, gpus)), steps / seconds)
             events.append(Event("measured", job.uuid, data={"pool": pool, "gpus": gpus, "rate": rate}))
             if report is not None:
@@ -314,5 +316,6 @@ def _makes_sense(report: Report) -> bool:
     )
 
 
+_NEVER = float("-inf")
 _MOST = 1e15
 _MOST_WANTED = 1 << 40

@@ -277,12 +277,9 @@ class Simulation:
         )
         return SimulationResult(
             policy=self._policy.name,
-            cluster=cluster,
             settings=self.settings
             | {"trace": trace.source, "policy_settings": _policy_settings(self._policy)}
             | ({"lengths": _known_lengths(trace)} if Need.PREDICTIONS in self._policy.needs else {}),
-            makespan=record.makespan,
-            utilization=record.utilization,
             policy_calls=world.core.policy_calls,
             policy_seconds=world.core.policy_seconds,
             wall_seconds=time.perf_counter() - self.started,
@@ -290,7 +287,7 @@ class Simulation:
             record=record,
             status="saturated" if world.stop_reason else "completed",
             status_detail=world.stop_reason,
-            label=label,
+            label=label or "",
         )
 
 

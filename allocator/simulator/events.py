@@ -46,6 +46,7 @@ class EventExecution:
     def __init__(self, world: World) -> None:
         self.world = world
         self.leases = Leases(world.core)
+        self._any = False
         self._table, self._truth = world.jobs, world.truth
         self._hooks = world.hooks
         self._ends_said = any(
@@ -93,6 +94,7 @@ class EventExecution:
 
     def _follow(self, decision: Decision, at: _Ids) -> None:
         """Note who starts and who stops by a decision; `at` is where the jobs of its rows are."""
+        self._any = True
         self.leases.follow(decision, self.world.clock, self._table)
         for follow in self._hooks.follow:
             follow(decision.assignment, at)
@@ -258,6 +260,8 @@ class EventExecution:
     def close(self) -> None:
         """The run is over: leases that are still open end with it."""
         world = self.world
+        if not self._any:  # jobs that ran already have leases in runs by rounds, too
+            return
         self.leave(self.leases.open_jobs)
         if self.leases.any_ended:
             world.tell_stretch(

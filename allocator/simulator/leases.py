@@ -60,10 +60,10 @@ class Leases:
         if len(stop):
             self.end(stop, clock, table)
         if len(begins):
-            self._begin(rows.take(begins), clock, table)
+            self.begin(rows.take(begins), clock, table)
         self._ended[before:] = sorted(self._ended[before:], key=_job)
 
-    def _begin(self, rows: Assignment, clock: float, table: JobTable) -> None:
+    def begin(self, rows: Assignment, clock: float, table: JobTable) -> None:
         """The leases of all `rows` begin at `clock` (seconds); those that their jobs had end."""
         columns = rows.jobs, rows.pool, rows.gpus, rows.partner, table.steps_done.take(table.rows(rows.jobs))
         gpus_of, leases, ended = self._core.gpus_of, self._open, []

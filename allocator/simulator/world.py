@@ -33,6 +33,7 @@ from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
+    from allocator.protocol.assignment import Assignment
     from allocator.protocol.state import ClusterState
     from throughputs.prices import PriceTable
 
@@ -224,6 +225,11 @@ class World:
         self._events.leave(np.array(sorted(stopped), dtype=np.int64))
         self.core.use(gpus, stopped)
         self.rates_changed()
+
+    def adopt(self, rows: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
+        """Active jobs run as these (K,) rows already, on these GPUs (ids, ascending)."""
+        self.core.adopt(rows, gpus)
+        self._events.leases.begin(self.core.running, self.clock, self.jobs)
 
     def rates_changed(self) -> None:
         """Rates that are kept are looked up anew."""

@@ -117,7 +117,6 @@ def _simulates(policy: Policy, cluster: Cluster) -> None:
         job = int(np.argmax(left))
         raise BrokenError(f"job {job} of the simulation is {status.iloc[job]} at its end")
     if whole.summary().exceeded_jobs:
-        assert whole.record is not None
         job = int(np.argmax(whole.record.ran_beyond_shares))
         had, promised = (float(whole.jobs[name].iloc[job]) for name in ("running_time", "promised_time"))
         raise BrokenError(f"job {job} had GPUs for {had:.0f} s where shares promised {promised:.0f} s and bind")

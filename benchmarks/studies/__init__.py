@@ -77,8 +77,8 @@ Derived = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def _swept(name: str, by: str, shown: Mapping[str, Shown], derived: Derived | None = None, draw: Any = None) -> Study:
-    given: dict[str, Any] = {"draw": draw or against_load} | ({"derived": derived} if derived else {})
-    return Study(sweep_of(name).description, partial(_sweeps, name), tuple(by.split()), shown, **given)
+    runs = partial(_sweeps, name)
+    return Study(sweep_of(name).description, runs, tuple(by.split()), shown, draw or against_load, derived)
 
 
 logarithmic = partial(against_load, logarithmic=True)

@@ -16,6 +16,7 @@ from allocator import Cluster, ClusterState, ConvexPolicy, ThroughputMatrix, get
 from allocator.audit import audit
 from allocator.audit.case import case_of
 from allocator.audit.properties import throughput_in_place_of
+from tests.formulations.programs import written_out
 from throughputs import InputError, PackedColumns
 
 TYPES = ["v100", "p100", "k80"]
@@ -241,7 +242,7 @@ def test_pairs_are_audited_by_the_same_definitions(seed, policy):
     used = (s @ x).sum() + sum(s[a] * z for a, _, _, z in rows)
     assert found["utilisation"].value == pytest.approx(used / c.sum())
 
-    every = columns.general
+    every = written_out(columns)
     gains = s / (state.rates @ c / c.sum())
     worth = gains @ every.rate
     rate = every.rate.toarray()

@@ -68,8 +68,8 @@ def test_presets_of_goodput_draw_trainings(name: str) -> None:
 
 
 def test_a_comparison_has_the_jobs_of_trace_generate_and_what_is_said_takes_the_place_of_the_preset() -> None:
+    ran("trace generate --generator deadlines --seed 2 --jobs 4 --mean-interarrival 200 --out jobs.csv")
     drawing = "--preset elasticflow --seed 2 --jobs 4"
-    ran(f"trace generate {drawing} --mean-interarrival 200 --out jobs.csv")
     common = f"compare --policies edf --cluster v100:8 --gpus-per-server v100:8 {drawing}"
     ran(f"{common} --out draw")
     ran(f"{common.removesuffix(' --jobs 4')} --trace jobs.csv --out file")
@@ -81,7 +81,7 @@ def test_a_comparison_has_the_jobs_of_trace_generate_and_what_is_said_takes_the_
     assert "'a100'" in refused("compare --preset elasticflow --policies edf --trace jobs.csv --out other")
 
 
-@pytest.mark.parametrize("more", ["", "--preset elasticflow"])
+@pytest.mark.parametrize("more", ["", "--generator deadlines"])
 def test_jobs_are_drawn_for_a_table_of_ones_own(more: str) -> None:
     """Durations are meant on v100 where it is one of the types, else on the first."""
     rows = ("bert,1,h100,40", "bert,1,l4,10", "bert,2,h100,70", "bert,2,l4,18")
@@ -93,7 +93,7 @@ def test_jobs_are_drawn_for_a_table_of_ones_own(more: str) -> None:
     assert set(pd.read_csv("out/fifo/jobs.csv")["job_type"]) == {"bert"}
 
 
-def test_the_published_generator_by_preset(public_data) -> None:
-    ran("trace generate --preset gavel --jobs 40 --mean-interarrival 900 --single-gpu --format gavel --out n.trace")
+def test_the_published_generator_by_name(public_data) -> None:
+    ran("trace generate --generator gavel --jobs 40 --mean-interarrival 900 --single-gpu --format gavel --out n.trace")
     theirs = public_data("gavel/traces/n40_lam900_multi0_prio0_seed0.trace")
     assert Path("n.trace").read_bytes() == theirs.read_bytes()

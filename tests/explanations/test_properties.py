@@ -57,7 +57,7 @@ def test_lives_waits_and_changes(result: Any) -> None:
     for job in range(len(table)):
         if table["status"][job] == "completed":
             check_life(run, table, job)
-        for wait in explain(result, job, since=float(run.jobs.arrival[job])).waits:
+        for wait in explain(result, job, since=float(run.jobs.arrival_time[job])).waits:
             check_wait(run, wait)
             if wait.moment is not None and (run.jobs.rates[job] > 0).any():
                 check_changes(run, job, wait)
@@ -73,7 +73,7 @@ def check_life(run: FinishedRun, table: Any, job: int) -> None:
     assert spent["waiting"] == pytest.approx(table["queueing_time"][job], abs=1e-6)
     assert spent["starting"] + spent["running"] == pytest.approx(table["running_time"][job])
     # a start that is broken off at an event has cost all of it, and did not take it
-    took, cost = spent["starting"] * run.jobs.gpus[job], table["restart_gpu_seconds"][job]
+    took, cost = spent["starting"] * run.jobs.scale_factor[job], table["restart_gpu_seconds"][job]
     assert took == pytest.approx(cost) if run.in_rounds else took <= cost * (1 + 1e-9)
 
 
@@ -91,8 +91,8 @@ def check_wait(run: FinishedRun, wait: Any) -> None:
         there = [free[name].gpus for name in run.cluster.accelerators]
         assert times.free[k].tolist() == there
         # counted once more, GPU by GPU
-        rows = run.rows.take((run.rows.start <= start) & (run.rows.until > start))
-        ids = [int(gpu) for places in rows.places for gpu in places.split()]
+        rows = run.rows.take((run.rows.start_time <= start) & (run.rows.until > start))
+        ids = [int(gpu) for places in rows.gpus for gpu in places.split()]
         assert len(ids) == len(set(ids)) == run.cluster.total_gpus - sum(there)
 
 

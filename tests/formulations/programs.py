@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, vstack
@@ -19,7 +21,7 @@ from formulations import (
     isolated_throughput,
     proportional_throughput,
 )
-from throughputs import PackedColumns, PlainColumns, ThroughputMatrix
+from throughputs import Configurations, PackedColumns, PlainColumns, ThroughputMatrix
 
 LEVELS = ("max_min", "makespan", "finish_time")
 LINEAR = (*LEVELS, "max_sum")
@@ -259,6 +261,17 @@ def value_of(objective, u):
     raise TypeError
 
 
+def written_out(columns):
+    """Every column as sparse matrices: jobs alone first, then the pairs that have a rate."""
+    plain = isinstance(columns, PlainColumns)
+    ways = Configurations.from_matrix(columns.matrix) if plain else Configurations.from_packed(columns)
+    order = np.argsort(ways.partner >= 0, kind="stable")
+    pairs = zip(ways.job[order].tolist(), ways.partner[order].tolist(), strict=True)
+    members = tuple((i,) if k < 0 else (i, k) for i, k in pairs)
+    matrices = {"time": ways.time[:, order], "rate": ways.rates[:, order], "usage": ways.usage[:, order]}
+    return SimpleNamespace(members=members, accelerator=ways.pool[order], **matrices)
+
+
 def size_of(objective, value):
     """What gaps are relative to."""
     return float(objective.budgets.sum()) if isinstance(objective, NashWelfare) else abs(value)
@@ -269,7 +282,7 @@ def supply_of(polytope, worth, prices, jobs, types):
     if not isinstance(polytope, PackedPolytope):
         earned = worth[jobs, None] * polytope.rates[jobs] - polytope.scale_factors[jobs, None] * prices
         return float(prices[types] @ polytope.capacity[types] + np.maximum(earned[:, types].max(axis=1), 0.0).sum())
-    general = polytope.columns.general
+    general = written_out(polytope.columns)
     kept = np.isin(general.accelerator, np.flatnonzero(types))
     kept &= np.array([all(i in jobs for i in members) for members in general.members])
     earned = (general.rate.T @ worth - general.usage.T @ np.where(types, prices, 0.0))[kept]
@@ -315,7 +328,7 @@ def proven_by(polytope, objective, found):
 
 def verify(polytope, objective, found, case=""):
     """A solution is feasible and worth what it says, and its prices and multipliers prove that nothing is better."""
-    rates = polytope.columns.general.rate[:, polytope.capacity[polytope.columns.general.accelerator] > 0]
+    rates = written_out(polytope.columns).rate[:, polytope.capacity[written_out(polytope.columns).accelerator] > 0]
     able = rates.max(axis=1).toarray().ravel() > 0 if rates.shape[1] else np.zeros(polytope.n_jobs, dtype=bool)
     if not isinstance(polytope, PackedPolytope):
         np.testing.assert_array_equal(found.served, able, err_msg=case)
@@ -340,7 +353,7 @@ def verify(polytope, objective, found, case=""):
 
 def rows_of(polytope, floors=None):
     """``A x <= b`` over all columns, those of pairs too; with rows of floors (N,) where there are any."""
-    general = polytope.columns.general
+    general = written_out(polytope.columns)
     rows, limits = [general.time, general.usage], [np.ones(polytope.n_jobs), polytope.capacity]
     if floors is not None:
         rows.append(-general.rate)

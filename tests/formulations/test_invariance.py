@@ -35,6 +35,7 @@ from tests.formulations.programs import (
     size_of,
     with_capacity,
     with_jobs,
+    written_out,
 )
 from throughputs import PackedColumns
 
@@ -193,7 +194,7 @@ def test_efficient_nobody_gains_unless_another_loses(kind):
                 found = run(polytope, objectives[kind], solver=solver)
                 if found.status == "empty":
                     continue
-                u, general = given(polytope, found)[0], polytope.columns.general
+                u, general = given(polytope, found)[0], written_out(polytope.columns)
                 fastest = np.maximum(
                     general.rate[:, polytope.capacity[general.accelerator] > 0].max(axis=1).toarray(), 0
                 )

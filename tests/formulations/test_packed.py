@@ -40,6 +40,7 @@ from tests.formulations.programs import (
     verify,
     with_jobs,
     without_pairs,
+    written_out,
 )
 from throughputs import PackedColumns
 
@@ -96,7 +97,7 @@ def draw_floors(seed, largest=8, ambition=0.9):
     """Polytope, gains by type, cost of GPUs, floors of some jobs that cannot always be kept together."""
     polytope, _ = draw_packed(seed, largest)
     rng, (N, M) = np.random.default_rng([seed, 7]), polytope.columns.rates.shape
-    fastest = polytope.columns.general.rate.max(axis=1).toarray().ravel()
+    fastest = written_out(polytope.columns).rate.max(axis=1).toarray().ravel()
     floors = fastest * np.where(rng.random(N) < 0.6, rng.uniform(0.05, ambition, N), 0.0)
     return polytope, rng.uniform(0.2, 2.0, (N, M)), rng.uniform(0.2, 2.0, M), floors
 
@@ -108,7 +109,7 @@ def test_worth_and_ratio_above_floors_are_those_of_simplex(solver):
     for seed in range(14):
         polytope, gains, cost, floors = draw_floors(seed)
         lonely, plain = without_pairs(polytope), Polytope(polytope.columns.plain, polytope.capacity)
-        for p, general in ((polytope, polytope.columns.general), (lonely, plain.columns.general)):
+        for p, general in ((polytope, written_out(polytope.columns)), (lonely, written_out(plain.columns))):
             over = polytope if p is polytope else plain
             kept = keep_most_packed_floors(p, floors * (seed % 4 > 0)).floors * (1 - 1e-7)
             by_type = gains[:, general.accelerator]
@@ -146,7 +147,7 @@ def test_fewest_floors_are_given_up():
         plain, wanted = Polytope(polytope.columns.plain, polytope.capacity), np.flatnonzero(floors > 0)
         order = np.random.default_rng(seed).permutation(len(floors))
         for p, keep in ((polytope, keep_most_packed_floors), (plain, keep_most_floors)):
-            kept, C = keep(p, floors), p.columns.general.rate.shape[1]
+            kept, C = keep(p, floors), written_out(p.columns).rate.shape[1]
 
             def keepable(jobs, p=p, floors=floors, C=C):
                 asked = np.where(np.isin(np.arange(len(floors)), jobs), floors, 0.0)
@@ -245,7 +246,7 @@ def test_the_published_makespan_is_the_point_of_ecos(seed):
     kept *= 1.0 - np.triu(rng.random((6, 6)) > 0.7, 1)[..., None]  # some gain nothing beside another
     together = kept * np.maximum(alone, 0.1)[:, None]
     polytope = PackedPolytope(PackedColumns(rng.integers(0, 6, n), alone, together, size), [3.0, 2.0, 2.0])
-    goal, general = Makespan(rng.uniform(1e3, 1e5, n)), polytope.columns.general
+    goal, general = Makespan(rng.uniform(1e3, 1e5, n)), written_out(polytope.columns)
     best = solve_packed(polytope, goal)
     ours, time = published_makespan(polytope, goal, best), bisected_makespan(best.objective)
     C = general.rate.shape[1]

@@ -24,6 +24,7 @@ from tests.formulations.programs import (
     given,
     polytope_of,
     with_jobs,
+    written_out,
 )
 from throughputs import PackedColumns
 
@@ -40,7 +41,7 @@ def shortfall(polytope, objective, found):
     """Largest part of a job's time by the rules that it does not have."""
     h = objective.hierarchy
     entities = list(zip(h.parent.tolist(), h.weights.tolist(), h.fifo.tolist(), strict=True))
-    general = polytope.columns.general
+    general = written_out(polytope.columns)
     exact = reference_filling(
         general, polytope.capacity.astype(float), objective.units, objective.weights, entities, h.of_job, h.rank
     )

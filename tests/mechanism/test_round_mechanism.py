@@ -122,3 +122,24 @@ def test_waiting_jobs_are_decided_early_when_nothing_runs():
     core.arrive([1])
     decision = core.next(370.0)
     assert (decision.jobs.tolist(), decision.recomputed, core.policy_calls) == ([1], True, 2)
+
+
+def test_the_least_interval_between_decisions_is_over_at_its_end():
+    core = make_core(SharesPolicy(), Cluster({"a": 1}), [1, 1], recompute_interval_seconds=720.0)
+    core.arrive([0])
+    core.next(0.0)
+    core.arrive([1])
+    assert [core.next(clock).recomputed for clock in (360.0, 720.0)] == [False, True]
+
+
+def test_a_gang_of_all_gpus_has_an_isolated_share_of_them():
+    """Beside another job half of the time: a rate of a half; it did 360 steps."""
+    policy = SharesPolicy()
+    core = make_core(policy, Cluster({"a": 2}), [2, 1])
+    core.arrive([0, 1])
+    decision = core.next(0.0)
+    core.record(decision, np.full(len(decision.jobs), 360.0))
+    core.jobs.steps_done[0] = 360.0
+    core.tell(Trigger.TROUBLE)
+    core.next(360.0)
+    assert policy.states[-1].isolated_seconds.tolist() == [720.0, 0.0]

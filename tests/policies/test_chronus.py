@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy, simulate
-from allocator.policies.chronus import leases
+from allocator.policies.chronus import policy as planner
 from allocator.policies.chronus.memory import ACCEPTED, BEST_EFFORT, UNACCEPTED, ChronusMemory
 from allocator.policies.chronus.policy import Chronus
 from allocator.presets import preset
@@ -191,7 +191,7 @@ class Promises(Chronus):
 
     def plan(self, state: ClusterState, memory: ChronusMemory) -> Plan:
         plan = super().plan(state, memory)
-        for label, kind, due in zip(memory.labels, memory.kind.tolist(), memory.due.tolist(), strict=True):
+        for label, kind, due in zip(memory.jobs, memory.kind.tolist(), memory.due.tolist(), strict=True):
             if kind == ACCEPTED and isinstance(label, int):
                 self.seen.setdefault(label, due * MINUTE)
         return plan
@@ -219,7 +219,7 @@ def test_a_solver_that_fails_is_told_of_and_marked(monkeypatch: pytest.MonkeyPat
         found = solve_leases(program, "greedy", **options)
         return found if method == "greedy" else dataclasses.replace(found, status="failed", note="out of time")
 
-    monkeypatch.setattr(leases, "solve_leases", failing)
+    monkeypatch.setattr(planner, "solve_leases", failing)
     with pytest.warns(RuntimeWarning, match=r"chronus: highs .*out of time"):
         result = simulated(workload(12), get_policy("chronus"))
     greedy = simulated(workload(12), get_policy("chronus", solver="none"))

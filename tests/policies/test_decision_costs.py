@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
-from allocator.policies.deadlines.costs import DecisionCosts
+from allocator.policies.deadlines.memory import DecisionCosts
 from allocator.presets import preset
 from allocator.simulator import simulate
 from throughputs import deadline_trace, default_table
@@ -20,11 +20,15 @@ def state_of(lost, clock, running=None):
     return ClusterState(Cluster({"a100": 4}), matrix, lost_seconds=np.array(lost), clock=clock, running=running)
 
 
+GIVEN = {"started": (0, 1), "resized": (1, 2), "kept": (1, 1)}
+"""GPUs before and after."""
+
+
 def learned(costs, lost, clock, **note):
     """Learn from what jobs lost until `clock`, then note a decision."""
     costs.learn(state_of(lost, clock))
     found = costs.restart_seconds, costs.lost_share
-    costs.note(clock, **{"started": [], "resized": [], "kept": []} | note)
+    costs.note(clock, {job: GIVEN[what] for what, jobs in note.items() for job in jobs})
     return found
 
 
@@ -39,7 +43,7 @@ def test_starts_and_decisions_that_change_nothing_are_told_apart():
 
 def test_a_decision_is_learned_from_once_and_takes_half_of_the_time_at_most():
     costs = DecisionCosts()
-    costs.note(0.0, started=[0], resized=[], kept=[1])
+    costs.note(0.0, {0: (0, 1), 1: (1, 1)})
     for clock in (10.0, 30.0):
         costs.learn(state_of([8.0, 60.0], clock))
         assert (len(costs.start_seconds), costs.restart_seconds, costs.lost_share) == (1, 8.0, 0.5)
@@ -64,7 +68,7 @@ def test_what_is_cheap_and_frequent_does_not_hide_what_is_dear(dear, cheap):
 
 def test_what_was_learned_comes_back():
     costs, again = DecisionCosts(), DecisionCosts()
-    costs.note(0.0, started=[0], resized=[2], kept=[1])
+    costs.note(0.0, {0: (0, 1), 1: (1, 1), 2: (1, 2)})
     learned(costs, [8.0, 2.0, 3.0], 50.0, started=[1], resized=[2], kept=[0])
     again.restore(costs.state())
     for each in (costs, again):

@@ -127,9 +127,8 @@ def test_pollux_may_take_types_for_equal() -> None:
 
 @pytest.mark.parametrize("name", ["sia", "pollux"])
 def test_who_has_just_started_is_not_restarted_for_little(name: str) -> None:
-    policy, memory = get_policy(name, restart_seconds=60.0), Restarts()
     # many restarts weigh as much as little time
-    memory.times[0] = 1000
+    policy, memory = get_policy(name, restart_seconds=60.0), Restarts((0,), np.array([1000]))
     for age, known, expected in ((100.0, None, "a1"), (1e5, None, "a2"), (1e5, memory, "a1")):
         state = state_of("a1=1 a2=1.2", cluster="a:2", running="a1", elapsed_seconds=[age])
         assert chosen(policy, state, known) == expected
@@ -158,8 +157,7 @@ def kept(policy: Told, state: ClusterState, memory: Restarts) -> list[float]:
 @pytest.mark.parametrize(("stated", "world", "expected"), [(60.0, 10.0, 60.0), (None, 10.0, 10.0), (None, 0.0, 30.0)])
 def test_what_a_restart_leaves_of_goodput(stated: float | None, world: float, expected: float) -> None:
     """(a - n S) / (a + S); all of it as long as a job is younger than a start takes; S may differ by type."""
-    memory = Restarts()
-    memory.times = {0: -1, 1: -1, 2: 0, 3: 2}
+    memory = Restarts((0, 1, 2, 3), np.array([-1, -1, 0, 2]))
     ages = [expected - 1.0, expected, 1000.0, 1000.0]
     ones = ["a1=1"] * 4
     known = {"cluster": "a:4", "restart_seconds": world}
@@ -181,16 +179,16 @@ def test_who_still_starts_is_kept_where_it_is_unless_told_otherwise() -> None:
 
 def test_a_start_is_one_of_who_did_not_run_so_before() -> None:
     """The first keeps its column, the second moves, the third had none; counts are kept, and forgotten with jobs."""
-    memory, policy = Restarts(), Told(None, (), (0.0, 1.0, 0.0, 1.0, 1.0))
-    memory.times = {0: 0, 1: 0}
+    memory, policy = Restarts((0, 1), np.array([0, 0])), Told(None, (), (0.0, 1.0, 0.0, 1.0, 1.0))
     state = state_of("a1=1 a2=1", "a1=1 a2=1", "a1=1", cluster="a:5", running="a2 a1")
     assert chosen(policy, state, memory) == "a2 a2 a1"
     assert policy.told[0][1] == [1, 2, -1]
-    assert memory.times == {0: 0, 1: 1, 2: 0}
+    assert memory.times.tolist() == [0, 1, 0]
     other = Restarts()
     other.restore(memory.state())
-    assert other.of([1]).tolist() == [1]
-    assert other.of([0, 1]).tolist() == [0, 1]
+    for labels, times in (((1,), [1]), ((0, 1), [-1, 1])):
+        other.align(labels)
+        assert other.times.tolist() == times
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -268,7 +266,7 @@ def test_sia_without_types_weighs_those_who_wait() -> None:
         state = state_of("a1=1", "a1=1", running=served[-1], priority_weights=[2.5, 1.0])
         served.append(chosen(policy, state, memory))
     assert served[1:] == ["a1 -", "a1 -", "- a1", "a1 -", "- a1", "a1 -"]
-    assert memory.left_out == {0: 2, 1: 4}
+    assert memory.left_out.tolist() == [2, 4]
 
 
 def test_sia_without_types_knows_nodes_of_four() -> None:

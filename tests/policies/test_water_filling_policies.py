@@ -14,6 +14,7 @@ from allocator.instance import read_instance, state_from_json
 from allocator.protocol.entities import Membership, arrival_ranks
 from formulations import proportional_throughput
 from tests.formulations.filling_reference import reference_filling
+from tests.formulations.programs import written_out
 from throughputs import PlainColumns
 
 NAMES = ["max_min_fairness_water_filling", "max_min_fairness_water_filling_perf"]
@@ -44,7 +45,7 @@ def test_is_what_trying_every_job_finds():
     for seed in range(2):
         state = draw(seed)
         units = proportional_throughput(state.rates, state.capacity) / state.scale_factors
-        m, columns = state.membership, PlainColumns(state.throughputs).general
+        m, columns = state.membership, written_out(PlainColumns(state.throughputs))
         known = (each.tolist() for each in (m.entities.parent, m.entities.weights, m.entities.fifo))
         of = list(zip(*known, strict=True)), m.of_job, m.arrival_rank
         wanted = reference_filling(columns, state.capacity.astype(float), units, state.priority_weights, *of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,11 @@ def make_result(
 
 def changed(result: SimulationResult, **changes: Any) -> SimulationResult:
     """The result with some of its attributes or tables replaced."""
-    names = [field.name for field in fields(result)] + ["jobs", "rounds", "timeline"]
-    return SimulationResult(**{name: getattr(result, name) for name in names} | {"record": None} | changes)
+    fixed = {field.name for field in fields(result)}
+    made = replace(result, **{name: value for name, value in changes.items() if name in fixed})
+    shown = {name: getattr(result, name) for name in ("jobs", "rounds", "timeline")}
+    made.__dict__.update(shown, **{name: value for name, value in changes.items() if name not in fixed})
+    return made
 
 
 def make_results(*policies: str, **options: Any) -> list[SimulationResult]:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from allocator import get_policy, simulate
-from allocator.results.measures.judgement import deadline_judgement, judged
-from allocator.results.measures.recorded_runs import read_recorded_jobs
+from allocator.results.measures.recorded_runs import deadline_judgement, judged, read_recorded_jobs
 from allocator.results.output import save_result
 from throughputs import InputError, Trace, write_trace
 
@@ -100,7 +99,7 @@ BAD = """
 [1] | run.json list
 {"a": 1} | run.json a submitted_jobs
 {"jcts": {"a": {}, "b": {}}} | 'jcts'
-{"jobs": {"x": 3}} | 'x' 3
+{"jobs": {"x": 3}} | x 3
 {"jobs": {"x": {"submit": 1, "finish": "soon"}}} | x finish 'soon'
 {"submitted_jobs": [{"id": 3}]} | run.json:1 'submitted_jobs' name
 {"submitted_jobs": [{"name": "a-1", "submission_time": 3}]} | deadline

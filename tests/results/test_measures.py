@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,7 @@ from allocator.results.measures.contention import (
     unfair_share,
 )
 from allocator.results.measures.fragmentation import fragmentation_table, measure_fragmentation
-from allocator.results.measures.parts import partitions_table, sizes_table
+from allocator.results.measures.parts import named_parts_table, sizes_table
 from allocator.results.result import SimulationResult
 from allocator.results.views.summary import Summary
 from throughputs import InputError, RetainedFractions, ThroughputTable, Trace
@@ -89,7 +91,6 @@ def test_fragmentation_is_what_the_rounds_say(result: SimulationResult, gang: in
 
 def test_fragmentation_over_time_is_the_mean_of_the_table(result: SimulationResult) -> None:
     record = result.record
-    assert record is not None
     start, end = 1234.5, 17000.0
     grid = np.arange(start, end, 0.5)
     weights = result.cluster.capacity / result.cluster.capacity.sum()
@@ -104,11 +105,13 @@ def test_fragmentation_over_time_is_the_mean_of_the_table(result: SimulationResu
             assert measured.fits[pool] == pytest.approx(at["gang_fits"].mean())
             blocked = ~at["gang_fits"] & (at["free_gpus"] >= gang)
             assert measured.blocked[pool] == pytest.approx(blocked.mean())
-        assert measured.overall[1:] == pytest.approx((measured.fits @ weights, measured.blocked @ weights))
+        assert list(measured.overall.values())[1:] == pytest.approx(
+            [measured.fits @ weights, measured.blocked @ weights]
+        )
     too_large = measure_fragmentation(record, start, end, 10)
     assert too_large is not None
     assert np.isnan(too_large.fits[1])
-    assert too_large.overall[1] == too_large.fits[0]
+    assert too_large.overall["gang_fits_fraction"] == too_large.fits[0]
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 200])
@@ -171,7 +174,7 @@ def test_concurrency_and_contention_are_those_that_sia_counts(name: str, referen
             "status": "completed",
         }
     )
-    made = SimulationResult("sia", TWO_CLUSTERS, {}, jobs=table, rounds=table.iloc[:0], timeline=table.iloc[:0])
+    made = cast(SimulationResult, SimpleNamespace(jobs=table))
     concurrency = average_concurrency(made, every=told["interval"])
     assert concurrency == pytest.approx([job["n_avg"] for job in jobs], rel=1e-14)
     assert contention(made, every=told["interval"]) == pytest.approx((told["mean_contention"], told["max_contention"]))
@@ -211,7 +214,7 @@ def test_isolated_runs_lie_between_whole_numbers_of_gpus(result: SimulationResul
 
 
 def test_parts_are_parts_of_the_jobs(result: SimulationResult) -> None:
-    summary, jobs, table = result.summary(), result.jobs, partitions_table(result.jobs)
+    summary, jobs, table = result.summary(), result.jobs, named_parts_table(result.jobs, "partition")
     assert sorted(table["partition"]) == ["blue", "red"]
     assert table["gpu_share"].sum() == pytest.approx(1)
     for _, row in table.iterrows():

@@ -87,7 +87,7 @@ class ModelCluster(Adapter):
             return
         if before is not None and before.seen.phase != "ended":
             self.violations.append(f"two starts of a job at once: {order}")
-        if not {gpu for other in self.running() for gpu in _gpus(other.order)}.isdisjoint(_gpus(order)):
+        if any(other.order.placed.gpus & order.placed.gpus for other in self.running()):
             self.violations.append(f"two jobs on one GPU: {order}")
         self.starts.append((order.job, order.epoch))
         run.steps = run.saved = self.checkpoints.get(order.job, 0.0)
@@ -120,7 +120,7 @@ class ModelCluster(Adapter):
         for run in self.running():
             order, behaviour = run.order, run.behaviour
             total = float(order.command[1])
-            run.steps += self.rates[order.accelerator] * seconds
+            run.steps += self.rates[order.placed.pool] * seconds
             half, done = run.steps >= total / 2, run.steps >= total
             crash = behaviour == "broken" or (half and (behaviour, order.epoch) == ("crash", 1))
             crash |= half and behaviour == "doomed"
@@ -145,10 +145,6 @@ class ModelCluster(Adapter):
         costs = {"save_seconds": SAVE_SECONDS, "start_seconds": START_SECONDS, "at": self.clock}
         report = Report(job, epoch, state, steps, trained, seconds, run.saved, **costs)
         write_file(run.order.folder / REPORT_FILE, report)
-
-
-def _gpus(order):
-    return {(node, position) for node, positions in order.gpus.items() for position in positions}
 
 
 def two_types(v100=2, k80=2):
@@ -203,7 +199,7 @@ async def settle(service):
     for _ in range(200):
         await service.look()
         assert not service.adapter.violations
-        waiting = [*service._dispatch.tasks.values(), *([service.deciding._task] if service.deciding._task else [])]
+        waiting = [*service.dispatch.tasks.values(), *([service.deciding._task] if service.deciding._task else [])]
         if not waiting:
             return
         await asyncio.wait(waiting, timeout=10.0)
@@ -222,7 +218,7 @@ async def run_on(service, seconds, step=1.0):
 async def leave(service):
     """The service ends as if killed."""
     OPEN.remove(service)
-    for task in service._dispatch.tasks.values():
+    for task in service.dispatch.tasks.values():
         task.cancel()
     service.deciding.abandon()
     service.journal.close()

@@ -120,7 +120,8 @@ class Story:
         elif what == "time":
             await run_on(service, name)
         # jobs are gone with their node, or what the cluster keeps of those that have ended is lost
-        gone = lambda run: name in run.order.gpus if what == "cut" else what == "forget" and run.seen.phase == "ended"  # noqa: E731
+        on = lambda run: name in run.order.placed.places  # noqa: E731
+        gone = lambda run: on(run) if what == "cut" else what == "forget" and run.seen.phase == "ended"  # noqa: E731
         cluster.runs = {key: run for key, run in cluster.runs.items() if not gone(run)}
 
     async def play(self, story):

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from allocator.runtime.adapters.base import StartOrder
+from allocator.runtime.adapters.base import Placed, StartOrder
 from tests.runtime.contract import AdapterContract
 from tests.runtime.model_cluster import two_types
 from tests.runtime.worlds import Local, lines, until
@@ -26,7 +26,7 @@ class OnModel:
         behaviour = {"waits": "deaf", "ignores": "stubborn"}.get(kind, kind)
         places, job = {node: (position,)}, job or str(uuid.uuid4())
         command = ("train", "1000", behaviour)
-        return StartOrder(job, epoch, command, places, "v100", self._folder, self._folder)
+        return StartOrder(job, epoch, command, Placed("v100", places), self._folder, self._folder)
 
     async def ready(self, order):
         pass

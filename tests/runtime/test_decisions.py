@@ -124,7 +124,7 @@ async def test_a_world_is_told_of_speeds_of_what_starts_cost(tmp_path, told):
     await started(tmp_path, two_types(1, 1), *jobs, policy="max_min_fairness_perf", until=95.0)
     assert any(news.measured for news, _ in told[5:])
     # asked when they came, and when they were first measured on either type: speeds that hardly change are no news
-    asked = [verdict.recomputed for _, verdict in told]
+    asked = [verdict.told["asked"] for _, verdict in told]
     assert sum(asked) <= 6 < len(asked)
     assert not any(asked[-3:])
     # whoever was started by the last decision has paid for it, nobody else has
@@ -222,7 +222,7 @@ def test_a_world_that_comes_back_knows_what_its_jobs_did_meanwhile():
     (_, before), (policy, after) = heard(), heard()
     jobs = [Job(k, name, ("x",), total_steps=100.0) for k, name in enumerate("ab")]
     before.decide(News(0.0, jobs))
-    after.restore(before.state(), {"a": replace(jobs[0], steps=30.0), "b": jobs[1]})
+    after.take_up({"a": replace(jobs[0], steps=30.0), "b": jobs[1]}, before.state())
     after.decide(News(1e5, [Job(2, "c", ("x",), total_steps=50.0)]))
     assert policy.states[-1].steps_remaining.tolist() == [70.0, 100.0, 50.0]
 
@@ -235,5 +235,5 @@ def test_a_world_that_goes_on_from_another_knows_how_far_jobs_are_by_now():
     first.decide(News(0.0, list(jobs.values())))
     now = {uuid: replace(job, steps=100.0 * (job.id + 1)) for uuid, job in jobs.items()}
     other = world()
-    other.restore(first.state(), now)
+    other.take_up(now, first.state())
     assert other.state()["table"]["progress"]["steps_done"].tolist() == [100.0, 200.0]

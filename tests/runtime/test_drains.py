@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from allocator.cli.app import load
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.recorded import Leases
+from allocator.runtime.recorded import RecordedRun
 from tests.runtime.model_cluster import (
     ModelCluster,
     job,
@@ -31,7 +31,7 @@ from tests.runtime.model_cluster import (
 async def test_running_jobs_finish_nothing_starts_there_and_it_is_taken_back(tmp_path, policy, killed):
     cluster = two_types()
     service = await started(tmp_path, cluster, *(job(200.0) for _ in range(4)), policy=policy)
-    there = [one.id for one in service.book.by_id if "v" in one.places]
+    there = [one.id for one in service.book.by_id if "v" in one.placed.places]
     answer = Requests(service).answer({"do": "drain", "node": "v"})
     assert (answer["drained"], answer["jobs"], len(there)) == (True, there, 2)
     await run_on(service, 15.0)
@@ -49,7 +49,7 @@ async def test_running_jobs_finish_nothing_starts_there_and_it_is_taken_back(tmp
     on_it = [service.book.by_id[number] for number in there]
     while any(one.state != "completed" for one in on_it):
         await run_on(service, 5.0)
-        assert all(one in on_it for one in service.book.holding.values() if "v" in one.places)
+        assert all(one in on_it for one in service.book.holding.values() if "v" in one.placed.places)
         assert service.hardware.cluster.gpus == {"v100": 0, "k80": 2}
     assert [one.epoch for one in on_it] == [1, 1]
     service.drain("v", False)
@@ -81,16 +81,16 @@ async def test_a_job_that_is_not_to_stay_on_a_drained_node_goes_on_elsewhere(tmp
     if how == "lost":
         await settle(service)
         await run_on(service, 5.0)
-    while not one.places:
+    while not one.placed.gpus:
         await service.look()
         await asyncio.sleep(0)
-    (node,) = one.places
+    (node,) = one.placed.places
     service.drain(node, True)
     if how == "lost":
         cluster.machines[:] = [replace(m, up=m.name != node) for m in cluster.machines]
     await settle(service)
     await run_on(service, 20.0)
-    assert (one.state, set(one.places)) == ("running", {"v", "k"} - {node})
+    assert (one.state, set(one.placed.places)) == ("running", {"v", "k"} - {node})
 
 
 async def test_a_node_that_the_cluster_itself_drains(tmp_path):
@@ -108,8 +108,8 @@ async def test_what_is_free_is_told_from_what_drained_nodes_still_run(tmp_path):
     service = await started(tmp_path, one_type(2), job(40.0), job(20.0))
     service.drain("k", True)
     await run_on(service, 50.0)
-    told = Leases(service.journal.events())
-    assert [gpus["k80"] for _, gpus in told.capacity] == [2, 1, 0]
+    run = RecordedRun(service.journal.events())
+    assert run.capacity()["k80"].tolist() == [2, 1, 0]
 
 
 class Asked:

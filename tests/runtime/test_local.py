@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import AdapterError, CommandError, Seen
+from allocator.runtime.adapters.base import AdapterError, CommandError, Placed, Seen
 from allocator.runtime.adapters.node import EXIT_FILE, LOCK_FILE, LOG_FILES, RUN_FILE, Log, RankOutput, boot_identity
 from tests.runtime.worlds import PYTHON, processes_of, until
 
@@ -27,8 +27,7 @@ async def test_arguments_are_taken_as_they_are(local):
     assert (local.folder(job) / "log").read_bytes().split(b"\0") == [os.fsencode(argument) for argument in arguments]
 
 
-@pytest.mark.parametrize("visible", [True, False])
-async def test_the_environment_of_a_job(local, monkeypatch, visible):
+async def test_the_environment_of_a_job(local, monkeypatch):
     for name, value in {"OF_THE_SERVICE": "service", "OF_BOTH": "service", "CUDA_VISIBLE_DEVICES": "7"}.items():
         monkeypatch.setenv(name, value)
     program = (
@@ -36,10 +35,10 @@ async def test_the_environment_of_a_job(local, monkeypatch, visible):
         " 'ignored': signal.getsignal(signal.SIGTERM) != signal.SIG_DFL, 'blocked': len(signal.pthread_sigmask(0, ())),"
         " 'files': len(os.listdir('/proc/self/fd')) - 1, 'session': os.getsid(0) == os.getpid()}, sys.stdout)"
     )
-    adapter, job = await local.open(visible_devices=visible), local.new_job()
+    adapter, job = await local.open(), local.new_job()
     given = {"OF_THE_JOB": "job", "OF_BOTH": "job", "ALLOCATOR_JOB_ID": "false"}
     order = local.order(job, *PYTHON, program, epoch=5, environment=given, working_directory=local.state / "jobs")
-    await adapter.start(replace(order, gpus={"local-k80": (1, 0)}, accelerator="k80"))
+    await adapter.start(replace(order, placed=Placed("k80", {"local-k80": (1, 0)})))
     assert (await local.ended(job)).code == 0
     found = json.loads((local.folder(job) / "log").read_text())
     expected = {
@@ -50,8 +49,8 @@ async def test_the_environment_of_a_job(local, monkeypatch, visible):
         "OF_THE_JOB": "job",
         "OF_BOTH": "job",
         # the four v100 come before the two k80
-        "CUDA_VISIBLE_DEVICES": "5,4" if visible else "7",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID" if visible else os.environ.get("CUDA_DEVICE_ORDER"),
+        "CUDA_VISIBLE_DEVICES": "5,4",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "cwd": str(local.state / "jobs"),
         "input": "",
         "ignored": False,
@@ -155,9 +154,8 @@ async def test_what_else_is_refused(local):
     plain = local.order(job, "true", epoch=2)
     for changes, said in [
         ({"working_directory": local.state / "nowhere"}, r"not found: the working directory .*/nowhere"),
-        ({"gpus": {"local-v100": (4,)}}, "no such GPUs"),
+        ({"placed": Placed("v100", {"local-v100": (4,)})}, "no such GPUs"),
         ({"job": "../../x"}, "not the name of a folder"),
-        ({"command": ()}, "no command"),
         ({"command": ("true", "\ud800")}, "surrogates not allowed"),
         ({"folder": local.state / "jobs" / "none"}, "No such file"),
     ]:

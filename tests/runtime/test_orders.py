@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.lease.files import LEASE_FILE, Grant, Report, read_file, write_file
-from allocator.runtime.adapters.base import AdapterError, NoAnswerError, Seen
-from allocator.runtime.decisions.hardware import Placed, gpus_of, held, orders
+from allocator.runtime.adapters.base import NOWHERE, AdapterError, NoAnswerError, Placed, Seen
+from allocator.runtime.decisions.hardware import held, orders
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.records.book import Book, Job
 from allocator.runtime.settings import ServiceSettings
@@ -50,24 +50,17 @@ class Desk:
     """A job, and who gives orders for it."""
 
     def __init__(self, folder, state, *cluster):
-        self.cluster = self.adapter = Cluster(*cluster)
-        self.settings, self.refusals = SETTINGS, []
-        places = {"v": (0,)}
-        self.job = Job(0, "a", ("x",), "/", state=state, reason="why", epoch=3, places=places, environment={"B": "2"})
+        self.cluster, self.refusals = Cluster(*cluster), []
+        placed = Placed(places={"v": (0,)})
+        self.job = Job(0, "a", ("x",), "/", state=state, reason="why", epoch=3, placed=placed, environment={"B": "2"})
         self.watching = Watching(folder, Book(), SETTINGS)
-        self.folder, self.dispatch = self.watching.folder(self.job), Dispatch(self)
+        self.folder = self.watching.folder(self.job)
+        refused = lambda _, seen, later: self.refusals.append((seen.reason, later))  # noqa: E731
+        self.dispatch = Dispatch(self.cluster, self.watching, SETTINGS, self.clock, refused, lambda: None)
+        self.dispatch.variables = lambda _: {"A": "1", "B": "1"}
 
     def clock(self):
         return self.cluster.clock
-
-    def variables(self, _):
-        return {"A": "1", "B": "1"}
-
-    def refused(self, _, seen, later):
-        self.refusals.append((seen.reason, later))
-
-    def wake(self):
-        pass
 
     async def give(self, order, seconds=0.0):
         """An order again and again, for so long; half a second between two looks."""
@@ -161,8 +154,8 @@ async def test_a_start_of_which_the_mind_was_changed_meanwhile_is_not_ordered(tm
     assert desk.cluster.orders == []
 
 
-def places(gpus):
-    return {"n": tuple(gpus)} if gpus else {}
+def placed(gpus, partner=""):
+    return Placed("a", {"n": tuple(gpus)}, partner) if gpus else NOWHERE
 
 
 @st.composite
@@ -173,38 +166,37 @@ def situations(draw):
     def parts():
         order = draw(st.permutations(range(8)))
         cuts = [0, *sorted(draw(st.lists(st.integers(0, 8), min_size=n, max_size=n)))]
-        return {str(k): places(sorted(order[a:b])) for k, (a, b) in enumerate(itertools.pairwise(cuts))}
+        return {str(k): placed(sorted(order[a:b])) for k, (a, b) in enumerate(itertools.pairwise(cuts))}
 
     jobs = {}
     for key, part in parts().items():
-        state = draw(st.sampled_from(["starting", "running", "stopping"])) if part else "queued"
-        jobs[key] = Job(int(key), key, ("x",), state=state, places=part)
-    return {key: Placed("a", part) for key, part in parts().items() if part}, jobs
+        state = draw(st.sampled_from(["starting", "running", "stopping"])) if part.gpus else "queued"
+        jobs[key] = Job(int(key), key, ("x",), state=state, placed=part)
+    return {key: part for key, part in parts().items() if part.gpus}, jobs
 
 
 @given(situations())
 def test_orders_reach_what_is_wanted_and_never_double_a_gpu(situation):
     targets, jobs = situation
     for _ in range(3):
-        stops, starts = orders(targets, [job for job in jobs.values() if job.places], jobs)
+        stops, starts = orders(targets, {uuid: job for uuid, job in jobs.items() if job.placed.gpus}, jobs)
         assert all(job.state != "stopping" for job in stops)
         assert all(job.state == "queued" for job in starts)
         for job in stops:
             job.state = "stopping"
         for job in starts:
-            job.state, job.places = "running", targets[job.uuid].places
-        assert all(len(owners) == 1 for owners in held(jobs.values()).values())
+            job.state, job.placed = "running", targets[job.uuid]
+        assert all(len(owners) == 1 for owners in held(jobs).values())
         for job in jobs.values():
             if job.state == "stopping":
-                job.state, job.places = "queued", {}
-    there = {uuid: set(gpus_of(job.places)) for uuid, job in jobs.items() if job.places}
-    assert there == {uuid: set(gpus_of(target.places)) for uuid, target in targets.items()}
+                job.state, job.placed = "queued", NOWHERE
+    assert {uuid: job.placed for uuid, job in jobs.items() if job.placed.gpus} == targets
 
 
 def test_partners_share_and_strangers_do_not():
     jobs = {name: Job(k, name, ("x",)) for k, name in enumerate("abc")}
     # even where a plan gives a GPU to two of them
-    shared = {name: Placed("t", places([0]), partner) for name, partner in zip("abc", ("b", "a", ""), strict=True)}
-    assert [job.uuid for job in orders(shared, [], jobs)[1]] == ["a", "b"]
-    jobs["a"].state, jobs["a"].places = "running", places([0])
-    assert orders(shared, [jobs["a"]], jobs) == ([], [jobs["b"]])
+    shared = {name: placed([0], partner) for name, partner in zip("abc", ("b", "a", ""), strict=True)}
+    assert [job.uuid for job in orders(shared, {}, jobs)[1]] == ["a", "b"]
+    jobs["a"].state, jobs["a"].placed = "running", placed([0])
+    assert orders(shared, {"a": jobs["a"]}, jobs) == ([], [jobs["b"]])

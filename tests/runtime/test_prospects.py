@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from allocator.runtime.adapters.base import Node
+from allocator.runtime.adapters.base import Node, Placed
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge, Prospects, moving_average
 from allocator.runtime.door.requests import Requests
@@ -33,11 +33,11 @@ def test_gpus_are_numbered_type_by_type_and_nodes_come_and_go():
     assert hardware.cluster.gpus == {"v100": 6, "k80": 4}
     assert hardware.cluster.gpus_per_server == {"v100": 4, "k80": 4}
     assert hardware.places((3, 4)) == {"z": (3,), "x": (0,)}
-    assert hardware.numbers({"x": (0,), "z": (3,)}) == (3, 4)
-    assert hardware.numbers({"down": (0,)}) is None
+    assert hardware.numbers(Placed("v100", {"x": (0,), "z": (3,)})) == (3, 4)
+    assert hardware.numbers(Placed("k80", {"down": (0,)})) is None
     less = Hardware(nodes, hardware.cluster.accelerators, {"z", "y"})
     assert less.cluster.gpus == {"v100": 2, "k80": 0}
-    assert less.numbers({"z": (0,)}) is None
+    assert less.numbers(Placed("v100", {"z": (0,)})) is None
 
 
 @pytest.mark.parametrize(("sizes", "server"), [([4, 4, 2], 4), ([4, 3, 2], 1), ([8, 4, 4], 4), ([], 1)])

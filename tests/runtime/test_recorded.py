@@ -13,7 +13,7 @@ from allocator.cli.app import app
 from allocator.cli.service.admission import present_jobs
 from allocator.report.errors import errors_section
 from allocator.runtime.door.client import Client
-from allocator.runtime.recorded import Leases, RecordedRun, caveats, compared
+from allocator.runtime.recorded import RecordedRun, caveats, compared
 from allocator.runtime.records.journal import Event
 from tests.runtime.test_requests import Serving
 from throughputs import InputError, ThroughputTable
@@ -78,7 +78,7 @@ def events():
 
 
 def test_leases_by_hand():
-    run = RecordedRun(Leases(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
+    run = RecordedRun(events(), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
     assert run.trace.arrival_time.tolist() == [0.0, 0.0]
     assert run.trace.total_steps.tolist() == [100.0, 50.0]
     assert run.table.rates(["job 0", "t"], [1, 1], ["v100"])[:, 0].tolist() == [10.0, 10.0]
@@ -115,7 +115,7 @@ def test_what_changed_on_the_way_is_told_and_not_compared(more, words):
     told = events()
     for after, kind, data in sorted([*more, (1, "run", RUN)], key=lambda one: -one[0]):
         told.insert(after, Event(kind, "", told[after].clock, data))
-    run = RecordedRun(Leases(told))
+    run = RecordedRun(told)
     found = caveats(run)
     assert len(found) == len(words)
     assert all(expected in caveat.words for expected, caveat in zip(words, found, strict=True))
@@ -129,10 +129,10 @@ def test_what_changed_on_the_way_is_told_and_not_compared(more, words):
 
 def test_jobs_that_are_not_through_are_told_of_and_left_out():
     # of two jobs the second is through, the first runs again
-    run = RecordedRun(Leases(events()[:-1]))
+    run = RecordedRun(events()[:-1])
     (caveat,) = caveats(run)
     assert "1 of 2 jobs are not through" in caveat.words
-    whole = RecordedRun(Leases(events())).result({})
+    whole = RecordedRun(events()).result({})
     comparison = compared(run.result({}), whole, [caveat])
     figures = {row["figure"]: row for row in comparison["figures"]}
     assert comparison["jobs_that_complete_in_both"] == 1
@@ -142,7 +142,7 @@ def test_jobs_that_are_not_through_are_told_of_and_left_out():
 
 
 def recorded(told):
-    return RecordedRun(Leases(told))
+    return RecordedRun(told)
 
 
 def test_gpus_are_meant_for_a_job_once_whoever_held_them_was_told_to_end():

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 
 import pytest
 
+from allocator.runtime.adapters.base import NOWHERE
 from allocator.runtime.records.book import Book
 from allocator.runtime.records.journal import Event, Journal, JournalError
 from allocator.runtime.settings import Clock
@@ -169,7 +170,7 @@ def test_times_of_a_job_from_its_submission_to_its_end():
     assert (job.run_seconds, job.gpu_seconds) == (10.0, 20.0)
     story.tell("ended", 30.0, outcome="yielded", saved_steps=20.0)
     assert (job.run_seconds, job.gpu_seconds) == (10.0, 20.0)
-    assert (job.state, job.places, job.pool, job.restarts) == ("queued", {}, "", 0)
+    assert (job.state, job.placed, job.restarts) == ("queued", NOWHERE, 0)
     assert not story.book.holding
     story.start(40.0, 2)
     assert (job.started_at, job.restarts, job.held_gpus) == (15.0, 1, 2)

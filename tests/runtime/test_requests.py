@@ -55,9 +55,9 @@ BAD_JOBS = [
     ({"environment": {"A": 1}}, "environment A"),
     ({"name": "a\nb"}, "name"),
     ({"job_type": "\x1b[2J"}, "job_type"),
-    ({"gpus": 0}, "'gpus': found 0.*from 1"),
+    ({"gpus": 0}, "'gpus': found 0.*at least 1"),
     ({"gpus": True}, "gpus"),
-    ({"total_steps": -1}, "total_steps.*above 0"),
+    ({"total_steps": -1}, "total_steps.*found -1"),
     ({"total_steps": float("nan")}, "total_steps"),
     ({"total_steps": 1e300}, "total_steps"),
     ({"weight": 1e300}, "weight"),
@@ -81,7 +81,7 @@ BAD = [
     ({"do": "status", "jobs": [0] * 200_000}, "jobs"),
     ({"do": "drain", "node": "nowhere"}, "node.*v, k"),
     ({"do": "policy", "name": "fifo"}, "policy"),
-    ({"do": "history", "last": 0}, "last.*from 1"),
+    ({"do": "history", "last": 0}, "last.*at least 1"),
 ]
 
 

@@ -57,7 +57,7 @@ async def test_the_time_left_is_unknown_until_the_speed_is(tmp_path):
 
     assert left() is None
     cluster.advance(3.0)
-    first = one.pool
+    first = one.placed.pool
     # told in passing, before any measurement is written down
     service.watching.look(one, cluster.clock)
     assert not one.measured
@@ -68,9 +68,9 @@ async def test_the_time_left_is_unknown_until_the_speed_is(tmp_path):
     # on the other type nothing is known of it: not that it is as fast there
     service.drain(first[0], True, service.book.by_id)
     await run_on(service, 0.5)
-    assert (one.state, one.pool) == ("running", "k80" if first == "v100" else "v100")
+    assert (one.state, one.placed.pool) == ("running", "k80" if first == "v100" else "v100")
     assert left() is None
-    service.record([Event("measured", one.uuid, data={"pool": one.pool, "gpus": 1, "rate": 2.0})])
+    service.record([Event("measured", one.uuid, data={"pool": one.placed.pool, "gpus": 1, "rate": 2.0})])
     assert left() == pytest.approx((400 - service.steps_of(one)) / 2.0)
 
 

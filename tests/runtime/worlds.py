@@ -9,7 +9,7 @@ import uuid
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.lease.whole import read_object
-from allocator.runtime.adapters.base import StartOrder
+from allocator.runtime.adapters.base import Placed, StartOrder
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.adapters.node import RUN_FILE, carriers
 
@@ -38,9 +38,9 @@ class Local:
         """A start, with the lease that goes with it."""
         folder = self.folder(job)
         write_file(folder / LEASE_FILE, Grant(job, epoch))
-        places = {"local-v100": tuple(range(gpus))}
+        placed = Placed("v100", {"local-v100": tuple(range(gpus))})
         more = {"working_directory": self.state} | more
-        return StartOrder(job, epoch, command or ("sleep", "600"), places, "v100", folder, **more)
+        return StartOrder(job, epoch, command or ("sleep", "600"), placed, folder, **more)
 
     async def start(self, *command, job="", **more):
         """Order a start; the name of the job."""

@@ -227,7 +227,7 @@ TOO_MANY = "at most 10,000,000 jobs"
         ("sweep static --policies fifo --out out --jobs 1:100000:100000 --seeds 0:10000", "1,000,000,000 points"),
         (f"sweep continuous --policies fifo --out out --rates 1 --window 0:{BILLION}", TOO_MANY),
         (f"compare --jobs {BILLION} --policies fifo --out out", TOO_MANY),
-        (f"trace generate --jobs {BILLION} --out out --preset gavel", TOO_MANY),
+        (f"trace generate --jobs {BILLION} --out out --generator gavel", TOO_MANY),
     ],
 )  # fmt: skip
 def test_the_command_line_refuses_in_one_line(arguments, told, tmp_path, capsys, monkeypatch):

@@ -13,7 +13,6 @@ from throughputs import (
     Configurations,
     InputError,
     PackedColumns,
-    PlainColumns,
     ThroughputMatrix,
     ThroughputTable,
     default_table,
@@ -27,10 +26,9 @@ def fields_of(made):
     return {name: getattr(made, name).tolist() for name in names} | {"jobs": made.jobs, "pools": made.pools}
 
 
-def same_columns(one, other):
-    assert one.members == other.members
-    for name in ("time", "rate", "usage"):
-        np.testing.assert_array_equal(getattr(one, name).toarray(), getattr(other, name).toarray())
+def counts_of(ways, *jobs):
+    """Numbers of GPUs that jobs (positions) have columns for."""
+    return [set(ways.gpus[ways.job == job].tolist()) for job in jobs]
 
 
 @st.composite
@@ -60,12 +58,11 @@ def test_columns_by_hand():
     assert one.usage.toarray().tolist() == [[1, 0, 2], [0, 1, 0]]
     assert one.time.toarray().tolist() == [[1, 1, 0], [0, 0, 1]]
     assert one.rates.toarray().tolist() == [[1, 2, 0], [0, 0, 3]]
-    some = np.tile([[0, 0, 1], [0, 0, 0], [1, 3, 2]], 99)  # few are looked up otherwise
-    assert one.rates_at(*some).tolist() == [1.0, 0.0, 3.0] * 99
+    assert one.rates_at(*np.array([[0, 0, 1], [0, 0, 0], [1, 3, 2]])).tolist() == [1.0, 0.0, 3.0]
     sizes = Configurations([0, 0], [0, 0], [1, 1], [2.0, 1.0], batch_size=[32, 64], jobs="a")
     assert sizes.rates_by_gpus(0, 0) == {1: 2.0}
     pair = Configurations([1], [0], [2], [3.0], partner=[0], partner_rate=[5.0], jobs="ab", pools=["v100"])
-    assert (pair.job.tolist(), pair.partner.tolist(), pair.general.members) == ([0], [1], ((0, 1),))
+    assert (pair.job.tolist(), pair.partner.tolist()) == ([0], [1])
     assert [m.toarray().tolist() for m in (pair.time, pair.rates, pair.usage)] == [[[1], [1]], [[5], [3]], [[2]]]
 
 
@@ -75,16 +72,16 @@ GOOD = {"job": [0, 1], "pool": [0, 0], "gpus": [1, 1], "rate": [1.0, 2.0], "jobs
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rate": [1.0, -1.0]}, "rate of job 'b' with 1 GPUs of 'v100'|-1.0"),
-        ({"rate": [np.nan, 1.0]}, "rate of job 'a'|nan"),
-        ({"gpus": [0, 1]}, "gpus of job 'a'|at least 1"),
-        ({"gpus": [1.5, 1]}, "gpus of column 0|1.5"),
-        ({"pool": [0, -1]}, "pool of column 1|-1"),
-        ({"partner": [0, -1]}, "partner of job 'a'"),
-        ({"partner_rate": [1.0, 0.0]}, "partner_rate of job 'a'"),
-        ({"batch_size": [-1, 0]}, "batch_size of job 'a'"),
-        ({"job": [0, 0]}, "job 'a' with 1 GPUs of 'v100'|once"),
-        ({"partner": [1, 0]}, "job 'a' with 1 GPUs of 'v100' beside 'b'|once"),
+        ({"rate": [1.0, -1.0]}, "configurations:2|'rate'|-1.0"),
+        ({"rate": [np.nan, 1.0]}, "configurations:1|'rate'|at least 0"),
+        ({"gpus": [0, 1]}, ":1|'gpus'|at least 1"),
+        ({"gpus": [1.5, 1]}, "'gpus'|not whole"),
+        ({"pool": [0, -1]}, ":2|'pool'|-1"),
+        ({"partner": [0, -1]}, ":1|'partner'|another"),
+        ({"partner_rate": [1.0, 0.0]}, ":1|'partner_rate'|partner"),
+        ({"batch_size": [-1, 0]}, ":1|'batch_size'|-1"),
+        ({"job": [0, 0]}, "job 'a'|1 GPUs of 'v100'|once"),
+        ({"partner": [1, 0]}, "job 'a'|1 GPUs of 'v100'|once"),
         ({"rate": [1.0]}, "rate|(2,)"),
         ({"jobs": "aa"}, "jobs|'a'"),
     ],
@@ -129,14 +126,9 @@ def test_files_come_back_as_they_were(tmp_path, name):
     assert fields_of(read_configurations(tmp_path / name)) == fields_of(made)
 
 
-def test_what_is_no_matrix_slice_or_capacity_says_why():
-    def ways(*columns, **more):
-        return Configurations(*columns, **more)
-
-    two = ways([0, 1], [0, 0], [1, 1], [1.0, 2.0])
+def test_what_is_no_slice_or_capacity_says_why():
+    two = Configurations([0, 1], [0, 0], [1, 1], [1.0, 2.0])
     for call, told in (
-        (ways([0, 0], [0, 1], [1, 2], [1.0, 2.0], jobs="a").to_matrix, "GPUs of job 'a'.*1 and 2"),
-        (ways([0], [0], [1], [1.0], partner=[1], jobs="ab").to_matrix, "pairs"),
         *((lambda jobs=jobs: two.of(jobs), "below 2") for jobs in ([0, 0], [2])),
         (lambda: two.fitting([1, 2]), "capacity"),
     ):
@@ -147,11 +139,11 @@ def test_what_is_no_matrix_slice_or_capacity_says_why():
 def test_the_table_gives_every_job_its_numbers_of_gpus():
     table, types = default_table(), ["A3C", "LM (batch size 20)", "A3C"]
     ways = Configurations.from_table(table, types, ["v100", "k80"], jobs="xyz")
-    assert [ways.counts_of(job) for job in "xyz"] == [(1,), (1, 2, 4, 8), (1,)]
+    assert counts_of(ways, *range(3)) == [{1}, {1, 2, 4, 8}, {1}]
     for c in range(ways.n_columns):
         kind, pool = types[ways.job[c]], ways.pools[ways.pool[c]]
         assert ways.rate[c] == table.rates([kind], [int(ways.gpus[c])], [pool])[0, 0] > 0
-    assert Configurations.from_table(table, types, ["v100"], gpus=[1, 4], jobs="xyz").counts_of("y") == (1, 4)
+    assert counts_of(Configurations.from_table(table, types, ["v100"], gpus=[1, 4], jobs="xyz"), 1) == [{1, 4}]
     for changed, told in (({"gpus": [2]}, "gpus of 'A3C'"), ({"jobs": "wxyz"}, "3 labels")):
         with pytest.raises(InputError, match=told):
             Configurations.from_table(table, types, ["v100"], **changed)
@@ -164,21 +156,18 @@ rates = st.tuples(st.integers(0, 5), st.integers(1, 4)).flatmap(
 
 @settings(max_examples=25)
 @given(rates, st.integers(1, 8))
-def test_the_matrix_of_gangs_is_a_view_both_ways(values, size):
+def test_the_matrix_of_gangs_as_a_table_and_as_columns(values, size):
     N, M = values.shape
     matrix = ThroughputMatrix(values, range(N), [f"a{j}" for j in range(M)], np.full(N, size))
     again = ThroughputMatrix.from_frame(matrix.to_frame().assign(scale_factor=size))
     ways = Configurations.from_matrix(matrix)
-    for back in (again, ways.to_matrix() if N else again):
-        np.testing.assert_array_equal(back.rates, values)
-        np.testing.assert_array_equal(back.scale_factors, matrix.scale_factors)
-        assert (back.jobs, back.accelerators, back.n_jobs) == (matrix.jobs, matrix.accelerators, N)
-    columns = PlainColumns(matrix).general
+    np.testing.assert_array_equal(again.rates, values)
+    np.testing.assert_array_equal(again.scale_factors, matrix.scale_factors)
+    assert (again.jobs, again.accelerators, again.n_jobs) == (matrix.jobs, matrix.accelerators, N)
     x = np.random.default_rng(0).random(values.size)
-    np.testing.assert_allclose(columns.rate @ x, (values * x.reshape(N, M)).sum(axis=1))
-    np.testing.assert_allclose(columns.usage @ x, size * x.reshape(N, M).sum(axis=0))
-    assert columns.accelerator.tolist() == list(range(M)) * N
-    same_columns(ways.general, columns)
+    np.testing.assert_allclose(ways.rates @ x, (values * x.reshape(N, M)).sum(axis=1))
+    np.testing.assert_allclose(ways.usage @ x, size * x.reshape(N, M).sum(axis=0))
+    assert ways.pool.tolist() == list(range(M)) * N
 
 
 @pytest.mark.parametrize(
@@ -224,7 +213,7 @@ def test_columns_of_pairs_from_a_table():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_columns_of_pairs_keep_every_rate_and_are_a_view_both_ways(seed):
+def test_columns_of_pairs_keep_every_rate(seed):
     rng = np.random.default_rng(seed)
     N = int(rng.integers(1, 7))
     matrix = ThroughputMatrix(rng.integers(1, 3, (N, 2)), range(N), ["v100", "k80"], rng.integers(1, 3, N))
@@ -236,19 +225,17 @@ def test_columns_of_pairs_keep_every_rate_and_are_a_view_both_ways(seed):
     ours = packed.together[packed.group[:, None], packed.group[None, :]]
     different = ~np.eye(N, dtype=bool)
     np.testing.assert_array_equal(ours[different], together[different])
-    general = packed.general
-    rate, time, usage = general.rate.toarray(), general.time.toarray(), general.usage.toarray()
-    expected = {((i,), j) for i in range(N) for j in range(2)}
-    expected |= {((i, k), j) for i in range(N) for k in range(i + 1, N) for j in range(2) if together[i, k, j]}
-    assert set(zip(general.members, general.accelerator.tolist(), strict=True)) == expected
-    for c, (members, j) in enumerate(zip(general.members, general.accelerator, strict=True)):
-        own = [together[i, k, j] if i != k else matrix.rates[i, j] for i, k in zip(members, members[::-1], strict=True)]
-        assert np.flatnonzero(time[:, c]).tolist() == list(members)
-        assert rate[list(members), c].tolist() == own
-        assert usage[j, c] == usage[:, c].sum() == matrix.scale_factors[members[0]]
     ways = Configurations.from_packed(packed)
-    assert set(zip(ways.general.members, ways.general.accelerator.tolist(), strict=True)) == expected
-    same_columns(ways.to_packed().general, general)
+    rate, time, usage = (matrix.toarray() for matrix in (ways.rates, ways.time, ways.usage))
+    members = [(i, i) if k < 0 else (i, k) for i, k in zip(ways.job.tolist(), ways.partner.tolist(), strict=True)]
+    expected = {((i, i), j) for i in range(N) for j in range(2)}
+    expected |= {((i, k), j) for i in range(N) for k in range(i + 1, N) for j in range(2) if together[i, k, j]}
+    assert set(zip(members, ways.pool.tolist(), strict=True)) == expected
+    for c, ((i, k), j) in enumerate(zip(members, ways.pool.tolist(), strict=True)):
+        own = [matrix.rates[i, j]] if i == k else [together[i, k, j], together[k, i, j]]
+        assert np.flatnonzero(time[:, c]).tolist() == sorted({i, k})
+        assert rate[sorted({i, k}), c].tolist() == own
+        assert usage[j, c] == usage[:, c].sum() == matrix.scale_factors[i]
 
 
 def test_bad_columns_of_pairs_are_named():

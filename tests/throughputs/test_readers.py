@@ -21,7 +21,7 @@ from throughputs import (
     read_table,
     read_trace,
 )
-from throughputs.files import read_cells, read_frame, read_json
+from throughputs.files import read_frame, read_json
 from throughputs.goodput import read_samples
 from throughputs.predict import read_predictions
 
@@ -256,7 +256,6 @@ def told(found):
 LOGS = {
     "log": (import_log, "submit_time,duration_s,gpus\n0,5,1\n1,7,2\n"),
     "sacct": (import_log, "JobID|Submit|Elapsed|State|AllocTRES\n7|2024-03-01T08:00:00|01:00:00|FAILED|gres/gpu=1\n"),
-    "cells": (read_cells, "a,b\n1,2\n"),
 }
 TEXTS = LOGS | {name: (of.read, of.text()) for name, of in READERS.items()}
 
@@ -270,8 +269,7 @@ def test_ends_of_lines_comments_and_packing_change_nothing(tmp_path, name):
         other = text.replace("\n", end)
         for again in (other, other.removesuffix(end), other + "\n"):
             assert told(read(_written(path, again))) == whole
-    if name != "cells":
-        assert told(read(_written(path, f"\ufeff# a note\n{text}\n"))) == whole
+    assert told(read(_written(path, f"\ufeff# a note\n{text}\n"))) == whole
     packed = _written(tmp_path / "some.csv.gz", gzip.compress(text.encode()))
     assert told(read(packed)).replace(".gz", "") == whole
 
@@ -291,7 +289,7 @@ def bound(monkeypatch):
     return limits.LARGEST_UNPACKED
 
 
-@pytest.mark.parametrize("read", [read_frame, read_cells, read_json, read_trace, import_log])
+@pytest.mark.parametrize("read", [read_frame, read_json, read_trace, import_log])
 def test_what_unpacks_to_more_than_the_bound_is_refused(tmp_path, bound, read):
     path = tmp_path / "some.csv.gz"
     large = gzip.compress(b"submit_time,duration_s,gpus\n" + b"0,1,1\n" * bound)

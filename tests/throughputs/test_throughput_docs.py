@@ -60,7 +60,7 @@ def test_other_examples(examples):
     assert str(read_cluster(examples / "cluster.csv", "a100")) == "a100:128"
     prices = read_prices(examples / "prices.csv")
     assert [prices.price_at(t, ["v100"]).item() for t in (0, 1800, 3600)] == [0.9, 0.7, 0.6]
-    assert read_configurations(examples / "configurations.csv").counts_of("lm") == (1, 2)
+    assert set(read_configurations(examples / "configurations.csv").to_frame().set_index("job").gpus["lm"]) == {1, 2}
 
 
 def test_the_instance_and_its_answer():

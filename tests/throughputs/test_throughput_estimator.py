@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throughputs import JOB_TYPES, InputError, PackedColumns, ThroughputTable, default_colocation
-from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors, sample_profile
+from throughputs.estimator import LowRankCompletion, ThroughputEstimator, sample_profile
 from throughputs.estimator.believed import BelievedColocation, Estimation
 
 NAMES = [job.name for job in JOB_TYPES]
@@ -179,29 +179,3 @@ def test_profiles_grow_with_the_percentage():
     known = [~np.isnan(sample_profile(row, p, np.random.default_rng(5))) for p in (0.0, 0.3, 1.0)]
     assert [part.mean() for part in known] == pytest.approx([0.0, 0.3, 1.0], abs=0.02)
     assert (known[0].any(), known[2].all()) == (False, True)
-
-
-def test_errors_of_a_setting_do_not_depend_on_the_others(truth):
-    truth = truth[:6, :6]
-    keys = ["profiling_percentage", "reference_models", "trial", "pairs"]
-    some, alone = (
-        estimation_errors(truth, percentages, counts, trials=1, seed=7).set_index(keys)
-        for percentages, counts in (([0.2, 1.0], [3, 6]), ([0.2], [3]))
-    )
-    assert alone.equals(some.loc[alone.index])
-    assert some.loc[1.0, 6, 0, "all"]["mean_absolute_error"] == 0.0
-
-
-def test_errors_of_a_sweep_by_hand():
-    """One reference model, one trial: every pair is estimated by the reference beside itself."""
-    truth = random_truth(np.random.default_rng(3), 3)
-    frame = estimation_errors(truth, [1.0], [1], trials=1, seed=0).set_index("pairs")
-    reference = next(
-        r for r in range(3) if np.isclose(np.abs(truth - truth[r, r]).mean(), frame.loc["all", "mean_absolute_error"])
-    )
-    difference = truth - truth[reference, reference]
-    new = np.ones((3, 3), dtype=bool)
-    new[reference, reference] = False
-    assert frame.loc["new", "mean_absolute_error"] == pytest.approx(np.abs(difference[new]).mean())
-    assert frame.loc["new", "root_mean_square_error"] == pytest.approx(np.sqrt((difference[new] ** 2).mean()))
-    assert frame.loc["all", "match_rank"] == 1.0

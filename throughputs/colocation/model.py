@@ -244,8 +244,7 @@ def extended_pairs(
     table: ThroughputTable, model: ColocationModel, scale_factors: Sequence[int], *, keep_measured: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Pairs (P, 2) and their throughputs (P, M, 2), see `ThroughputTable.with_colocation`."""
-    measured = len(table.pairs) if keep_measured else 0
-    pairs, colocated = [table.pairs[:measured]], [table.colocated[:measured]]
+    pairs, colocated = [], []
     for size in dict.fromkeys(scale_factors):
         rows = np.array([k for k, (_, s) in enumerate(table.keys) if s == size], dtype=np.int64)
         if not len(rows):
@@ -259,26 +258,20 @@ def extended_pairs(
         told = ~np.isnan(figures).all(axis=(1, 2))
         pairs.append(np.stack([rows[one], rows[other]], axis=-1)[told])
         colocated.append(figures[told])
-    if not sum(len(part) for part in pairs[1:]):
+    added, extra = np.concatenate(pairs), np.concatenate(colocated)
+    if not len(added):
         found = f"job types {', '.join(table.job_types[:3])}, ... on {', '.join(table.accelerators)}"
         raise InputError(table.source, found=found, expected="job types and accelerators that the model knows")
-    return _merged(np.concatenate(pairs), np.concatenate(colocated), len(table.keys))
-
-
-def _merged(
-    pairs: NDArray[np.int64], colocated: NDArray[np.float64], n_keys: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Each unordered pair once, in order of first appearance; of several figures the first."""
-    turned = pairs[:, 0] > pairs[:, 1]
-    pairs = np.where(turned[:, np.newaxis], pairs[:, ::-1], pairs)
-    colocated = np.where(turned[:, np.newaxis, np.newaxis], colocated[..., ::-1], colocated)
-    _, first, row = np.unique(pairs[:, 0] * n_keys + pairs[:, 1], return_index=True, return_inverse=True)
-    result = np.full((len(first), *colocated.shape[1:]), np.nan)
-    for part in (np.setdiff1d(np.arange(len(pairs)), first), first):  # the first figures last, so that they stay
-        given = ~np.isnan(colocated[part])
-        result[row[part]] = np.where(given, colocated[part], result[row[part]])
-    order = np.argsort(first)
-    return pairs[first][order], result[order]
+    if not keep_measured or not len(table.pairs):
+        return added, extra
+    turned = table.pairs[:, 0] > table.pairs[:, 1]
+    measured = np.where(turned[:, None], table.pairs[:, ::-1], table.pairs)
+    figures = np.where(turned[:, None, None], table.colocated[..., ::-1], table.colocated)
+    of_added = {pair: row for row, pair in enumerate(map(tuple, added.tolist()))}
+    same = np.array([of_added.pop(pair, -1) for pair in map(tuple, measured.tolist())])
+    figures[same >= 0] = np.where(np.isnan(figures[same >= 0]), extra[same[same >= 0]], figures[same >= 0])
+    rest = list(of_added.values())
+    return np.concatenate([measured, added[rest]]), np.concatenate([figures, extra[rest]])
 
 
 def _positions(wanted: Sequence[object], known: Sequence[object]) -> NDArray[np.int64]:

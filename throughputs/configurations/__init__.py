@@ -7,8 +7,6 @@
 0  lm  v100     1   64.7
 1  lm  v100     2  132.2
 2  lm  v100     4  111.0
->>> ways.counts_of("rl")
-(1,)
 """
 
 from throughputs.configurations.configurations import Configurations, read_configurations, write_configurations

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.configurations.arrays import (
-    Arrays,
-    canonical_order,
-    check_columns,
-    check_labels,
-    columns_of_frame,
-    frame_of_columns,
-)
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import read_rows, write_rows
+from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns
+from throughputs.limits import Range, require, require_distinct
 from throughputs.matrix import ThroughputMatrix
-from throughputs.packed import Columns, PackedColumns
+from throughputs.packed import PackedColumns
 from throughputs.tables.table import ThroughputTable
 
 if TYPE_CHECKING:
@@ -34,9 +28,18 @@ Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 _SOURCE = "configurations"
+_RATE = NOT_NEGATIVE, "a finite throughput of at least 0 steps/s"
+_KEYS = ("job", "pool", "gpus", "batch_size", "partner")
+_TURNED = {"job": "partner", "partner": "job", "rate": "partner_rate", "partner_rate": "rate"}
+"""What a column of a pair has where it stands at the other job."""
 
-# The rates of so few jobs are looked up one by one.
-_FEW = 16
+_NUMBERS = {
+    "gpus": Column("whole"),
+    "rate": Column("number"),
+    "batch_size": Column("number", 0.0),
+    "partner_rate": Column("number", 0.0),
+}
+"""Columns of a table that are no labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,7 @@ class Configurations:
     partner_rate : (C,) throughput of the partner, steps/s; 0 where there is none.
     jobs : N distinct labels; 0 .. N - 1, up to the largest position, when omitted.
     pools : M distinct names; ``pool0`` .. when omitted.
+    source, first_line : for messages: the file, and the line of it that holds the first column.
 
     Raises
     ------
@@ -66,16 +70,16 @@ class Configurations:
         numbers, a job is its own partner, there is a rate without a partner, or a column is given twice.
     """
 
-    job: Whole
-    pool: Whole
-    gpus: Whole
-    rate: Array
-    batch_size: Whole
-    partner: Whole
-    partner_rate: Array
-    jobs: tuple[Hashable, ...]
-    pools: tuple[str, ...]
-    offsets: Whole
+    job: Whole = column("whole", within=NOT_NEGATIVE, expected="the position of a job")
+    pool: Whole = column("whole", within=NOT_NEGATIVE, expected="the position of a pool")
+    gpus: Whole = column("whole", within=Range(1), expected="at least 1 GPU")
+    rate: Array = column("number", None, *_RATE)
+    batch_size: Whole = column("whole", 0, NOT_NEGATIVE, "at least 1, or 0 for the job's own")
+    partner: Whole = column("whole", -1, Range(-1), "the position of a job, or -1 for none")
+    partner_rate: Array = column("number", 0.0, *_RATE)
+    jobs: tuple[Hashable, ...] = ()
+    pools: tuple[str, ...] = ()
+    offsets: Whole = field(init=False)
 
     def __init__(
         self,
@@ -89,51 +93,84 @@ class Configurations:
         partner_rate: ArrayLike | None = None,
         jobs: Sequence[Hashable] | None = None,
         pools: Sequence[str] | None = None,
+        source: str = _SOURCE,
+        first_line: int = 1,
     ) -> None:
-        columns = Arrays.parsed(_SOURCE, job, pool, gpus, rate, batch_size, partner, partner_rate)
-        labels, names = check_labels(_SOURCE, columns, jobs, pools)
-        check_columns(_SOURCE, columns, labels, names)
-        self._set(canonical_order(columns), labels, names)
+        given = {"job": job, "pool": pool, "gpus": gpus, "rate": rate}
+        more = {"batch_size": batch_size, "partner": partner, "partner_rate": partner_rate}
+        keep_columns(self, given | more, source, first_line)
+        last = max(self.job.max(initial=-1), self.partner.max(initial=-1))
+        labels = tuple(range(last + 1)) if jobs is None else tuple(jobs)
+        names = tuple(f"pool{m}" for m in range(self.pool.max(initial=-1) + 1)) if pools is None else tuple(pools)
+        require_distinct(labels, source, "jobs")
+        require_distinct(names, source, "pools")
+        columns, alone = self._columns(), self.partner < 0
+        ordered = _in_order(columns)
+        keys = np.stack([ordered[name] for name in _KEYS])
+        again = np.append(False, (keys[:, 1:] == keys[:, :-1]).all(axis=0))[: len(self.job)]
+        for name, good, expected in (
+            ("job", self.job < len(labels), f"a position below {len(labels)}"),
+            ("pool", self.pool < len(names), f"a position below {len(names)}"),
+            ("partner", self.partner < len(labels), f"a position below {len(labels)}, or -1 for none"),
+            ("partner", self.partner != self.job, "another job"),
+            ("partner_rate", ~alone | (self.partner_rate == 0), "0, or a partner"),
+        ):
+            require(good, columns[name], source, name, expected, first_line)
+        if again.any():
+            c = int(np.argmax(again))
+            found = f"two rates with {ordered['gpus'][c]} GPUs of {names[ordered['pool'][c]]!r}"
+            where = f"job {labels[ordered['job'][c]]!r}"
+            raise InputError(source, field=where, found=found, expected="each column once")
+        self._set(ordered, labels, names)
 
-    def _set(self, columns: Arrays, jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> None:
-        offsets = np.searchsorted(columns.job, np.arange(len(jobs) + 1))
-        vars(self).update(vars(columns), jobs=jobs, pools=pools, offsets=offsets)
+    def _columns(self, chosen: Whole | slice = slice(None)) -> dict[str, NDArray[Any]]:
+        """The `chosen` entries of the arrays by name."""
+        return {name: getattr(self, name)[chosen] for name in _ARRAYS}
+
+    def _set(self, columns: Mapping[str, Any], jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> None:
+        offsets = np.searchsorted(columns["job"], np.arange(len(jobs) + 1))
+        vars(self).update(columns, jobs=jobs, pools=pools, offsets=offsets)
 
     @classmethod
-    def _trusted(cls, columns: Arrays, jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> Configurations:
-        """From columns in their order, which are not checked."""
+    def _trusted(cls, columns: Mapping[str, Any], jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> Configurations:
+        """From columns in their order, which are not checked; jobs run alone where nobody says otherwise."""
         made = object.__new__(cls)
-        made._set(columns, jobs, pools)
+        C = len(columns["job"])
+        absent = {"batch_size": np.zeros(C, np.int64), "partner": np.full(C, -1), "partner_rate": np.zeros(C)}
+        made._set(absent | dict(columns), jobs, pools)
         return made
 
     @classmethod
     def from_matrix(cls, matrix: ThroughputMatrix) -> Configurations:
         """Each job with its fixed gang on each accelerator type: column ``i M + j`` is job i on type j."""
         N, M = matrix.rates.shape
-        job, pool = np.repeat(np.arange(N), M), np.tile(np.arange(M), N)
-        gpus, rate = np.repeat(matrix.scale_factors, M), np.ravel(matrix.rates).copy()
-        return cls._trusted(Arrays.single(job, pool, gpus, rate), tuple(matrix.jobs), matrix.accelerators)
+        columns = {
+            "job": np.repeat(np.arange(N), M),
+            "pool": np.tile(np.arange(M), N),
+            "gpus": np.repeat(matrix.scale_factors, M),
+            "rate": np.ravel(matrix.rates).copy(),
+        }
+        return cls._trusted(columns, tuple(matrix.jobs), matrix.accelerators)
 
     @classmethod
     def from_packed(cls, packed: PackedColumns) -> Configurations:
-        """Jobs alone and every pair that has a rate. Grows with the square of N, as `PackedColumns.general` does."""
+        """Jobs alone and every pair that has a rate. Grows with the square of N."""
         N, M = packed.rates.shape
         first, second = np.triu_indices(N, 1)
         a, b = packed.group[first], packed.group[second]
         pair, on = np.nonzero((packed.together[a, b] > 0) | (packed.together[b, a] > 0))
         first, second, a, b = first[pair], second[pair], a[pair], b[pair]
-        alone = np.repeat(np.arange(N), M)
-        nobody = np.full(N * M, -1)
-        columns = Arrays(
-            job=np.concatenate([alone, first]),
-            pool=np.concatenate([np.tile(np.arange(M), N), on]),
-            gpus=packed.scale_factors[np.concatenate([alone, first])],
-            rate=np.concatenate([packed.rates.ravel(), packed.together[a, b, on]]),
-            batch_size=np.zeros(N * M + len(first), dtype=np.int64),
-            partner=np.concatenate([nobody, second]),
-            partner_rate=np.concatenate([np.zeros(N * M), packed.together[b, a, on]]),
-        )
-        return cls._trusted(canonical_order(columns), packed.jobs, packed.accelerators)
+        job = np.concatenate([np.repeat(np.arange(N), M), first])
+        columns = {
+            "job": job,
+            "pool": np.concatenate([np.tile(np.arange(M), N), on]),
+            "gpus": packed.scale_factors[job],
+            "rate": np.concatenate([packed.rates.ravel(), packed.together[a, b, on]]),
+            "batch_size": np.zeros(len(job), dtype=np.int64),
+            "partner": np.concatenate([np.full(N * M, -1), second]),
+            "partner_rate": np.concatenate([np.zeros(N * M), packed.together[b, a, on]]),
+        }
+        return cls._trusted(_in_order(columns), packed.jobs, packed.accelerators)
 
     @classmethod
     def from_table(
@@ -160,27 +197,23 @@ class Configurations:
         InputError
             Names the job type or accelerator type that the table does not know, or a job type with none of `gpus`.
         """
-        names = sorted(set(job_types))
         wanted = None if gpus is None else {int(count) for count in gpus}
-        sizes = [[s for s in table.scale_factors_of(name) if wanted is None or s in wanted] for name in names]
-        for name, found in zip(names, sizes, strict=True):
-            if not found:
-                known = ", ".join(str(size) for size in table.scale_factors_of(name))
-                raise InputError(_SOURCE, field=f"gpus of {name!r}", found=gpus, expected=f"some of {known}")
-        lengths = np.array([len(found) for found in sizes], dtype=np.int64)
-        size = np.array([s for found in sizes for s in found], dtype=np.int64)
-        rates = table.rates([names[t] for t in np.repeat(np.arange(len(names)), lengths)], size, pools)
-        position = {name: t for t, name in enumerate(names)}
-        kind = np.fromiter((position[name] for name in job_types), dtype=np.int64, count=len(job_types))
-        # the rows of the type, once for each job of it
-        job, row = expanded(np.cumsum(lengths) - lengths, lengths, kind)
-        entry, pool = np.nonzero(rates[row] > 0)
-        columns = Arrays.single(job[entry], pool, size[row[entry]], rates[row[entry], pool])
+        sizes: dict[str, list[int]] = {}
+        for name in job_types:
+            if name not in sizes:
+                known = table.scale_factors_of(name)
+                sizes[name] = [size for size in known if wanted is None or size in wanted]
+                if not sizes[name]:
+                    expected = f"some of {', '.join(map(str, known))}"
+                    raise InputError(_SOURCE, field=f"gpus of {name!r}", found=gpus, expected=expected)
         labels = tuple(range(len(job_types))) if jobs is None else tuple(jobs)
-        made = cls(columns.job, columns.pool, columns.gpus, columns.rate, jobs=labels, pools=pools)
         if len(labels) != len(job_types):
             raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{len(job_types)} labels")
-        return made
+        row = np.repeat(np.arange(len(job_types)), [len(sizes[name]) for name in job_types])
+        size = np.array([size for name in job_types for size in sizes[name]], dtype=np.int64)
+        rates = table.rates(np.array(job_types, dtype=object)[row], size, pools)
+        entry, pool = np.nonzero(rates > 0)
+        return cls(row[entry], pool, size[entry], rates[entry, pool], jobs=labels, pools=pools)
 
     @classmethod
     def from_frame(
@@ -206,45 +239,34 @@ class Configurations:
         InputError
             A column is missing or unknown, a label is not one of `jobs` or `pools`, or as the constructor.
         """
-        arrays, labels, names = columns_of_frame(frame, jobs, pools, source, first_line)
-        return cls(**arrays, jobs=labels, pools=names)
+        reader = FrameReader(frame, source, first_line)
+        reader.check_columns(("job", "pool", "gpus", "rate"), ("batch_size", "partner", "partner_rate"))
+        of_jobs = [name for name in ("job", "partner") if reader.has(name)]
+        labels = _appearing(frame, of_jobs) if jobs is None else list(jobs)
+        names = list(map(str, _appearing(frame, ["pool"]))) if pools is None else list(pools)
+        columns: dict[str, Any] = {name: reader.cells(name, _NUMBERS[name]) for name in _NUMBERS if reader.has(name)}
+        columns |= {name: _positions(reader, name, labels) for name in of_jobs}
+        columns["pool"] = _positions(reader, "pool", names)
+        return cls(**columns, jobs=labels, pools=names, source=source, first_line=first_line)
 
     def to_frame(self) -> pd.DataFrame:
         """Tidy table, one row per column; as `from_frame` reads it. Batch sizes and partners only where there are."""
-        return frame_of_columns(Arrays.of(self, slice(None)), self.jobs, self.pools)
+        import pandas as pd
 
-    def to_matrix(self) -> ThroughputMatrix:
-        """The N x M matrix of gangs, where each job has one number of GPUs; 0 where it has no column.
-
-        Raises
-        ------
-        InputError
-            A job has columns with different numbers of GPUs, with partners, or several on one pool; or none at all.
-        """
-        N, M = len(self.jobs), len(self.pools)
-        sizes = self._one_size_each()
+        labels = pd.Series(list(self.jobs), dtype=None if self.jobs else "object").to_numpy()
+        figures: dict[str, Any] = {
+            "job": labels[self.job],
+            "pool": np.array(self.pools, dtype=object)[self.pool],
+            "gpus": self.gpus,
+            "rate": self.rate,
+        }
+        if (self.batch_size > 0).any():
+            figures["batch_size"] = pd.Series(self.batch_size, dtype="Int64").mask(self.batch_size == 0)
         if self.has_pairs:
-            raise InputError(_SOURCE, found="pairs of jobs", expected="jobs alone, or `to_packed`")
-        rates = np.zeros((N, M))
-        rates[self.job, self.pool] = self.rate
-        if len(np.unique(self.job * M + self.pool)) != self.n_columns:
-            raise InputError(_SOURCE, field="batch_size", found="several of one job", expected="one for each job")
-        return ThroughputMatrix(rates, self.jobs, self.pools, sizes)
-
-    def to_packed(self) -> PackedColumns:
-        """Jobs alone and in pairs by groups of equal jobs, where each job has one number of GPUs.
-
-        Raises
-        ------
-        InputError
-            As `to_matrix`, pairs excepted.
-        """
-        alone, pairs = self.take(self.partner < 0), self.partner >= 0
-        together = np.zeros((self.n_jobs, self.n_jobs, len(self.pools)))
-        job, partner, pool = self.job[pairs], self.partner[pairs], self.pool[pairs]
-        self._one_size_each()
-        together[job, partner, pool], together[partner, job, pool] = self.rate[pairs], self.partner_rate[pairs]
-        return PackedColumns.from_jobs(alone.to_matrix(), together)
+            alone = self.partner < 0
+            figures["partner"] = np.where(alone, np.array(None), labels.astype(object)[self.partner])
+            figures["partner_rate"] = np.where(alone, np.nan, self.partner_rate)
+        return pd.DataFrame(figures)
 
     @property
     def n_jobs(self) -> int:
@@ -260,14 +282,6 @@ class Configurations:
     def has_pairs(self) -> bool:
         """Whether any column runs two jobs."""
         return bool((self.partner >= 0).any())
-
-    def counts_of(self, job: Hashable) -> tuple[int, ...]:
-        """Numbers of GPUs that one job (label) has columns for, ascending; as the first of a pair, or alone."""
-        if job not in self.jobs:
-            hint = did_you_mean(job, self.jobs)
-            raise InputError(_SOURCE, field="job", found=job, expected=f"a job of the configurations{hint}")
-        i = self.jobs.index(job)
-        return tuple(np.unique(self.gpus[self.offsets[i] : self.offsets[i + 1]]).tolist())
 
     def of(self, jobs: ArrayLike) -> Configurations:
         """The columns of some jobs (K distinct positions), numbered anew in the order given.
@@ -286,36 +300,28 @@ class Configurations:
             expected = f"distinct positions below {self.n_jobs}"
             raise InputError(_SOURCE, field="jobs", found=wanted.tolist(), expected=expected)
         starts = self.offsets[wanted]
-        job, taken = expanded(starts, self.offsets[wanted + 1] - starts)
-        partner = self.partner[taken]
-        paired = np.flatnonzero(partner >= 0)
+        lengths = self.offsets[wanted + 1] - starts
+        job = np.repeat(np.arange(len(wanted)), lengths)
+        taken = np.arange(len(job)) + (starts - np.cumsum(lengths) + lengths)[job]
+        columns = self._columns(taken) | {"job": job}
+        paired = np.flatnonzero(columns["partner"] >= 0)
         if len(paired):
+            partner = columns["partner"]
             place = np.minimum(np.searchsorted(ascending, partner[paired]), len(wanted) - 1)
-            there = ascending[place] == partner[paired]
+            gone = paired[ascending[place] != partner[paired]]
             partner[paired] = ordered[place]
-            keep = np.ones(len(taken), dtype=bool)
-            keep[paired[~there]] = False
-            job, taken, partner = job[keep], taken[keep], partner[keep]
-        columns = replace(Arrays.of(self, taken), job=job, partner=partner)
-        # without pairs the order of the columns is the old one
-        columns = canonical_order(columns) if len(paired) else columns
+            # without pairs the order of the columns is the old one
+            columns = _in_order({name: np.delete(array, gone) for name, array in columns.items()})
         return self._trusted(columns, tuple(self.jobs[i] for i in wanted.tolist()), self.pools)
 
     def rates_at(self, job: Whole, pool: Whole, gpus: Whole) -> Array:
         """(K,) throughput of jobs (positions) alone on so many GPUs of a pool, steps/s; 0 where there is no column."""
-        if len(job) <= _FEW:
-            rows = zip(job.tolist(), pool.tolist(), gpus.tolist(), strict=True)
-            return np.array([self._rate_by_gpus.get(row, 0.0) for row in rows])
-        keys = self._keys
+        keys, rates, most = self._alone
         if not len(keys):
             return np.zeros(len(job))
-        key = (job * len(self.pools) + pool) * self._keys_per_pool + np.minimum(gpus, self._keys_per_pool - 1)
+        key = (job * len(self.pools) + pool) * most + np.minimum(gpus, most - 1)
         at = keys.searchsorted(key)
-        rate: Array = self._rate_alone.take(at, mode="clip")
-        other = keys.take(at, mode="clip") != key
-        if np.count_nonzero(other):
-            rate[other] = 0.0
-        return rate
+        return np.where(keys.take(at, mode="clip") == key, rates.take(at, mode="clip"), 0.0)
 
     def rates_by_gpus(self, job: int, pool: int) -> dict[int, float]:
         """Best throughput of one job (position) alone in a pool by number of GPUs, steps/s."""
@@ -328,37 +334,17 @@ class Configurations:
         return best
 
     @cached_property
-    def _alone(self) -> Whole:
-        """(A,) the columns of jobs alone with their own batch size, by job, pool and GPUs."""
-        return np.flatnonzero((self.partner < 0) & (self.batch_size == 0))
-
-    @cached_property
-    def _rate_by_gpus(self) -> dict[tuple[int, int, int], float]:
-        """Throughput of jobs alone by job, pool and GPUs, steps/s."""
-        columns = (column[self._alone].tolist() for column in (self.job, self.pool, self.gpus))
-        return dict(zip(zip(*columns, strict=True), self._rate_alone.tolist(), strict=True))
-
-    @cached_property
-    def _rate_alone(self) -> Array:
-        """(A,) their throughput, steps/s."""
-        return np.asarray(self.rate[self._alone])
-
-    @cached_property
-    def _keys_per_pool(self) -> int:
-        return int(self.gpus.max(initial=0)) + 2
-
-    @cached_property
-    def _keys(self) -> Whole:
-        """(A,) job, pool and GPUs of these columns in one number each, ascending."""
-        a = self._alone
-        return np.asarray((self.job[a] * len(self.pools) + self.pool[a]) * self._keys_per_pool + self.gpus[a])
+    def _alone(self) -> tuple[Whole, Array, int]:
+        """Of the columns of jobs alone with their own batch size: job, pool and GPUs in one number each, ascending; the
+        rates, steps/s; and how many numbers there are for each pool.
+        """
+        most = int(self.gpus.max(initial=0)) + 2
+        a = np.flatnonzero((self.partner < 0) & (self.batch_size == 0))
+        return (self.job[a] * len(self.pools) + self.pool[a]) * most + self.gpus[a], self.rate[a], most
 
     def relabelled(self, jobs: Sequence[Hashable]) -> Configurations:
-        """The same with other labels of the N jobs."""
-        labels = tuple(jobs)
-        if len(labels) != self.n_jobs or len(set(labels)) != len(labels):
-            raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{self.n_jobs} distinct labels")
-        return self._trusted(Arrays.of(self, slice(None)), labels, self.pools)
+        """The same with N other, distinct labels of the jobs."""
+        return self._trusted(self._columns(), tuple(jobs), self.pools)
 
     def joined(self, later: Configurations) -> Configurations:
         """The jobs of both, those of `later` behind, numbered anew from 0; of the same pools.
@@ -371,17 +357,14 @@ class Configurations:
         if later.pools != self.pools:
             raise InputError(_SOURCE, field="pools", found=later.pools, expected=str(self.pools))
         n = self.n_jobs
-        own, others = Arrays.of(self, slice(None)), Arrays.of(later, slice(None))
         behind = np.where(later.partner < 0, -1, later.partner + n)
-        others = replace(others, job=later.job + n, partner=behind)
-        columns = Arrays(**{name: np.concatenate([part, vars(others)[name]]) for name, part in vars(own).items()})
+        others = later._columns() | {"job": later.job + n, "partner": behind}
+        columns = {name: np.concatenate([part, others[name]]) for name, part in self._columns().items()}
         return self._trusted(columns, tuple(range(n + later.n_jobs)), self.pools)
 
     def take(self, columns: ArrayLike) -> Configurations:
         """Some of the columns (a mask (C,), or ascending positions), of the same jobs and pools."""
-        chosen = np.asarray(columns)
-        chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
-        return self._trusted(Arrays.of(self, chosen), self.jobs, self.pools)
+        return self._trusted(self._columns(np.asarray(columns)), self.jobs, self.pools)
 
     def fitting(self, capacity: ArrayLike) -> Configurations:
         """The columns that gain something and fit in: a rate above 0 of any job, and at most `capacity` (M,) GPUs."""
@@ -394,9 +377,8 @@ class Configurations:
     def _members(self) -> tuple[Whole, Whole, Array]:
         """(E,) job, column and rate: an entry for each job of each column."""
         paired = np.flatnonzero(self.partner >= 0)
-        job = np.concatenate([self.job, self.partner[paired]])
         return (
-            job,
+            np.concatenate([self.job, self.partner[paired]]),
             np.concatenate([np.arange(self.n_columns), paired]),
             np.concatenate([self.rate, self.partner_rate[paired]]),
         )
@@ -437,41 +419,45 @@ class Configurations:
         """(M,) GPUs of each pool that `x` (C,) takes."""
         return np.asarray(np.bincount(self.pool, self.gpus * x, minlength=len(self.pools)), dtype=np.float64)
 
-    @cached_property
-    def general(self) -> Columns:
-        """The same columns as the sparse matrices of `Columns`."""
-        pairs = zip(self.job.tolist(), self.partner.tolist(), strict=True)
-        return Columns(
-            time=self.time,
-            rate=self.rates,
-            usage=self.usage,
-            members=tuple((i,) if k < 0 else (i, k) for i, k in pairs),
-            accelerator=self.pool,
-            jobs=self.jobs,
-            accelerators=self.pools,
-        )
 
-    def _one_size_each(self) -> Whole:
-        """(N,) GPUs of each job, where it has one number of them in all of its columns."""
-        job, column, _ = self._members
-        gpus = self.gpus[column]
-        most, least = np.zeros(self.n_jobs, np.int64), np.full(self.n_jobs, np.iinfo(np.int64).max)
-        np.maximum.at(most, job, gpus)
-        np.minimum.at(least, job, gpus)
-        if (least != most).any():
-            i = int(np.argmax(least != most))
-            found = "no column" if most[i] == 0 else f"{least[i]} and {most[i]}"
-            raise InputError(_SOURCE, field=f"GPUs of job {self.jobs[i]!r}", found=found, expected="one number of GPUs")
-        return most
+_ARRAYS = tuple(columns_of(Configurations))
 
 
-def expanded(starts: Whole, lengths: Whole, of: Whole | None = None) -> tuple[Whole, Whole]:
-    """Ranges written out: which range each entry is of, and its position; of the ranges `of` where given."""
-    if of is not None:
-        starts, lengths = starts[of], lengths[of]
-    which = np.repeat(np.arange(len(lengths)), lengths)
-    before = np.cumsum(lengths) - lengths
-    return which, np.arange(len(which)) - before[which] + starts[which]
+def _in_order(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The columns by job, pool, GPUs, batch size and partner, a pair at the earlier of its jobs."""
+    swapped = (columns["partner"] >= 0) & (columns["partner"] < columns["job"])
+    turned = {name: np.where(swapped, columns[_TURNED.get(name, name)], array) for name, array in columns.items()}
+    order = np.lexsort([turned[name] for name in reversed(_KEYS)])
+    return {name: array[order] for name, array in turned.items()}
+
+
+def _appearing(frame: pd.DataFrame, names: Sequence[str]) -> list[Hashable]:
+    """Labels in the order in which they first appear, down the first column and then down the others."""
+    import pandas as pd
+
+    cells: Any = pd.concat([frame[name] for name in names])
+    return list(cells[~_blank(cells)].unique())
+
+
+def _blank(cells: Any) -> NDArray[np.bool_]:
+    return np.asarray(cells.isna() | (cells == ""))
+
+
+def _positions(reader: FrameReader, name: str, labels: Sequence[Hashable]) -> Whole:
+    """(C,) position of each cell's label; -1 for an empty cell of partners."""
+    import pandas as pd
+
+    cells = reader.frame[name]
+    blank = _blank(cells)
+    index: Any = pd.Index
+    found = index(labels, dtype=object).get_indexer(cells.astype(object))
+    wrong = (found < 0) & ~(blank & (name == "partner"))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        cell = None if blank[row] else cells.iloc[row]
+        expected = f"a known {'pool' if name == 'pool' else 'job'}{did_you_mean(cell, labels)}"
+        raise reader.error(row, name, cell, expected)
+    return np.where(blank, -1, found).astype(np.int64)
 
 
 def read_configurations(path: str | os.PathLike[str]) -> Configurations:

@@ -2,7 +2,6 @@
 
 from throughputs.estimator.completion import LowRankCompletion
 from throughputs.estimator.estimator import Basis, Distance, Estimate, ThroughputEstimator, sample_profile
-from throughputs.estimator.sweep import estimation_errors
 
 __all__ = [
     "Basis",
@@ -10,6 +9,5 @@ __all__ = [
     "Estimate",
     "LowRankCompletion",
     "ThroughputEstimator",
-    "estimation_errors",
     "sample_profile",
 ]

@@ -2,16 +2,10 @@
 
 Goodput is throughput times statistical efficiency: samples/s, counted as in batches of the initial size. On a
 configuration a job may choose its batch size B = K m (s + 1): K GPUs, m samples on each in a micro-batch, s further
-micro-batches whose gradients are accumulated. Two grids of candidates:
-
-*published* - 50 global batch sizes between the least, max(B0, least_local K), and the largest, in geometric
-progression; for each the fewest accumulation steps whose micro-batches are not above largest_local, and the atomic
-batch size that results, rounded up. Published allocations rest on these, down to their rounding: B may exceed the
-largest by it.
-
-*fine* - every whole atomic batch size between the same bounds, with every number of accumulation steps up to the fewest
-with which the largest batch fits. With s fixed, goodput rises up to its best batch size and falls beyond (the logarithm
-of T/B (phi + B) has one stationary point, as T is convex in B with an elasticity of at most 1), so bisection finds it.
+micro-batches whose gradients are accumulated. Candidates are 50 global batch sizes between the least,
+max(B0, least_local K), and the largest, in geometric progression; for each the fewest accumulation steps whose
+micro-batches are not above largest_local, and the atomic batch size that results, rounded up. Published allocations
+rest on these, down to their rounding: B may exceed the largest by it.
 
 On one GPU the noise of gradients can only be measured with at least two micro-batches, so a batch above the initial one
 is accumulated there. Source: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, and its public artifact.
@@ -20,23 +14,22 @@ is accumulated there. Source: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError
+from throughputs.frames import column, columns_of, keep_columns, taken
 from throughputs.goodput.efficiency import GradientStatistics, gain
 from throughputs.goodput.model import ThroughputModels, overlapped
-from throughputs.limits import require
+from throughputs.limits import Range, require
 from throughputs.numerics import exp, log
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-GRIDS = ("published", "fine")
-
+_SAMPLES = Range(1)
 _CANDIDATES = 50
 _ROUNDED = 1e-8
 """What a number may exceed a whole one by and still count as that: the published rounding up."""
@@ -62,58 +55,36 @@ class BatchSizeLimits:
         Arrays of different length, sizes below 1, or bounds in the wrong order.
     """
 
-    initial: Array
-    largest: Array
-    least_local: Array
-    largest_local: Array
-    accumulation: NDArray[np.bool_]
+    initial: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
+    largest: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
+    least_local: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
+    largest_local: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
+    accumulation: NDArray[np.bool_] = column("flag")
 
     def __init__(
         self,
         initial: ArrayLike,
         largest: ArrayLike | None = None,
-        least_local: ArrayLike | None = None,
+        least_local: ArrayLike = 1.0,
         largest_local: ArrayLike | None = None,
-        accumulation: ArrayLike | None = None,
+        accumulation: ArrayLike = False,
     ) -> None:
-        first = np.atleast_1d(np.array(initial, dtype=np.float64))
-        top = first if largest is None else np.array(largest, dtype=np.float64)
-        columns = {
-            "initial": first,
-            "largest": top,
-            "least_local": 1.0 if least_local is None else np.array(least_local, dtype=np.float64),
-            "largest_local": top if largest_local is None else np.array(largest_local, dtype=np.float64),
-            "accumulation": np.array(False if accumulation is None else accumulation, dtype=np.bool_),
-        }
-        try:
-            full = dict(zip(columns, np.broadcast_arrays(first, *list(columns.values())[1:]), strict=True))
-        except ValueError:
-            found = [np.shape(column) for column in columns.values()]
-            raise InputError("batch sizes", found=found, expected=f"{len(first)} of each") from None
-        vars(self).update({name: np.ascontiguousarray(array) for name, array in full.items()})
-        ones = np.ones(len(first))
-        for name, lower in (
-            ("initial", ones),
-            ("largest", self.initial),
-            ("least_local", ones),
-            ("largest_local", self.least_local),
-        ):
-            array = getattr(self, name)
-            good = np.isfinite(array) & (array >= lower)
-            least = lower[np.argmin(good)] if len(good) else 1.0
-            expected = f"at least {least:g} samples"
-            require(good, array, "batch sizes", name, expected)
+        top = initial if largest is None else largest
+        local = top if largest_local is None else largest_local
+        first, *others = map(np.atleast_1d, (initial, top, least_local, local, accumulation))
+        full = [first, *(np.repeat(one, len(first)) if len(one) == 1 else one for one in others)]
+        keep_columns(self, dict(zip(columns_of(BatchSizeLimits), full, strict=True)), "batch sizes")
+        for name, least in (("largest", self.initial), ("largest_local", self.least_local)):
+            good = getattr(self, name) >= least
+            expected = f"at least {least[np.argmin(good)] if len(good) else 1.0:g} samples"
+            require(good, getattr(self, name), "batch sizes", name, expected)
 
     def __len__(self) -> int:
         return len(self.initial)
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> BatchSizeLimits:
         """Those of some of the jobs (positions), in that order."""
-        return BatchSizeLimits(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-    def with_largest(self, largest: ArrayLike) -> BatchSizeLimits:
-        """The same with other largest batch sizes (J,)."""
-        return BatchSizeLimits(self.initial, largest, self.least_local, self.largest_local, self.accumulation)
+        return taken(self, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,42 +147,37 @@ class BestBatchSizes:
         return np.where(runs, self.goodput / np.where(runs, self.throughput, 1.0), 0.0)
 
 
-def best_batch_sizes(
-    jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, *, grid: str = "published", tune: bool = True
-) -> BestBatchSizes:
+def best_batch_sizes(jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, *, tune: bool = True) -> BestBatchSizes:
     """The best batch size of J jobs on C configurations.
 
     Parameters
     ----------
     jobs : J models.
     nodes, gpus : (C,) whole numbers, or (J, C) where each job has configurations of its own; no more nodes than GPUs.
-    grid : "published" or "fine", the candidates (see the top of this module).
     tune : False: every batch has the largest size, as of jobs whose users fix it.
 
     Raises
     ------
     InputError
-        Another grid, or a configuration that is none.
+        A configuration that is none.
     """
-    if grid not in GRIDS:
-        raise InputError("grid", found=grid, expected=f"one of {', '.join(GRIDS)}{did_you_mean(grid, GRIDS)}")
     if np.ndim(nodes) < 2 and np.ndim(gpus) < 2 and len(jobs) > 1:
         # jobs of one model at one stage of the training are alike
         kinds, kind = np.unique(jobs.figures, axis=0, return_index=True, return_inverse=True)[1:]
         if len(kinds) < len(jobs):
-            best = _best(jobs.take(kinds), nodes, gpus, grid, tune)
+            best = _best(jobs.take(kinds), nodes, gpus, tune)
             return BestBatchSizes(*(getattr(best, field.name)[kind.ravel()] for field in fields(best)))
-    return _best(jobs, nodes, gpus, grid, tune)
+    return _best(jobs, nodes, gpus, tune)
 
 
-def _best(jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, grid: str, tune: bool) -> BestBatchSizes:
+def _best(jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, tune: bool) -> BestBatchSizes:
     J = len(jobs)
     N, K = np.broadcast_arrays(np.atleast_2d(nodes), np.atleast_2d(gpus))
     N, K = (np.ascontiguousarray(np.broadcast_to(x, (J, x.shape[1]))) for x in (N, K))
     sync = jobs.throughput.synchronisation_time(N, K)
     row = np.repeat(np.arange(J), K.shape[1])
     entries = _Entries(jobs, row, K.ravel().astype(np.float64), sync.ravel(), tune)
-    size, steps = _on_the_published_grid(entries) if grid == "published" else _on_the_fine_grid(entries)
+    size, steps = _chosen(entries)
     goodput, throughput = entries.goodput(np.arange(len(row)), size, steps)
     runs = goodput > 0
     whole = [np.where(runs, x, 0.0).astype(np.int64) for x in (size, steps, entries.gpus * size * (steps + 1.0))]
@@ -264,7 +230,7 @@ class _Entries:
         return np.where(self.allowed(at, size, batch), throughput * self.efficiency(at, batch), 0.0), throughput
 
 
-def _on_the_published_grid(entries: _Entries) -> tuple[Array, Array]:
+def _chosen(entries: _Entries) -> tuple[Array, Array]:
     """(E,) atomic batch sizes and accumulation steps."""
     size, steps = np.ones(len(entries)), np.zeros(len(entries))
     grids, which = _geometric(entries.least, np.maximum(entries.largest, entries.least))
@@ -308,46 +274,3 @@ def _best_candidate(entries: _Entries, at: NDArray[np.intp], size: Array, steps:
     found = np.full(size.shape, -1.0)
     found[row, column] = entries.goodput(at[row], size[row, column], steps[row, column])[0]
     return np.asarray(np.argmax(found, axis=1))
-
-
-def _on_the_fine_grid(entries: _Entries) -> tuple[Array, Array]:
-    """(E,) atomic batch sizes and accumulation steps."""
-    size, steps = np.ones(len(entries)), np.zeros(len(entries))
-    choices = _fewest_steps(entries, np.arange(len(entries)), entries.largest / entries.gpus).astype(np.int64) + 1
-    # entries in chunks, all their numbers of steps beside each other
-    chunk = np.cumsum(choices) // _CHUNK
-    for start, end in pairwise([0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(entries)]):
-        if start == end:
-            continue
-        offsets = np.cumsum(choices[start:end]) - choices[start:end]
-        at = np.repeat(np.arange(start, end), choices[start:end])
-        more = (np.arange(len(at)) - np.repeat(offsets, choices[start:end])).astype(np.float64)
-        found, whole = _best_whole(entries, at, more)
-        best = np.maximum.reduceat(found, offsets)
-        place = np.where(found == np.repeat(best, choices[start:end]), np.arange(len(at)), len(at))
-        first = np.minimum.reduceat(place, offsets)
-        size[start:end], steps[start:end] = whole[first], more[first]
-    return size, steps
-
-
-def _best_whole(entries: _Entries, at: NDArray[np.intp], steps: Array) -> tuple[Array, Array]:
-    """(P,) the greatest goodput of entries `at` with so many accumulation steps, -1 for none, and its batch size."""
-    parts = entries.gpus[at] * (steps + 1.0)
-    low = np.maximum(np.ceil(entries.least[at] / parts - _ROUNDED), np.ceil(entries.least_local[at]))
-    high = np.minimum(np.ceil(entries.largest[at] / parts - _ROUNDED), np.floor(entries.largest_local[at]))
-    # above the initial batch, one GPU accumulates
-    alone = (entries.gpus[at] == 1) & entries.accumulation[at] & (steps == 0.0)
-    high = np.where(alone, np.minimum(high, np.floor(entries.initial[at] + _ROUNDED)), high)
-    found, size = np.full(len(at), -1.0), np.ones(len(at))
-    possible = np.flatnonzero(low <= high)
-    low, high = low[possible], high[possible]
-    among, more, unsettled = at[possible], steps[possible], np.flatnonzero(high > low)
-    while len(unsettled):
-        middle = np.floor((low[unsettled] + high[unsettled]) / 2.0)
-        here, its = among[unsettled], more[unsettled]
-        rises = entries.goodput(here, middle + 1.0, its)[0] > entries.goodput(here, middle, its)[0]
-        low[unsettled] = np.where(rises, middle + 1.0, low[unsettled])
-        high[unsettled] = np.where(rises, high[unsettled], middle)
-        unsettled = unsettled[high[unsettled] > low[unsettled]]
-    found[possible], size[possible] = entries.goodput(among, low, more)[0], low
-    return found, size

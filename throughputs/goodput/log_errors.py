@@ -1,4 +1,4 @@
-"""The loss of a throughput model against measured steps, its first two derivatives, and its minimum.
+"""The loss of a throughput model against measured steps, its derivatives, and its minimum.
 
     loss = rms(log T_grad - log measured gradient time) + rms(log T_step - log measured step time)
            + 0.001 (gamma - 1)^2 + 0.01 ((beta_node / alpha_node)^2 + (beta_local / alpha_local)^2)
@@ -6,11 +6,10 @@
 over lower <= parameters <= upper. The model depends on the GPUs, on whether they are on one node, and on the batch
 size; so samples are first averaged by these, which leaves the loss as it is but for constants under the two roots.
 
-The minimum is found by Newton's method, projected on the bounds, with Levenberg's and Marquardt's damping; where the
-second derivatives are not positive definite, by those of Gauss and Newton. Many problems of one size are solved at
-once, each as if it were alone, and with the same digits on every processor. SciPy's `least_squares` does not promise
-these, and a sum of two roots is none of squares: reweighted until it stands still, it takes eight times as long on the
-recorded samples, and ends up to 5e-8 above the minimum.
+The minimum is found by the method of Gauss and Newton, projected on the bounds, with Levenberg's and Marquardt's
+damping. Many problems of one size are solved at once, each as if it were alone, and with the same digits on every
+processor, which SciPy's `least_squares` does not promise; nor is the sum of two roots one of squares (reweighted until
+it stands still, it takes several times as long and ends up to 5e-8 above).
 
 Source of the loss: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, and its public artifact.
 """
@@ -18,7 +17,6 @@ Source of the loss: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, and its pu
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +41,8 @@ _WEIGHT_OF_OVERLAP, _WEIGHT_OF_SLOPE = 1e-3, 1e-2
 _PENALISED = (2, 3), (4, 5)
 """Constant and slope of synchronisation, on several nodes and on one."""
 
-_ENOUGH = 1e-11
-"""Of the loss: a smaller step of Newton's method is the last."""
+_ENOUGH = 1e-13
+"""Of the loss: a step that gains less is the last."""
 _ITERATIONS = 200
 _DAMPING = (1e-3, 1e-9, 1e8)
 """First, least and largest, relative to the diagonal."""
@@ -119,11 +117,10 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """P losses and their derivatives by the seven parameters; `newton` exact, `gauss` without curvature of errors."""
+    """P losses and their derivatives by the seven parameters; `gauss` the second ones without curvature of errors."""
 
     loss: Array
     gradient: Array
-    newton: Array
     gauss: Array
 
     def replaced(self, better: NDArray[np.bool_], other: Point) -> Point:
@@ -136,32 +133,6 @@ class Point:
     def take(self, rows: NDArray[np.bool_]) -> Point:
         """Some of them."""
         return Point(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-
-@dataclass(frozen=True, eq=False)
-class _FirstOrder:
-    """P losses, their slopes, and what second derivatives follow from.
-
-    Attributes
-    ----------
-    loss, gradient : (P,) and (P, 7).
-    roots : of the two root mean squares the value (P,) and the derivatives (P, 7).
-    scaled : (P, 6, C) derivatives of the logarithms of the two times by their parameters.
-    weights, errors : (P, C) of each root, weights of the cells over its value, and these times the errors.
-    shares : (P, C) of gradients and of synchronisation in their sum of powers.
-    apart : (P, C) logarithm of the time of gradients less that of synchronisation.
-    by_overlap : (P, C) derivative of the logarithm of a step by gamma.
-    """
-
-    loss: Array
-    gradient: Array
-    roots: tuple[tuple[Array, Array], tuple[Array, Array]]
-    scaled: Array
-    weights: tuple[Array, Array]
-    errors: tuple[Array, Array]
-    shares: tuple[Array, Array]
-    apart: Array
-    by_overlap: Array
 
 
 class Loss:
@@ -200,11 +171,27 @@ class Loss:
 
     def slope(self, theta: Array) -> tuple[Array, Array]:
         """(P,) losses, and (P, 7) their first derivatives."""
-        first = self._first_order(theta)
-        return first.loss, first.gradient
+        loss, gradient, *_ = self._derivatives(theta)
+        return loss, gradient
 
-    def _first_order(self, theta: Array) -> _FirstOrder:
-        """Loss and first derivatives.
+    def at(self, theta: Array) -> Point:
+        """Loss and derivatives; of the second ones the products of first ones, as Gauss and Newton have them."""
+        loss, gradient, scaled, w1, w2, p, q, h_gamma = self._derivatives(theta)
+        by_step = np.concatenate([scaled[:, :2] * p[:, None], scaled[:, 2:] * q[:, None], h_gamma[:, None]], axis=1)
+        gauss = einsum("pic,pc,pjc->pij", by_step, w2, by_step)
+        gauss[:, :2, :2] += einsum("pic,pc,pjc->pij", scaled[:, :2], w1, scaled[:, :2])
+        gauss[:, 6, 6] += 2.0 * _WEIGHT_OF_OVERLAP
+        for alpha, beta in _PENALISED:
+            over = 1.0 / theta[:, alpha]
+            ratio, weight = theta[:, beta] * over, 2.0 * _WEIGHT_OF_SLOPE * over
+            gauss[:, beta, beta] += weight * over
+            gauss[:, alpha, alpha] += weight * over * ratio * ratio
+            for i, j in ((alpha, beta), (beta, alpha)):
+                gauss[:, i, j] -= weight * over * ratio
+        return Point(loss, gradient, gauss)
+
+    def _derivatives(self, theta: Array) -> tuple[Array, ...]:
+        """Loss and first derivatives, and what the second ones follow from.
 
         With u = log T_grad, v = log T_sync and h = log T_step = log(e^(gamma u) + e^(gamma v)) / gamma,
 
@@ -215,50 +202,18 @@ class Loss:
         h_gamma = (p * u + q * v - h) / theta[:, 6, None]
         scaled = self.cells.basis / np.repeat(np.stack([gradient, sync], axis=1), (2, 4), axis=1)
         w1, w2 = (self.cells.weight / root[:, None] for root in roots)
-        by_first = _assembled(scaled, w1 * e1, None, None)
-        by_second = _assembled(scaled, w2 * e2 * p, w2 * e2 * q, w2 * e2 * h_gamma)
-        total = by_first + by_second
+        total = np.zeros(theta.shape)
+        total[:, :2] = einsum("pic,pc->pi", scaled[:, :2], w1 * e1)
+        total[:, :2] += einsum("pic,pc->pi", scaled[:, :2], w2 * e2 * p)
+        total[:, 2:6] = einsum("pic,pc->pi", scaled[:, 2:], w2 * e2 * q)
+        total[:, 6] = np.add.reduce(w2 * e2 * h_gamma, axis=1)
         total[:, 6] += 2.0 * _WEIGHT_OF_OVERLAP * (theta[:, 6] - 1.0)
         for alpha, beta in _PENALISED:
             over = 1.0 / theta[:, alpha]
             ratio = theta[:, beta] * over
             total[:, beta] += 2.0 * _WEIGHT_OF_SLOPE * over * ratio
             total[:, alpha] -= 2.0 * _WEIGHT_OF_SLOPE * over * ratio * ratio
-        parts = (roots[0], by_first), (roots[1], by_second)
-        return _FirstOrder(loss, total, parts, scaled, (w1, w2), (w1 * e1, w2 * e2), (p, q), u - v, h_gamma)
-
-    def at(self, theta: Array) -> Point:
-        """Loss and derivatives, of which the second of h are
-
-        h_uu = h_vv = -h_uv = gamma p q,  h_u,gamma = -h_v,gamma = p q (u - v),
-        h_gamma,gamma = (p q (u - v)^2 - 2 h_gamma) / gamma.
-        """
-        first = self._first_order(theta)
-        scaled, (w1, w2), (e1, e2), (p, q) = first.scaled, first.weights, first.errors, first.shares
-        h_gamma, apart, gamma, pq = first.by_overlap, first.apart, theta[:, 6, None], p * q
-        gauss = _products(scaled, w1 + w2 * p * p, w2 * q * q, w2 * pq, w2 * p * h_gamma, w2 * q * h_gamma)
-        gauss[:, 6, 6] = np.add.reduce(w2 * h_gamma * h_gamma, axis=1)
-        bend, cross = e2 * pq * gamma, e2 * pq * apart
-        newton = _products(scaled, bend - e2 * p - e1, bend - e2 * q, -bend, cross, -cross)
-        newton[:, 6, 6] = np.add.reduce(e2 * (pq * apart**2 - 2.0 * h_gamma) / gamma, axis=1)
-        newton += gauss
-        for size, by in first.roots:
-            newton -= by[:, :, None] * by[:, None, :] / size[:, None, None]
-        self._add_curvature_of_penalties(theta, newton, gauss)
-        return Point(first.loss, first.gradient, newton, gauss)
-
-    def _add_curvature_of_penalties(self, theta: Array, newton: Array, gauss: Array) -> None:
-        for alpha, beta in _PENALISED:
-            over = 1.0 / theta[:, alpha]
-            ratio = theta[:, beta] * over
-            weight = 2.0 * _WEIGHT_OF_SLOPE * over
-            for matrix, mixed, own in ((gauss, 1.0, 1.0), (newton, 2.0, 3.0)):
-                matrix[:, beta, beta] += weight * over
-                matrix[:, alpha, beta] -= mixed * weight * over * ratio
-                matrix[:, beta, alpha] -= mixed * weight * over * ratio
-                matrix[:, alpha, alpha] += own * weight * over * ratio * ratio
-        for matrix in (gauss, newton):
-            matrix[:, 6, 6] += 2.0 * _WEIGHT_OF_OVERLAP
+        return loss, total, scaled, w1, w2, p, q, h_gamma
 
 
 def minimised(cells: Cells, start: Array) -> tuple[Array, Array]:
@@ -290,7 +245,7 @@ def minimised(cells: Cells, start: Array) -> tuple[Array, Array]:
 
 
 def _step(point: Point, x: Array, cells: Cells, damping: Array) -> Array:
-    """(P, 7) damped steps of Newton's method that stay within the bounds.
+    """(P, 7) damped steps that stay within the bounds.
 
     Parameters that a step would take across a bound go to the bound, and the others are solved for again: cutting the
     step instead would leave them where only the whole step is good.
@@ -298,14 +253,9 @@ def _step(point: Point, x: Array, cells: Cells, damping: Array) -> Array:
     g = point.gradient
     held = ((x <= cells.lower) & (g >= 0)) | ((x >= cells.upper) & (g <= 0)) | (cells.lower == cells.upper)
     free, to_bounds = ~held, np.zeros(x.shape)
-    damped = np.eye(x.shape[1]) * (damping[:, None] * np.einsum("pii->pi", point.gauss))[:, :, None]
-    matrix = point.newton + damped
+    matrix = point.gauss + np.eye(x.shape[1]) * (damping[:, None] * np.einsum("pii->pi", point.gauss))[:, :, None]
     step = _solved(matrix, -g, free)
-    indefinite = ~np.isfinite(step).all(axis=1)
-    if indefinite.any():
-        matrix[indefinite] = (point.gauss + damped)[indefinite]
-        step[indefinite] = _solved(matrix[indefinite], -g[indefinite], free[indefinite])
-        step[~np.isfinite(step)] = 0.0
+    step[~np.isfinite(step)] = 0.0
     for _ in range(x.shape[1]):
         end = x + step
         reached = np.minimum(np.maximum(end, cells.lower), cells.upper)
@@ -365,29 +315,6 @@ def _line(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     steep = known & (constant <= LEAST)
     slope = np.where(steep & ~flat, sxy / np.where(sxx > 0, sxx, 1.0), slope)
     return np.where(constant <= LEAST, LEAST, constant), slope
-
-
-def _assembled(scaled: Array, gradient: Array, sync: Array | None, gamma: Array | None) -> Array:
-    """(P, 7) sums over cells of derivatives by the two times, and by gamma, as derivatives by parameters."""
-    total = np.zeros((len(scaled), 7))
-    total[:, :2] = einsum("pic,pc->pi", scaled[:, :2], gradient)
-    if sync is not None and gamma is not None:
-        total[:, 2:6] = einsum("pic,pc->pi", scaled[:, 2:], sync)
-        total[:, 6] = np.add.reduce(gamma, axis=1)
-    return total
-
-
-def _products(scaled: Array, uu: Array, vv: Array, uv: Array, u_gamma: Array, v_gamma: Array) -> Array:
-    """(P, 7, 7) sums over cells of second derivatives by u, v and gamma, as derivatives by parameters, but the last."""
-    matrix: NDArray[Any] = np.empty((len(scaled), 7, 7))
-    one, other = scaled[:, :2], scaled[:, 2:]
-    matrix[:, :2, :2] = einsum("pic,pc,pjc->pij", one, uu, one)
-    matrix[:, 2:6, 2:6] = einsum("pic,pc,pjc->pij", other, vv, other)
-    mixed = einsum("pic,pc,pjc->pij", one, uv, other)
-    matrix[:, :2, 2:6], matrix[:, 2:6, :2] = mixed, mixed.transpose(0, 2, 1)
-    for part, along, by_gamma in ((slice(0, 2), one, u_gamma), (slice(2, 6), other, v_gamma)):
-        matrix[:, part, 6] = matrix[:, 6, part] = einsum("pic,pc->pi", along, by_gamma)
-    return matrix
 
 
 def _distinct(keys: Array) -> tuple[Array, NDArray[np.intp]]:

@@ -184,7 +184,7 @@ class Profiles:
             As `goodput`, or as `throughputs.goodput.best_batch_sizes`.
         """
         jobs, sizes = self.goodput(names, accelerator), np.asarray(batch_size, dtype=np.float64)
-        limits = BatchSizeLimits(sizes, None, None, jobs.limits.largest_local, True)
+        limits = BatchSizeLimits(sizes, largest_local=jobs.limits.largest_local, accumulation=True)
         fixed = GoodputModels(jobs.throughput, jobs.statistics, limits)
         rate = best_batch_sizes(fixed, np.asarray(nodes)[:, None], np.asarray(gpus)[:, None]).throughput[:, 0]
         return np.where(rate > 0, sizes / np.where(rate > 0, rate, 1.0), np.nan)

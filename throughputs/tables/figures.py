@@ -76,16 +76,16 @@ class TableBuilder:
 
 COLOCATED_COLUMNS = ("other_job_type", "other_scale_factor", "other_throughput")
 
-_STEPS = "a finite throughput of at least 0 steps/s"
+STEPS = "a finite throughput of at least 0 steps/s"
 _GPUS = "a whole number of GPUs, at least 1"
 _COLUMNS = {
     "job_type": Column("text"),
     "scale_factor": Column("whole", None, Range(1), "at least 1 GPU"),
     "accelerator": Column("text"),
-    "throughput": Column("number", None, NOT_NEGATIVE, _STEPS),
+    "throughput": Column("number", None, NOT_NEGATIVE, STEPS),
     "other_job_type": Column("text", ""),
     "other_scale_factor": Column("number", np.nan, Range(1, LARGEST_WHOLE_NUMBER), _GPUS),
-    "other_throughput": Column("number", np.nan, NOT_NEGATIVE, _STEPS),
+    "other_throughput": Column("number", np.nan, NOT_NEGATIVE, STEPS),
 }
 
 

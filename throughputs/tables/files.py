@@ -14,7 +14,6 @@ import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,11 +31,10 @@ from throughputs.files import (
 )
 from throughputs.frames import NOT_NEGATIVE
 from throughputs.limits import LARGEST_WHOLE_NUMBER
-from throughputs.tables.figures import TableBuilder
+from throughputs.tables.figures import STEPS, TableBuilder
 from throughputs.tables.table import Key, ThroughputTable
 
 _KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
-_PATH_SEPARATOR = " / "
 _PREFIX = "throughputs_"
 
 
@@ -61,7 +59,7 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
         return table
     kind = file_kind(path)
     if kind == "json":
-        return _read_json(path)
+        return _Reader(path).read(read_json(path, unique_keys=True))
     if kind in TABLE_KINDS:
         frame, first_line = read_frame(path)
         return ThroughputTable.from_frame(frame, source=source_of(path), first_line=first_line)
@@ -92,62 +90,47 @@ def write_table(table: ThroughputTable, path: str | os.PathLike[str]) -> None:
         raise InputError(path, found=path.name, expected=_KINDS)
 
 
-def _read_json(path: Path) -> ThroughputTable:
-    return _JsonReader(path).table(read_json(path, unique_keys=True))
+class _Reader(Document):
+    """Walks the three levels of the JSON; errors name the path of a key."""
 
-
-class _JsonReader:
-    """Walks the three levels of the JSON and remembers the path for messages."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.builder = TableBuilder()
-
-    def table(self, content: object) -> ThroughputTable:
-        for accelerator, jobs in self._object(content).items():
-            self.builder.accelerator(accelerator)
-            keys = {text: self._key(text, accelerator, text) for text in self._object(jobs, accelerator)}
+    def read(self, content: object) -> ThroughputTable:
+        builder = TableBuilder()
+        for accelerator, jobs in self.table(content, "").items():
+            builder.accelerator(accelerator)
+            keys = {text: self._key(text, _path(accelerator, text)) for text in self.table(jobs, accelerator)}
             for key in keys.values():  # before any partner, so that the order is that of the file
-                self.builder.key(key)
+                builder.key(key)
             for text, key in keys.items():
-                figures = jobs[text]
-                for other, value in self._object(figures, accelerator, text).items():
-                    self._add(accelerator, key, other, value, (accelerator, text, other))
-        return ThroughputTable(*self.builder.figures(), str(self.path))
+                for other, value in self.table(jobs[text], _path(accelerator, text)).items():
+                    self._add(builder, accelerator, key, other, value, _path(accelerator, text, other))
+        return ThroughputTable(*builder.figures(), str(self.source))
 
-    def _add(self, accelerator: str, key: Key, other: str, value: object, where: tuple[str, ...]) -> None:
+    def _add(self, builder: TableBuilder, accelerator: str, key: Key, other: str, value: object, where: str) -> None:
+        given = value if isinstance(value, list) and other != "null" else [value]
+        figures = [self.number(figure, where, NOT_NEGATIVE, STEPS) for figure in given]
         if other == "null":
-            problem = self.builder.add_isolated(accelerator, key, self._number(value, *where))
-        elif isinstance(value, list) and len(value) == 2:
-            figures = (self._number(value[0], *where), self._number(value[1], *where))
-            problem = self.builder.add_pair(accelerator, key, self._key(other, *where), figures)
+            problem = builder.add_isolated(accelerator, key, figures[0])
+        elif len(figures) == 2:
+            problem = builder.add_pair(accelerator, key, self._key(other, where), (figures[0], figures[1]))
         else:
             problem = "a list of two throughputs"
         if problem is not None:
-            raise self._error(value, problem, *where)
+            raise self.error(where, value, problem)
 
-    def _key(self, text: str, *where: str) -> Key:
-        expected = "a key such as \"('ResNet-18 (batch size 16)', 1)\": a job type and a scale factor"
+    def _key(self, text: str, where: str) -> Key:
         try:
             key = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            raise self._error(text, expected, *where) from None
+            key = None
         match key:
             case (str(name), int(size)) if name and 1 <= size <= LARGEST_WHOLE_NUMBER and not isinstance(size, bool):
                 return name, size
-        raise self._error(text, expected, *where)
+        expected = "a key such as \"('ResNet-18 (batch size 16)', 1)\": a job type and a scale factor"
+        raise self.error(where, text, expected)
 
-    def _object(self, value: object, *where: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self._error(value, "an object", *where)
-        return value
 
-    def _number(self, value: object, *where: str) -> float:
-        expected = "a finite throughput of at least 0 steps/s"
-        return Document(self.path).number(value, _PATH_SEPARATOR.join(where), NOT_NEGATIVE, expected)
-
-    def _error(self, found: object, expected: str, *where: str) -> InputError:
-        return Document(self.path).error(_PATH_SEPARATOR.join(where), found, expected)
+def _path(*names: str) -> str:
+    return " / ".join(names)
 
 
 def _to_json(table: ThroughputTable) -> dict[str, dict[str, dict[str, float | list[float]]]]:

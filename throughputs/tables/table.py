@@ -9,9 +9,9 @@ array([[15.],
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
-from operator import index
-from typing import TYPE_CHECKING, SupportsIndex
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,8 +64,6 @@ class ThroughputTable:
     pairs: NDArray[np.int64]
     colocated: NDArray[np.float64]
     source: str
-    _positions: _Positions = field(repr=False)
-    _pair_rows: dict[tuple[int, int], int] = field(repr=False)
 
     def __init__(
         self,
@@ -91,8 +89,6 @@ class ThroughputTable:
             array.flags.writeable = False  # tables are shared, the embedded one by everybody
             vars(self)[name] = array
         self._validate()
-        rows = {(int(a), int(b)): row for row, (a, b) in enumerate(self.pairs)}
-        vars(self).update(_positions=_Positions(self.keys, source), _pair_rows=rows)
 
     def _validate(self) -> None:
         K, M, P = len(self.keys), len(self.accelerators), len(self.pairs)
@@ -106,9 +102,6 @@ class ThroughputTable:
             require_distinct(labels, self.source, name)
         if P and (self.pairs.min() < 0 or self.pairs.max() >= K):
             raise InputError(self.source, field="pairs", found=int(self.pairs.max()), expected=f"positions below {K}")
-        self._validate_throughputs()
-
-    def _validate_throughputs(self) -> None:
         expected = "a finite throughput of at least 0 steps/s"
 
         def pair(p: int, m: int, *side: int) -> str:
@@ -125,15 +118,31 @@ class ThroughputTable:
             good = np.isnan(figures) | ((figures >= 0) & np.isfinite(figures))
             require_all(good, figures, self.source, where, expected)
 
+    @cached_property
+    def _sizes(self) -> dict[str, list[int]]:
+        """The scale factors of each job type, ascending; job types in the order in which they first appear."""
+        found: dict[str, list[int]] = {}
+        for name, size in self.keys:
+            found.setdefault(name, []).append(size)
+        return {name: sorted(sizes) for name, sizes in found.items()}
+
+    @cached_property
+    def _row(self) -> dict[Key, int]:
+        return {key: row for row, key in enumerate(self.keys)}
+
+    @cached_property
+    def _pair_row(self) -> dict[tuple[int, int], int]:
+        return {(a, b): row for row, (a, b) in enumerate(self.pairs.tolist())}
+
     @property
     def job_types(self) -> tuple[str, ...]:
         """The job types, in the order in which they first appear."""
-        return tuple(self._positions.types)
+        return tuple(self._sizes)
 
     @property
     def scale_factors(self) -> tuple[int, ...]:
         """The scale factors that occur, ascending."""
-        return tuple(self._positions.sizes.tolist())
+        return tuple(sorted({size for _, size in self.keys}))
 
     @property
     def reference_accelerator(self) -> str:
@@ -147,7 +156,9 @@ class ThroughputTable:
 
     def scale_factors_of(self, job_type: str) -> tuple[int, ...]:
         """The scale factors known for one job type, ascending."""
-        return self._positions.sizes_of(job_type)
+        if job_type not in self._sizes:
+            raise self._unknown(job_type)
+        return tuple(self._sizes[job_type])
 
     def has(
         self,
@@ -155,9 +166,8 @@ class ThroughputTable:
         scale_factors: Sequence[int] | NDArray[np.int64],
     ) -> NDArray[np.bool_]:
         """(N,) whether the table has a job type with so many GPUs."""
-        keys = set(self.keys)
         wanted = zip(job_types, np.asarray(scale_factors).tolist(), strict=True)
-        return np.fromiter((key in keys for key in wanted), dtype=np.bool_, count=len(job_types))
+        return np.fromiter((key in self._row for key in wanted), dtype=np.bool_, count=len(job_types))
 
     def rates(
         self,
@@ -172,7 +182,7 @@ class ThroughputTable:
         InputError
             Names the job type, scale factor or accelerator type that the table does not know.
         """
-        rows = self._positions.of(job_types, scale_factors)
+        rows = self._rows(job_types, scale_factors)
         return _or_zero(self.isolated[rows[:, np.newaxis], self._columns(accelerators)])
 
     def unconsolidated_rates(
@@ -196,7 +206,7 @@ class ThroughputTable:
         if not known:
             expected = f"figures for gangs spread over servers, as in {(*accelerators, 'v100')[0] + UNCONSOLIDATED}"
             raise InputError(self.source, field="accelerator", found=list(self.accelerators), expected=expected)
-        rows = self._positions.of(job_types, scale_factors)
+        rows = self._rows(job_types, scale_factors)
         columns = self._columns([accelerators[m] + UNCONSOLIDATED for m in known])
         spread = self.isolated[rows[:, np.newaxis], columns]
         rates[:, known] = np.where(np.isnan(spread), rates[:, known], spread)
@@ -224,13 +234,11 @@ class ThroughputTable:
             Names the job type, scale factor or accelerator type that the table does not know.
         """
         columns = self._columns(accelerators)
-        a, b = (int(k) for k in self._positions.of([job_type_a, job_type_b], [sf_a, sf_b]))
-        row = self._pair_rows.get((a, b))
-        if row is not None:
-            return _or_zero(self.colocated[row, columns])
-        row = self._pair_rows.get((b, a))
-        if row is not None:
-            return _or_zero(self.colocated[row, columns, ::-1])
+        a, b = (int(k) for k in self._rows([job_type_a, job_type_b], [sf_a, sf_b]))
+        if (a, b) in self._pair_row:
+            return _or_zero(self.colocated[self._pair_row[a, b], columns])
+        if (b, a) in self._pair_row:
+            return _or_zero(self.colocated[self._pair_row[b, a], columns, ::-1])
         return np.zeros((len(columns), 2))
 
     def with_colocation(
@@ -254,6 +262,30 @@ class ThroughputTable:
         """
         pairs, colocated = extended_pairs(self, model, scale_factors, keep_measured=keep_measured)
         return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
+
+    def _rows(
+        self, job_types: Sequence[str] | NDArray[np.object_], scale_factors: Sequence[int] | NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """(N,) rows of the keys of jobs."""
+        sizes = np.asarray(scale_factors)
+        if sizes.shape != (len(job_types),):
+            found = f"{len(job_types)} job types, scale factors of shape {sizes.shape}"
+            raise InputError(self.source, found=found, expected="a scale factor for each job type")
+        wanted = zip(job_types, sizes.tolist(), strict=True)
+        try:
+            return np.fromiter(map(self._row.__getitem__, wanted), dtype=np.int64, count=len(sizes))
+        except KeyError as error:
+            raise self._unknown(*error.args[0]) from None
+
+    def _unknown(self, name: str, size: int | None = None) -> InputError:
+        """What is wrong with a job type, or with its scale factor."""
+        if name in self._sizes:
+            known = ", ".join(map(str, self._sizes[name]))
+            return InputError(self.source, field=f"scale factor of {name!r}", found=size, expected=f"one of {known}")
+        hint = did_you_mean(name, self._sizes)
+        if not hint and 0 < len(self._sizes) <= _FEW:
+            hint = f": {', '.join(map(repr, self._sizes))}"
+        return InputError(self.source, field="job type", found=name, expected=f"a job type of the table{hint}")
 
     def _columns(self, accelerators: Sequence[str]) -> NDArray[np.int64]:
         for name in accelerators:
@@ -285,66 +317,13 @@ class ThroughputTable:
         return frame_of_table(self)
 
 
-class _Positions:
-    """Finds the rows of many (job type, scale factor) keys at once."""
-
-    def __init__(self, keys: Sequence[Key], source: str) -> None:
-        self.source = source
-        self.types = {name: code for code, name in enumerate(dict.fromkeys(name for name, _ in keys))}
-        self.sizes = np.unique(np.array([size for _, size in keys], dtype=np.int64))
-        self.rows = np.full((len(self.types), len(self.sizes)), -1, dtype=np.int64)
-        for row, (name, size) in enumerate(keys):
-            self.rows[self.types[name], np.searchsorted(self.sizes, size)] = row
-
-    def sizes_of(self, job_type: str) -> tuple[int, ...]:
-        (code,) = self._type_codes([job_type])
-        return tuple(self.sizes[self.rows[code] >= 0].tolist())
-
-    def of(
-        self, job_types: Sequence[str] | NDArray[np.object_], scale_factors: Sequence[int] | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        wanted = np.asarray(scale_factors)
-        if wanted.shape != (len(job_types),):
-            found = f"{len(job_types)} job types, scale factors of shape {wanted.shape}"
-            raise InputError(self.source, found=found, expected="a scale factor for each job type")
-        types = self._type_codes(job_types)
-        if not len(types):
-            return np.zeros(0, dtype=np.int64)
-        sizes = np.minimum(np.searchsorted(self.sizes, wanted), len(self.sizes) - 1)
-        rows = np.where(self.sizes[sizes] == wanted, self.rows[types, sizes], -1)
-        if (rows < 0).any():
-            i = int(np.argmax(rows < 0))
-            name = list(job_types)[i]
-            known = ", ".join(str(size) for size in self.sizes_of(name))
-            where = f"scale factor of {name!r}"
-            raise InputError(self.source, field=where, found=wanted[i].item(), expected=f"one of {known}")
-        return rows
-
-    def _type_codes(self, job_types: Sequence[str] | NDArray[np.object_]) -> NDArray[np.int64]:
-        try:
-            return np.fromiter(map(self.types.__getitem__, job_types), dtype=np.int64, count=len(job_types))
-        except KeyError as error:
-            name = error.args[0]
-            hint = did_you_mean(name, self.types)
-            if not hint and 0 < len(self.types) <= _FEW:
-                hint = f": {', '.join(map(repr, self.types))}"
-            raise InputError(
-                self.source, field="job type", found=name, expected=f"a job type of the table{hint}"
-            ) from None
-
-
-def _checked_key(name: object, size: SupportsIndex, source: str) -> Key:
+def _checked_key(name: object, size: object, source: str) -> Key:
     if not isinstance(name, str) or not name:
         raise InputError(source, field="keys", found=name, expected="the name of a job type")
-    gpus: int | None
-    try:
-        gpus = index(size)
-    except TypeError:
-        gpus = None
-    if gpus is None or not 1 <= gpus <= LARGEST_WHOLE_NUMBER:
+    if not isinstance(size, int | np.integer) or not 1 <= size <= LARGEST_WHOLE_NUMBER:
         expected = "a whole number of GPUs, at least 1 GPU"
         raise InputError(source, field=f"scale factor of {name!r}", found=size, expected=expected)
-    return name, gpus
+    return name, int(size)
 
 
 def _or_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -23,38 +23,32 @@ _INTERVALS = 60
 _HOUR = 3600.0
 
 
-def sizes_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
-    """Jobs and GPU hours by size: less than 1 GPU, then in classes of powers of two: 1, 2, 3 to 4, 5 to 8, ...
+def _by(names: NDArray[Any], of: NDArray[np.intp], hours: _Floats, label: str) -> list[dict[str, Any]]:
+    """Jobs and GPU hours (N,) of each name that some job is `of` (N,)."""
+    jobs, asked = np.bincount(of, minlength=len(names)), np.bincount(of, hours, len(names))
+    rows = zip(names, jobs.tolist(), asked.tolist(), strict=True)
+    return [{label: str(name), "jobs": count, "gpu_hours": spent} for name, count, spent in rows if count]
 
-    Each row has ``gpus`` (text), ``jobs`` and ``gpu_hours`` (of the jobs with a known duration).
-    """
-    if not len(trace):
-        return []
-    largest = int(trace.scale_factor.max())
+
+def _sizes(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
+    """Jobs and GPU hours by size: less than 1 GPU, then in classes of powers of two: 1, 2, 3 to 4, 5 to 8, ..."""
+    largest = int(trace.scale_factor.max(initial=1))
     ends = [2**i for i in range((largest - 1).bit_length() + 1)]
     of = np.where(_gpus(trace) < 1, 0, np.searchsorted(ends, trace.scale_factor) + 1)
-    jobs, hours = np.bincount(of), np.bincount(of, gpu_hours_of(trace, durations))
-    names = ["less than 1", *(str(end) if end < 3 else f"{end // 2 + 1}-{end}" for end in ends)][: len(jobs)]
-    rows = zip(names, jobs.tolist(), hours.tolist(), strict=True)
-    return [{"gpus": name, "jobs": count, "gpu_hours": asked} for name, count, asked in rows if count]
+    names = ["less than 1", *(str(end) if end < 3 else f"{end // 2 + 1}-{end}" for end in ends)]
+    return _by(np.array(names, dtype=object), of, hours, "gpus")
 
 
-def types_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
-    """Jobs and GPU hours by the GPU type that they ask for, those with the most GPU hours first; of jobs that name none
-    ``gpu_type`` is empty. No rows where no job names one.
-
-    Each row has ``gpu_type`` (several with bars between), ``jobs`` and ``gpu_hours``.
+def _types(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
+    """Jobs and GPU hours by the GPU type that they ask for, those with the most GPU hours first; of several types the
+    names have bars between, of jobs that name none it is empty. No rows where no job names one.
     """
     names, of = np.unique(trace.gpu_type.astype(str), return_inverse=True)
-    if not any(names):
-        return []
-    jobs, hours = np.bincount(of), np.bincount(of, gpu_hours_of(trace, durations))
-    rows = zip(names.tolist(), jobs.tolist(), hours.tolist(), strict=True)
-    listed = [{"gpu_type": name, "jobs": count, "gpu_hours": asked} for name, count, asked in rows]
-    return sorted(listed, key=lambda row: -row["gpu_hours"])
+    rows = _by(names, of, hours, "gpu_type") if any(names) else []
+    return sorted(rows, key=lambda row: -row["gpu_hours"])
 
 
-def pools_of(trace: Trace, durations: _Floats, capacity: Mapping[str, int] | None, span: float) -> list[dict[str, Any]]:
+def _pools(trace: Trace, hours: _Floats, capacity: Mapping[str, int] | None, span: float) -> list[dict[str, Any]]:
     """Jobs and GPU hours by partition, those with the most GPU hours first; of jobs without one the name is empty.
 
     Each row has ``partition``, ``jobs``, ``gpu_hours``, ``largest_gang``, and with `capacity` also ``cluster_gpus`` (of
@@ -62,25 +56,16 @@ def pools_of(trace: Trace, durations: _Floats, capacity: Mapping[str, int] | Non
     trace, None likewise) and ``n_jobs_impossible`` (larger than each type that they may use).
     """
     names, of = np.unique(trace.partition.astype(str), return_inverse=True)
-    n = len(names)
-    hours = np.bincount(of, gpu_hours_of(trace, durations), n)
-    largest = np.zeros(n, dtype=np.int64)
-    np.maximum.at(largest, of, trace.scale_factor)
-    rows = [
-        {"partition": name, "jobs": jobs, "gpu_hours": asked, "largest_gang": gang}
-        for name, jobs, asked, gang in zip(
-            names.tolist(), np.bincount(of, minlength=n).tolist(), hours.tolist(), largest.tolist(), strict=True
-        )
-    ]
-    if capacity is not None:
-        impossible = np.bincount(of[impossible_jobs(trace, capacity)], minlength=n).tolist()
-        for row, name, count in zip(rows, names.tolist(), impossible, strict=True):
-            own = [capacity[part] for part in partition_names(name) if part in capacity]
-            gpus = sum(own) if own else None
-            asked = row["gpu_hours"]
-            row["cluster_gpus"] = gpus
-            row["demand"] = asked / gpus / (span / _HOUR) if gpus and span > 0 else None
-            row["n_jobs_impossible"] = count
+    impossible = None if capacity is None else impossible_jobs(trace, capacity)
+    rows = _by(names, of, hours, "partition")
+    for place, row in enumerate(rows):
+        here = of == place
+        row["largest_gang"] = int(trace.scale_factor[here].max())
+        if capacity is not None and impossible is not None:
+            own = [capacity[part] for part in partition_names(row["partition"]) if part in capacity]
+            gpus = row["cluster_gpus"] = sum(own) if own else None
+            row["demand"] = row["gpu_hours"] / gpus / (span / _HOUR) if gpus and span > 0 else None
+            row["n_jobs_impossible"] = int(impossible[here].sum())
     return sorted(rows, key=lambda row: -row["gpu_hours"])
 
 
@@ -96,7 +81,7 @@ def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> NDArray[np.boo
     return np.asarray(trace.scale_factor > np.where(room > 0, room, max(capacity.values(), default=0)))
 
 
-def demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:
+def _demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:
     """GPUs that the jobs ask for over time, each from its arrival on for as long as it takes; and those recorded.
 
     None where arrivals span no time or no duration is known; else ``interval_s``, ``start_s`` of each interval from the
@@ -140,7 +125,7 @@ def _gpus(trace: Trace) -> _Floats:
     return np.asarray(trace.scale_factor * trace.gpu_fraction)
 
 
-def gpu_hours_of(trace: Trace, durations: _Floats) -> _Floats:
+def _gpu_hours(trace: Trace, durations: _Floats) -> _Floats:
     """(N,) 0 where the duration is not known."""
     return np.nan_to_num(durations * _gpus(trace), nan=0.0) / _HOUR
 
@@ -177,8 +162,8 @@ def describe_trace(
     the trace records start and end; ``n_jobs_sharing``, those that ask for a part of a GPU, with
     ``gpu_hours_asked_sharing``, as in all other figures those that they asked for, and ``gpu_hours_sharing``, which
     they would take, having it whole; ``n_gangs_sharing`` of them ask for a part of each of several GPUs, which a run
-    refuses; and the rows of `demand.sizes_of` in ``sizes``, of `demand.types_of` in ``types``, of
-    `demand.pools_of` in ``pools``, and `demand.demand_over_time`. With `capacity` also
+    refuses; and rows by size in ``sizes``, by GPU type in ``types``, by partition in ``pools``, and
+    ``demand_over_time``. With `capacity` also
     ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last;
     None where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and
     ``n_jobs_impossible``: those with more GPUs than any type that they may use has.
@@ -194,17 +179,18 @@ def describe_trace(
     known = ~np.isnan(durations)
     first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)
     span = last - first if first is not None and last is not None else 0.0
-    gpu_hours = float(gpu_hours_of(trace, durations).sum()) if known.any() else None
+    hours = _gpu_hours(trace, durations)
+    gpu_hours = float(hours.sum()) if known.any() else None
     described = {
         "n_jobs": n,
         "first_arrival_s": first,
         "last_arrival_s": last,
         "arrivals_per_hour": (n - 1) / span * 3600 if span > 0 else None,
-        "job_types": dict(Counter(trace.job_type.tolist()).most_common()),
+        "job_types": _counted(trace.job_type),
         "scale_factors": _counts(trace.scale_factor),
         "priority_weights": _counts(trace.priority_weight),
-        "modes": dict(Counter(trace.mode.tolist()).most_common()),
-        "categories": dict(Counter(name for name in trace.category.tolist() if name).most_common()),
+        "modes": _counted(trace.mode),
+        "categories": _counted(trace.category),
         "n_jobs_with_slo": int((~np.isnan(trace.slo)).sum()),
         "n_jobs_with_deadline": int((~np.isnan(trace.deadline)).sum()),
         "n_jobs_with_deadline_options": sum(len(row) > 1 for row in trace.deadline_options),
@@ -214,24 +200,24 @@ def describe_trace(
         "gpu_hours": gpu_hours,
         "duration_quantiles_s": _quantiles(durations),
         "n_users": len(set(trace.user.tolist()) - {""}),
-        "partitions": dict(Counter(name for name in trace.partition.tolist() if name).most_common()),
+        "partitions": _counted(trace.partition),
         "n_jobs_recorded": int((~np.isnan(trace.recorded_end_seconds)).sum()),
-        **_sharing(trace, durations),
+        **_sharing(trace, hours),
     }
     if capacity is not None:
         described |= _against(trace, capacity, gpu_hours, span)
     return described | {
-        "sizes": sizes_of(trace, durations),
-        "types": types_of(trace, durations),
-        "pools": pools_of(trace, durations, capacity, span),
-        "demand_over_time": demand_over_time(trace, durations),
+        "sizes": _sizes(trace, hours),
+        "types": _types(trace, hours),
+        "pools": _pools(trace, hours, capacity, span),
+        "demand_over_time": _demand_over_time(trace, durations),
     }
 
 
-def _sharing(trace: Trace, durations: NDArray[np.float64]) -> dict[str, Any]:
+def _sharing(trace: Trace, hours: _Floats) -> dict[str, Any]:
     """The jobs that ask for a part of a GPU."""
     some = trace.gpu_fraction < 1
-    asked = gpu_hours_of(trace, durations)[some]
+    asked = hours[some]
     return {
         "n_jobs_sharing": int(some.sum()),
         "n_gangs_sharing": int((some & (trace.scale_factor > 1)).sum()),
@@ -281,6 +267,11 @@ def _quantiles(values: NDArray[np.float64]) -> dict[float, float] | None:
     """By probability, of those that are known; None where none is."""
     known = values[~np.isnan(values)]
     return dict(zip(_QUANTILES, np.quantile(known, _QUANTILES).tolist(), strict=True)) if len(known) else None
+
+
+def _counted(names: NDArray[np.object_]) -> dict[str, int]:
+    """Those that are not empty, the most frequent first."""
+    return dict(Counter(name for name in names.tolist() if name).most_common())
 
 
 def _counts(values: NDArray[Any]) -> dict[Any, int]:

@@ -44,7 +44,7 @@ from throughputs.files import (
 from throughputs.frames import columns_of, parsed_number
 from throughputs.limits import require
 from throughputs.trace import Trace
-from throughputs.traces.logs.layouts import LAYOUT_NAMES
+from throughputs.traces.logs.layouts import layout_names
 from throughputs.traces.logs.log import ImportedLog, import_log
 from throughputs.traces.logs.read import log_kind
 from throughputs.traces.logs.swf import SWF, swf_text
@@ -134,10 +134,16 @@ TRACE_FORMATS = (*TEXT_FORMATS, "table", SWF, "pollux")
 """Names of the formats of `write_trace`."""
 
 _SACCT = "sacct"
-_LOG_FORMATS = (_SACCT, *LAYOUT_NAMES)
 
-READ_FORMATS = tuple(dict.fromkeys((*TEXT_FORMATS, "table", *NAMED_FORMATS, *_LOG_FORMATS)))
-"""Names of the formats of `read_trace`: traces, tables of other systems, and job logs."""
+
+def _log_formats() -> tuple[str, ...]:
+    return (_SACCT, *layout_names())
+
+
+def read_formats() -> tuple[str, ...]:
+    """Names of the formats of `read_trace`: traces, tables of other systems, and job logs."""
+    return tuple(dict.fromkeys((*TEXT_FORMATS, "table", *NAMED_FORMATS, *_log_formats())))
+
 
 _IN_SWF = frozenset({"user", "partition", "recorded_start_seconds", "recorded_end_seconds"})
 
@@ -166,7 +172,7 @@ def read_trace(
     path : file; unpacked when its name ends in ``.gz``; ``-``: standard input.
     format : "gavel" (10 fields), "gavel7" (7), "shockwave" (12), "table" (named columns: ``.csv``,
         ``.csv.gz``, ``.parquet``), "elasticflow", "chronus", "pollux" and "lucid" (tables with the columns of those
-        systems), "sacct" and the other job logs of `READ_FORMATS`, or "auto" to tell by what the file holds and its
+        systems), "sacct" and the other job logs of `read_formats`, or "auto" to tell by what the file holds and its
         extension.
     time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow, Chronus or Pollux. Where it is not
         said, 1, and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
@@ -181,7 +187,7 @@ def read_trace(
         The file cannot be opened.
     """
     path = Path(path)
-    _check_format(format, READ_FORMATS)
+    _check_format(format, read_formats())
     _check_unit(path, time_unit_seconds)
     log = read_job_log(path, format)
     if log is not None:
@@ -220,12 +226,12 @@ def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> Imported
         The file cannot be opened.
     """
     path = Path(path)
-    if format not in (*_LOG_FORMATS, "auto"):
+    if format not in (*_log_formats(), "auto"):
         return None
     kind = log_kind(path).partition(" ")[0]
     if format not in (kind, "auto"):
         raise InputError(source_of(path), found=kind, expected=f"a job log in the format {format}")
-    return import_log(path) if kind in _LOG_FORMATS else None
+    return import_log(path) if kind in _log_formats() else None
 
 
 def named_format(path: str | os.PathLike[str]) -> str:

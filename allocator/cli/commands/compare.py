@@ -26,16 +26,11 @@ from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
 from allocator.report.progress import policy_progress
-from allocator.report.terminal import comparison_table, entities_table, extra_figures
+from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.outcomes import RECORDED
 from allocator.variants import Variant, read_variants
 from throughputs.files import write_text
 from throughputs.goodput.trainings import Trainings
-
-STEPS_OF_THE_PAPER = (
-    "The steps of the jobs fit the embedded throughputs. The paper has others: "
-    "`allocator data fetch shockwave-throughputs`, then --throughputs with its file tacc_throughputs.json."
-)
 
 
 @option_groups
@@ -148,8 +143,8 @@ def compare_command(
         print_json(rows)
     else:
         _show(Policies.of(ran.summaries).summaries, described)
-        if trace is None and usual.workload.get("generator") == "shockwave" and not own_table:
-            console().print(STEPS_OF_THE_PAPER, style="dim", soft_wrap=True)
+        if trace is None and usual.of_embedded_throughputs and not own_table:
+            console().print(usual.of_embedded_throughputs, style="dim", soft_wrap=True)
         console().print(f"Report: {report}", soft_wrap=True)
     for line in ran.failures:
         say(line)
@@ -169,4 +164,4 @@ def _show(summaries: Sequence[Mapping[str, Any]], title: str) -> None:
     if any(summary.get("by_partition") for summary in summaries):
         screen.print(parts_table(summaries, BREAKDOWNS["by_partition"]))
     if any(summary.get("by_entity") for summary in summaries):
-        screen.print(entities_table(summaries))
+        screen.print(parts_table(summaries, BREAKDOWNS["by_entity"]))

@@ -11,8 +11,7 @@ import typer
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.words import argument, option
 from allocator.report.figures import MISSING, format_count
-from allocator.results.measures.judgement import deadline_judgement
-from allocator.results.measures.recorded_runs import read_recorded_jobs
+from allocator.results.measures.recorded_runs import deadline_judgement, read_recorded_jobs
 
 _ADMISSION = {"accepted": "admitted", "declined": "rejected", "not_submitted": "not submitted in this run"}
 _ENDS = {

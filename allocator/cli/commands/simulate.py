@@ -15,7 +15,7 @@ from allocator.cli.screen import rich_console
 from allocator.experiments.run import Materials
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.progress import policy_progress
-from allocator.report.terminal import comparison_table, entities_table, extra_figures
+from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.output import save_result
 from allocator.variants import read_variants
 from throughputs import InputError
@@ -91,5 +91,5 @@ def simulate_command(
     if summary.get("by_partition"):
         screen.print(parts_table([summary], BREAKDOWNS["by_partition"]))
     if summary.get("by_entity"):
-        screen.print(entities_table([summary]))
+        screen.print(parts_table([summary], BREAKDOWNS["by_entity"]))
     screen.print(f"Results in {out}/: summary.json, jobs.csv, rounds.parquet, timeline.parquet")

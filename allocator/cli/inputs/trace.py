@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -26,12 +27,20 @@ from allocator.cli.options.shared import (
 )
 from allocator.cli.options.values import make_cluster, named_values, read_jobs
 from allocator.cli.options.words import argument, option
-from allocator.experiments.workloads import Draw, Lengths, TrainingWorkload, workload
+from allocator.experiments.workloads import (
+    Draw,
+    Lengths,
+    OwnWorkload,
+    Recorded,
+    TrainingWorkload,
+    workload,
+    workloads,
+)
 from throughputs import InputError, describe_trace, read_trace, write_trace
 from throughputs.entry_points import load
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import find_trainings
-from throughputs.traces.formats import READ_FORMATS, TRACE_FORMATS, read_job_log
+from throughputs.traces.formats import TRACE_FORMATS, read_formats, read_job_log
 
 app = typer.Typer(
     no_args_is_help=True, help="Traces: draw a workload, import a job log, convert between formats, describe one."
@@ -40,11 +49,8 @@ app.command("import")(import_command)
 app.command("example-log")(example_command)
 
 FormatHelp = f"{', '.join(TRACE_FORMATS[:-1])} or {TRACE_FORMATS[-1]}; told from the name if omitted, never pollux."
-SourceFormatHelp = f"{', '.join(READ_FORMATS[:-1])} or {READ_FORMATS[-1]}; told by what the file holds if omitted."
-
-
-_BY_PRESET = {"default": "default", "gavel": "gavel", "shockwave": "shockwave", "elasticflow": "deadlines"}
-"""Generators that ``--preset`` names."""
+*_OTHERS, _LAST = read_formats()
+SourceFormatHelp = f"{', '.join(_OTHERS)} or {_LAST}; told by what the file holds if omitted."
 
 
 @app.command("generate")
@@ -58,14 +64,15 @@ def generate_command(
         option("--mean-interarrival", "Mean time between Poisson arrivals; 0: all at once.", "SECONDS"),
     ] = 600.0,
     single_gpu: Annotated[bool, option("--single-gpu", "Only jobs of one GPU.")] = False,
-    preset: Annotated[
-        str,
+    generator: Annotated[
+        str | None,
         option(
-            "--preset",
-            "default; gavel or shockwave: published generators, draw for draw; elasticflow: jobs with deadlines, "
-            "by the rules of its generator.",
+            "--generator",
+            "default; deadlines: jobs with deadlines; gavel, shockwave: published generators, draw for draw; or one of "
+            "another package.",
+            "NAME",
         ),
-    ] = "default",
+    ] = None,
     format: Annotated[str, option("--format", FormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
     cluster: Annotated[
@@ -85,19 +92,21 @@ def generate_command(
     evaluation.
     """
     trainings = None if throughputs is None else find_trainings(throughputs)
-    said = {"--priorities": given.get("priorities"), "--duration": given.get("fixed_duration_seconds")}
     servers = None
     if trainings is not None:
-        _refuse("jobs that choose their batch size", {"--preset": None if preset == "default" else preset} | said)
+        _refuse("jobs that choose their batch size", {"--generator": generator})
         servers = None if cluster is None else make_cluster(cluster, gpus_per_server)
         _refuse("no --cluster", {"--gpus-per-server": gpus_per_server if servers is None else None})
+        generator = TrainingWorkload.generator
     else:
         _refuse("throughputs that are a table", {"--cluster": cluster, "--gpus-per-server": gpus_per_server})
-        if preset not in _BY_PRESET:
-            raise InputError("--preset", found=preset, expected=one_of(preset, _BY_PRESET))
-        if preset in ("shockwave", "elasticflow"):
-            _refuse(f"--preset {preset}", said)
-    generator = _BY_PRESET[preset] if trainings is None else TrainingWorkload.generator
+        known = [name for name, kind in workloads().items() if not kind.trains and kind is not Recorded]
+        generator = OwnWorkload.generator if generator is None else generator
+        if generator not in known:
+            raise InputError("--generator", found=generator, expected=one_of(generator, known))
+    owned = {field.name for field in fields(workloads()[generator])}
+    said = {"priorities": "--priorities", "fixed_duration_seconds": "--duration"}
+    _refuse(f"jobs of the generator {generator}", {said[name]: given[name] for name in given.keys() - owned})
     drawn = workload({"generator": generator, "multi_gpu": not single_gpu, **given})
     speeds = load_throughputs(throughputs) if trainings is None else trainings
     trace = drawn.jobs(Draw(jobs, mean_interarrival, seed, speeds, servers, grows=False))

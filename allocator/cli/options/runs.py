@@ -85,7 +85,7 @@ _OF_JOBS = "time_unit_seconds predictions preload whole_gpus slos entities_by"
 RUN: Options = (
     *options(Run, "throughputs cluster gpus_per_server accelerator preset"),
     *options_of(_KINDS),
-    *options(Run, "window prices entities profiling_percentage reference_models seed"),
+    *options(Run, "window start prices entities profiling_percentage reference_models seed"),
     *options(Recorded, _OF_JOBS),
     *option_parameters(solver=SolverOption, choice=ChoiceOption, settings=SettingOption, world=WorldOption),
 )
@@ -133,7 +133,7 @@ def runs_of(given: Given, variants: Sequence[Variant], jobs: Recorded, option: s
             settings=changes,
             world=world,
             name=variant.run_label or "",
-            **given.some(("entities", "profiling_percentage", "reference_models")),
+            **given.some(("start", "entities", "profiling_percentage", "reference_models")),
         )
         for variant, settings in zip(variants, _policy_settings(names, own_of, given, usual, of_policies), strict=True)
     ]

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
@@ -16,8 +16,9 @@ from allocator.cli.options.words import argument, option
 from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.events import details, event_line
 from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
-from allocator.cli.service.tables import service_lines, span
+from allocator.cli.service.tables import FINAL_STATES, service_lines, span
 from allocator.runtime.door.client import Client, ServiceError, in_parts, whole_status
+from allocator.runtime.logs import LogReader
 from throughputs import InputError
 
 
@@ -69,19 +70,23 @@ def logs_command(
     found = ask()
     # where the service finds it by its own working folder, or on its own machine, does not matter
     folder = state / "jobs" / found["uuid"]
-    log = _Log(folder)
+    log, printed = LogReader(folder), False
     try:
-        log.copy()
-        while follow and found["state"] not in ("completed", "failed", "cancelled", "rejected"):
+        while True:
+            for chunk in log.news():
+                sys.stdout.buffer.write(chunk)
+                printed = True
+            sys.stdout.buffer.flush()
+            if not follow or found["state"] in FINAL_STATES:
+                break
             time.sleep(0.5)
             found = ask()
-            log.copy()
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
-    if not log.printed:
+    if not printed:
         none = "has printed nothing so far" if log.found else f"has no log in {folder}"
         what = none if found["epoch"] else "was not started so far"
         print(f"job {found['id']} {what}; it is {found['state']}: {found['reason']}".rstrip(": "), file=sys.stderr)
@@ -94,45 +99,6 @@ def _last_job(state: Path) -> int:
         raise InputError("logs", found="no job", expected="a job that was submitted")
     print(f"job {jobs[0]['id']}, {jobs[0]['name']}, {jobs[0]['state']}:", file=sys.stderr)
     return int(jobs[0]["id"])
-
-
-class _Log:
-    """The output of a job in its two files, of which the newer one takes the place of the older from time to time."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.found = self.printed = False
-        self._file = self._opened("log.1")
-
-    def _opened(self, name: str) -> BinaryIO | None:
-        try:
-            file = (self._folder / name).open("rb")
-        except FileNotFoundError:
-            return None
-        self.found = True
-        return file
-
-    def copy(self) -> None:
-        """Print what is new."""
-        while True:
-            self._print_rest()
-            newer = self._opened("log")
-            if newer is None:
-                return
-            if self._file is not None and os.path.sameopenfile(newer.fileno(), self._file.fileno()):
-                newer.close()
-                return
-            # what came after the last look and before the files changed places
-            self._print_rest()
-            if self._file is not None:
-                self._file.close()
-            self._file = newer
-
-    def _print_rest(self) -> None:
-        while self._file is not None and (chunk := self._file.read(1 << 16)):
-            sys.stdout.buffer.write(chunk)
-            self.printed = True
-        sys.stdout.buffer.flush()
 
 
 def drain_command(

@@ -15,7 +15,7 @@ from allocator.report.errors import errors_section, errors_table
 from allocator.report.html import write_report
 from allocator.report.terminal import comparison_table
 from allocator.results.output import save_result
-from allocator.runtime.recorded import THROUGHPUTS_FILE, Leases, RecordedRun, caveats, compared, preset_of, simulated
+from allocator.runtime.recorded import THROUGHPUTS_FILE, RecordedRun, caveats, compared, preset_of, simulated
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
 from throughputs.files import write_frame, write_text
@@ -37,12 +37,11 @@ def record_command(
     figures that mean nothing then.
     """
     known = throughputs or state / THROUGHPUTS_FILE
-    run = RecordedRun(
-        Leases(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
-    )
+    table = read_table(known) if throughputs or known.exists() else None
+    run = RecordedRun(ReadOnlyJournal(state).events(), table)
     chosen = preset_of(run)
-    told = chosen.as_dict() | {"recorded": True, "seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}
-    result = run.result(told | {"policy_settings": run.told.run.get("policy_settings", {})})
+    told = chosen.as_dict() | {"recorded": True, "seed": run.run.get("seed", 0), "trace": f"recorded from {state}"}
+    result = run.result(told | {"policy_settings": run.run.get("policy_settings", {})})
     summary = save_result(result, out)
     write_frame(out / "capacity.parquet", run.capacity())
     write_trace(run.trace, out / "trace.csv")

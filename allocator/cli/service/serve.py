@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from allocator.cli.options.groups import Given, option_groups
 from allocator.cli.options.runs import runs_of
@@ -143,27 +143,21 @@ def _plain(value: object) -> bool:
 
 
 def _adapter(state: Path, told: Mapping[str, Any]) -> Adapter:
-    known: Mapping[str, Literal["local", "slurm"]] = {"local": "local", "slurm": "slurm"}
-    name = told.get("adapter", "local")
-    if name not in known:
-        raise InputError("--adapter", found=name, expected=f"one of {', '.join(known)}")
+    name, virtual = told.get("adapter", "local"), told.get("virtual")
+    if name not in ("local", "slurm"):
+        raise InputError("--adapter", found=name, expected="one of local, slurm")
     if name == "slurm":
         return SlurmAdapter(state.absolute() / "jobs", SlurmSettings(partition=told.get("partition", "")))
-    virtual = told.get("virtual")
     return LocalAdapter(state, None if virtual is None else virtual_accelerators(virtual))
 
 
+_OF_SERVICE = {"grace": "grace_seconds", "notice": "notice_seconds", "hang": "hang_seconds"} | {
+    name: name for name in ("retries", "max_fruitless", "early_dispatch")
+}
+
+
 def _settings(told: Mapping[str, Any]) -> ServiceSettings:
-    usual = ServiceSettings()
-    grace = told.get("grace", usual.grace_seconds)
-    return ServiceSettings(
-        grace_seconds=grace,
-        notice_seconds=min(told.get("notice", usual.notice_seconds), grace),
-        retries=told.get("retries", usual.retries),
-        max_fruitless=told.get("max_fruitless", usual.max_fruitless),
-        hang_seconds=told.get("hang", usual.hang_seconds),
-        early_dispatch=told.get("early_dispatch", usual.early_dispatch),
-    )
+    return ServiceSettings(**{field: told[name] for name, field in _OF_SERVICE.items() if name in told})
 
 
 async def _serve(service: Service, maker: _Maker, told: Told, before: Told | None) -> None:
@@ -186,16 +180,14 @@ async def _serve(service: Service, maker: _Maker, told: Told, before: Told | Non
     if door is not None:
         await door.open()
     screen = console()
-    screen.print(
+    for line in (
         f"Serving {service.hardware.cluster} from {service.folder} ({service.adapter.name}) under {told.policy}, "
         f"{maker.rhythm(service.hardware)}; jobs run as {getpass.getuser()}.",
-        soft_wrap=True,
-    )
-    for line in _told_again(told, before):
+        *_told_again(told, before),
+        *([] if door is None else [f"Page, metrics and requests at {door.notice}"]),
+        "Ctrl-C ends the service; jobs run on.",
+    ):
         screen.print(line, soft_wrap=True, markup=False)
-    if door is not None:
-        screen.print(f"Page, metrics and requests at {door.notice}", soft_wrap=True)
-    screen.print("Ctrl-C ends the service; jobs run on.")
     service.doors = [server] if door is None else [door, server]
     await service.run()
 
@@ -212,7 +204,6 @@ def _changes(told: Told, before: Told | None) -> list[Event]:
 
 def _told_again(told: Told, before: Told | None) -> list[str]:
     """All options, and which of them are not as at the last start, in words."""
-    words = " ".join(told.words())
-    lines = [f"Options, also of later starts on this state: {words}"] if words else []
-    changed = [] if before is None else list(told.changes(before))
-    return [*lines, f"Changed since the last start: {'; '.join(changed)}"] if changed else lines
+    words, changed = " ".join(told.words()), "; ".join(() if before is None else told.changes(before))
+    lines = ("Options, also of later starts on this state", words), ("Changed since the last start", changed)
+    return [f"{about}: {listed}" for about, listed in lines if listed]

@@ -186,18 +186,18 @@ class Told:
         ]
         return listed + [f"--set {shlex.quote(text)}" for text in self.settings]
 
+    def _all(self) -> dict[str, object]:
+        """Everything by the option that says it."""
+        own = {flag(name, True): value for name, value in self.options.items() if name != "settings"}
+        settings = (text.partition("=") for text in self.settings)
+        return own | {"--policy": self.policy} | {f"--set {name}": value for name, _, value in settings}
+
     def changes(self, before: Told) -> Iterator[str]:
         """What is otherwise than `before`, in words."""
-        for name in dict.fromkeys([*before.options, *self.options]):
-            one, other = before.options.get(name), self.options.get(name)
-            if one != other and name != "settings":
-                yield f"{flag(name, True)} {_word(one)} -> {_word(other)}"
-        if before.policy != self.policy:
-            yield f"--policy {before.policy} -> {self.policy}"
-        one, other = (dict(text.split("=", 1) for text in told.settings) for told in (before, self))
+        one, other = before._all(), self._all()
         for name in dict.fromkeys([*one, *other]):
             if one.get(name) != other.get(name):
-                yield f"--set {name} {_word(one.get(name))} -> {_word(other.get(name))}"
+                yield f"{name} {_word(one.get(name))} -> {_word(other.get(name))}"
 
     def path(self, name: str) -> Path | None:
         """An option that is a path."""

@@ -9,37 +9,28 @@ import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
+from allocator.cli.options.groups import Given, option_groups, options
 from allocator.cli.options.shared import JsonOption, print_json
 from allocator.cli.options.words import argument, option
 from allocator.cli.service.options import StateOption, duration
 from allocator.runtime.door.client import Client, in_parts
+from allocator.runtime.records.book import Job
 from throughputs import InputError
 
 
+@option_groups
 def submit_command(
     command: Annotated[
         list[str],
         argument("The command and its arguments, after --. No shell reads them.", "-- COMMAND..."),
     ],
     state: StateOption,
-    gpus: Annotated[int, option("--gpus", "GPUs of its gang.", min=1)] = 1,
-    steps: Annotated[float | None, option("--steps", "Training steps in all, if known.", "COUNT")] = None,
+    given: Annotated[Given, options(Job, "gpus total_steps job_type name weight entity one_process_per_gpu retries")],
     length: Annotated[
         str | None,
         option("--duration", "How long it takes on its fastest type, if known: 90, 30m, 12h.", "TIME"),
     ] = None,
-    job_type: Annotated[str | None, option("--type", "Job type in the throughput table.", "NAME")] = None,
-    name: Annotated[str | None, option("--name", "For people.")] = None,
-    weight: Annotated[float | None, option("--weight", "Priority weight, 1 if omitted.")] = None,
     within: Annotated[str | None, option("--within", "Its deadline, from now: 90, 30m, 12h.", "TIME")] = None,
-    entity: Annotated[str | None, option("--entity", "Entity that it belongs to.", "NAME")] = None,
-    per_gpu: Annotated[
-        bool, option("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
-    ] = False,
-    retries: Annotated[
-        int | None,
-        option("--retries", "Reruns if it ends with an error; as the service says (none) if omitted.", min=0),
-    ] = None,
     folder: Annotated[Path | None, option("--directory", "Where it starts; here if omitted.", "DIR")] = None,
     environment: Annotated[list[str] | None, option("--env", "A variable; may be repeated.", "NAME=VALUE")] = None,
     copies: Annotated[int, option("--copies", "Submit so many of it.", min=1, max=10_000)] = 1,
@@ -55,27 +46,19 @@ def submit_command(
         raise InputError("--directory", found=str(directory), expected="a folder that exists")
     client = Client(state)
     path = {"PATH": os.environ["PATH"]} if os.environ.get("PATH") else {}
-    job = {
+    job = given | {
         "command": command,
         "working_directory": str(directory),
         "environment": path | dict(_variable(text) for text in environment or []),
-        "gpus": gpus,
-        "total_steps": steps,
-        "duration": None if length is None else duration(length, "--duration"),
-        "job_type": job_type,
-        "name": name,
-        "weight": weight,
-        "entity": entity,
-        "one_process_per_gpu": per_gpu,
-        "retries": retries,
         "user": getpass.getuser(),
     }
+    if length is not None:
+        job["duration"] = duration(length, "--duration")
     if within is not None:
         now = client.ask("status", jobs=[])["service"]["clock"]
         job["deadline"] = now + duration(within, "--within")
-    told = {key: value for key, value in job.items() if value is not None}
     # a UUID of our own: a submission whose answer is lost may be sent again
-    jobs = [{"uuid": uuid.uuid4().hex, **told} for _ in range(copies)]
+    jobs = [{"uuid": uuid.uuid4().hex, **job} for _ in range(copies)]
     taken: list[dict[str, Any]] = []
     for some in in_parts(jobs):
         taken += client.ask("submit", jobs=some)["jobs"]

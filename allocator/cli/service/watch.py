@@ -12,10 +12,8 @@ from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.words import argument, option
 from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.options import StateOption, duration, job_numbers
-from allocator.cli.service.tables import jobs_table, service_lines
+from allocator.cli.service.tables import FINAL_STATES, jobs_table, service_lines
 from allocator.runtime.door.client import Client, whole_status
-
-_FINAL = ("completed", "failed", "cancelled", "rejected")
 
 
 def status_command(
@@ -99,12 +97,12 @@ def _left(client: Client, wanted: list[Any] | None) -> tuple[list[int], dict[str
     if wanted is None:
         # thousands of jobs are not told of one by one only to see that some are left
         answer = client.follow("status", jobs=[])
-        if any(count for state, count in answer["service"]["counts"].items() if state not in _FINAL):
+        if any(count for state, count in answer["service"]["counts"].items() if state not in FINAL_STATES):
             answer = client.follow("status", active=True, last=11)
     else:
         answer = whole_status(client.follow, wanted)
     met = [job["met"] for job in answer["jobs"]]
-    left = [job["id"] for job in answer["jobs"] if job["state"] not in _FINAL]
+    left = [job["id"] for job in answer["jobs"] if job["state"] not in FINAL_STATES]
     return left, answer["service"], {"met": met.count(True), "missed": met.count(False)}
 
 

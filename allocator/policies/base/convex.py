@@ -11,13 +11,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
-from allocator.policies.base.programs import Array, certified
+from allocator.policies.base.programs import Array, Prepared, certified
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Polytope, Solution
 from formulations.stated import solve_stated
-from throughputs import PlainColumns, ThroughputMatrix
+from throughputs import PlainColumns
 from throughputs.tie_order import tie_order
 
 _Statement = Callable[[Any, Any, ClusterState, NDArray[np.intp]], tuple[Any, Sequence[Any]]]
@@ -25,7 +24,7 @@ _Statement = Callable[[Any, Any, ClusterState, NDArray[np.intp]], tuple[Any, Seq
 
 
 @dataclass(frozen=True)
-class ConvexPolicy(SharePolicy):
+class ConvexPolicy(Prepared, SharePolicy):
     """A policy that is a convex program over shares of time, as its author states it in cvxpy.
 
     Time and capacity rows are added; the answer is proven from the solver's multipliers where it can be
@@ -59,10 +58,6 @@ class ConvexPolicy(SharePolicy):
         state : the n jobs that can run somewhere, in the order of their labels; `rates` (n, M) are 0 where a gang does
             not fit.
         """
-
-    def prepare(self) -> None:
-        """Import cvxpy and the solver, by a decision about nothing."""
-        self.allocate(ClusterState(Cluster({"v100": 1}), ThroughputMatrix([[1.0]], ["job"], ["v100"])))
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""

@@ -14,6 +14,7 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
 from throughputs import InputError
+from throughputs.tie_order import tie_order
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
@@ -79,6 +80,15 @@ class OrderPolicy(PlanPolicy):
             expected = f"shape ({state.n_jobs},), one number for each job"
             raise InputError(f"policy {self.name}", field="key", found=key.tolist(), expected=expected)
         return np.asarray(key.argsort(kind="stable"))
+
+
+def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
+    """The `jobs` (positions), the first to arrive first; of several at once the order of labels decides."""
+    if len(jobs) < 2:
+        return jobs
+    labels = state.throughputs.jobs
+    by_label = jobs[tie_order([labels[i] for i in jobs.tolist()])]
+    return np.asarray(by_label[np.argsort(-state.elapsed_seconds[by_label], kind="stable")])
 
 
 def fill_state(state: ClusterState, order: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:

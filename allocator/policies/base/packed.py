@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
-from allocator.policies.base.programs import Array, Named, certified, named_accelerator
+from allocator.policies.base.programs import Array, Named, Prepared, ProgramPolicy, certified
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import PackedPolytope, Pairs, solve_packed
-from throughputs import PackedColumns, ThroughputMatrix
+from throughputs import PackedColumns
 
 if TYPE_CHECKING:
     from formulations import Objective, PackedSolution
 
 
 @dataclass(frozen=True)
-class PairingPolicy(SharePolicy):
+class PairingPolicy(Prepared, SharePolicy):
     """A policy that is a program over the polytope with pairs.
 
     Parameters
@@ -34,25 +32,21 @@ class PairingPolicy(SharePolicy):
 
     needs = Need.COLOCATION | Need.ISOLATED_TIME
 
-    @abstractmethod
-    def allocate(self, state: ClusterState) -> Allocation:
-        """Solve the program for `state`."""
-
-    def prepare(self) -> None:
-        """Import the solver, by a decision about two jobs that may share."""
-        name = named_accelerator(self)
-        matrix = ThroughputMatrix([[1.0], [1.0]], [0, 1], [name])
-        pairs = PackedColumns([0, 0], [[1.0]], [[[0.6]]], accelerators=[name])
-        self.allocate(ClusterState(Cluster({name: 1}), matrix, colocation=pairs))
-
 
 @dataclass(frozen=True)
 class PackedPolicy(PairingPolicy):
-    """A policy that is an objective over the polytope with pairs."""
+    """A policy that is an objective over the polytope with pairs.
 
-    @abstractmethod
+    Attributes
+    ----------
+    alone : the policy without pairs whose objective it has.
+    """
+
+    alone: ClassVar[ProgramPolicy]
+
     def objective(self, state: ClusterState) -> Objective:
         """The objective for the jobs of `state`."""
+        return self.alone.objective(state, state.rates)
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
@@ -84,8 +78,7 @@ class ServedPart:
         shares = np.zeros(self.whole.rates.shape)
         shares[jobs] = solution.shares
         pairs = Pairs(jobs[found.first], jobs[found.second], found.accelerator, np.clip(found.share, 0.0, 1.0))
-        rates = _pair_rates(self.polytope.columns, found)
-        more |= {"pairs": pairs, "pair_rates": rates}
+        more |= {"pairs": pairs, "pair_rates": pair_rates(self.polytope.columns, found)}
         return certified(policy, self.whole, solution, shares, ~self.able, perf_counter() - started, **more)
 
 
@@ -110,7 +103,7 @@ def _fitting(columns: PackedColumns, gpus: NDArray[np.int64]) -> PackedColumns:
     )
 
 
-def _pair_rates(columns: PackedColumns, pairs: Pairs) -> Array:
+def pair_rates(columns: PackedColumns, pairs: Pairs) -> Array:
     """(P, 2) throughput of the two jobs of each pair, steps/s."""
     one, other = columns.group[pairs.first], columns.group[pairs.second]
     j = pairs.accelerator

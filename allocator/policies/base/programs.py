@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.protocol import ClusterState, SharePolicy
+from allocator.protocol import ClusterState, Policy, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Polytope, solve
 from formulations.solving.absent_types import prices_of_none
-from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
+from throughputs import InputError, PackedColumns, PlainColumns, PriceTable, ThroughputMatrix
 
 if TYPE_CHECKING:
     from formulations import Objective, PackedSolution, Solution
@@ -23,8 +23,25 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
+class Prepared(Policy):
+    """A policy that has a solver to load."""
+
+    def prepare(self) -> None:
+        """Load it, by a decision about two jobs of which one has to wait: a first real one is as quick as any other."""
+        prices = getattr(self, "prices", None)
+        priced = prices.accelerators if isinstance(prices, PriceTable) else tuple(prices or ())
+        name = getattr(self, "reference_accelerator", None) or next(iter(priced), "v100")
+        matrix = ThroughputMatrix([[1.0], [1.0]], [0, 1], [name])
+        pairs = PackedColumns([0, 0], [[1.0]], [[[0.6]]], accelerators=[name])
+        self.allocate(ClusterState(Cluster({name: 1}), matrix, colocation=pairs, deadlines=[_FAR, _FAR]))
+
+
+_FAR = 1e6
+"""Seconds to the deadlines of these jobs."""
+
+
 @dataclass(frozen=True)
-class ProgramPolicy(SharePolicy):
+class ProgramPolicy(Prepared, SharePolicy):
     """A policy that is an objective over the polytope of allocations.
 
     Parameters
@@ -38,8 +55,6 @@ class ProgramPolicy(SharePolicy):
     >>> from formulations import MaxMin
     >>> class EqualSteps(ProgramPolicy):
     ...     name = "equal_steps"
-    ...     def believed_rates(self, state):
-    ...         return state.rates
     ...     def objective(self, state, rates):
     ...         return MaxMin(np.ones(state.n_jobs))
     >>> import allocator
@@ -51,18 +66,13 @@ class ProgramPolicy(SharePolicy):
     solver: str = "auto"
     choice: str = "balanced"
 
-    @abstractmethod
     def believed_rates(self, state: ClusterState) -> Array:
-        """(N, M) throughput the policy reckons with."""
+        """(N, M) throughput the policy reckons with: the true one."""
+        return state.rates
 
     @abstractmethod
     def objective(self, state: ClusterState, rates: Array) -> Objective:
         """The objective for the jobs of `state` when their rates are `rates`."""
-
-    def prepare(self) -> None:
-        """Import the solver, by a decision about nothing: a first real one is then as quick as any other."""
-        name = named_accelerator(self)
-        self.allocate(ClusterState(Cluster({name: 1}), ThroughputMatrix([[1.0]], ["job"], [name])))
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
@@ -153,9 +163,14 @@ def certified(
         solver=solution.solver,
         seconds=seconds,
         certified=True,
-        fallbacks=tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver)),
+        fallbacks=fallbacks_of(solution),
         **more,
     )
+
+
+def fallbacks_of(solution: Any) -> tuple[str, ...]:
+    """Who was asked before the solver that answered."""
+    return tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver))
 
 
 def _with_jobs_left_out(prices: Array, state: ClusterState, left_out: NDArray[np.bool_]) -> Array:
@@ -164,13 +179,6 @@ def _with_jobs_left_out(prices: Array, state: ClusterState, left_out: NDArray[np
     if not absent.any() or not waiting.any():
         return prices
     return prices + np.where(absent, prices_of_none(priced_rates(state)[waiting]), 0.0)
-
-
-def named_accelerator(policy: object) -> str:
-    """An accelerator type that the settings of a policy speak of; v100 if they speak of none."""
-    prices = getattr(policy, "prices", None)
-    priced = prices.accelerators if isinstance(prices, PriceTable) else tuple(prices or ())
-    return str(getattr(policy, "reference_accelerator", None) or next(iter(priced), "v100"))
 
 
 def priced_rates(state: ClusterState) -> Array:
@@ -204,6 +212,16 @@ class ClosedFormPolicy(SharePolicy):
         shares = np.where(fitting_gpus(state) > 0, self.shares(state), 0.0)
         seconds = perf_counter() - started
         return Allocation(self.name, state.throughputs, shares, self.status, seconds=seconds)
+
+
+class TimePolicy(ProgramPolicy):
+    """A program over shares of time, all types alike: every throughput is taken for 1."""
+
+    heterogeneity_aware: ClassVar[bool] = False
+
+    def believed_rates(self, state: ClusterState) -> Array:
+        """1 everywhere."""
+        return np.ones_like(state.rates)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from allocator.fractions import ROUNDING_OF_SUMS
 from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.assignment import among_ids
+from allocator.protocol.memory import Memory
 from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
 from throughputs import InputError
@@ -37,7 +38,7 @@ _Start = tuple[int, int, float]
 
 
 @dataclass(eq=False)
-class LineMemory:
+class LineMemory(Memory):
     """Who waits.
 
     Attributes
@@ -90,21 +91,6 @@ class LineMemory:
                 self.remove(pools, gpus, place)
         return sorted(dropped)
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        lines = [(pools, list(line.items())) for pools, line in self.lines.items()]
-        return dict(vars(self)) | {"lines": lines, "since": list(self.since.items()), "first": list(self.first.items())}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        vars(self).update(state)
-        self.lines = {
-            tuple(pools): {gpus: [(list(key), job) for key, job in places] for gpus, places in line}
-            for pools, line in state["lines"]
-        }
-        self.since = dict(state["since"])
-        self.first = {job: (tuple(pools), gpus) for job, (pools, gpus) in state["first"]}
-
 
 @dataclass(frozen=True)
 class LinePolicy(PlanPolicy):
@@ -126,9 +112,7 @@ class LinePolicy(PlanPolicy):
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
     def __post_init__(self) -> None:
-        if self.backfill not in BACKFILLS:
-            expected = "off, skip or easy"
-            raise InputError(f"policy {self.name}", field="backfill", found=self.backfill, expected=expected)
+        super().__post_init__()
         if self.backfill == "easy":
             object.__setattr__(self, "needs", self.needs | Need.PREDICTIONS)
 

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
+from allocator.conversion import AtLeastOne, NotNegative, Positive, Range
 from allocator.policies.base.one_type import the_one_type
-from allocator.policies.chronus.admission import Newcomer, Promises, admit
+from allocator.policies.base.ordering import in_order_of_arrival
+from allocator.policies.base.programs import Prepared
 from allocator.policies.chronus.clock import LeaseClock
-from allocator.policies.chronus.leases import LeaseRecord, begin_lease
-from allocator.policies.chronus.memory import LOWEST, UNACCEPTED, ChronusMemory
-from allocator.policies.chronus.opportunistic import NoOffers, Offers, fill, look_at_running, serve_waiting
-from allocator.policies.chronus.rules import LeaseRules
+from allocator.policies.chronus.memory import (
+    ACCEPTED,
+    BEST_EFFORT,
+    LOWEST,
+    UNACCEPTED,
+    UNSEEN,
+    Array,
+    ChronusMemory,
+    Integers,
+)
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
-from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from formulations.leases import SIGNS, TIE_BREAKS
-from throughputs import InputError, ThroughputMatrix
-from throughputs.tie_order import tie_order
+from formulations.leases import LeaseProgram, LeaseSolution, packs, solve_leases
+from throughputs import InputError
+from throughputs.numerics import log2
 
-_OBJECTIVES: Final = ("adaptive", *SIGNS)
-_FILLING: Final = ("between_slots", "off")
-
-_UNPROMISED: Final = (UNACCEPTED, LOWEST)
-
-# Where a job without a stated value of its deadline has one.
 _VALUE = 1.0
+"""Where a job without a stated value of its deadline has one."""
+
+_FAR = 20_000
+"""Leases that a job may be put off beyond those that it needs: a deadline further away than that is as good as one."""
+
+_WIDEST: Final = 1000
+"""Jobs of so many GPUs keep the plan that they have where options are too many, as published."""
 
 
 @register(
@@ -39,7 +48,7 @@ _VALUE = 1.0
     program="max_{x,S} sum_r v_r S_r -+ sum_j g_j x_j0 / C, sum_{t < D_r} x_jt = n_j S_r, sum_j g_j x_jt <= C_t",
 )
 @dataclass(frozen=True)
-class Chronus(PlanPolicy):
+class Chronus(Prepared, PlanPolicy):
     """Promise deadlines to jobs that fit, run them on leases, and everybody else on what is left.
 
     Jobs have one deadline (strict), several with values (soft), or none (best effort). Time is cut into leases; a job
@@ -83,64 +92,51 @@ class Chronus(PlanPolicy):
         no limit.
     """
 
-    lease_seconds: float = 1200.0
-    slot_seconds: float = 300.0
-    tick_seconds: float = 60.0
-    time_unit_seconds: float = 60.0
-    objective: str = "adaptive"
+    lease_seconds: Positive = 1200.0
+    slot_seconds: Positive = 300.0
+    tick_seconds: Positive = 60.0
+    time_unit_seconds: Positive = 60.0
+    objective: Literal["adaptive", "minimize", "maximize", "random"] = "adaptive"
     solver: Literal["highs", "cbc", "none"] = "highs"
-    time_limit_seconds: float = 5.0
-    relative_gap: float | None = None
-    tie_break: str = "urgent"
-    filling: str = "between_slots"
+    time_limit_seconds: Positive = 5.0
+    relative_gap: NotNegative | None = None
+    tie_break: Literal["urgent", "solver"] = "urgent"
+    filling: Literal["between_slots", "off"] = "between_slots"
     forced_guarantee: bool = True
     accepted_run_early: bool = True
-    start_cost: float = 0.5
-    margin: float = 1.1
-    noise: float = 0.0
+    start_cost: NotNegative = 0.5
+    margin: Annotated[float, Range(1)] = 1.1
+    noise: NotNegative = 0.0
     noise_seed: int = 0
     trusted_noise: float = 0.4
-    tolerate_ratio: float = 1.0
-    max_search_options: int | None = 400
+    tolerate_ratio: Annotated[float, Range(1)] = 1.0
+    max_search_options: AtLeastOne | None = 400
 
     needs = Need.DEADLINE_OPTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
+    promises_may_be_lost: ClassVar[bool] = False
+    """Whether the greedy rule may lose promises; otherwise it goes back to the order of admission then."""
+    slots_fill: ClassVar[bool] = True
+    """Whether what was offered at a slot is not offered again before something happens."""
 
     def __post_init__(self) -> None:
-        whole = all(
-            length > 0 and length % step == 0
-            for length, step in (
-                (self.tick_seconds, self.time_unit_seconds),
-                (self.slot_seconds, self.tick_seconds),
-                (self.lease_seconds, self.tick_seconds),
-            )
-        )
-        for name, valid, expected in (
-            ("time_unit_seconds", self.time_unit_seconds > 0, "a time above 0"),
-            ("lease_seconds", whole, "leases and slots of whole ticks, ticks of whole units of time"),
-            ("objective", self.objective in _OBJECTIVES, f"one of {', '.join(_OBJECTIVES)}"),
-            ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
-            ("relative_gap", self.relative_gap is None or self.relative_gap >= 0, "at least 0, or None"),
-            ("tie_break", self.tie_break in TIE_BREAKS, f"one of {', '.join(TIE_BREAKS)}"),
-            ("filling", self.filling in _FILLING, f"one of {', '.join(_FILLING)}"),
-            ("start_cost", self.start_cost >= 0, "at least 0"),
-            ("margin", self.margin >= 1, "at least 1"),
-            ("noise", self.noise >= 0, "at least 0"),
-            ("tolerate_ratio", self.tolerate_ratio >= 1, "at least 1"),
-            ("max_search_options", self.max_search_options is None or self.max_search_options >= 1, "at least 1"),
-        ):
-            if not valid:
-                raise InputError("policy chronus", field=name, found=getattr(self, name), expected=expected)
-
-    def prepare(self) -> None:
-        """Import the solver, by a plan for one job."""
-        matrix = ThroughputMatrix([[1.0]], ["job"], ["v100"])
-        self.allocate(ClusterState(Cluster({"v100": 1}), matrix, deadlines=[10 * self.lease_seconds]))
+        super().__post_init__()
+        lengths = self.tick_seconds, self.slot_seconds, self.lease_seconds
+        steps = self.time_unit_seconds, self.tick_seconds, self.tick_seconds
+        if any(length % step for length, step in zip(lengths, steps, strict=True)):
+            expected = "leases and slots of whole ticks, ticks of whole units of time"
+            raise InputError("policy chronus", field="lease_seconds", found=self.lease_seconds, expected=expected)
 
     def new_memory(self) -> ChronusMemory:
         """An empty memory."""
-        return ChronusMemory(self.noise_seed)
+        return ChronusMemory(noise=dict(np.random.PCG64(self.noise_seed).state))
+
+    @cached_property
+    def clock(self) -> LeaseClock:
+        """Units, ticks, slots and leases."""
+        unit = self.time_unit_seconds
+        return LeaseClock(unit, *(round(t / unit) for t in (self.tick_seconds, self.slot_seconds, self.lease_seconds)))
 
     def plan(self, state: ClusterState, memory: ChronusMemory) -> Plan:
         """Who runs until the next tick at which something can change.
@@ -150,210 +146,496 @@ class Chronus(PlanPolicy):
         InputError
             More than one type of the cluster has GPUs.
         """
-        kind = the_one_type(state, "chronus", "leases do not tell types apart")
-        rules = self._rules(int(state.capacity[kind]))
-        clock = rules.clock
-        place = memory.keep(state.throughputs.jobs)
-        now, tick = state.clock, clock.tick_at(state.clock)
-        last, since = clock.last_tick(now), _earliest(state, clock)
+        pool = the_one_type(state, "chronus", "leases do not tell types apart")
+        memory.recall(state)
+        memory.capacity = int(state.capacity[pool])
+        clock, now = self.clock, state.clock
+        tick, last = clock.tick_at(now), clock.last_tick(now)
+        # when the first of the jobs that are there was submitted
+        since = clock.units(now - float(state.elapsed_seconds.max())) if state.n_jobs else math.inf
         slot, lease = clock.last_slot(now), clock.running_lease(last)
         missed_slot, missed_lease = (
             begin != tick and memory.looked_at < begin and since < begin for begin in (slot, lease * clock.lease)
         )
         if missed_slot:
             tick = last
-        if tick is None or not (missed_slot or self._concerns(memory, rules, tick)):
-            return self._plan(state, kind, [_Shift(memory.running, self._seconds(memory, rules, now))], memory, place)
-        ran = set(memory.running)
-        waited_since = memory.seen.copy()
-        memory.looked_at = tick
-        look_at_running(memory, rules, tick)
-        record, shifts = LeaseRecord(), []
+        if tick is None or not (missed_slot or self._concerns(memory, tick)):
+            return Plan((self._step(state, memory, pool),))
+        memory.looked_at, ran, steps, found = tick, set(memory.running), [], None
+        self.look_at_running(memory, tick)
         if (missed_lease or tick % clock.lease == 0) and lease > memory.lease_begun:
-            record = begin_lease(memory, rules, tick)
-            leased = list(memory.running)
-        else:
-            leased = None
+            found = self.begin_lease(memory, tick)
+            steps.append(self._step(state, memory, pool, 0.0))
+        holders = set(memory.running)
         if lease > memory.lease_begun:
             # nobody was there when it began
             memory.lease_begun, memory.unaccepted = lease, 0
         if missed_slot or tick % clock.slot == 0:
-            place = self._look_at_arrivals(state, kind, memory, rules, tick, place)
-            serve_waiting(memory, rules, tick)
-            memory.filled = rules.offers.end_at_slots()
-        started: list[int] = []
-        if rules.offers.are_made_at(tick, clock) and not memory.filled:
-            started = fill(memory, rules, tick)
-        self._note_starts(memory, rules, tick, [row for row in leased or () if row not in ran], waited_since, started)
-        if leased is not None:
-            holders = set(leased)
-            if any(row in ran and row not in holders for row in memory.running):
-                # who had no lease stops, and what starts again pays for it
-                shifts.append(_Shift(leased, 0.0))
-        shifts.append(_Shift(memory.running, self._seconds(memory, rules, now)))
-        return self._plan(state, kind, shifts, memory, place, record)
-
-    def _note_starts(
-        self,
-        memory: ChronusMemory,
-        rules: LeaseRules,
-        tick: int,
-        leased: list[int],
-        waited_since: NDArray[np.float64],
-        offered: list[int],
-    ) -> None:
-        """Told at a tick (units) who starts by a lease, having waited since then (N,), and who between slots."""
-
-    def _promises(self) -> Promises:
-        return Promises()
-
-    def _offers(self) -> Offers:
-        return NoOffers() if self.filling == "off" else Offers()
-
-    def _rules(self, capacity: int) -> LeaseRules:
-        unit = self.time_unit_seconds
-        tick, slot, lease = (round(t / unit) for t in (self.tick_seconds, self.slot_seconds, self.lease_seconds))
-        return LeaseRules(
-            clock=LeaseClock(unit, tick, slot, lease),
-            capacity=capacity,
-            objective=self.objective,
-            solver=self.solver,
-            time_limit_seconds=self.time_limit_seconds,
-            relative_gap=self.relative_gap,
-            tie_break=self.tie_break,
-            promises=self._promises(),
-            offers=self._offers(),
-            forced_guarantee=self.forced_guarantee,
-            accepted_run_early=self.accepted_run_early,
-            start_cost=self.start_cost,
-            margin=self.margin,
-            noise=self.noise,
-            trusted_noise=self.trusted_noise,
-            tolerate_ratio=self.tolerate_ratio,
-            max_search_options=self.max_search_options,
+            self._look_at_arrivals(state, memory, pool, tick)
+            self.serve_waiting(memory, tick)
+            memory.filled = self.slots_fill
+        if self.offers_at(tick) and not memory.filled:
+            self._fill(memory, tick)
+        if not any(row in ran and row not in holders for row in memory.running):
+            # nobody who had no lease stops, to pay for it when it starts again
+            steps.clear()
+        steps.append(self._step(state, memory, pool))
+        if found is None:
+            return Plan(tuple(steps))
+        solution, failed = found
+        without = np.isin(memory.kind, (UNACCEPTED, LOWEST))
+        allocation = self.as_shares(
+            state,
+            steps[-1].assignment,
+            status=solution.status,
+            objective=solution.objective,
+            objective_unit="value",
+            bound=solution.bound,
+            certified=True,
+            gap=solution.gap,
+            solver=solution.method,
+            seconds=solution.seconds,
+            fallbacks=failed,
+            dropped_slos=tuple(memory.jobs[row] for row in np.flatnonzero(without)),
         )
+        return Plan(tuple(steps), allocation=allocation)
 
-    def _concerns(self, memory: ChronusMemory, rules: LeaseRules, tick: int) -> bool:
+    def _step(self, state: ClusterState, memory: ChronusMemory, pool: int, seconds: float | None = None) -> PlanStep:
+        """Who runs, for so many seconds or to the next tick that concerns the policy."""
+        jobs = np.array(memory.running, dtype=np.int64)
+        rows = Assignment.of(jobs, np.full(len(jobs), pool), memory.gpus[jobs])
+        return PlanStep(rows, self._seconds(memory, state.clock) if seconds is None else seconds)
+
+    def _concerns(self, memory: ChronusMemory, tick: int) -> bool:
         """Whether there is anything to do at a tick. What happens once it has been looked at is noticed at the next."""
-        clock = rules.clock
         if tick == memory.looked_at:
             return False
-        if tick % clock.slot == 0 or tick % clock.lease == 0:
-            return True
-        return rules.offers.are_made_at(tick, clock) and not memory.filled
+        begins = tick % self.clock.slot == 0 or tick % self.clock.lease == 0
+        return begins or (self.offers_at(tick) and not memory.filled)
 
-    def _seconds(self, memory: ChronusMemory, rules: LeaseRules, seconds: float) -> float:
+    def _seconds(self, memory: ChronusMemory, seconds: float) -> float:
         """Seconds from a time on the clock to the next tick that concerns the policy."""
-        clock = rules.clock
+        clock = self.clock
         now = seconds / clock.unit
         until = clock.next_slot(now)
-        if not memory.filled and memory.waiting and memory.free(rules.capacity) > 0:
+        if not memory.filled and memory.waiting and memory.free > 0:
             tick = clock.next_tick(now)
-            while tick < until and not rules.offers.are_made_at(tick, clock):
+            while tick < until and not self.offers_at(tick):
                 tick += clock.tick
             until = min(until, tick)
         return clock.seconds_until(until, seconds)
 
-    def _look_at_arrivals(
-        self,
-        state: ClusterState,
-        kind: int,
-        memory: ChronusMemory,
-        rules: LeaseRules,
-        tick: int,
-        place: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        """Take new jobs over; answers where in the state the rows of the memory are."""
-        labels = state.throughputs.jobs
-        new = np.setdiff1d(np.arange(len(labels)), place)
-        new = new[(state.rates[new, kind] > 0) & (state.steps_remaining[new] > 0)]
-        if not len(new):
-            return place
-        unit = rules.clock.units
-        submitted = np.array([unit(state.clock - waited) for waited in state.elapsed_seconds[new].tolist()])
-        rank = np.empty(len(labels), dtype=np.int64)
-        rank[tie_order(labels)] = np.arange(len(labels))
-        new = new[np.lexsort((rank[new], submitted))]
-        submitted.sort()
-        # who came after a tick that is looked at late waits for the next slot
-        new, submitted = new[submitted <= tick], submitted[submitted <= tick]
-        arrivals = [
-            Newcomer(
-                labels[i], int(state.scale_factors[i]), at, unit(state.steps_remaining[i] / state.rates[i, kind]), *due
-            )
-            for i, at, due in zip(new.tolist(), submitted.tolist(), self._deadlines(state, rules, new), strict=True)
-        ]
-        admit(memory, rules, arrivals, tick)
-        return np.concatenate([place, new])
+    # How long jobs are believed to run.
 
-    def _deadlines(
-        self, state: ClusterState, rules: LeaseRules, jobs: NDArray[np.intp]
-    ) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Deadlines (units) and values of some jobs (positions)."""
-        found = []
+    def start_units(self, gpus: Array | Integers) -> Array:
+        """w(g): what it costs to start a gang, units."""
+        return self.start_cost * (1.0 + log2(gpus))
+
+    def estimates(self, duration: Array, gpus: Integers) -> Integers:
+        """Time that jobs are given: with the cost of one start in each lease, and a margin; whole units."""
+        longer = 1.0 + (1.0 + log2(gpus)) * self.start_cost / self.clock.lease
+        return np.floor(duration * longer * self.margin).astype(np.int64)
+
+    def leases_for(self, units: Array | Integers) -> Integers:
+        """Leases in which a job can run for so many units."""
+        return np.maximum(np.ceil(units / self.clock.lease), 0).astype(np.int64)
+
+    # Arrivals: each is packed, latest slot first, beside those that were promised their deadlines.
+
+    def _look_at_arrivals(self, state: ClusterState, memory: ChronusMemory, pool: int, now: int) -> None:
+        """Take new jobs over, reckon what they need, and promise those that fit a deadline (`now`: units)."""
+        rows, unit, first = [], self.clock.units, self.clock.running_lease(now) + 1
+        able = (memory.kind == UNSEEN) & (state.rates[:, pool] > 0) & (state.steps_remaining > 0)
+        for row in in_order_of_arrival(state, np.flatnonzero(able)).tolist():
+            submitted = unit(state.clock - float(state.elapsed_seconds[row]))
+            if submitted > now:
+                # who came after a tick that is looked at late waits for the next slot
+                break
+            known, scale = unit(state.steps_remaining[row] / state.rates[row, pool]), 0.0
+            while self.noise > 0 and not 0.5 < scale < 2:
+                scale = 1.0 + self.noise * memory.normal()
+            memory.submitted[row], memory.seen[row], memory.known_duration[row] = submitted, now, known
+            memory.duration[row] = int(known * scale) if self.noise > 0 else known
+            memory.options[row] = due, _ = self._deadlines(state, row)
+            memory.kind[row], memory.due[row] = (UNACCEPTED, due[0]) if len(due) else (BEST_EFFORT, np.inf)
+            rows.append(row)
+        memory.waiting += rows
+        memory.estimate[rows] = self.estimates(memory.duration[rows], memory.gpus[rows])
+        memory.needed[rows] = self.leases_for(memory.estimate[rows])
+        promises = self._promises(memory, first) if rows else Promises(memory.capacity)
+        for row in rows:
+            if memory.kind[row] == UNACCEPTED:
+                slots, fits = self.promise(memory, promises, row, first)
+                memory.planned[row] = True
+                if fits:
+                    memory.kind[row], memory.due[row] = ACCEPTED, self.clock.lease * (slots + first)
+                else:
+                    memory.unaccepted += 1
+
+    def _deadlines(self, state: ClusterState, job: int) -> tuple[Array, Array]:
+        """Deadlines (units on the clock) and their values."""
         options = state.deadline_options
-        for job in jobs.tolist():
-            if options is None:
-                at = float(state.deadlines[job])
-                due, value = (np.array([at]), np.array([_VALUE])) if np.isfinite(at) else (np.empty(0), np.empty(0))
+        if options is None:
+            due = state.deadlines[[job]]
+            due = due[np.isfinite(due)]
+            value = np.full(len(due), _VALUE)
+        else:
+            own = slice(int(options.offsets[job]), int(options.offsets[job + 1]))
+            due, value = options.seconds[own], options.value[own]
+        return np.array([self.clock.units(at) for at in due.tolist()], dtype=np.float64), value
+
+    def _promises(self, memory: ChronusMemory, first: int) -> Promises:
+        """Promised jobs without a plan, and the GPUs that plans take of the slots from lease number `first` on."""
+        promises, plans = Promises(memory.capacity), []
+        for row in memory.promised:
+            leases = memory.leases[row]
+            if leases is None:
+                slots = self.slots_before(memory, row, self.considered(memory, row), first)
+                promises.add(int(rounded_gpus(memory.gpus[row])), int(memory.needed[row]), slots, row)
             else:
-                own = slice(int(options.offsets[job]), int(options.offsets[job + 1]))
-                due, value = options.seconds[own], options.value[own]
-            found.append((np.array([rules.clock.units(at) for at in due.tolist()], dtype=np.float64), value))
+                plans.append((leases - first, int(memory.gpus[row])))
+        promises.taken = np.zeros(max((int(slots[-1]) + 1 for slots, _ in plans if len(slots)), default=0), np.int64)
+        for slots, gpus in plans:
+            promises.taken[slots[slots >= 0]] += gpus
+        return promises
+
+    def slots_before(self, memory: ChronusMemory, row: int, due: Array, first: int) -> Integers:
+        """Whole leases from number `first` on before each deadline (units on the clock) of a job.
+
+        A plan has an entry for each of them, so that far deadlines count as nearer ones.
+        """
+        furthest = first + int(memory.needed[row]) + _FAR
+        return np.minimum(np.floor(due / self.clock.lease), furthest).astype(np.int64) - first
+
+    def considered(self, memory: ChronusMemory, row: int) -> Array:
+        """Deadlines, units on the clock, of a job with a promise and without a plan that others fit in beside."""
+        return np.asarray(memory.due[[row]])
+
+    def open_options(self, memory: ChronusMemory, row: int) -> tuple[Array, Array]:
+        """Deadlines and values by which a job may be given leases: none later than the one that it was promised."""
+        due, value = memory.options[row]
+        promised = int(memory.granted[row]) + 1
+        return due[:promised], value[:promised]
+
+    def promise(self, memory: ChronusMemory, promises: Promises, row: int, first: int) -> tuple[int, bool]:
+        """Slots of the first deadline for which there is room beside all other promises, and whether there is one.
+
+        With `tolerate_ratio` above 1 a deadline as much later counts as the last of the job's own.
+        """
+        due, submitted = memory.options[row][0], memory.submitted[row]
+        gpus, needed = int(rounded_gpus(memory.gpus[row])), int(memory.needed[row])
+        tolerated = submitted + self.tolerate_ratio * (due[-1:] - submitted)
+        slots, latest = (self.slots_before(memory, row, at, first).tolist() for at in (due, tolerated))
+        for option, count in enumerate([*slots, *range(slots[-1] + 1, latest[0] + 1)]):
+            if count < needed:
+                continue
+            promises.add(gpus, needed, [count], row)
+            if promises.fit():
+                memory.granted[row] = min(option, len(slots) - 1)
+                if option >= len(slots):
+                    memory.extend(row, float(self.clock.lease * (count + first)))
+                return count, True
+            promises.options.pop()
+        return 0, False
+
+    # Giving out a lease: everybody's GPUs are returned, and the lease program says who runs in the coming one.
+
+    def begin_lease(self, memory: ChronusMemory, now: int) -> tuple[LeaseSolution, tuple[str, ...]] | None:
+        """Release all jobs, plan, and start those that have the coming lease (`now`: units).
+
+        Returns the solution of the lease program, and the solver whose answer was of no use; None where nobody needs
+        leases.
+        """
+        lease = self.clock.running_lease(now)
+        if lease > memory.lease_begun + 1:
+            # leases went by in which there was nobody
+            memory.unaccepted = 0
+        objective: str = self.objective
+        if objective == "adaptive":
+            objective = "minimize" if memory.unaccepted > 0 else "maximize"
+        released = memory.running
+        self.count_needed(memory, [row for row in released if memory.kind[row] == ACCEPTED])
+        memory.forced[released] = False
+        memory.stop(released, now)
+        promised = memory.promised
+        found = self._plan_leases(memory, promised, lease, objective) if promised else None
+        holders = []
+        for row in memory.waiting:
+            plan = memory.leases[row]
+            if memory.kind[row] == ACCEPTED and plan is not None and len(plan) and plan[0] == lease:
+                memory.leases[row] = plan[1:]
+                holders.append(row)
+        memory.needed[holders] -= 1
+        self.begin(memory, holders, now)
+        memory.leased[holders] = True
+        memory.lease_begun = lease
+        memory.unaccepted = int((memory.kind == UNACCEPTED).sum())
         return found
 
-    def _plan(
+    def begin(self, memory: ChronusMemory, rows: list[int], now: int, offered: bool = False) -> None:  # noqa: ARG002
+        """Jobs start with a lease, or as they were `offered` GPUs between slots."""
+        memory.start(rows, now)
+
+    def count_needed(self, memory: ChronusMemory, rows: list[int]) -> None:
+        """What jobs still need after what they ran; leases too many are taken off their plans, early ones first."""
+        needed = self.leases_for(memory.estimate[rows] - memory.ran[rows])
+        for row, count in zip(rows, needed.tolist(), strict=True):
+            surplus = int(memory.needed[row]) - count
+            if surplus > 0:
+                plan = memory.leases[row]
+                memory.leases[row] = None if plan is None else plan[surplus:]
+                memory.needed[row] = count
+
+    def _plan_leases(
+        self, memory: ChronusMemory, rows: list[int], lease: int, objective: str
+    ) -> tuple[LeaseSolution, tuple[str, ...]]:
+        """Bring the plans of promised jobs up to date."""
+        failed: tuple[str, ...] = ()
+        if self.solver != "none":
+            kept = self._keep_planned(memory, rows, lease)
+            solution = self._solve(memory, rows, kept, lease, objective, self.solver)
+            if solution.status != "failed":
+                return solution, failed
+            failed = (self.solver,)
+            begin = lease * self.clock.lease * self.clock.unit
+            warnings.warn(
+                f"chronus: {self.solver} found no schedule for the lease at {begin:g} s ({solution.note}); "
+                "the greedy rule decides",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        planned = {row for row in rows if memory.leases[row] is not None}
+        solution = self._solve(memory, rows, planned, lease, objective, "greedy")
+        if len(solution.dropped) and not self.promises_may_be_lost:
+            # in the order in which they were admitted all promises fitted
+            memory.kind[rows] = ACCEPTED
+            solution = self._solve(memory, rows, planned, lease, objective, "greedy", promised_only=True)
+        for row in memory.waiting:
+            if memory.kind[row] == ACCEPTED and memory.leases[row] is None:
+                memory.kind[row] = UNACCEPTED
+        return solution, failed
+
+    def _solve(
         self,
-        state: ClusterState,
-        kind: int,
-        shifts: list[_Shift],
         memory: ChronusMemory,
-        place: NDArray[np.int64],
-        record: LeaseRecord | None = None,
-    ) -> Plan:
-        steps = []
-        for shift in shifts:
-            jobs = place[shift.rows]
-            rows = Assignment.of(jobs, np.full(len(jobs), kind), state.scale_factors[jobs])
-            steps.append(PlanStep(rows, shift.seconds))
-        if record is None or record.status == "empty":
-            return Plan(tuple(steps))
-        without = [label for label, of in zip(memory.labels, memory.kind.tolist(), strict=True) if of in _UNPROMISED]
-        allocation = self._allocation(state, kind, steps[-1].assignment, record, tuple(without))
-        return Plan(tuple(steps), allocation=allocation)
-
-    def _allocation(
-        self, state: ClusterState, kind: int, rows: Assignment, record: LeaseRecord, without: tuple[Any, ...]
-    ) -> Allocation:
-        """Who runs, with what is known of the lease program."""
-        shares = np.zeros((state.n_jobs, len(state.capacity)))
-        shares[rows.jobs, kind] = 1.0
-        return Allocation(
-            policy=self.name,
-            throughputs=state.throughputs,
-            shares=shares,
-            status=record.status,
-            objective=record.objective,
-            objective_unit="value",
-            bound=record.bound,
-            certified=True,
-            gap=record.gap,
-            solver=record.solver,
-            seconds=record.seconds,
-            fallbacks=record.failed,
-            dropped_slos=without,
-            assignment=rows,
+        rows: list[int],
+        planned: set[int],
+        lease: int,
+        objective: str,
+        method: str,
+        *,
+        promised_only: bool = False,
+    ) -> LeaseSolution:
+        """Plan jobs beside those of them that keep what is `planned`; jobs that are dropped lose their promise."""
+        rows = [row for row in rows if row not in planned]
+        options = [self.open_options(memory, row) for row in rows]
+        if promised_only:
+            options = [(due[-1:], np.zeros(1)) for due, _ in options]
+        slots = [self.slots_before(memory, row, due, lease) for row, (due, _) in zip(rows, options, strict=True)]
+        horizon = max([1, *(int(each.max()) for each in slots)])
+        capacity = np.full(horizon, memory.capacity)
+        for row in planned:
+            plan = memory.leases[row]
+            assert plan is not None
+            ahead = plan - lease
+            capacity[ahead[(ahead >= 0) & (ahead < horizon)]] -= memory.gpus[row]
+        program = LeaseProgram(
+            rounded_gpus(memory.gpus[rows]),
+            memory.needed[rows],
+            np.repeat(np.arange(len(rows)), [len(each) for each in slots]),
+            np.concatenate([np.empty(0, dtype=np.int64), *slots]),
+            np.concatenate([np.empty(0), *(value for _, value in options)]),
+            np.maximum(capacity, 0),
+            objective,
         )
+        solution = solve_leases(
+            program,
+            method,
+            relative_gap=self.relative_gap,
+            time_limit_seconds=self.time_limit_seconds,
+            tie_break=self.tie_break,
+        )
+        if solution.status != "failed":
+            for row, option, runs in zip(rows, solution.option.tolist(), solution.schedule, strict=True):
+                memory.leases[row] = None if option < 0 else lease + np.flatnonzero(runs)
+                if option < 0:
+                    memory.kind[row] = UNACCEPTED
+        return solution
+
+    def _keep_planned(self, memory: ChronusMemory, rows: list[int], lease: int) -> set[int]:
+        """Jobs that keep their plan as there are more options than are searched: the widest, then those due last."""
+        if self.max_search_options is None:
+            return set()
+        entries = [
+            (-int(rounded_gpus(memory.gpus[row])), -slots, row, option)
+            for row in rows
+            for option, slots in enumerate(
+                self.slots_before(memory, row, self.open_options(memory, row)[0], lease).tolist()
+            )
+        ]
+        surplus = len(entries) - self.max_search_options
+        kept: set[int] = set()
+        for gpus, _, row, _ in sorted(entries) if surplus > 0 else ():
+            if memory.leases[row] is not None and (surplus > 0 or row in kept or -gpus >= _WIDEST):
+                kept.add(row)
+                surplus -= 1
+        return kept
+
+    # GPUs that no lease uses: who runs on them, and who must give them back.
+
+    def look_at_running(self, memory: ChronusMemory, now: int) -> None:
+        """Enter what running jobs did up to `now` (units). Who has run for its estimate loses its promise."""
+        rows = np.array(memory.running, dtype=np.int64)
+        memory.ran[rows] += now - memory.seen[rows]
+        memory.seen[rows] = now
+        over = memory.ran[rows] >= memory.estimate[rows]
+        if now % self.clock.lease:
+            over &= ~memory.leased[rows]
+        late = rows[over]
+        memory.kind[late], memory.overrun[late], memory.planned[late] = UNACCEPTED, True, False
+        for row in late.tolist():
+            memory.leases[row] = None
+        early = ~(memory.leased[rows] | memory.forced[rows]) & (memory.kind[rows] == ACCEPTED)
+        self.count_needed(memory, rows[early].tolist())
+        if 0 < self.noise <= self.trusted_noise:
+            shorter = rows[memory.known_duration[rows] < memory.duration[rows]]
+            part = memory.ran[shorter] / memory.duration[shorter]
+            known = memory.duration[shorter] + (memory.known_duration[shorter] - memory.duration[shorter]) * part
+            memory.estimate[shorter] = self.estimates(known, memory.gpus[shorter])
+
+    def serve_waiting(self, memory: ChronusMemory, now: int) -> None:
+        """Guarantee GPUs to jobs that end within the lease, then run who can (`now`: units)."""
+        if self.forced_guarantee:
+            self._guarantee(memory, now)
+        waiting = np.array(memory.waiting, dtype=np.int64)
+        memory.seen[waiting] = now
+        self._judge(memory, waiting, now)
+        forced = [row for row in memory.waiting if memory.forced[row]]
+        wanted = int(memory.gpus[forced].sum())
+        if wanted > memory.free:
+            self._preempt(memory, wanted, now)
+        memory.start(forced, now)
+        waiting = np.array(memory.waiting, dtype=np.int64)
+        by_class = (-memory.submitted[waiting], -memory.urgency[waiting], -memory.kind[waiting])
+        memory.waiting = waiting[np.lexsort(by_class)].tolist()
+        if memory.free > 0:
+            memory.start(_first_fit(memory, self._line(memory)), now)
+        memory.filled = False
+
+    def _fill(self, memory: ChronusMemory, now: int) -> None:
+        """Offer GPUs that are left between slots to jobs that wait (`now`: units)."""
+        memory.filled = True
+        if memory.free > 0 and memory.waiting:
+            self.begin(memory, _first_fit(memory, self.offered(memory)), now, offered=True)
+
+    def offers_at(self, tick: int) -> bool:
+        """Whether GPUs are offered at a tick, units."""
+        return self.filling != "off" and tick % self.clock.slot != 0
+
+    def offered(self, memory: ChronusMemory) -> list[int]:
+        """To whom they are offered between slots, the first in line first."""
+        return self._line(memory)
+
+    def _line(self, memory: ChronusMemory) -> list[int]:
+        """Bring the line in order; those in it who may run without a lease."""
+        memory.waiting = _in_order(memory, memory.waiting, last_first=True)
+        return [row for row in memory.waiting if self.accepted_run_early or memory.kind[row] != ACCEPTED]
+
+    def _guarantee(self, memory: ChronusMemory, now: int) -> None:
+        """Jobs without a promise that end within the lease have their GPUs to its end, shortest first in GPU time."""
+        end = (self.clock.running_lease(now) + 1) * self.clock.lease
+        waiting = np.array(memory.waiting, dtype=np.int64)
+        left = memory.known_duration - memory.ran
+        short = waiting[(memory.kind[waiting] == UNACCEPTED) & (left[waiting] <= end - now)]
+        holding = waiting[memory.forced[waiting] & (memory.kind[waiting] == ACCEPTED)]
+        running = np.array(memory.running, dtype=np.int64)
+        kept = running[memory.leased[running] | memory.forced[running]]
+        room = memory.capacity - int(memory.gpus[kept].sum()) - int(memory.gpus[holding].sum())
+        for row in short[np.argsort((left * memory.gpus)[short], kind="stable")].tolist():
+            if memory.gpus[row] <= room:
+                room -= int(memory.gpus[row])
+                memory.forced[row], memory.planned[row] = True, False
+                if memory.submitted[row] >= end - self.clock.lease:
+                    memory.kind[row] = ACCEPTED
+
+    def _judge(self, memory: ChronusMemory, rows: Integers, now: int) -> None:
+        """Jobs that would end after their deadline if they ran from now on come last; and how urgent all are.
+
+        Minus the GPU time that is left or, of jobs with a promise or past hope, minus slack times GPUs.
+        """
+        duration = memory.known_duration if self.noise <= self.trusted_noise else memory.duration
+        late = memory.due[rows] < now + duration[rows] - memory.ran[rows]
+        memory.kind[rows[late & (memory.kind[rows] != BEST_EFFORT)]] = LOWEST
+        left = memory.estimate[rows] - memory.ran[rows]
+        free = (memory.kind[rows] == BEST_EFFORT) | (memory.kind[rows] == UNACCEPTED)
+        due = np.where(free, 0.0, memory.due[rows])
+        memory.urgency[rows] = -np.where(free, left, due - now - left) * memory.gpus[rows]
+
+    def _preempt(self, memory: ChronusMemory, wanted: int, now: int) -> None:
+        """Jobs without a guarantee give GPUs back, those last in the order first, until `wanted` are free."""
+        running = np.array(memory.running, dtype=np.int64)
+        rows = running[~(memory.leased[running] | memory.forced[running])]
+        self._judge(memory, rows, now)
+        free, stopped = memory.free, []
+        for row in _in_order(memory, rows.tolist(), last_first=False):
+            if free >= wanted:
+                break
+            stopped.append(row)
+            free += int(memory.gpus[row])
+        self.count_needed(memory, stopped)
+        memory.stop(stopped, now)
 
 
-@dataclass(frozen=True)
-class _Shift:
-    """Rows of the memory that run for so long."""
+@dataclass(eq=False)
+class Promises:
+    """Options that are packed together, of jobs that have no plan yet, beside the plans of others.
 
-    rows: list[int]
-    seconds: float
+    Attributes
+    ----------
+    capacity : GPUs of the cluster.
+    options : GPUs, leases needed, slots up to the deadline, and row of the job.
+    taken : GPUs that plans take of the coming slots.
+    """
+
+    capacity: int
+    options: list[tuple[int, int, int, int]] = field(default_factory=list)
+    taken: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def add(self, gpus: int, needed: int, slots: Iterable[int], job: int) -> None:
+        """The options of a job, by their numbers of slots."""
+        self.options += [(gpus, needed, int(count), job) for count in slots]
+
+    def fit(self) -> bool:
+        """Whether there is room for all options."""
+        if not self.options:
+            return True
+        gpus, needed, slots, job = np.array(self.options).T
+        free = np.full(max(0, int(slots.max())), self.capacity)
+        planned = self.taken[: len(free)]
+        free[: len(planned)] -= planned
+        return packs(free, gpus, needed, slots, job)
 
 
-def _earliest(state: ClusterState, clock: LeaseClock) -> float:
-    """When the first of the jobs that are there was submitted, units; inf if nobody is."""
-    return clock.units(state.clock - float(state.elapsed_seconds.max())) if state.n_jobs else math.inf
+def rounded_gpus(gpus: Integers) -> Integers:
+    """GPUs that the lease program reckons with: up to 8, the next power of two."""
+    steps = np.array([1, 2, 4, 8])
+    return np.where(gpus <= 8, steps[np.minimum(np.searchsorted(steps, gpus), 3)], gpus)
+
+
+def _in_order(memory: ChronusMemory, rows: list[int], *, last_first: bool) -> list[int]:
+    """By overrun, class (without a promise and best effort as one), urgency and arrival; equal ones as they stand."""
+    at = np.array(rows, dtype=np.int64)
+    kind = np.minimum(memory.kind[at], UNACCEPTED)
+    keys = (-memory.submitted[at], memory.urgency[at], kind, memory.overrun[at].astype(np.int64))
+    ordered: list[int] = at[np.lexsort(tuple(-key for key in keys) if last_first else keys)].tolist()
+    return ordered
+
+
+def _first_fit(memory: ChronusMemory, rows: list[int]) -> list[int]:
+    """Jobs in order, each whose GPUs are there."""
+    free, chosen = memory.free, []
+    for row, gpus in zip(rows, memory.gpus[rows].tolist(), strict=True):
+        if gpus <= free:
+            chosen.append(row)
+            free -= gpus
+    return chosen

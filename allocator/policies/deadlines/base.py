@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import NotNegative
 from allocator.policies.base.one_type import the_one_type
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep
@@ -68,17 +69,14 @@ class DeadlinePolicy(PlanPolicy):
 
     levels: Levels = "useful"
     most_gpus: Mapping[str, int] = field(default_factory=dict)
-    slot_seconds: float | None = None
+    slot_seconds: NotNegative | None = None
     whole_seconds: bool = False
-    restart_seconds: float = 0.0
+    restart_seconds: NotNegative = 0.0
     learn_costs: bool = True
-    margin_seconds: float = 1.0
+    margin_seconds: NotNegative = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("slot_seconds", "restart_seconds", "margin_seconds"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < np.inf:
-                raise InputError(f"policy {self.name}", field=name, found=value, expected="seconds, at least 0")
+        super().__post_init__()
         for kind, most in self.most_gpus.items():
             if most < 1:
                 where = f"most_gpus of {kind!r}"
@@ -231,12 +229,7 @@ class DeadlinePolicy(PlanPolicy):
             job.label: (held, now + (job.starting if held == job.held else restart)) for job, held in running
         }
         if self.learn_costs:
-            memory.costs.note(
-                now,
-                (job.label for job, held in running if not job.held),
-                (job.label for job, held in running if job.held and held != job.held),
-                (job.label for job, held in running if held == job.held),
-            )
+            memory.costs.note(now, {job.label: (job.held, held) for job, held in running})
         seconds = max(until - now, _CLOSE * max(now, 1.0))
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 

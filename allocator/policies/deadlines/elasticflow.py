@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from allocator.conversion import AtLeastOne, Part
 from allocator.policies.deadlines.base import PlannedJob
 from allocator.policies.deadlines.elastic import ElasticPolicy
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import Promises, Repair
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
-from throughputs import InputError
 
 Admission = Literal["each", "repair"]
 
@@ -62,18 +62,9 @@ class ElasticFlow(ElasticPolicy):
     """
 
     admission: Admission = "each"
-    repair_rounds: int = 10
-    repair_jobs: int = 100
-    repair_quantile: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("repair_rounds", "repair_jobs"):
-            if getattr(self, name) < 1:
-                raise InputError("policy elasticflow", field=name, found=getattr(self, name), expected="at least 1")
-        if not 0 <= self.repair_quantile <= 1:
-            found = self.repair_quantile
-            raise InputError("policy elasticflow", field="repair_quantile", found=found, expected="from 0 to 1")
+    repair_rounds: AtLeastOne = 10
+    repair_jobs: AtLeastOne = 100
+    repair_quantile: Part = 0.5
 
     @property
     def repair(self) -> Repair:

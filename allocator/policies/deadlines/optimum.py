@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from allocator.conversion import NotNegative, NotNegativeWhole, Positive
 from allocator.policies.deadlines.base import PlannedJob
 from allocator.policies.deadlines.elastic import ElasticPolicy
 from allocator.policies.deadlines.memory import DeadlineMemory
@@ -22,7 +23,6 @@ from formulations import TOLERANCE, SolverError
 from formulations.columns import InfeasibleError
 from formulations.deadlines.patterns import plans_by_patterns
 from formulations.deadlines.program import DeadlineProgram, MostDeadlines, most_value
-from throughputs import InputError
 
 
 @register(
@@ -59,21 +59,10 @@ class ElasticFlowProgram(ElasticPolicy):
     """
 
     solver: Literal["auto", "highs", "cbc"] = "auto"
-    time_limit_seconds: float = 2.0
-    gpu_time_gap: float = 0.01
-    repair_rounds: int = 10
-    repair_jobs: int = 200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, valid, expected in (
-            ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
-            ("gpu_time_gap", self.gpu_time_gap >= 0, "at least 0"),
-            ("repair_rounds", self.repair_rounds >= 0, "at least 0"),
-            ("repair_jobs", self.repair_jobs >= 0, "at least 0"),
-        ):
-            if not valid:
-                raise InputError("policy elasticflow_mip", field=name, found=getattr(self, name), expected=expected)
+    time_limit_seconds: Positive = 2.0
+    gpu_time_gap: NotNegative = 0.01
+    repair_rounds: NotNegativeWhole = 10
+    repair_jobs: NotNegativeWhole = 200
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
@@ -100,14 +89,10 @@ class ElasticFlowProgram(ElasticPolicy):
         self, state: ClusterState, plan: Plan, met: float, bound: float, solver: str, started: float
     ) -> Allocation:
         """The first step as shares of time, with what is proven."""
-        first = plan.steps[0].assignment
-        shares = np.zeros((state.n_jobs, len(state.capacity)))
-        shares[first.jobs, first.pool] = 1.0
         gap = (bound - met) / max(bound, 1.0) if bound < inf else inf
-        return Allocation(
-            policy=self.name,
-            throughputs=state.throughputs,
-            shares=shares,
+        return self.as_shares(
+            state,
+            plan.steps[0].assignment,
             status="optimal" if gap <= TOLERANCE else "feasible",
             objective=met,
             objective_unit="value of deadlines met",
@@ -116,7 +101,6 @@ class ElasticFlowProgram(ElasticPolicy):
             gap=gap,
             solver=solver,
             seconds=perf_counter() - started,
-            assignment=first,
             rejected=tuple(state.throughputs.jobs[i] for i in plan.rejected.tolist()),
         )
 

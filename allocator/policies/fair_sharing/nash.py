@@ -25,10 +25,6 @@ class ProportionalFairness(ProgramPolicy):
     equilibrium of a market in which job i spends w_i on GPU time. The unit of a job's throughput changes nothing.
     """
 
-    def believed_rates(self, state: ClusterState) -> Array:
-        """The true throughputs."""
-        return state.rates
-
     def objective(self, state: ClusterState, rates: Array) -> NashWelfare:  # noqa: ARG002
         """Budgets are the priority weights."""
         return NashWelfare(state.priority_weights)

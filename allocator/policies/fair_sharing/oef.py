@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
-from allocator.policies.base.programs import Array
+from allocator.conversion import Positive
+from allocator.policies.base.programs import Array, Prepared
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -18,12 +18,10 @@ from formulations import MaxMin, Polytope, solve
 from formulations.columns import ColumnProgram, InfeasibleError, Rows, Total, solve_columns
 from formulations.core.reductions import classes_of
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
-from throughputs import Configurations, InputError, PlainColumns, ThroughputMatrix
+from throughputs import Configurations, PlainColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
     from formulations.columns import ColumnSolution
-
-_FORMS = ("cooperative", "non_cooperative")
 
 _ENVY = 1e-9
 """Part of a job's throughput by which another's GPU time may be worth more to it."""
@@ -49,7 +47,7 @@ Positions = NDArray[np.intp]
     program="max_x sum_i s_i a_i.x_i with a_i.x_i >= r_ik a_i.x_k for all i, k; or all s_i/e_i a_i.x_i equal",
 )
 @dataclass(frozen=True)
-class OptimalEfficiencyWithFairness(SharePolicy):
+class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
     """Raise the total normalised throughput as far as no job envies another (OEF).
 
         max_x  sum_i s_i a_i.x_i                               x in the allocation polytope
@@ -79,23 +77,12 @@ class OptimalEfficiencyWithFairness(SharePolicy):
     time_limit_seconds : of the cooperative form, after which no answer is an error.
     """
 
-    form: str = "cooperative"
+    form: Literal["cooperative", "non_cooperative"] = "cooperative"
     solver: str = "auto"
-    time_limit_seconds: float = TIME_LIMIT_SECONDS
+    time_limit_seconds: Positive = TIME_LIMIT_SECONDS
 
     # on GPUs beyond the shares somebody would have what others envy
     fills_idle_gpus: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.form not in _FORMS:
-            raise InputError("policy oef", field="form", found=self.form, expected=f"one of {', '.join(_FORMS)}")
-        if not self.time_limit_seconds > 0:
-            found = self.time_limit_seconds
-            raise InputError("policy oef", field="time_limit_seconds", found=found, expected="a time above 0")
-
-    def prepare(self) -> None:
-        """Import the solver, by a decision about nothing."""
-        self.allocate(ClusterState(Cluster({"v100": 1}), ThroughputMatrix([[1.0]], ["job"], ["v100"])))
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""

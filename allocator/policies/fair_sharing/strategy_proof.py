@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base.programs import Array, ProgramPolicy
+from allocator.policies.base.programs import Array, ProgramPolicy, TimePolicy
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -18,11 +17,10 @@ from formulations import NashWelfare, Polytope
 from formulations.core.log_certificate import certify_log
 from formulations.core.reductions import classes_of, types_in_order
 from formulations.interior_point.log_utilities import solve_log
-from throughputs import InputError, PlainColumns, ThroughputMatrix
+from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.numerics import exp, log
 
 _PAPER = "Cole, Gkatzelis, Goel, EC 2013 (partial allocation); Narayanan et al., OSDI 2020, public artifact"
-_BUDGETS = ("equal", "priority")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +48,10 @@ class _DiscountedNash(ProgramPolicy):
     budgets : "equal", as published, or "priority": jobs count by their priority weight.
     """
 
-    budgets: str = "equal"
+    budgets: Literal["equal", "priority"] = "equal"
 
     # the time that a discount takes away is what a misreport would cost
     fills_idle_gpus: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.budgets not in _BUDGETS:
-            raise InputError("policy", field="budgets", found=self.budgets, expected=f"one of {', '.join(_BUDGETS)}")
-
-    @abstractmethod
-    def believed_rates(self, state: ClusterState) -> Array:
-        """(N, M) throughput the policy reckons with."""
 
     def objective(self, state: ClusterState, rates: Array) -> NashWelfare:  # noqa: ARG002
         """Equal budgets, or the priority weights."""
@@ -120,10 +110,6 @@ class StrategyProofPerf(_DiscountedNash):
     keeps at least 1/e of its proportionally fair throughput, and the rest of the GPUs is deliberately not given.
     """
 
-    def believed_rates(self, state: ClusterState) -> Array:
-        """The true throughputs."""
-        return state.rates
-
 
 @register(
     "max_min_fairness_strategy_proof",
@@ -131,17 +117,11 @@ class StrategyProofPerf(_DiscountedNash):
     program="max_min_fairness_strategy_proof_perf with every throughput 1",
 )
 @dataclass(frozen=True)
-class StrategyProof(_DiscountedNash):
+class StrategyProof(TimePolicy, _DiscountedNash):
     """Nash welfare with discounts, blind to accelerator types: every throughput is taken for 1.
 
     x* = argmax_x  sum_i B_i log(sum_j x_ij),    job i is given d_i x*_i as in max_min_fairness_strategy_proof_perf
     """
-
-    heterogeneity_aware = False
-
-    def believed_rates(self, state: ClusterState) -> Array:
-        """1 everywhere."""
-        return np.ones_like(state.rates)
 
 
 def _discounts(polytope: Polytope, budgets: Array) -> tuple[Array, float, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from formulations import KeptFloors, PackedPolytope, PackedSolution, Solution
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.2"
-_COSTS = ("by_type", "total")
-_INFEASIBLE = ("drop_fewest", "drop_all")
+_Infeasible = Literal["drop_fewest", "drop_all"]
 _EVENNESS = 1e-7
 _SECONDS_PER_HOUR = 3600.0
 _UNITS = {"by_type": "steps/s per $/h", "total": "steps/$"}
@@ -50,13 +49,12 @@ class _Priced(SharePolicy):
     """
 
     prices: PriceTable | Mapping[str, float] | None = None
-    cost: str = "by_type"
+    cost: Literal["by_type", "total"] = "by_type"
 
     triggers: ClassVar[Trigger] = Trigger.USUAL | Trigger.PRICES
 
     def __post_init__(self) -> None:
-        if self.cost not in _COSTS:
-            raise InputError("policy", field="cost", found=self.cost, expected=f"one of {', '.join(_COSTS)}")
+        super().__post_init__()
         # A GPU that is left unused to save its price is not there to be filled. By type idle GPUs save nothing, and
         # deadlines are least shares, which nobody loses by what others have beyond theirs.
         object.__setattr__(self, "fills_idle_gpus", self.cost == "by_type")
@@ -81,19 +79,6 @@ class _Priced(SharePolicy):
                 f"policy {self.name}", field=f"price of {name}", found=float(prices.min()), expected=expected
             )
         return prices
-
-
-@dataclass(frozen=True)
-class _MeetsDeadlines(_Priced):
-    """What is done about deadlines that cannot all be met."""
-
-    infeasible: str = "drop_fewest"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.infeasible not in _INFEASIBLE:
-            expected = f"one of {', '.join(_INFEASIBLE)}"
-            raise InputError("policy", field="infeasible", found=self.infeasible, expected=expected)
 
 
 def _insisted(kept: KeptFloors, needed: Array, infeasible: str) -> KeptFloors:
@@ -189,7 +174,7 @@ class MaxSumThroughputPerCost(_ThroughputPerCost):
     program="max_sum_throughput_normalized_by_cost_perf with T_i.x_i >= n_i / S_i for jobs with a deadline",
 )
 @dataclass(frozen=True)
-class MaxSumThroughputPerCostSlos(_MeetsDeadlines, _ThroughputPerCost):
+class MaxSumThroughputPerCostSlos(_ThroughputPerCost):
     """Raise the throughput per dollar while jobs meet their deadlines.
 
         max_x  sum_ij T_ij / c_j x_ij    (cost="total": the ratio of `max_sum_throughput_normalized_by_cost_perf`)
@@ -203,6 +188,8 @@ class MaxSumThroughputPerCostSlos(_MeetsDeadlines, _ThroughputPerCost):
     ----------
     infeasible : "drop_fewest", or "drop_all" as in the published system, which then drops every deadline.
     """
+
+    infeasible: _Infeasible = "drop_fewest"
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
@@ -218,7 +205,7 @@ class MaxSumThroughputPerCostSlos(_MeetsDeadlines, _ThroughputPerCost):
     program="max_(x,z) sum_ij u_ij / c_j with u_i >= n_i / S_i for jobs with a deadline, u_ij with pairs",
 )
 @dataclass(frozen=True)
-class MaxSumThroughputPerCostPackedSlos(_MeetsDeadlines, PairingPolicy):
+class MaxSumThroughputPerCostPackedSlos(_Priced, PairingPolicy):
     """Raise the throughput per dollar while jobs meet their deadlines, with space sharing.
 
         cost="by_type"   max_(x,z)  sum_ij u_ij / c_j               (x, z) in the polytope with pairs
@@ -233,6 +220,8 @@ class MaxSumThroughputPerCostPackedSlos(_MeetsDeadlines, PairingPolicy):
     ----------
     infeasible : "drop_fewest", or "drop_all" as in the published system, which then drops every deadline.
     """
+
+    infeasible: _Infeasible = "drop_fewest"
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""

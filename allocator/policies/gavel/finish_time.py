@@ -15,7 +15,17 @@ from formulations import isolated_throughput, proportional_throughput
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3; Mahajan et al., NSDI 2020, sec. 3"
 
 
-class _FinishTimeFairness(ProgramPolicy):
+@register("finish_time_fairness_perf", paper=_PAPER, program="min_x max_i (e_i + n_i / T_i.x_i) / (C_i + n_i / q_i)")
+@dataclass(frozen=True)
+class FinishTimeFairnessPerf(ProgramPolicy):
+    """Heterogeneity-aware finish-time fairness: lower the worst rho.
+
+        min_x  max_i  rho_i,   rho_i = (e_i + n_i / sum_j T_ij x_ij) / (C_i + n_i / q_i)
+
+    e: seconds since arrival; n: steps left; q: throughput under the isolated share of now; C: seconds that the steps
+    already done would have taken on the isolated shares of their time.
+    """
+
     def objective(self, state: ClusterState, rates: Array) -> FinishTimeObjective:
         """Time to finish as shared over time to finish as isolated."""
         alone = isolated_throughput(rates, state.scale_factors, fitting_gpus(state))
@@ -27,29 +37,13 @@ class _FinishTimeFairness(ProgramPolicy):
         return state.isolated_seconds
 
 
-@register("finish_time_fairness_perf", paper=_PAPER, program="min_x max_i (e_i + n_i / T_i.x_i) / (C_i + n_i / q_i)")
-@dataclass(frozen=True)
-class FinishTimeFairnessPerf(_FinishTimeFairness):
-    """Heterogeneity-aware finish-time fairness: lower the worst rho.
-
-        min_x  max_i  rho_i,   rho_i = (e_i + n_i / sum_j T_ij x_ij) / (C_i + n_i / q_i)
-
-    e: seconds since arrival; n: steps left; q: throughput under the isolated share of now; C: seconds that the steps
-    already done would have taken on the isolated shares of their time.
-    """
-
-    def believed_rates(self, state: ClusterState) -> Array:
-        """The true throughputs."""
-        return state.rates
-
-
 @register(
     "finish_time_fairness",
     paper=_PAPER + " (baseline)",
     program="as finish_time_fairness_perf with T_ij = T_i,ref",
 )
 @dataclass(frozen=True)
-class FinishTimeFairness(_FinishTimeFairness, BlindPolicy):
+class FinishTimeFairness(BlindPolicy, FinishTimeFairnessPerf):
     """Finish-time fairness blind to accelerator types: every type taken for the reference type, in C too."""
 
     def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from allocator.policies.base.programs import Array, ProgramPolicy
+from allocator.policies.base.programs import Array, ProgramPolicy, TimePolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations import MaxMin, proportional_throughput
@@ -14,17 +12,9 @@ from formulations import MaxMin, proportional_throughput
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.1"
 
 
-class _MaxMinFairness(ProgramPolicy):
-    def objective(self, state: ClusterState, rates: Array) -> MaxMin:
-        """Throughput in proportional shares, times GPUs, per weight."""
-        per_job = max(state.n_jobs, 1) if self.choice == "published" else 1
-        normaliser = proportional_throughput(rates, state.capacity, per_job)
-        return MaxMin(state.priority_weights * normaliser / state.scale_factors)
-
-
 @register("max_min_fairness_perf", paper=_PAPER, program="max_x min_i s_i T_i.x_i / (w_i p_i)")
 @dataclass(frozen=True)
-class MaxMinFairnessPerf(_MaxMinFairness):
+class MaxMinFairnessPerf(ProgramPolicy):
     """Heterogeneity-aware LAS: raise the least normalised throughput.
 
         max_x  min_i  s_i / (w_i p_i) * sum_j T_ij x_ij          x in the allocation polytope
@@ -33,23 +23,19 @@ class MaxMinFairnessPerf(_MaxMinFairness):
     under the proportional share. s_i makes it GPU time that is shared equally.
     """
 
-    def believed_rates(self, state: ClusterState) -> Array:
-        """The true throughputs."""
-        return state.rates
+    def objective(self, state: ClusterState, rates: Array) -> MaxMin:
+        """Throughput in proportional shares, times GPUs, per weight."""
+        per_job = max(state.n_jobs, 1) if self.choice == "published" else 1
+        normaliser = proportional_throughput(rates, state.capacity, per_job)
+        return MaxMin(state.priority_weights * normaliser / state.scale_factors)
 
 
 @register("max_min_fairness", paper=_PAPER + " (baseline)", program="max_x min_i s_i/w_i sum_j x_ij")
 @dataclass(frozen=True)
-class MaxMinFairness(_MaxMinFairness):
+class MaxMinFairness(TimePolicy, MaxMinFairnessPerf):
     """LAS blind to accelerator types: share GPU time equally, all types alike.
 
         max_x  min_i  s_i / w_i * sum_j x_ij                      x in the allocation polytope
 
     The same program with every throughput 1. Any mix of types attains the optimum.
     """
-
-    heterogeneity_aware = False
-
-    def believed_rates(self, state: ClusterState) -> Array:
-        """1 everywhere."""
-        return np.ones_like(state.rates)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from allocator.policies.base.packed import PackedPolicy, served_part
 from allocator.policies.gavel.finish_time import FinishTimeFairnessPerf
@@ -27,9 +26,6 @@ from allocator.registry import register
 from formulations import solve_packed
 from formulations.packed.published import published_makespan
 from formulations.solving.choice import check_choice
-
-if TYPE_CHECKING:
-    from formulations import Makespan, Objective
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
 
@@ -48,9 +44,7 @@ class MaxMinFairnessPacked(PackedPolicy):
     s: scale factors; w: priority weights; p_i = sum_j c_j T_ij / sum_j c_j, throughput under the proportional share.
     """
 
-    def objective(self, state: ClusterState) -> Objective:
-        """As of `max_min_fairness_perf`."""
-        return MaxMinFairnessPerf().objective(state, state.rates)
+    alone = MaxMinFairnessPerf()
 
 
 @register(
@@ -69,9 +63,7 @@ class FinishTimeFairnessPacked(PackedPolicy):
     divides u_i by them here).
     """
 
-    def objective(self, state: ClusterState) -> Objective:
-        """As of `finish_time_fairness_perf`."""
-        return FinishTimeFairnessPerf().objective(state, state.rates)
+    alone = FinishTimeFairnessPerf()
 
 
 @register(
@@ -95,16 +87,14 @@ class MinTotalDurationPacked(PackedPolicy):
 
     choice: str = "balanced"
 
-    def objective(self, state: ClusterState) -> Makespan:
-        """As of `min_total_duration_perf`."""
-        return MinTotalDurationPerf().objective(state, state.rates)
+    alone = MinTotalDurationPerf()
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`, and choose."""
         check_choice(self.choice)
         started = perf_counter()
         part = served_part(state, priced=self.choice != "published")
-        objective = self.objective(part.state)
+        objective = self.alone.objective(part.state, part.state.rates)
         solution = solve_packed(part.polytope, objective, solver=self.solver)
         if self.choice == "published":
             solution = published_makespan(part.polytope, objective, solution)

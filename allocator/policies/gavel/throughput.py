@@ -22,10 +22,6 @@ class MaxSumThroughputPerf(ProgramPolicy):
     Raw steps/s, as published: models with many short steps count for more, and others may starve.
     """
 
-    def believed_rates(self, state: ClusterState) -> Array:
-        """The true throughputs."""
-        return state.rates
-
     def objective(self, state: ClusterState, rates: Array) -> MaxSum:  # noqa: ARG002
         """Every step counts 1."""
         return MaxSum(np.ones(state.n_jobs))

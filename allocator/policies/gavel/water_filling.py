@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from allocator.policies.base.packed import PackedPolicy
-from allocator.policies.base.programs import Array, ProgramPolicy
+from allocator.policies.base.programs import Array, ProgramPolicy, TimePolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations import WaterFilling, proportional_throughput
@@ -21,19 +19,11 @@ from formulations import WaterFilling, proportional_throughput
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3 and app. A.1"
 
 
-class _WaterFillingFairness(ProgramPolicy):
-    def objective(self, state: ClusterState, rates: Array) -> WaterFilling:
-        """Throughput in proportional shares, times GPUs, per weight; through the entities of the jobs."""
-        normaliser = proportional_throughput(rates, state.capacity)
-        hierarchy = None if state.membership is None else state.membership.hierarchy
-        return WaterFilling(normaliser / state.scale_factors, state.priority_weights, hierarchy)
-
-
 @register(
     "max_min_fairness_water_filling_perf", paper=_PAPER, program="lex max_x sort_i s_i T_i.x_i / (w_i p_i), by entities"
 )
 @dataclass(frozen=True)
-class MaxMinFairnessWaterFillingPerf(_WaterFillingFairness):
+class MaxMinFairnessWaterFillingPerf(ProgramPolicy):
     """Heterogeneity-aware LAS with water filling: raise the least normalised throughput, then the next, ...
 
         lex max_x  sort_i ( v_i(x) / w_i ),   v_i(x) = s_i / p_i * sum_j T_ij x_ij     x in the allocation polytope
@@ -47,9 +37,11 @@ class MaxMinFairnessWaterFillingPerf(_WaterFillingFairness):
     somebody is held, whoever is held is fixed, and the others go on.
     """
 
-    def believed_rates(self, state: ClusterState) -> Array:
-        """The true throughputs."""
-        return state.rates
+    def objective(self, state: ClusterState, rates: Array) -> WaterFilling:
+        """Throughput in proportional shares, times GPUs, per weight; through the entities of the jobs."""
+        normaliser = proportional_throughput(rates, state.capacity)
+        hierarchy = None if state.membership is None else state.membership.hierarchy
+        return WaterFilling(normaliser / state.scale_factors, state.priority_weights, hierarchy)
 
 
 @register(
@@ -58,19 +50,13 @@ class MaxMinFairnessWaterFillingPerf(_WaterFillingFairness):
     program="lex max_x sort_i s_i/w_i sum_j x_ij, by entities",
 )
 @dataclass(frozen=True)
-class MaxMinFairnessWaterFilling(_WaterFillingFairness):
+class MaxMinFairnessWaterFilling(TimePolicy, MaxMinFairnessWaterFillingPerf):
     """LAS with water filling, blind to accelerator types: share GPU time, all types alike, until none is left.
 
         lex max_x  sort_i ( s_i / w_i * sum_j x_ij )              x in the allocation polytope
 
     The same program with every throughput 1, with entities as in `max_min_fairness_water_filling_perf`.
     """
-
-    heterogeneity_aware = False
-
-    def believed_rates(self, state: ClusterState) -> Array:
-        """1 everywhere."""
-        return np.ones_like(state.rates)
 
 
 @register(
@@ -88,6 +74,4 @@ class MaxMinFairnessWaterFillingPacked(PackedPolicy):
     `max_min_fairness_water_filling_perf`. The polytope is that of `allocator.policies.gavel.packed`.
     """
 
-    def objective(self, state: ClusterState) -> WaterFilling:
-        """As of `max_min_fairness_water_filling_perf`."""
-        return MaxMinFairnessWaterFillingPerf().objective(state, state.rates)
+    alone = MaxMinFairnessWaterFillingPerf()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.goodput.selection import Array, Restarts, Selected, Whole
 from allocator.protocol import ClusterState
 from formulations.goodput import (
@@ -20,28 +20,26 @@ from formulations.goodput import (
     solve_on_nodes,
 )
 from throughputs import Configurations
-from throughputs.tie_order import tie_order
 
 _PROVEN = 1e-6
 """Relative gap up to which an answer is called optimal."""
 
 
+@dataclass(eq=False)
 class NodeMemory(Restarts):
     """Restarts, and what the last search ended with.
 
     Attributes
     ----------
     searches : so far.
-    jobs : labels of the N jobs of the last one, in the order in which they were served.
+    served : labels of the N jobs of the last one, in the order in which they were served.
     gpus : (N, n) of each of them on each node. population : (P, n, g) the job on each GPU, N for none.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.searches = 0
-        self.jobs: tuple[Hashable, ...] = ()
-        self.gpus: Whole = np.zeros((0, 0), dtype=np.int64)
-        self.population: Whole = np.zeros((0, 0, 0), dtype=np.int64)
+    searches: int = 0
+    served: tuple[Hashable, ...] = ()
+    gpus: Whole = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    population: Whole = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.int64))
 
     def recalled(self, jobs: tuple[Hashable, ...], nodes: int, gpus_per_node: int) -> tuple[Whole, Whole | None]:
         """(N, n) GPUs of these jobs, and the population in these jobs; nothing of another cluster."""
@@ -49,25 +47,14 @@ class NodeMemory(Restarts):
         if self.population.shape[1:] != (nodes, gpus_per_node):
             return gpus, None
         place = {label: i for i, label in enumerate(jobs)}
-        now = np.array([*(place.get(label, len(jobs)) for label in self.jobs), len(jobs)], dtype=np.int64)
+        now = np.array([*(place.get(label, len(jobs)) for label in self.served), len(jobs)], dtype=np.int64)
         there = np.flatnonzero(now[:-1] < len(jobs))
         gpus[now[there]] = self.gpus[there]
         return gpus, now[self.population]
 
     def keep(self, jobs: tuple[Hashable, ...], gpus: Whole, population: Whole) -> None:
         """One more search has ended with these."""
-        self.searches, self.jobs, self.gpus, self.population = self.searches + 1, jobs, gpus, population
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        searched = {"searches": self.searches, "jobs": list(self.jobs)}
-        return {**super().state(), **searched, "gpus": self.gpus.copy(), "population": self.population.copy()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        super().restore(state)
-        self.searches, self.jobs = state["searches"], tuple(state["jobs"])
-        self.gpus, self.population = np.array(state["gpus"]), np.array(state["population"])
+        self.searches, self.served, self.gpus, self.population = self.searches + 1, jobs, gpus, population
 
 
 @dataclass(frozen=True)
@@ -150,6 +137,5 @@ class NodeSearch:
 
 def _in_order(state: ClusterState) -> Whole:
     """(N,) jobs in the order in which they are served: least GPU time first, then the first to arrive."""
-    by_label = tie_order(state.throughputs.jobs)
-    oldest = by_label[np.argsort(-state.elapsed_seconds[by_label], kind="stable")]
+    oldest = in_order_of_arrival(state, np.arange(state.n_jobs))
     return np.asarray(oldest[np.argsort(state.gpu_seconds[oldest], kind="stable")])

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from allocator.conversion import Positive
 from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations.goodput import least_remaining_time, marginal_gains
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
-from throughputs import Configurations, InputError
-
-_SEARCHES = ("program", "marginal_gains")
+from throughputs import Configurations
 
 
 @register(
@@ -45,18 +44,9 @@ class Optimus(SelectionPolicy):
     single_steps: ClassVar[bool] = False
     """Whether marginal gains are those of one GPU at a time; otherwise of any number of them."""
 
-    search: str = "program"
+    search: Literal["program", "marginal_gains"] = "program"
     solver: str = "auto"
-    time_limit_seconds: float = TIME_LIMIT_SECONDS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.search not in _SEARCHES:
-            expected = f"one of {', '.join(_SEARCHES)}"
-            raise InputError("policy optimus", field="search", found=self.search, expected=expected)
-        if not self.time_limit_seconds > 0:
-            found, expected = self.time_limit_seconds, "a time above 0"
-            raise InputError("policy optimus", field="time_limit_seconds", found=found, expected=expected)
+    time_limit_seconds: Positive = TIME_LIMIT_SECONDS
 
     def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice with the least remaining time."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from allocator.conversion import NotNegativeWhole, Part, Positive
 from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.on_nodes import NodeMemory, NodeSearch
 from allocator.policies.goodput.selection import Array, OwnGangs, Selected, SelectionPolicy, Whole, columns_of
@@ -14,8 +15,6 @@ from allocator.protocol import ClusterState, Need
 from allocator.registry import register
 from formulations.goodput import GeneticSearch, PowerMean, fittest_selection
 from throughputs import Configurations, InputError
-
-_SEARCHES = ("program", "nodes", "genetic")
 
 
 @register(
@@ -65,25 +64,18 @@ class Pollux(SelectionPolicy):
     search: Literal["program", "nodes", "genetic"] = "program"
     generations: int = 200
     second: Literal["utility", "nodes"] = "utility"
-    seed: int = 0
-    search_seconds: float = 20.0
-    restart_keeps: float | None = None
+    seed: NotNegativeWhole = 0
+    search_seconds: Positive = 20.0
+    restart_keeps: Part | None = None
     types: Literal["one", "alike"] = "one"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         PowerMean(self.power)
         GeneticSearch(generations=self.generations, second=self.second)
-        for name, good, expected in (
-            ("search", self.search in _SEARCHES, f"one of {', '.join(_SEARCHES)}"),
-            ("seed", self.seed >= 0, "a whole number of at least 0"),
-            ("search_seconds", self.search_seconds > 0, "above 0"),
-            ("restart_keeps", self.restart_keeps is None or 0 <= self.restart_keeps <= 1, "from 0 to 1, or None"),
-            ("types", self.types in ("one", "alike"), "one or alike"),
-            ("types", self.types == "one" or self.search == "program", "one unless search is program"),
-        ):
-            if not good:
-                raise InputError(f"policy {self.name}", field=name, found=getattr(self, name), expected=expected)
+        if self.types != "one" and self.search != "program":
+            expected = "one unless search is program"
+            raise InputError(f"policy {self.name}", field="types", found=self.types, expected=expected)
 
     def new_memory(self) -> NodeMemory:
         """Nobody has run, and nothing was searched."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, ClassVar, Protocol
@@ -11,7 +10,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import NotNegative
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy
+from allocator.protocol.memory import JobMemory, of_each_job
 from allocator.protocol.plan import PlanStep
 from allocator.protocol.views import Needs
 from throughputs import Configurations, InputError
@@ -23,34 +24,16 @@ UNTOLD_RESTART_SECONDS = 30.0
 """What a start is taken to need where nobody says: the delay of the published simulators."""
 
 
-class Restarts:
-    """How often each active job was started anew, by label.
+@dataclass(eq=False)
+class Restarts(JobMemory):
+    """How often each active job was started anew.
 
     Attributes
     ----------
-    times : restarts so far; 0 of a job that has only been started once, -1 of one that never ran.
+    times : (N,) restarts so far; 0 of a job that has only been started once, -1 of one that never ran.
     """
 
-    def __init__(self) -> None:
-        self.times: dict[Hashable, int] = {}
-
-    def of(self, labels: Sequence[Hashable]) -> Whole:
-        """(N,) restarts of these jobs, at least 0; of all others nothing is remembered any more."""
-        self.times = {label: self.times.get(label, -1) for label in labels}
-        return np.maximum(np.fromiter(self.times.values(), dtype=np.int64, count=len(labels)), 0)
-
-    def note(self, labels: Sequence[Hashable], started: NDArray[np.intp]) -> None:
-        """Jobs at these positions are started."""
-        for i in started.tolist():
-            self.times[labels[i]] = self.times.get(labels[i], -1) + 1
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {"times": list(self.times.items())}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        self.times = dict(state["times"])
+    times: Whole = of_each_job(-1)
 
 
 class Proven(Protocol):
@@ -107,15 +90,11 @@ class SelectionPolicy(PlanPolicy):
     smaller_first: ClassVar[bool] = False
     """Whether smaller gangs come before larger ones where placement goes by the order of the plan."""
 
-    restart_seconds: float | None = None
+    restart_seconds: NotNegative | None = None
     restart_seconds_of_type: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.restart_seconds is not None and not 0 <= self.restart_seconds < np.inf:
-            expected = "seconds, at least 0"
-            raise InputError(
-                f"policy {self.name}", field="restart_seconds", found=self.restart_seconds, expected=expected
-            )
+        super().__post_init__()
         for model, seconds in self.restart_seconds_of_type:
             if not 0 <= seconds < np.inf:
                 where = f"restart_seconds_of_type of {model}"
@@ -138,7 +117,7 @@ class SelectionPolicy(PlanPolicy):
         ways : columns that gain something and fit in the cluster.
         held : (N,) column of each job that runs now, -1: none.
         kept : (N,) what is left of the goodput of a job that changes its column.
-        memory : of `new_memory`; restarts are entered by `plan`.
+        memory : of `new_memory`, and of these jobs; restarts are entered by `plan`.
         """
 
     def plan(self, state: ClusterState, memory: Any) -> Plan:
@@ -147,12 +126,13 @@ class SelectionPolicy(PlanPolicy):
         ways = columns_of(state)
         ways = ways.take(self.eligible(state, ways))
         held = held_columns(ways, state.running)
-        labels = state.throughputs.jobs
-        chosen = self.choose(state, ways, held, self._kept(state, memory.of(labels)), memory)
+        memory.align(state.throughputs.jobs)
+        chosen = self.choose(state, ways, held, self._kept(state, np.maximum(memory.times, 0)), memory)
         rows = np.flatnonzero(chosen.x > 0.5)
         rows = rows[np.argsort(ways.gpus[rows] * (1 if self.smaller_first else -1), kind="stable")]
-        memory.note(labels, ways.job[rows][held[ways.job[rows]] != rows])
-        assignment = Assignment.of(ways.job[rows], ways.pool[rows], ways.gpus[rows])
+        jobs = ways.job[rows]
+        memory.times[jobs[held[jobs] != rows]] += 1
+        assignment = Assignment.of(jobs, ways.pool[rows], ways.gpus[rows])
         allocation = self._allocation(state, assignment, chosen, perf_counter() - started)
         return Plan((PlanStep(assignment),), allocation=allocation)
 
@@ -173,23 +153,12 @@ class SelectionPolicy(PlanPolicy):
 
     def _allocation(self, state: ClusterState, first: Assignment, chosen: Selected, seconds: float) -> Allocation:
         """The choice as shares of time, with what is proven."""
-        shares = np.zeros((state.n_jobs, len(state.capacity)))
-        shares[first.jobs, first.pool] = 1.0
         solution = chosen.solution
         proven: dict[str, Any] = {"status": "rule"}
         if solution is not None:
             proven = {"status": solution.status, "gap": solution.gap, "solver": solution.solver, "certified": True}
-        return Allocation(
-            policy=self.name,
-            throughputs=state.throughputs,
-            shares=shares,
-            objective=chosen.objective,
-            bound=chosen.bound,
-            objective_unit=chosen.unit,
-            seconds=seconds,
-            assignment=first,
-            **proven,
-        )
+        told = {"objective": chosen.objective, "bound": chosen.bound, "objective_unit": chosen.unit}
+        return self.as_shares(state, first, seconds=seconds, **told, **proven)
 
 
 def columns_of(state: ClusterState) -> Configurations:

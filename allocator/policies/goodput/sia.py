@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from allocator.conversion import Positive
 from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
 from allocator.protocol import ClusterState, View
 from allocator.registry import register
@@ -49,24 +50,16 @@ class Sia(SelectionPolicy):
     """
 
     power: float = -0.5
-    penalty: float = 1.1
+    penalty: Positive = 1.1
     keeps_starting: bool = True
     solver: str = "auto"
-    time_limit_seconds: float = TIME_LIMIT_SECONDS
+    time_limit_seconds: Positive = TIME_LIMIT_SECONDS
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, good, expected in (
-            (
-                "power",
-                0 < abs(self.power) <= LARGEST_POWER,
-                f"a number of at most {LARGEST_POWER}, with any sign, not 0",
-            ),
-            ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
-            ("penalty", 0 < self.penalty < np.inf, "above 0"),
-        ):
-            if not good:
-                raise InputError("policy sia", field=name, found=getattr(self, name), expected=expected)
+        if not 0 < abs(self.power) <= LARGEST_POWER:
+            expected = f"a number of at most {LARGEST_POWER}, with any sign, not 0"
+            raise InputError("policy sia", field="power", found=self.power, expected=expected)
 
     def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice of the least cost."""

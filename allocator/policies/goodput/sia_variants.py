@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.selection import Array, OwnGangs, Restarts, Selected, Whole
 from allocator.policies.goodput.sia import Sia
 from allocator.protocol import ClusterState
+from allocator.protocol.memory import of_each_job
 from allocator.registry import register
 from throughputs import Configurations
 
@@ -34,26 +34,16 @@ class SiaFixed(OwnGangs, Sia):
     """
 
 
+@dataclass(eq=False)
 class WaitingMemory(Restarts):
     """Restarts, and how often each job was left without GPUs.
 
     Attributes
     ----------
-    left_out : decisions that gave a job nothing, by label.
+    left_out : (N,) decisions that gave a job nothing.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.left_out: dict[Hashable, int] = {}
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {**super().state(), "left_out": list(self.left_out.items())}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        super().restore(state)
-        self.left_out = dict(state["left_out"])
+    left_out: Whole = of_each_job(0)
 
 
 @register(
@@ -80,12 +70,9 @@ class SiaUnaware(Sia):
 
     def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice of the least cost, with the weights of those who wait."""
-        labels = state.throughputs.jobs
-        left_out = np.array([memory.left_out.get(label, 0) for label in labels], dtype=np.float64)
         program = self.program_of(state, ways, held, kept)
-        found = self.solved(replace(program, weights=state.priority_weights + left_out))
+        found = self.solved(replace(program, weights=state.priority_weights + memory.left_out))
         waits = np.ones(state.n_jobs, dtype=np.bool_)
         waits[ways.job[found.x > 0.5]] = False
-        counts = (left_out + waits).astype(np.int64).tolist()
-        memory.left_out = dict(zip(labels, counts, strict=True))
+        memory.left_out += waits
         return found

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError
 
@@ -46,10 +45,6 @@ class ArrivalForecast:
         if (np.diff(self.begins) <= 0).any():
             raise InputError("forecast of arrivals", field="begins", found="other", expected="ascending seconds")
 
-    @cached_property
-    def _begins(self) -> NDArray[np.float64]:
-        return np.array(self.begins)
-
     def jobs_ahead(self, clock: float) -> float | None:
         """Mean of the jobs in the next five intervals after `clock` (seconds), or as many as there are; None: none."""
         return self._ahead(self.jobs, clock)
@@ -59,6 +54,6 @@ class ArrivalForecast:
         return self._ahead(self.gpus, clock)
 
     def _ahead(self, column: tuple[float, ...], clock: float) -> float | None:
-        first = int(self._begins.searchsorted(clock, side="right"))
+        first = bisect_right(self.begins, clock)
         ahead = column[first : first + _AHEAD]
         return sum(ahead) / len(ahead) if ahead else None

@@ -4,37 +4,88 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import pairwise, takewhile
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import AtLeastOne, Positive
 from allocator.policies.lucid.forecast import ArrivalForecast
-from allocator.policies.lucid.memory import Line, LucidMemory
+from allocator.policies.lucid.memory import LucidMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.policy import Hindrance
 from allocator.registry import register
 from allocator.room import Room
 from formulations.packing import PackingJobs, PackingLimits, best_pairs, first_hosts
 from formulations.packing.greedy import Greedy, HostChoice
-from throughputs import InputError
-
-_Ids = NDArray[np.int64]
 
 # Relative to the clock.
 _ROUNDING = 1e-12
 
 
 @dataclass(eq=False)
-class Changes:
-    """What a decision changes, by id: who starts alone (with the pool), who joins whom, who leaves the profiler."""
+class Deciding:
+    """A decision as it takes shape.
 
-    starts: list[tuple[int, int]] = field(default_factory=list)
+    Attributes
+    ----------
+    state, memory : what it is made of.
+    room : the GPUs that are free.
+    profiler : position of the pool for profiling; -1: none.
+    starts : ids of those who start alone. joins : (guest, host), by id.
+    profiled : positions of those who leave the profiler.
+    """
+
+    state: ClusterState
+    memory: LucidMemory
+    room: Room
+    profiler: int
+    starts: list[int] = field(default_factory=list)
     joins: list[tuple[int, int]] = field(default_factory=list)
     profiled: list[int] = field(default_factory=list)
+
+    def take(self, pool: int, job: int) -> bool:
+        """Take GPUs for a job, if it finds room."""
+        return self.room.take(pool, self.memory.jobs[job].gpus)
+
+    def take_up(self, pool: int, starts: list[int], joins: list[tuple[int, int]]) -> None:
+        """Of those who wait for a pool some start, in this order, and some join a host."""
+        self.memory.lines[pool].take_up(set(starts), dict(joins), self.state.clock)
+        self.starts += starts
+        self.joins += joins
+
+    def note(self, found: Greedy, pool: int, waiting: list[int], hosts: list[int]) -> None:
+        """Who starts on a pool, and who joins whom."""
+        everybody = [*hosts, *waiting]
+        rows = list(zip(waiting, found.host.tolist(), found.starts.tolist(), strict=True))
+        starts = [job for job, _, alone in rows if alone]
+        self.take_up(pool, starts, [(job, everybody[host]) for job, host, alone in rows if host >= 0 and not alone])
+
+    def steps(self, seconds: float) -> tuple[PlanStep, ...]:
+        """Those who run, and those who start or join; a guest joins a job that starts now right after that."""
+        rows = self.state.running
+        if self.profiled:
+            rows = rows.without(np.array(self.profiled))
+        alone = self._with(rows, self.starts) if self.starts else rows
+        if not self.joins:
+            return (PlanStep(alone, seconds),)
+        guests, hosts = (self.state.ids.searchsorted(ids) for ids in np.array(self.joins).T)
+        together = self._with(alone, [guest for guest, _ in self.joins])
+        partner = np.full(self.state.n_jobs, -1)
+        partner[together.jobs] = together.partner
+        partner[hosts], partner[guests] = guests, hosts
+        pairs = replace(together, partner=partner[together.jobs]).in_pairs()
+        if set(self.starts).isdisjoint(host for _, host in self.joins):
+            return (PlanStep(pairs, seconds),)
+        return PlanStep(alone, 0.0), PlanStep(pairs, seconds)
+
+    def _with(self, rows: Assignment, ids: list[int]) -> Assignment:
+        """These rows, and then those of other jobs, on the pools in whose line they stood."""
+        jobs, pools = self.state.ids.searchsorted(np.array(ids)), [self.memory.jobs[job].pool for job in ids]
+        return rows.followed_by(Assignment.of(jobs, pools, self.state.scale_factors[jobs]))
 
 
 @register(
@@ -84,10 +135,10 @@ class Lucid(PlanPolicy):
     score_thresholds: tuple[float, float] = (0.95, 0.85)
     forecast: ArrivalForecast | None = None
     quiet_jobs: float = 2.0
-    review_seconds: float = 100.0
+    review_seconds: Positive = 100.0
     profiling_pool: str = ""
-    profiling_seconds: float = 200.0
-    profiling_gpus: int = 8
+    profiling_seconds: Positive = 200.0
+    profiling_gpus: AtLeastOne = 8
 
     needs = Need.COLOCATION | Need.PREDICTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
@@ -95,10 +146,7 @@ class Lucid(PlanPolicy):
     in_order_of_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("review_seconds", "profiling_seconds", "profiling_gpus"):
-            if not getattr(self, name) > 0:
-                found, expected = getattr(self, name), "above 0"
-                raise InputError(f"policy {self.name}", field=name, found=found, expected=expected)
+        super().__post_init__()
         self._limits  # noqa: B018 - raises where a limit is out of range
 
     @cached_property
@@ -111,39 +159,23 @@ class Lucid(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: LucidMemory) -> Plan:
         """Who starts, and beside whom, until the next arrival or completion."""
-        profiler = pool_named(state, self.profiling_pool)
-        memory.recall(state, profiler, self.profiling_gpus)
-        room, changes = state.room(), Changes()
-        self._end_profiles(state, memory, room, profiler, changes)
+        d = Deciding(state, memory, state.room(), pool_named(state, self.profiling_pool))
+        memory.recall(state, d.profiler, self.profiling_gpus)
+        self._end_profiles(d)
         packing = self._packs_at(state.clock)
         if packing != memory.packing:
             memory.packing = packing
             for line in memory.lines:
                 line.changed()
-        self._serve_all(state, memory, room, profiler, changes)
-        return Plan(self._steps(state, changes, self._until(state, memory)))
-
-    def _serve_all(self, state: ClusterState, memory: LucidMemory, room: Room, profiler: int, changes: Changes) -> None:
-        """Walk through every line until there is no news of it."""
-        for pool, line in enumerate(memory.lines):
-            while line.news and line.waiting:
-                self._walk_once(state, memory, pool, room, profiler, changes)
-
-    def _walk_once(
-        self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, profiler: int, changes: Changes
-    ) -> None:
-        if pool == profiler:
-            self._profile(state, memory, pool, room, changes)
-        else:
-            self._walk(state, memory, pool, room, changes)
+        self._serve_all(d)
+        return Plan(d.steps(self._until(d)))
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
         """Its place in line."""
-        memory = self.new_memory()
+        memory, own = self.new_memory(), int(state.ids[job])
         memory.recall(state, pool_named(state, self.profiling_pool), self.profiling_gpus)
         for line in memory.lines:
             ids = [entry[2] for entry in line.waiting]
-            own = int(state.ids[job])
             if own in ids and len(ids) > 1:
                 text = f"place {ids.index(own) + 1} of {len(ids)} in line by predicted GPU time"
                 return Hindrance("ranked_behind", text)
@@ -151,85 +183,60 @@ class Lucid(PlanPolicy):
 
     # Walking through a line.
 
-    def _walk(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
+    def _serve_all(self, d: Deciding) -> None:
+        """Walk through every line until there is no news of it."""
+        for pool, line in enumerate(d.memory.lines):
+            while line.news and line.waiting:
+                self._walk(d, pool)
+
+    def _walk(self, d: Deciding, pool: int) -> None:
         """Serve the line of a pool; there is news of it again where somebody starts who takes guests."""
-        line = memory.lines[pool]
-        if memory.packing:
-            self._serve(state, memory, pool, room, changes)
+        line = d.memory.lines[pool]
+        if d.memory.packing and pool != d.profiler:
+            self._serve(d, pool)
             return
-        line.walked()
-        started = len(changes.starts)
-        for _, _, job in line.waiting:
-            if not room.take(pool, memory.jobs[job].gpus):
-                break
-            changes.starts.append((job, pool))
-        _take_up(line, changes, started, len(changes.joins), state.clock)
+        starts = list(takewhile(partial(d.take, pool), (entry[2] for entry in line.waiting)))
+        if pool == d.profiler:
+            d.memory.profiling |= dict.fromkeys(starts, d.state.clock + self.profiling_seconds)
+        d.take_up(pool, starts, [])
         line.walked()
 
-    def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
+    def _serve(self, d: Deciding, pool: int) -> None:
         """Walk through the line of a pool while jobs are packed."""
-        line = memory.lines[pool]
-        waiting, hosts = line.to_consider(room.free(pool), lambda job: memory.jobs[job].gpus)
-        line.walked()
+        free = d.room.free(pool)
+        waiting, hosts = d.memory.to_consider(pool, free)
+        d.memory.lines[pool].walked()
         if not waiting:
             return
-        started = len(changes.starts)
-        gpus = [memory.jobs[job].gpus for job in waiting]
-        free = room.free(pool)
         # who is packed takes no room, so that it can be told first who starts
-        may_start = np.array([size <= free and room.take(pool, size) for size in gpus])
+        may_start = np.array([d.memory.jobs[job].gpus <= free and d.take(pool, job) for job in waiting])
         if may_start.all() or not (hosts or may_start.any()):
-            changes.starts += [(job, pool) for job, starts in zip(waiting, may_start, strict=True) if starts]
-            _take_up(line, changes, started, len(changes.joins), state.clock)
+            d.take_up(pool, [job for job, starts in zip(waiting, may_start, strict=True) if starts], [])
             return
-        guests, running, retained = self._known(state, memory, pool, waiting, hosts)
+        packing = self._known(d, pool, waiting, hosts)
         found = first_hosts(
-            guests,
-            running,
-            retained,
-            self._limits,
-            start=lambda _: True,
-            may_start=may_start,
-            place_first=True,
-            choice=self.host,
+            *packing, self._limits, start=lambda _: True, may_start=may_start, place_first=True, choice=self.host
         )
-        self._note(found, line, pool, waiting, hosts, changes, state.clock)
-
-    def _note(
-        self,
-        found: Greedy,
-        line: Line,
-        pool: int,
-        waiting: list[int],
-        hosts: list[int],
-        changes: Changes,
-        clock: float,
-    ) -> None:
-        """Who starts on the pool, and who joins whom."""
-        started, joined = len(changes.starts), len(changes.joins)
-        everybody = [*hosts, *waiting]
-        for i, host in enumerate(found.host.tolist()):
-            if found.starts[i]:
-                changes.starts.append((waiting[i], pool))
-            elif host >= 0:
-                changes.joins.append((waiting[i], everybody[host]))
-        _take_up(line, changes, started, joined, clock)
+        d.note(found, pool, waiting, hosts)
 
     def _known(
-        self, state: ClusterState, memory: LucidMemory, pool: int, waiting: list[int], hosts: list[int]
+        self, d: Deciding, pool: int, waiting: list[int], hosts: list[int]
     ) -> tuple[PackingJobs, PackingJobs, NDArray[np.float64]]:
         """Guests and hosts as packing sees them, and what their kinds keep beside each other."""
-        ids = np.array([*waiting, *hosts], dtype=np.int64)
-        kinds, own, retained = memory.known_together(state, pool, ids)
+        memory, ids = d.memory, np.array([*waiting, *hosts], dtype=np.int64)
+        kinds, own, retained = memory.known_together(d.state, pool, ids)
         names = list(memory.kinds)
         score = np.array([self.scores.get(names[kind][0], -1) for kind in kinds.tolist()], dtype=np.int64)
         if (score < 0).any():
             kept = memory.mean_retained(pool, kinds)
             least, middle = self.score_thresholds
             score = np.where(score >= 0, score, np.where(kept >= least, 0, np.where(kept >= middle, 1, 2)))
-        n = len(waiting)
-        guests = memory.packing_jobs(ids[:n], score[own[:n]], own[:n])
-        return guests, memory.packing_jobs(ids[n:], score[own[n:]], own[n:]), retained
+        n, known = len(waiting), [memory.jobs[job] for job in ids.tolist()]
+        gpus, length = np.array([job.gpus for job in known]), np.array([job.length for job in known])
+        guests, running = (
+            PackingJobs(gpus[part], score[own[part]], length[part], own[part]) for part in (slice(n), slice(n, None))
+        )
+        return guests, running, retained
 
     # Times.
 
@@ -237,8 +244,7 @@ class Lucid(PlanPolicy):
         """Whether jobs are packed."""
         if not self.packs or self.forecast is None:
             return self.packs
-        reviewed = clock // self.review_seconds * self.review_seconds
-        ahead = self.forecast.jobs_ahead(reviewed)
+        ahead = self.forecast.jobs_ahead(clock // self.review_seconds * self.review_seconds)
         return ahead is None or ahead > self.quiet_jobs
 
     @cached_property
@@ -248,75 +254,23 @@ class Lucid(PlanPolicy):
         reviews = [float(np.ceil(begin / self.review_seconds)) * self.review_seconds for begin in begins]
         return [one for before, one in pairwise(reviews) if self._packs_at(before) != self._packs_at(one)]
 
-    def _until_turn(self, clock: float) -> float:
-        """Seconds until packing is next switched on or off; inf for never."""
-        following = bisect_right(self._turns, clock)
-        return self._turns[following] - clock if following < len(self._turns) else np.inf
-
-    def _until(self, state: ClusterState, memory: LucidMemory) -> float:
+    def _until(self, d: Deciding) -> float:
         """Seconds until the next decision that no arrival or completion calls for."""
-        clock = state.clock
-        ends = [end - clock for end in memory.profiling.values()]
-        if any(line.waiting for line in memory.lines):
-            ends.append(self._until_turn(clock))
+        clock = d.state.clock
+        ends = [end - clock for end in d.memory.profiling.values()]
+        if any(line.waiting for line in d.memory.lines):
+            ends += [turn - clock for turn in self._turns[bisect_right(self._turns, clock) :][:1]]
         return max(min(ends, default=np.inf), 0.0)
 
-    # Profiling.
-
-    def _profile(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
-        """Those with the fewest GPUs first, up to the first that finds no room."""
-        line, started = memory.lines[pool], len(changes.starts)
-        for _, _, job in line.waiting:
-            if not room.take(pool, memory.jobs[job].gpus):
-                break
-            changes.starts.append((job, pool))
-            memory.profiling[job] = state.clock + self.profiling_seconds
-        _take_up(line, changes, started, len(changes.joins), state.clock)
-        line.walked()
-
-    def _end_profiles(
-        self, state: ClusterState, memory: LucidMemory, room: Room, profiler: int, changes: Changes
-    ) -> None:
+    def _end_profiles(self, d: Deciding) -> None:
         """Who has been profiled for long enough joins the line of its home."""
-        clock = state.clock * (1.0 + _ROUNDING)
+        memory, clock = d.memory, d.state.clock * (1.0 + _ROUNDING)
         for job in [job for job, end in memory.profiling.items() if end <= clock]:
-            position = int(state.ids.searchsorted(job))
-            room.give_back(position)
-            rates = state.runnable_rates[position]
-            memory.profiled(job, memory.home(rates, memory.jobs[job].length, state.capacity, profiler))
-            changes.profiled.append(position)
-
-    # The plan.
-
-    def _steps(self, state: ClusterState, changes: Changes, seconds: float) -> tuple[PlanStep, ...]:
-        """Those who run, and those who start or join; a guest joins a job that starts now right after that."""
-        rows = state.running
-        if changes.profiled:
-            rows = rows.without(np.array(changes.profiled, dtype=np.int64))
-        if not (changes.starts or changes.joins):
-            return (PlanStep(rows, seconds),)
-        starts = _positions(state, [job for job, _ in changes.starts])
-        pools = np.array([pool for _, pool in changes.starts], dtype=np.int64)
-        alone = rows.followed_by(Assignment.of(starts, pools, state.scale_factors[starts]))
-        if not changes.joins:
-            return (PlanStep(alone, seconds),)
-        guests = _positions(state, [guest for guest, _ in changes.joins])
-        hosts = _positions(state, [host for _, host in changes.joins])
-        partner_of = np.full(state.n_jobs, -1, dtype=np.int64)
-        partner_of[alone.jobs] = alone.partner
-        partner_of[hosts], partner_of[guests] = guests, hosts
-        pool_of = np.zeros(state.n_jobs, dtype=np.int64)
-        pool_of[alone.jobs] = alone.pool
-        jobs = np.concatenate([alone.jobs, guests])
-        together = Assignment.of(
-            jobs,
-            np.concatenate([alone.pool, pool_of[hosts]]),
-            np.concatenate([alone.gpus, state.scale_factors[guests]]),
-            partner_of[jobs],
-        ).in_pairs()
-        if np.isin(hosts, starts).any():
-            return PlanStep(alone, 0.0), PlanStep(together, seconds)
-        return (PlanStep(together, seconds),)
+            position = int(d.state.ids.searchsorted(job))
+            d.room.give_back(position)
+            rates = d.state.runnable_rates[position]
+            memory.profiled(job, memory.home(rates, memory.jobs[job].length, d.profiler))
+            d.profiled.append(position)
 
 
 @register(
@@ -335,22 +289,21 @@ class LucidProgram(Lucid):
     meaning here.
     """
 
-    def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
+    def _serve(self, d: Deciding, pool: int) -> None:
         """Free GPUs first, in order of the line; then the best pairs."""
-        line = memory.lines[pool]
-        waiting = [entry[2] for entry in line.waiting]
-        started, joined = len(changes.starts), len(changes.joins)
-        for job in waiting:
-            if memory.jobs[job].gpus <= room.free(pool) and room.take(pool, memory.jobs[job].gpus):
-                changes.starts.append((job, pool))
-        _take_up(line, changes, started, joined, state.clock)
+        memory, line = d.memory, d.memory.lines[pool]
+        d.take_up(pool, [entry[2] for entry in line.waiting if d.take(pool, entry[2])], [])
         line.walked()
         waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
         if not (waiting and hosts):
             return
-        guests, running, retained = self._known(state, memory, pool, waiting, hosts)
-        left = {job: self._left(memory, line, job, state.clock) for job in line.running}
-        ahead = sum(left[job] * memory.jobs[job].gpus for job in line.running if not self._is_guest(line, job))
+        guests, running, retained = self._known(d, pool, waiting, hosts)
+        left = {
+            # none of one that has run for longer than predicted
+            job: max(memory.jobs[job].length / memory.jobs[job].gpus - (d.state.clock - since), 0.0)
+            for job, since in line.running.items()
+        }
+        ahead = sum(left[job] * memory.jobs[job].gpus for job in line.running if job not in line.guests)
         before = np.concatenate([[0.0], np.cumsum(guests.length)[:-1]])
         found = best_pairs(
             guests,
@@ -359,39 +312,10 @@ class LucidProgram(Lucid):
             self._limits,
             remaining=guests.length / guests.gpus,
             host_remaining=[left[job] for job in hosts],
-            wait=(ahead + before) / int(state.capacity[pool]),
+            wait=(ahead + before) / int(d.state.capacity[pool]),
         )
-        for i, host in enumerate(found.host.tolist()):
-            if host >= 0:
-                changes.joins.append((waiting[i], hosts[host]))
-        _take_up(line, changes, len(changes.starts), joined, state.clock)
-
-    def _left(self, memory: LucidMemory, line: Line, job: int, clock: float) -> float:
-        """Seconds that a job that runs is predicted to need still; 0 for one that has run for longer than predicted."""
-        known = memory.jobs[job]
-        return max(known.length / known.gpus - (clock - line.running[job]), 0.0)
-
-    def _is_guest(self, line: Line, job: int) -> bool:
-        return job in line.guests and job in line.partner
-
-
-def _take_up(line: Line, changes: Changes, started: int, joined: int, clock: float) -> None:
-    """Move those who start or join, from these positions of the changes on, from the waiting to the running."""
-    starts, joins = changes.starts[started:], changes.joins[joined:]
-    if not (starts or joins):
-        return
-    host_of = dict(joins)
-    gone = {job for job, _ in starts} | set(host_of)
-    for _, _, job in line.waiting:
-        if job in host_of:
-            line.join(job, host_of[job], clock)
-        elif job in gone:
-            line.start(job, clock)
-    line.waiting = [entry for entry in line.waiting if entry[2] not in gone]
-
-
-def _positions(state: ClusterState, ids: list[int]) -> _Ids:
-    return state.ids.searchsorted(np.array(ids, dtype=np.int64))
+        pairs = zip(waiting, found.host.tolist(), strict=True)
+        d.take_up(pool, [], [(job, hosts[host]) for job, host in pairs if host >= 0])
 
 
 def pool_named(state: ClusterState, name: str) -> int:

@@ -15,9 +15,21 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from allocator.conversion import AtLeastOne, Positive, check_fields
 from allocator.policies.lucid.forecast import ArrivalForecast
-from allocator.policies.lucid.servers import Servers, Span
 from throughputs import InputError
+
+_GPUS_PER_SERVER = 8
+
+_GROW_SECONDS, _GROW_WAITING = 10, 10
+"""An elastic profiler borrows one more server while more than so many wait: looked at every ten seconds."""
+
+_SHRINK_SECONDS, _SHRINK_WAITING, _SHRINK_GANGS = 100, 5, 5
+"""It gives it back when fewer than so many wait, nobody is on it, and GPUs for at most so many of the largest gangs are
+predicted to arrive in an interval: looked at every hundred seconds."""
+
+_Span = list[tuple[int, int]]
+"""GPUs of one gang: pairs of server and number."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +38,10 @@ class ProfilerSettings:
 
     Attributes
     ----------
-    servers, gpus_per_server : its servers.
+    servers : its servers, of eight GPUs each.
     limit_seconds : a job runs there for so long at most.
     largest_gang : jobs with more GPUs are not profiled.
-    elastic : whether it borrows one more server when many wait: looked at every `grow_every_seconds`, while more than
-        `grow_waiting` jobs wait; given back, looked at every `shrink_every_seconds`, when fewer than `shrink_waiting`
-        do, nobody is on it, and at most five times `largest_gang` GPUs are predicted to arrive in an interval.
+    elastic : whether it borrows one more server when many wait.
 
     Raises
     ------
@@ -39,20 +49,13 @@ class ProfilerSettings:
         A setting that is not above 0.
     """
 
-    servers: int = 2
-    gpus_per_server: int = 8
-    limit_seconds: float = 200.0
-    largest_gang: int = 8
+    servers: AtLeastOne = 2
+    limit_seconds: Positive = 200.0
+    largest_gang: AtLeastOne = 8
     elastic: bool = True
-    grow_every_seconds: int = 10
-    grow_waiting: int = 10
-    shrink_every_seconds: int = 100
-    shrink_waiting: int = 5
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not isinstance(value, bool) and not value > 0:
-                raise InputError("profiler", field=name, found=value, expected="above 0")
+        check_fields(self, "profiler")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,79 +113,85 @@ def profile_apart(
             raise InputError("profiler", field=name, found="a part of a second", expected="whole seconds")
     if (np.diff(came) < 0).any():
         raise InputError("profiler", field="arrival", found="another order", expected="the order of arrival")
-    fits = (size <= settings.largest_gang) & (size <= settings.servers * settings.gpus_per_server)
-    jobs = np.flatnonzero(fits)
-    pool = _Pool(settings, forecast)
-    times = (came[jobs].tolist(), size[jobs].tolist(), np.minimum(seconds, settings.limit_seconds)[jobs].tolist())
+    fits = (size <= settings.largest_gang) & (size <= settings.servers * _GPUS_PER_SERVER)
+    profiler = _Profiler(settings, forecast)
     start, end = np.full(len(came), np.nan), np.full(len(came), np.nan)
-    start[jobs], end[jobs] = pool.serve(*times)
-    queue = np.where(fits, np.where(fits, start, 0.0) - came, 0.0)
-    return ProfilingRun(fits, start, queue, fits & (seconds <= settings.limit_seconds), end, tuple(pool.scaling))
+    lasts = np.minimum(seconds, settings.limit_seconds)
+    start[fits] = profiler.serve(*(column[fits].tolist() for column in (came, size, lasts)))
+    end[fits] = start[fits] + lasts[fits]
+    queue = np.where(fits, start - came, 0.0)
+    return ProfilingRun(fits, start, queue, fits & (seconds <= settings.limit_seconds), end, tuple(profiler.scaling))
 
 
-class _Pool:
-    """The profiler's servers and its line."""
+class _Profiler:
+    """The servers, and how many of their GPUs are free."""
 
     def __init__(self, settings: ProfilerSettings, forecast: ArrivalForecast | None) -> None:
         self._settings, self._forecast = settings, forecast
-        self._servers = Servers.of(settings.servers * settings.gpus_per_server, settings.gpus_per_server)
-        self._grown = False
+        self._free = [_GPUS_PER_SERVER] * settings.servers
         self.scaling: list[tuple[float, int]] = []
 
-    def serve(self, came: list[float], gpus: list[int], seconds: list[float]) -> tuple[list[float], list[float]]:
-        """Start and end of each job."""
-        n = len(came)
-        start, end = [0.0] * n, [0.0] * n
+    def serve(self, came: list[float], gpus: list[int], seconds: list[float]) -> list[float]:
+        """Start of each job."""
+        start = [0.0] * len(came)
         line: list[tuple[int, int]] = []
-        running: list[tuple[float, int, Span]] = []
-        arrived, changed = 0, inf
-        while arrived < n or line or running:
-            clock = min(
-                running[0][0] if running else inf,
-                came[arrived] if arrived < n else inf,
-                changed,
-            )
+        running: list[tuple[float, int, _Span]] = []
+        arrived, look = 0, inf
+        while arrived < len(came) or line or running:
+            clock = min([look, *(end for end, _, _ in running[:1]), *came[arrived : arrived + 1]])
             while running and running[0][0] <= clock:
-                self._servers.give(heappop(running)[2])
-            while arrived < n and came[arrived] <= clock:
+                for server, count in heappop(running)[2]:
+                    self._free[server] += count
+            while arrived < len(came) and came[arrived] <= clock:
                 heappush(line, (gpus[arrived], arrived))
                 arrived += 1
-            while line and (span := self._servers.take(line[0][0])) is not None:
+            while line and (span := self._take(line[0][0])):
                 job = heappop(line)[1]
-                start[job], end[job] = clock, clock + seconds[job]
-                heappush(running, (end[job], job, span))
-            if arrived == n and not line and not running:
-                break
-            changed = self._scale(clock, len(line))
-        return start, end
+                start[job] = clock
+                heappush(running, (clock + seconds[job], job, span))
+            if arrived < len(came) or line or running:
+                look = self._scale(clock, len(line))
+        return start
+
+    def _take(self, gpus: int) -> _Span:
+        """GPUs for a gang, which are not free any more; none where there is no room for it.
+
+        Whole idle servers, and what is left of it where it leaves the fewest free; or beside whole servers on the
+        emptiest of the others. Source of the rule: Lucid's public artifact.
+        """
+        whole, rest = divmod(gpus, _GPUS_PER_SERVER)
+        idle = [server for server, free in enumerate(self._free) if free == _GPUS_PER_SERVER][:whole]
+        span = [(server, _GPUS_PER_SERVER) for server in idle]
+        if rest:
+            others = [
+                (-free if whole else free, server)
+                for server, free in enumerate(self._free)
+                if free >= rest and server not in idle
+            ]
+            span += [(server, rest) for _, server in sorted(others)[:1]]
+        if sum(count for _, count in span) < gpus:
+            return []
+        for server, count in span:
+            self._free[server] -= count
+        return span
 
     def _scale(self, clock: float, waiting: int) -> float:
         """Borrow a server or give it back at `clock` (seconds); answers when to look again at the latest."""
-        settings = self._settings
-        if not settings.elastic:
+        borrowed = len(self._free) > self._settings.servers
+        if not self._settings.elastic or (not borrowed and waiting <= _GROW_WAITING):
             return inf
-        if not self._grown:
-            if waiting <= settings.grow_waiting:
-                return inf
-            if clock % settings.grow_every_seconds:
-                return _next_multiple(clock, settings.grow_every_seconds)
-            self._servers.add()
-            self._grown = True
-            self.scaling.append((clock, 1))
-            return clock + 1.0
-        if clock % settings.shrink_every_seconds == 0 and waiting < settings.shrink_waiting and self._may_shrink(clock):
-            self._servers.free.pop()
-            self._grown = False
-            self.scaling.append((clock, -1))
-            return inf
-        return _next_multiple(clock, settings.shrink_every_seconds)
+        step = _SHRINK_SECONDS if borrowed else _GROW_SECONDS
+        if clock % step or (borrowed and not self._may_shrink(clock, waiting)):
+            return (clock // step + 1.0) * step
+        if borrowed:
+            self._free.pop()
+        else:
+            self._free.append(_GPUS_PER_SERVER)
+        self.scaling.append((clock, -1 if borrowed else 1))
+        return inf if borrowed else clock + 1.0
 
-    def _may_shrink(self, clock: float) -> bool:
-        if self._forecast is None or self._servers.free[-1] < self._servers.per_server:
+    def _may_shrink(self, clock: float, waiting: int) -> bool:
+        if waiting >= _SHRINK_WAITING or self._forecast is None or self._free[-1] < _GPUS_PER_SERVER:
             return False
         ahead = self._forecast.gpus_ahead(clock)
-        return ahead is None or ahead <= 5 * self._settings.largest_gang
-
-
-def _next_multiple(clock: float, step: int) -> float:
-    return (clock // step + 1.0) * step
+        return ahead is None or ahead <= _SHRINK_GANGS * self._settings.largest_gang

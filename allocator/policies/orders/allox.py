@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import NotNegative, Part
+from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.base.programs import Array
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import assign_to_lines
-from throughputs import InputError
-from throughputs.tie_order import tie_order
 
 if TYPE_CHECKING:
     from formulations import Line
 
-_GANGS = ("whole", "one_gpu_share")
 _TOLERANCE = 1e-7
 
 
@@ -50,21 +49,12 @@ class AlloX(SharePolicy):
     precision : relative gap to which the integer program is solved; single GPUs are matched exactly.
     """
 
-    alpha: float = 1.0
-    gangs: str = "whole"
+    alpha: Part = 1.0
+    gangs: Literal["whole", "one_gpu_share"] = "whole"
     reserve: bool = True
-    precision: float = 1e-3
+    precision: NotNegative = 1e-3
 
     preemptive: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        for field, found, valid, expected in (
-            ("alpha", self.alpha, 0 <= self.alpha <= 1, "a part of the jobs, 0 to 1"),
-            ("gangs", self.gangs, self.gangs in _GANGS, f"one of {', '.join(_GANGS)}"),
-            ("precision", self.precision, self.precision >= 0, "a relative gap of at least 0"),
-        ):
-            if not valid:
-                raise InputError("policy allox", field=field, found=found, expected=expected)
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Shares of 1 (a gang under "one_gpu_share": 1 / s_i) for the jobs that run; objective in seconds."""
@@ -101,9 +91,7 @@ class AlloX(SharePolicy):
 
     def _considered(self, state: ClusterState, waiting: NDArray[np.bool_], n_free: int) -> NDArray[np.intp]:
         """Positions of the waiting jobs that are looked at, those that wait longest first."""
-        order = tie_order(state.throughputs.jobs)
-        order = order[np.argsort(-state.elapsed_seconds[order], kind="stable")]
-        order = order[waiting[order]]
+        order = in_order_of_arrival(state, np.flatnonzero(waiting))
         return order[: max(int(self.alpha * len(order)), n_free)]
 
     def _reserved(self, rates: Array, need: int, free: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from allocator.conversion import NotNegativeWhole
 from allocator.policies.base.programs import Array, ClosedFormPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
-from throughputs import InputError
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 6 (baseline)"
 
@@ -71,11 +71,7 @@ class Fifo(ClosedFormPolicy):
     that is not reproduced.
     """
 
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError("policy fifo", field="seed", found=self.seed, expected="a whole number of at least 0")
+    seed: NotNegativeWhole = 0
 
     fills_idle_gpus: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False

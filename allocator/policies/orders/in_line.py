@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from allocator.conversion import NotNegative
 from allocator.policies.base.programs import Array
 from allocator.policies.base.waiting_line import LineMemory, LinePolicy
 from allocator.protocol import ClusterState, Need
 from allocator.registry import register
-from throughputs import InputError
 from throughputs.numerics import quotient
 
 
@@ -75,15 +75,9 @@ class QuasiShortestServiceFirst(LinePolicy):
         simulator, which has no predictions in the second of a burst (1.0); 0: never.
     """
 
-    burst_seconds: float = 0.0
+    burst_seconds: NotNegative = 0.0
 
     needs = Need.PREDICTIONS | Need.FRACTIONS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.burst_seconds < np.inf:
-            expected = "seconds of at least 0"
-            raise InputError("policy qssf", field="burst_seconds", found=self.burst_seconds, expected=expected)
 
     def key(self, state: ClusterState) -> Array:
         """(N, 2) GPU seconds, then GPUs."""

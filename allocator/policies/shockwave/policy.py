@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
+from allocator.conversion import AtLeastOne, NotNegative, Part, Positive
 from allocator.policies.base.one_type import the_one_type
+from allocator.policies.base.programs import Prepared
 from allocator.policies.shockwave.memory import ShockwaveMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger, UpcomingRounds
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations.shockwave import PlanningProgram, solve_plan
-from throughputs import InputError, ThroughputMatrix
 from throughputs.tie_order import tie_order
 from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs
 from throughputs.training.forecast import CALIBRATION_BAND
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     program="max_s sum_j pr_j U_j / (N R) - k max_j L_j, s_jr in {0, 1}, sum_j w_j s_jr <= c in each of R rounds",
 )
 @dataclass(frozen=True)
-class Shockwave(PlanPolicy):
+class Shockwave(Prepared, PlanPolicy):
     """Plan the coming rounds for the welfare of all, fairness of finish times and a short makespan.
 
         max_s   sum_j pr_j U_j / (N R)  -  k max_j L_j            s_jr in {0, 1}: job j runs in round r
@@ -79,24 +79,24 @@ class Shockwave(PlanPolicy):
     round_seconds : D where no round is about to start (`allocate`).
     """
 
-    future_rounds: int = 20
+    future_rounds: AtLeastOne = 20
     makespan_weight: float = 1e-3
     fairness_exponent: float = 12.0
     largest_rho: float = 1.0
     bases: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     forecast: ForecastMode = "causal"
-    calibration_band: float | None = CALIBRATION_BAND
+    calibration_band: NotNegative | None = CALIBRATION_BAND
     whole_seconds: bool = True
     fairness_rows: str = "own_finish"
     priority_cap: float | None = 1e5
-    relative_gap: float = 1e-3
-    time_limit_seconds: float = 15.0
+    relative_gap: Positive = 1e-3
+    time_limit_seconds: Positive = 15.0
     form: str = "rounds"
     solver: Literal["auto", "highs", "cbc"] = "auto"
     ordering: str = "auto"
-    momentum: float = 0.5
-    replan_rounds: int = 8
-    round_seconds: float = 120.0
+    momentum: Part = 0.5
+    replan_rounds: AtLeastOne = 8
+    round_seconds: Positive = 120.0
 
     needs = Need.TRAINING
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
@@ -104,23 +104,8 @@ class Shockwave(PlanPolicy):
     in_rounds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "replan_steps", self.replan_rounds)
-        for name, valid, expected in (
-            ("future_rounds", self.future_rounds >= 1, "at least 1 round"),
-            ("forecast", self.forecast in get_args(ForecastMode), f"one of {', '.join(get_args(ForecastMode))}"),
-            ("calibration_band", self.calibration_band is None or self.calibration_band >= 0, "at least 0, or None"),
-            ("relative_gap", self.relative_gap > 0, "a relative gap above 0"),
-            ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
-            ("momentum", 0 <= self.momentum <= 1, "a weight from 0 to 1"),
-            ("replan_rounds", self.replan_rounds >= 1, "at least 1 round"),
-            ("round_seconds", self.round_seconds > 0, "a length above 0"),
-        ):
-            if not valid:
-                raise InputError("policy shockwave", field=name, found=getattr(self, name), expected=expected)
-
-    def prepare(self) -> None:
-        """Import the solver, by a plan for one job."""
-        self.allocate(ClusterState(Cluster({"v100": 1}), ThroughputMatrix([[1.0]], ["job"], ["v100"])))
 
     def new_memory(self) -> ShockwaveMemory:
         """An empty memory."""
@@ -143,7 +128,8 @@ class Shockwave(PlanPolicy):
         order = tie_order(state.throughputs.jobs)
         jobs = order[runs[order]]
         if not len(jobs):
-            memory.forget()
+            memory.align(())
+            memory.regimes = None
             return self._idle(state, perf_counter() - started)
         program = self._program(state, jobs, kind, upcoming, memory)
         solution = solve_plan(
@@ -173,7 +159,7 @@ class Shockwave(PlanPolicy):
                 return Regimes.of(Profiles.steady(state.steps_remaining[jobs[new]], left[new]), whole_seconds=False)
             return Regimes.of(view.take(jobs[new]).profiles, whole_seconds=self.whole_seconds)
 
-        labels = [state.throughputs.jobs[i] for i in jobs]
+        labels = tuple(state.throughputs.jobs[i] for i in jobs)
         regimes, changed = memory.recall(labels, upcoming.number, regimes_of)
         if view is None:
             done = ((1.0 - left / regimes.finished_seconds(regimes.epochs)) * regimes.epochs).astype(np.int64)
@@ -195,7 +181,7 @@ class Shockwave(PlanPolicy):
         arrived = np.maximum(state.clock - state.elapsed_seconds[jobs], 0.0)
         start = arrived if view is None else view.admitted_seconds[jobs]
         if changed:
-            memory.finishes.append(start + (ahead.finished_seconds + ahead.remaining_seconds) / share, upcoming.number)
+            memory.estimate(start + (ahead.finished_seconds + ahead.remaining_seconds) / share, upcoming.number)
         return PlanningProgram(
             gpus=gpus,
             rounds=self.future_rounds,
@@ -205,7 +191,7 @@ class Shockwave(PlanPolicy):
             epochs_done=done.astype(np.float64),
             epoch_seconds=ahead.epoch_seconds,
             remaining_seconds=ahead.remaining_seconds,
-            target_seconds=memory.finishes.target(upcoming.number, self.momentum),
+            target_seconds=memory.target(upcoming.number, self.momentum),
             now_seconds=state.clock,
             share=share,
             makespan_weight=self.makespan_weight,

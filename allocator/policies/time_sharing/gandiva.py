@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import Positive
 from allocator.policies.base.one_type import the_one_type
-from allocator.policies.time_sharing.lines import in_order_of_arrival
+from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.time_sharing.node_sets import NodeSets
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
-from throughputs import InputError
 
 # Relative to the clock.
 _ROUNDING = 1e-12
@@ -44,15 +44,10 @@ class GandivaTimeSlicing(PlanPolicy):
     turn_seconds : length of a turn.
     """
 
-    turn_seconds: float = 60.0
+    turn_seconds: Positive = 60.0
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if not self.turn_seconds > 0:
-            found, expected = self.turn_seconds, "seconds above 0"
-            raise InputError("policy gandiva_time_slicing", field="turn_seconds", found=found, expected=expected)
 
     def new_memory(self) -> NodeSets:
         """No sets."""

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import Positive
 from allocator.policies.base.programs import Array
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
 from allocator.protocol import ClusterState
@@ -52,16 +53,13 @@ class TiresiasGittins(Tiresias):
     """
 
     samples: tuple[float, ...] = _log_uniform()
-    quantum: float = 3250.0
+    quantum: Positive = 3250.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.samples or not all(0 < sample < np.inf for sample in self.samples):
             found, expected = self.samples, "at least one, in GPU seconds above 0"
             raise InputError("policy tiresias_gittins", field="samples", found=found, expected=expected)
-        if not 0 < self.quantum < np.inf:
-            expected = "GPU seconds above 0"
-            raise InputError("policy tiresias_gittins", field="quantum", found=self.quantum, expected=expected)
 
     def index(self, attained: Array) -> Array:
         """(N,) the Gittins index, per GPU second, of jobs that have attained so many GPU seconds (N,)."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
+
+from allocator.protocol.memory import Memory
 
 
 @dataclass(eq=False)
@@ -50,7 +52,7 @@ class NodeSet:
 
 
 @dataclass(eq=False)
-class NodeSets:
+class NodeSets(Memory):
     """The node sets of a cluster, and the jobs that found none.
 
     Attributes
@@ -62,6 +64,8 @@ class NodeSets:
     known : labels of all jobs.
     turned : when jobs last took turns, seconds.
     """
+
+    holds: ClassVar[tuple[type, ...]] = (NodeSet,)
 
     servers: int = 0
     gpus_per_server: int = 1
@@ -200,21 +204,3 @@ class NodeSets:
                 while one.oversubscribed and len(new.jobs) < new.capacity:
                     new.add(one.jobs.pop())
             sets.append(new)
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps; labels are ids of jobs."""
-        sets = [(size, one.servers, one.capacity, one.placed, list(one.jobs)) for size, one in self]
-        return {
-            "cluster": (self.servers, self.gpus_per_server, self.free),
-            "sets": sets,
-            "waiting": list(self.waiting.items()),
-            "turned": self.turned,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        self.servers, self.gpus_per_server, self.free = state["cluster"]
-        self.waiting, self.turned, self.of_size = dict(state["waiting"]), state["turned"], {}
-        for size, servers, capacity, placed, jobs in state["sets"]:
-            self.of_size.setdefault(size, []).append(NodeSet(servers, capacity, list(jobs), placed))
-        self.known = {job for _, one in self for job in one.jobs} | set(self.waiting)

@@ -2,74 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.cluster import Cluster
+from allocator.conversion import Positive
 from allocator.policies.base.one_type import the_one_type
 from allocator.policies.base.ordering import fill_in_order
-from allocator.policies.base.programs import Array
-from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
+from allocator.policies.base.programs import Array, Prepared
+from allocator.policies.time_sharing.lines import Turns
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.protocol.memory import of_each_job
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
-from throughputs import InputError, PlainColumns, ThroughputMatrix
+from throughputs import PlainColumns, ThroughputMatrix
 
 _Ids = NDArray[np.int64]
 
 
-def _nothing() -> Array:
-    return np.empty(0)
-
-
 @dataclass(eq=False)
-class ThemisMemory:
+class ThemisMemory(Turns):
     """What jobs would have had on isolated shares, and the line from lease to lease.
 
     Attributes
     ----------
-    jobs : labels of the N jobs of the last decision, in its order.
-    turn : (N,) ascending in the order of the last decision.
     isolated_seconds : (N,) c, what the steps done would have taken on the isolated shares of their time.
     steps_left : (N,) steps left at the last decision.
     isolated_rate : (N,) q, steps per second on the isolated share of the last decision.
     changed : when the set of jobs last changed, seconds.
     """
 
-    jobs: tuple[Hashable, ...] = ()
-    turn: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    isolated_seconds: Array = field(default_factory=_nothing)
-    steps_left: Array = field(default_factory=_nothing)
-    isolated_rate: Array = field(default_factory=_nothing)
+    isolated_seconds: Array = of_each_job(0.0)
+    steps_left: Array = of_each_job(0.0)
+    isolated_rate: Array = of_each_job(0.0)
     changed: float = 0.0
 
-    def recall(self, state: ClusterState) -> None:
-        """Make the memory one of the jobs of `state`; new ones are last in line."""
-        before = positions_of(state.throughputs.jobs, self.jobs)
-        if (before < 0).any() or len(before) != len(self.jobs):
-            self.changed = state.clock
-        new = in_order_of_arrival(state, np.flatnonzero(before < 0))
-        self.jobs = state.throughputs.jobs
-        self.isolated_seconds, left, rate = (
-            carried_over(column, before, new) for column in (self.isolated_seconds, self.steps_left, self.isolated_rate)
-        )
+    def recall(self, state: ClusterState) -> _Ids:
+        """See `Turns`."""
+        number, before = len(self.jobs), super().recall(state)
         known = before >= 0
-        self.isolated_seconds[known] += (left - state.steps_remaining)[known] / rate[known]
-        self.turn = carried_over(self.turn, before, new)
-        self.turn[new] = self.turn.max(initial=0) + 1 + np.arange(len(new))
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps; labels are ids of jobs."""
-        return deepcopy(vars(self))
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        vars(self).update(state, jobs=tuple(state["jobs"]))
+        if number != len(known) or not known.all():
+            self.changed = state.clock
+        done = self.steps_left - state.steps_remaining
+        self.isolated_seconds[known] += done[known] / self.isolated_rate[known]
+        return before
 
 
 @register(
@@ -78,7 +56,7 @@ class ThemisMemory:
     program="gangs in order of x_i: min_x max_i (e_i + n_i / (T_i x_i)) / (c_i + n_i / q_i), sum_i s_i x_i <= G",
 )
 @dataclass(frozen=True)
-class Themis(PlanPolicy):
+class Themis(Prepared, PlanPolicy):
     """Lease the GPUs to the jobs whose finish-time fairness is worst, until the leases run out.
 
         min_x  max_i  (e_i + n_i / (T_i x_i)) / (c_i + n_i / q_i)         0 <= x_i <= 1,  sum_i s_i x_i <= G
@@ -99,7 +77,7 @@ class Themis(PlanPolicy):
     solver : of the program, as in `ProgramPolicy`.
     """
 
-    lease_seconds: float = 240.0
+    lease_seconds: Positive = 240.0
     solver: str = "auto"
 
     choice: ClassVar[str] = "balanced"
@@ -107,15 +85,6 @@ class Themis(PlanPolicy):
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if not self.lease_seconds > 0:
-            raise InputError("policy themis", field="lease_seconds", found=self.lease_seconds, expected="above 0")
-
-    def prepare(self) -> None:
-        """Import the solver, by a program for two jobs of which one has to wait."""
-        matrix = ThroughputMatrix([[1.0], [1.0]], ["one", "other"], ["v100"])
-        self.allocate(ClusterState(Cluster({"v100": 1}), matrix))
 
     def new_memory(self) -> ThemisMemory:
         """An empty memory."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
@@ -12,10 +10,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base.ordering import fill_state
+from allocator.conversion import Positive
+from allocator.policies.base.ordering import fill_state, in_order_of_arrival
 from allocator.policies.base.programs import Array
-from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
+from allocator.policies.time_sharing.lines import Turns
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.protocol.memory import of_each_job
 from allocator.registry import register
 from throughputs import InputError
 
@@ -32,55 +32,28 @@ _SHORTEST_STEP = 1.0
 
 
 @dataclass(eq=False)
-class TiresiasMemory:
-    """The queues.
+class TiresiasMemory(Turns):
+    """The queues; in each, jobs have their turn in the order of the line.
 
     Attributes
     ----------
-    jobs : labels of the N jobs of the last decision.
     queue : (N,) the queue of each, 0 for the first.
-    turn : (N,) ascending in the order in which jobs of one queue have their turn.
     spent : (N,) GPU seconds attained before the last promotion; a promoted job starts from nothing.
     waited : (N,) seconds that the job has waited since its first start or its last promotion.
     ran : (N,) whether the job ran up to the last decision; kept where the line is by arrival.
     clock : time of the last decision, seconds.
     """
 
-    jobs: tuple[Hashable, ...] = ()
-    queue: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    turn: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    spent: Array = field(default_factory=lambda: np.empty(0))
-    waited: Array = field(default_factory=lambda: np.empty(0))
-    ran: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    queue: _Ids = of_each_job(0)
+    spent: Array = of_each_job(0.0)
+    waited: Array = of_each_job(0.0)
+    ran: NDArray[np.bool_] = of_each_job(False)
     clock: float = 0.0
 
-    def recall(self, state: ClusterState) -> None:
-        """Make the memory one of the jobs of `state`; new ones are last in line in the first queue."""
-        if state.throughputs.jobs == self.jobs:
-            return
-        before = positions_of(state.throughputs.jobs, self.jobs)
-        new = in_order_of_arrival(state, (before < 0).nonzero()[0])
-        self.jobs = state.throughputs.jobs
-        columns = self.queue, self.turn, self.spent, self.waited, self.ran
-        self.queue, self.turn, self.spent, self.waited, self.ran = (
-            carried_over(column, before, new) for column in columns
-        )
-        self.send(new, np.zeros(len(new), dtype=np.int64))
-
-    def send(self, jobs: _Ids, queue: _Ids) -> None:
+    def send(self, jobs: _Ids, queue: _Ids | int) -> None:
         """Put `jobs` (positions) at the end of the line of their new `queue` (K,), in this order."""
-        if not len(jobs):
-            return
         self.queue[jobs] = queue
-        self.turn[jobs] = self.turn.max(initial=0) + 1 + np.arange(len(jobs))
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps; labels are ids of jobs."""
-        return deepcopy(vars(self))
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        vars(self).update(state, jobs=tuple(state["jobs"]))
+        self.send_back(jobs)
 
 
 @register(
@@ -116,23 +89,18 @@ class Tiresias(PlanPolicy):
     """
 
     queue_limits: tuple[float, ...] = (3250.0, 7200.0)
-    promote_after: float | None = 8.0
+    promote_after: Positive | None = 8.0
     line: Literal["turn", "entered", "arrival"] = "turn"
 
     needs = Need.SERVICE | Need.FRACTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         limits = self.queue_limits
         if any(not limit > 0 for limit in limits) or any(not low < high for low, high in pairwise(limits)):
             expected = "GPU seconds above 0, ascending"
             raise InputError(f"policy {self.name}", field="queue_limits", found=limits, expected=expected)
-        if self.promote_after is not None and not self.promote_after > 0:
-            expected = "a factor above 0, or None"
-            raise InputError(f"policy {self.name}", field="promote_after", found=self.promote_after, expected=expected)
-        if self.line not in ("turn", "entered", "arrival"):
-            expected = "turn, entered or arrival"
-            raise InputError(f"policy {self.name}", field="line", found=self.line, expected=expected)
 
     def new_memory(self) -> TiresiasMemory:
         """Empty queues."""
@@ -173,7 +141,7 @@ class Tiresias(PlanPolicy):
             return np.asarray((memory.queue * _TURNS + memory.turn).argsort(kind="stable"))
         changed = (ran != memory.ran).nonzero()[0]
         changed = changed[np.argsort(memory.turn[changed], kind="stable")]
-        memory.send(changed, memory.queue[changed])
+        memory.send_back(changed)
         memory.ran = ran
         return np.lexsort((memory.turn, ~ran, -state.elapsed_seconds, memory.queue))
 
@@ -203,7 +171,7 @@ class Tiresias(PlanPolicy):
         enough = memory.waited >= after * trained * (1.0 - _ROUNDING)
         up = np.flatnonzero(~ran & (memory.queue > 0) & (trained > 0) & enough)
         up = up[np.argsort(memory.turn[up], kind="stable")]
-        memory.send(up, np.zeros(len(up), dtype=np.int64))
+        memory.send(up, 0)
         memory.spent[up], memory.waited[up] = state.gpu_seconds[up], 0.0
 
     @cached_property

@@ -67,7 +67,7 @@ class PublishedGandiva(GandivaTimeSlicing):
     ) -> None:
         """Keeps what was before."""
         assert isinstance(memory, PublishedNodeSets)
-        memory.before = memory.state()
+        memory.before = memory.standing
         super().decide(memory, clock, gone, arrived)
 
     def turns_end(self, clock: float, memory: NodeSets) -> bool:  # noqa: ARG002
@@ -87,7 +87,7 @@ class PublishedGandiva(GandivaTimeSlicing):
         if state.more_arrivals:
             return [PlanStep(assignment, np.inf)]
         # a decision that changed nothing is followed by others that do not, as long as nobody ends
-        seconds = self._until_next_slot(state, memory, assignment, settled=memory.state() == memory.before)
+        seconds = self._until_next_slot(state, memory, assignment, settled=memory.standing == memory.before)
         steps = [PlanStep(assignment, seconds)]
         if seconds == state.slot_seconds:
             able = list(position.values())
@@ -102,20 +102,20 @@ class PublishedGandiva(GandivaTimeSlicing):
         clock: float,
         left: NDArray[np.float64],
         whose_turn: Callable[[], Assignment],
-        memory: NodeSets,
+        memory: PublishedNodeSets,
     ) -> None:
         """Add the decisions at the ends of the next slots, as long as they change something and no job may end.
 
         Until then nobody comes or goes, so they are known. `left` (N,) are the seconds that each job has to train.
         """
-        slot, before = steps[0].seconds, memory.state()
+        slot, before = steps[0].seconds, memory.standing
         while len(steps) < _MOST_STEPS:
             left[steps[-1].assignment.jobs] -= slot
             if left.min(initial=np.inf) <= slot + _SECONDS_TO_AN_END:
                 return
             clock += slot
             self.decide(memory, clock, frozenset(), ())
-            after = memory.state()
+            after = memory.standing
             if after == before:
                 return
             before = after

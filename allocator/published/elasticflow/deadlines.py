@@ -7,9 +7,8 @@ whatever it was sorted by before, and gangs are placed in that order. With it re
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ _MOST_LOST_SECONDS = 30.0
 """What a decision costs at most in ElasticFlow without admission."""
 
 
+@dataclass(eq=False)
 class ListMemory(DeadlineMemory):
     """With the list.
 
@@ -41,25 +41,9 @@ class ListMemory(DeadlineMemory):
     expected : when the GPUs of each job are to come back by its plan, seconds.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.listed: list[Hashable] = []
-        self.wake_ups: set[float] = set()
-        self.expected: dict[Hashable, float] = {}
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return super().state() | {
-            "listed": self.listed,
-            "wake_ups": sorted(self.wake_ups),
-            "expected": list(self.expected.items()),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        super().restore(state)
-        self.listed, self.wake_ups = list(state["listed"]), set(state["wake_ups"])
-        self.expected = dict(state["expected"])
+    listed: list[Hashable] = field(default_factory=list)
+    wake_ups: set[float] = field(default_factory=set)
+    expected: dict[Hashable, float] = field(default_factory=dict)
 
 
 class _Listed(DeadlinePolicy):

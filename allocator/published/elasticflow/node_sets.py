@@ -20,8 +20,14 @@ class PublishedNodeSets(NodeSets):
     gangs are opened in numbers, remain empty and are released again.
     """
 
-    before: dict[str, Any] | None = None
-    """The state before the last decision."""
+    before: tuple[Any, ...] | None = None
+    """What stood before the last decision."""
+
+    @property
+    def standing(self) -> tuple[Any, ...]:
+        """What a decision may change."""
+        sets = [(size, one.servers, one.placed, *one.jobs) for size, one in self]
+        return self.free, sets, list(self.waiting.items()), self.turned
 
     def place(self, job: Hashable, size: int) -> bool:
         """On the first set in line if it is loaded lightly, or a new set, or the next set in line."""

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from throughputs.errors import InputError
-from throughputs.files import read_cells
+from throughputs.files import read_frame
 from throughputs.frames import parsed_number
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.tables.figures import TableBuilder
@@ -55,15 +55,15 @@ def read_folder(path: Path, accelerator: str | None = None) -> ThroughputTable:
 
 
 def _read_model(path: Path, accelerator: str, builder: TableBuilder) -> None:
-    (header, *rows), first_line = read_cells(path)
-    first, *names = (name.strip() for name in header)
+    frame, first_line = read_frame(path)
+    first, *names = (str(name).strip() for name in frame.columns)
     if first != _BATCH_SIZE:
         raise InputError(path, line=first_line - 1, found=first, expected=f"{_BATCH_SIZE} as the first column")
     gpus = [_whole(path, first_line - 1, None, name, "a number of GPUs in each further column") for name in names]
     if not gpus or len(set(gpus)) < len(gpus):
         expected = f"{_BATCH_SIZE} and numbers of GPUs, each once"
         raise InputError(path, line=first_line - 1, found=names, expected=expected)
-    for line, row in enumerate(rows, start=first_line):
+    for line, row in enumerate(frame.fillna("").to_numpy().tolist(), start=first_line):
         size, *cells = (cell.strip() for cell in row)
         batch_size = _whole(path, line, _BATCH_SIZE, size, "a batch size of at least 1")
         job_type = f"{path.stem} (batch size {batch_size})"

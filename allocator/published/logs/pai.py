@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.files import read_head, read_text
 from throughputs.traces.logs.cells import numbers
-from throughputs.traces.logs.layouts import Cells, printed
+from throughputs.traces.logs.layouts import Cells, Layout, printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ _SENSOR = (
 _PERCENT = 100.0
 
 
-def pai_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
+def _cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
     """Columns of text of the jobs with a task, the line of the first task of each, and what there is to say of them.
 
     A job begins with the first of its tasks that have GPUs and ends with the last of them; its share of a GPU is that
@@ -167,3 +167,30 @@ def _extreme(
     found = np.full(n, np.nan)
     which.at(found, of[chosen], numbers(tasks[column].to_numpy(dtype=object))[chosen])
     return found
+
+
+PAI_2020 = Layout(
+    "pai-2020",
+    {
+        "id": "job_name",
+        "submit": "submission",
+        "duration": "seconds of tasks",
+        "gpus": "gpus",
+        "fraction": "share of each GPU",
+        "utilization": "share of its GPUs used",
+        "start": "first start",
+        "end": "last end",
+        "user": "user",
+        "model": "task_name",
+        "partition": "gpu_type",
+        "state": "status",
+    },
+    line="|".join(
+        (
+            ",".join(_TASK),
+            ",".join(_JOB),
+            "(?:[^,]*,){3}(?:Terminated|Running|Failed|Waiting)(?:,[^,]*){2}(?:(?:,[^,]*){4})?",
+        )
+    ),
+    cells=_cells,
+)

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.files import parse_json
 from throughputs.traces.logs.cells import Clock
-from throughputs.traces.logs.layouts import Cells
+from throughputs.traces.logs.layouts import Cells, Layout
 
 _PACIFIC = "America/Los_Angeles"
 """Zone of the dates, as the records of utilisation name it."""
@@ -25,7 +26,7 @@ _PACIFIC = "America/Los_Angeles"
 _OF_JOB = ("submitted_time", "vc", "user", "status", "jobid")
 
 
-def philly_cells(jobs: list[Any], source: str) -> tuple[Cells, tuple[str, ...]]:
+def _cells(text: str, source: str) -> tuple[Cells, None, tuple[str, ...]]:
     """Columns of text of the jobs, and what there is to say of them.
 
     A job's duration is the time of its attempts; the time between two of them is not in it. An attempt of which the
@@ -36,6 +37,7 @@ def philly_cells(jobs: list[Any], source: str) -> tuple[Cells, tuple[str, ...]]:
     InputError
         An entry is not a job of this log.
     """
+    jobs = parse_json(text, source)
     rows: dict[str, list[str]] = {name: [] for name in (*_OF_JOB, "first start", "last end", "gpus")}
     starts: list[str] = []
     ends: list[str] = []
@@ -65,7 +67,7 @@ def philly_cells(jobs: list[Any], source: str) -> tuple[Cells, tuple[str, ...]]:
     none = running | (np.bincount(of[known], minlength=len(jobs)) == 0)
     rows["seconds of attempts"] = ["" if no else repr(value) for no, value in zip(none, total.tolist(), strict=True)]
     columns = {name: np.array(cells, dtype=object) for name, cells in rows.items()}
-    return columns, _notes(np.bincount(of, minlength=len(jobs)), int((~known).sum()))
+    return columns, None, _notes(np.bincount(of, minlength=len(jobs)), int((~known).sum()))
 
 
 def _notes(attempts: NDArray[np.int64], unknown: int) -> tuple[str, ...]:
@@ -92,3 +94,22 @@ def _gpus(attempt: dict[str, Any]) -> int:
 def _text(value: Any) -> str:
     """The publisher writes a time that is not there as null, or as text."""
     return "" if value in (None, "None", "null") or isinstance(value, list | dict) else str(value)
+
+
+PHILLY = Layout(
+    "philly",
+    {
+        "id": "jobid",
+        "submit": "submitted_time",
+        "duration": "seconds of attempts",
+        "gpus": "gpus",
+        "start": "first start",
+        "end": "last end",
+        "user": "user",
+        "partition": "vc",
+        "state": "status",
+    },
+    line=r"\s*\[\s*(?:[{\]].*)?",
+    cells=_cells,
+    zone=_PACIFIC,
+)

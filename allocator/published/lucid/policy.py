@@ -8,9 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from allocator.policies.lucid.memory import LucidMemory
-from allocator.policies.lucid.policy import Changes, Lucid, pool_named
-from allocator.protocol import ClusterState
-from allocator.room import Room
+from allocator.policies.lucid.policy import Deciding, Lucid, pool_named
 from formulations.packing import first_hosts
 from throughputs import InputError
 
@@ -61,67 +59,50 @@ class PublishedLucid(Lucid):
         """Empty lines."""
         return PublishedLucidMemory(guests_recover=self.guests_recover)
 
-    def _serve_all(self, state: ClusterState, memory: LucidMemory, room: Room, profiler: int, changes: Changes) -> None:
+    def _serve_all(self, d: Deciding) -> None:
         """Walk through every line once, then take servers back and lend others."""
+        memory = d.memory
         assert isinstance(memory, PublishedLucidMemory)
-        lender, memory.again = pool_named(state, self.lender), False
+        lender, memory.again = pool_named(d.state, self.lender), False
+        per_server = int(d.state.cluster.gpus_per_server[d.state.cluster.accelerators[lender]])
         for _ in range(memory.lent):
-            room.take(lender, _per_server(state, lender))
+            d.room.take(lender, per_server)
         for pool, line in enumerate(memory.lines):
             if line.news and line.waiting:
-                self._walk_once(state, memory, pool, room, profiler, changes)
+                self._walk(d, pool)
             memory.again |= line.news and bool(line.waiting)
-        due = self._due(state.clock, memory)
+        due = [change for at, change in self.loans[memory.next_loan :] if at <= d.state.clock]
+        memory.next_loan += len(due)
         back = min(memory.lent, sum(change for change in due if change > 0))
         if back:
             memory.lent -= back
             memory.lines[lender].changed()
             memory.again = True
         for _ in range(-sum(change for change in due if change < 0)):
-            memory.lent += room.take(lender, _per_server(state, lender))
+            memory.lent += d.room.take(lender, per_server)
 
-    def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: Changes) -> None:
+    def _serve(self, d: Deciding, pool: int) -> None:
         """Who finds a host is packed, whether or not there are free GPUs."""
         if self.place_first:
-            super()._serve(state, memory, pool, room, changes)
+            super()._serve(d, pool)
             return
-        line = memory.lines[pool]
-        waiting, hosts = line.to_consider(room.free(pool), lambda job: memory.jobs[job].gpus)
-        line.walked()
-        if not waiting:
-            return
-        gpus, free = [memory.jobs[job].gpus for job in waiting], room.free(pool)
-        guests, running, retained = self._known(state, memory, pool, waiting, hosts)
-        found = first_hosts(
-            guests,
-            running,
-            retained,
-            self._limits,
-            start=lambda i: room.take(pool, gpus[i]),
-            may_start=np.array([size <= free for size in gpus]),
-            place_first=False,
-            choice=self.host,
-        )
-        self._note(found, line, pool, waiting, hosts, changes, state.clock)
+        free = d.room.free(pool)
+        waiting, hosts = d.memory.to_consider(pool, free)
+        d.memory.lines[pool].walked()
+        if waiting:
+            found = first_hosts(
+                *self._known(d, pool, waiting, hosts),
+                self._limits,
+                start=lambda i: d.take(pool, waiting[i]),
+                may_start=np.array([d.memory.jobs[job].gpus <= free for job in waiting]),
+                place_first=False,
+                choice=self.host,
+            )
+            d.note(found, pool, waiting, hosts)
 
-    def _due(self, clock: float, memory: PublishedLucidMemory) -> list[int]:
-        """Servers that go out of use (below 0) or come back by `clock` (seconds)."""
-        due = []
-        while memory.next_loan < len(self.loans) and self.loans[memory.next_loan][0] <= clock:
-            due.append(self.loans[memory.next_loan][1])
-            memory.next_loan += 1
-        return due
-
-    def _until(self, state: ClusterState, memory: LucidMemory) -> float:
+    def _until(self, d: Deciding) -> float:
         """Seconds; to the next tick where there is news, and to the next loan."""
+        memory = d.memory
         assert isinstance(memory, PublishedLucidMemory)
-        until = super()._until(state, memory)
-        if memory.again:
-            until = min(until, _TICK_SECONDS)
-        if memory.next_loan < len(self.loans):
-            until = min(until, self.loans[memory.next_loan][0] - state.clock)
-        return max(until, 0.0)
-
-
-def _per_server(state: ClusterState, pool: int) -> int:
-    return int(state.cluster.gpus_per_server[state.cluster.accelerators[pool]])
+        coming = [at - d.state.clock for at, _ in self.loans[memory.next_loan :][:1]]
+        return max(min([super()._until(d), *coming, *([_TICK_SECONDS] if memory.again else [])]), 0.0)

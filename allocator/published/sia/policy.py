@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from allocator.conversion import NotNegativeWhole
 from allocator.policies.goodput.selection import Array, Whole
 from allocator.policies.goodput.sia import Sia
 from allocator.protocol import ClusterState
@@ -26,13 +27,12 @@ class PublishedSia(Sia):
         named come last, in the order of the cluster.
     """
 
-    tie_seed: int | None = None
+    tie_seed: NotNegativeWhole | None = None
     tie_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, good, expected in (
-            ("tie_seed", self.tie_seed is None or self.tie_seed >= 0, "a whole number of at least 0, or none"),
             ("tie_types", not self.tie_types or self.tie_seed is None, "none beside a tie_seed"),
             ("tie_types", len(set(self.tie_types)) == len(self.tie_types), "each type once"),
         ):

@@ -15,32 +15,26 @@ _TO_THE_MINUTE = len("2025-03-03T08:00")
 
 
 def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
-    """Of N jobs ids, those of the log if it has some, types, GPUs, arrivals (whole seconds), and users, partitions,
-    dates of arrival (UTC) and deadlines where any are.
+    """Of N jobs ids, those of the log if it has some, types, GPUs (a fraction where one asks for it), arrivals (whole
+    seconds), and users, partitions, dates of arrival (UTC) and deadlines where any are.
     """
     names = jobs["trace_id"] if "trace_id" in jobs else [""] * len(jobs)
+    fractions = jobs["gpu_fraction"] if "gpu_fraction" in jobs else [1] * len(jobs)
+    sizes = zip(jobs["scale_factor"].tolist(), fractions, strict=True)
     columns = {
         "id": [name or str(label) for name, label in zip(names, jobs["job_id"], strict=True)],
         **_coded("type", "types", jobs["job_type"]),
-        "gpus": _gpus(jobs),
+        "gpus": [size if fraction == 1 else size * float(fraction) for size, fraction in sizes],
         "arrival": whole_numbers(jobs["arrival_time"]),
     }
-    if "user" in jobs:
-        columns |= _coded("user", "users", jobs["user"])
-    if "partition" in jobs:
-        columns |= _coded("partition", "partitions", jobs["partition"])
+    for name in ("user", "partition"):
+        if name in jobs:
+            columns |= _coded(name, f"{name}s", jobs[name])
     if "arrival_date" in jobs:
         columns["date"] = [date[:_TO_THE_MINUTE].replace("T", " ") for date in jobs["arrival_date"]]
     if "deadline" in jobs:
         columns["deadline"] = whole_numbers(jobs["deadline"])
     return columns
-
-
-def _gpus(jobs: pd.DataFrame) -> list[float]:
-    """Whole numbers, or the fraction of a GPU that a job asks for."""
-    fractions = jobs["gpu_fraction"] if "gpu_fraction" in jobs else [1.0] * len(jobs)
-    sizes = zip(jobs["scale_factor"], fractions, strict=True)
-    return [int(size) if fraction == 1 else int(size) * float(fraction) for size, fraction in sizes]
 
 
 def outcome_columns(jobs: pd.DataFrame, rho: str) -> dict[str, Any]:
@@ -53,13 +47,8 @@ def outcome_columns(jobs: pd.DataFrame, rho: str) -> dict[str, Any]:
         "rho": whole_numbers(1000 * jobs[rho]),
         **_coded("status", "statuses", jobs["status"]),
     }
-    if "running_time" in jobs:
-        columns["running"] = whole_numbers(jobs["running_time"])
-    if "preemptions" in jobs:
-        columns["preemptions"] = [int(count) for count in jobs["preemptions"]]
-    if "met" in jobs:
-        columns["met"] = [None if value is None or value != value else int(bool(value)) for value in jobs["met"]]
-    return columns
+    of_some = {"running": "running_time", "preemptions": "preemptions", "met": "met"}
+    return columns | {name: whole_numbers(jobs[column]) for name, column in of_some.items() if column in jobs}
 
 
 def whole_numbers(values: pd.Series[float]) -> list[int | None]:

@@ -35,8 +35,7 @@ QUEUE_POINTS = 150
 UTILIZATION_BINS = 200
 OCCUPANCY_BINS = 300
 
-# What is needed of a run only once it is chosen; all of it is in the table of jobs, the timelines or the matrix.
-_OF_ONE_RUN = (
+_OF_ONE_RUN = {
     "completion",
     "running",
     "rho",
@@ -49,7 +48,8 @@ _OF_ONE_RUN = (
     "bars",
     "busy",
     "decisions",
-)
+}
+"""What is needed of a run only once it is chosen: all that is in the table of jobs, the timelines or the matrix."""
 
 
 def build_payload(
@@ -73,8 +73,7 @@ def build_payload(
     traces: list[dict[str, Any]] = []
     runs = []
     names = [result.label for result in results] if names is None else names
-    of_run = range(len(results)) if of_run is None else of_run
-    positions = [_job_positions(result) for result in results]
+    positions = [_positions(result, result.rounds["job_id"]) for result in results]
     bars = [merge_rounds(result.rounds, job) for result, job in zip(results, positions, strict=True)]
     most_bars = min(BARS_PER_RUN, fair_limit([len(each) for each in bars], TOTAL_BARS))
     for run, (result, job, own_bars) in enumerate(zip(results, positions, bars, strict=True)):
@@ -82,7 +81,7 @@ def build_payload(
         if trace not in traces:
             traces.append(trace)
         runs.append(
-            {"name": names[run], "policy": of_run[run], "trace": traces.index(trace)}
+            {"name": names[run], "policy": run if of_run is None else of_run[run], "trace": traces.index(trace)}
             | _figures(result, rho)
             | outcome_columns(result.jobs, rho)
             | _busy_gpus(result, job)
@@ -94,9 +93,12 @@ def build_payload(
 
 def script_elements(payload: Mapping[str, Any]) -> str:
     """The data as script elements: one with what every visitor sees, and one per run, read when it is looked at."""
-    runs = [{name: value for name, value in run.items() if name not in _OF_ONE_RUN} for run in payload["runs"]]
-    details = [{name: run[name] for name in _OF_ONE_RUN if name in run} for run in payload["runs"]]
-    parts = {"report-data": {**payload, "runs": runs}} | {f"run-{at}": detail for at, detail in enumerate(details)}
+    parts = {"report-data": dict(payload)}
+    parts["report-data"]["runs"] = [
+        {name: value for name, value in run.items() if name not in _OF_ONE_RUN} for run in payload["runs"]
+    ]
+    for at, run in enumerate(payload["runs"]):
+        parts[f"run-{at}"] = {name: value for name, value in run.items() if name in _OF_ONE_RUN}
     return "\n".join(
         f'<script type="application/json" id="{name}">{to_script_json(part)}</script>' for name, part in parts.items()
     )
@@ -116,64 +118,69 @@ def fair_limit(counts: Sequence[int], total: int) -> int:
 def to_script_json(payload: object) -> str:
     """Compact JSON that cannot end the script element it stands in."""
     text = json.dumps(payload, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    escapes: dict[str, str | int | None] = {
-        "<": "\\u003c",
-        ">": "\\u003e",
-        "&": "\\u0026",
-    }
     # controls below blank, which do nothing in a page, are escapes of JSON by now
-    escapes.update((chr(code), json.dumps(visible(chr(code)))[1:-1]) for code in UNSHOWN if code > 0x1F)
-    return text.translate(str.maketrans(escapes))
+    escapes = {code: json.dumps(visible(chr(code)))[1:-1] for code in UNSHOWN if code > 0x1F}
+    return text.translate(escapes | {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
 
 
-def _job_positions(result: SimulationResult) -> NDArray[np.int64]:
-    """Position in the table of jobs of each row of the table of rounds."""
-    position = {label: index for index, label in enumerate(result.jobs["job_id"].tolist())}
-    return np.array([position[label] for label in result.rounds["job_id"].tolist()], dtype=np.int64)
+def _positions(result: SimulationResult, ids: Any) -> NDArray[np.int64]:
+    """Positions of jobs in the table of jobs; -1 where they are not in it."""
+    import pandas as pd
+
+    return np.asarray(pd.Index(result.jobs["job_id"]).get_indexer(ids), dtype=np.int64)
 
 
-def _figures(result: SimulationResult, rho_column: str) -> dict[str, Any]:
-    jobs = result.jobs
-    jct = _finite_sorted(jobs["jct"])
-    rho = _finite_sorted(jobs[rho_column])
+def _figures(result: SimulationResult, rho: str) -> dict[str, Any]:
+    cluster, timeline = result.cluster, result.timeline
     return {
-        "accelerators": list(result.cluster.accelerators),
-        "capacity": [int(count) for count in result.cluster.capacity],
-        "nodeSizes": [int(result.cluster.gpus_per_server[name]) for name in result.cluster.accelerators],
-        "jobs": len(jobs),
-        "jctValues": {"count": len(jct), "values": [round(value) for value in _thinned(jct)]},
-        "rhoValues": {"count": len(rho), "values": [round(value, 4) for value in _thinned(rho)]},
-        "queue": queue_series(result.timeline),
-        "utilization": utilization_series(result.timeline, result.cluster.total_gpus),
+        "accelerators": list(cluster.accelerators),
+        "capacity": cluster.capacity.tolist(),
+        "nodeSizes": [int(cluster.gpus_per_server[name]) for name in cluster.accelerators],
+        "jobs": len(result.jobs),
+        "jctValues": _distribution(result.jobs["jct"], None),
+        "rhoValues": _distribution(result.jobs[rho], 4),
+        "queue": queue_series(timeline),
+        "utilization": utilization_series(timeline, cluster.total_gpus),
         "efficiency": efficiency_series(result.efficiency),
-        "fragmentation": fragmentation_series(result.fragmentation, result.timeline, result.cluster.total_gpus),
+        "fragmentation": fragmentation_series(result.fragmentation, timeline, cluster.total_gpus),
     }
 
 
-def _finite_sorted(values: pd.Series[float]) -> NDArray[np.float64]:
-    array = values.to_numpy(np.float64)
-    return np.sort(array[np.isfinite(array)])
+def _distribution(column: pd.Series[float], decimals: int | None) -> dict[str, Any]:
+    """At most `CDF_POINTS` of the values, evenly spaced in rank and with the largest kept; and how many there were."""
+    values = column.to_numpy(np.float64)
+    ordered = np.sort(values[np.isfinite(values)])
+    count = len(ordered)
+    if count > CDF_POINTS:
+        ordered = ordered[np.ceil(np.linspace(0, 1, CDF_POINTS + 1)[1:] * count).astype(np.int64) - 1]
+    return {"count": count, "values": [round(value, decimals) for value in ordered.tolist()]}
 
 
-def _thinned(ordered: NDArray[np.float64]) -> list[float]:
-    """At most `CDF_POINTS` of the values, evenly spaced in rank and with the largest kept."""
-    if len(ordered) > CDF_POINTS:
-        ordered = ordered[np.ceil(np.linspace(0, 1, CDF_POINTS + 1)[1:] * len(ordered)).astype(np.int64) - 1]
-    values: list[float] = ordered.tolist()
-    return values
+Series = dict[str, list[float]]
+"""Steps over time: value k holds from time k (seconds) to time k + 1; one more time than values."""
 
 
-def queue_series(timeline: pd.DataFrame) -> dict[str, list[float]]:
-    """Queued jobs over time as steps: value k holds from time k to time k + 1; one more time than values.
+def _series(times: NDArray[np.float64], values: NDArray[np.float64], decimals: int) -> Series:
+    return {"time": [round(t) for t in times.tolist()], "value": [_short(v, decimals) for v in values.tolist()]}
+
+
+def _numbers(table: pd.DataFrame, *names: str) -> list[NDArray[np.float64]]:
+    return [table[name].to_numpy(np.float64) for name in names]
+
+
+def _even(first: float, last: float, bins: int) -> NDArray[np.float64]:
+    return np.linspace(first, last, bins + 1)
+
+
+def queue_series(timeline: pd.DataFrame) -> Series:
+    """Queued jobs over time.
 
     Exact while changes are few, otherwise time-weighted means over equal bins. Nothing waits between rounds
     that do not touch: a round in which no job ran has no row.
     """
     if not len(timeline):
         return {"time": [], "value": []}
-    start = timeline["start_time"].to_numpy(np.float64)
-    end = timeline["end_time"].to_numpy(np.float64)
-    queued = timeline["queued_jobs"].to_numpy(np.float64)
+    start, end, queued = _numbers(timeline, "start_time", "end_time", "queued_jobs")
     gap = np.flatnonzero(start[1:] > end[:-1] + 0.5) + 1
     times, values = np.insert(start, gap, end[gap - 1]), np.insert(queued, gap, 0.0)
     changes = np.concatenate([[True], np.diff(values) != 0])
@@ -181,61 +188,55 @@ def queue_series(timeline: pd.DataFrame) -> dict[str, list[float]]:
     if len(values) > QUEUE_POINTS:
         # The end of a run is often one long job and no queue: the bins are spent on the time before.
         busy = int(np.flatnonzero(values)[-1]) + 1
-        bins = np.linspace(start[0], times[busy], QUEUE_POINTS + 1)
+        bins = _even(start[0], times[busy], QUEUE_POINTS)
         values = np.append(interval_means(start, end, queued, bins), values[busy:])
         times = np.append(bins, times[busy + 1 :])
-    return {"time": [round(t) for t in times.tolist()], "value": [_short(v, 2) for v in values.tolist()]}
+    return _series(times, values, 2)
 
 
-def utilization_series(timeline: pd.DataFrame, gpus: int) -> dict[str, list[float]]:
-    """Busy part of all `gpus` over time in the form of `queue_series`, means over equal bins."""
+def utilization_series(timeline: pd.DataFrame, gpus: int) -> Series:
+    """Busy part of all `gpus` over time, means over equal bins."""
     if not len(timeline) or not gpus:
         return {"time": [], "value": []}
-    start, end = (timeline[name].to_numpy(np.float64) for name in ("start_time", "end_time"))
-    bins = np.linspace(start[0], end[-1], UTILIZATION_BINS + 1)
-    values = interval_means(start, end, timeline["busy_gpus"].to_numpy(np.float64) / gpus, bins)
-    return {"time": [round(t) for t in bins.tolist()], "value": [_short(v, 3) for v in values.tolist()]}
+    start, end, busy = _numbers(timeline, "start_time", "end_time", "busy_gpus")
+    bins = _even(start[0], end[-1], UTILIZATION_BINS)
+    return _series(bins, interval_means(start, end, busy / gpus, bins), 3)
 
 
-def efficiency_series(efficiency: pd.DataFrame) -> dict[str, list[float]]:
-    """Cluster efficiency over time in the form of `queue_series`; nothing where it is not known."""
+def efficiency_series(efficiency: pd.DataFrame) -> Series:
+    """Cluster efficiency over time; nothing where it is not known."""
     if len(efficiency) < 2:
         return {"time": [], "value": []}
-    times = efficiency["time"].to_numpy(np.float64)
-    values = efficiency["efficiency"].to_numpy(np.float64)[:-1]
+    times, values = _numbers(efficiency, "time", "efficiency")
+    values = values[:-1]
     if len(values) > QUEUE_POINTS:
-        bins = np.linspace(times[0], times[-1], QUEUE_POINTS + 1)
+        bins = _even(times[0], times[-1], QUEUE_POINTS)
         times, values = bins, interval_means(times[:-1], times[1:], values, bins)
-    return {"time": [round(t) for t in times.tolist()], "value": [_short(v, 4) for v in values.tolist()]}
+    return _series(times, values, 4)
 
 
-def fragmentation_series(fragmentation: pd.DataFrame, timeline: pd.DataFrame, gpus: int) -> dict[str, list[float]]:
-    """Free GPUs on partly used servers, of all `gpus`, over time in the form of `queue_series`, means over equal bins;
-    nothing where it is not known.
-    """
+def fragmentation_series(fragmentation: pd.DataFrame, timeline: pd.DataFrame, gpus: int) -> Series:
+    """Free GPUs on partly used servers, of all `gpus`, over time, means over equal bins; nothing where not known."""
     if not len(fragmentation) or not len(timeline):
         return {"time": [], "value": []}
-    bins = np.linspace(
-        float(timeline["start_time"].iloc[0]), float(timeline["end_time"].iloc[-1]), UTILIZATION_BINS + 1
-    )
-    start = fragmentation["time"].to_numpy(np.float64)
+    bins = _even(float(timeline["start_time"].iloc[0]), float(timeline["end_time"].iloc[-1]), UTILIZATION_BINS)
+    start, fragmented = _numbers(fragmentation, "time", "fragmented_gpus")
     pool = fragmentation["accelerator"].cat.codes.to_numpy()
     # the row of a type holds until its next one
     end = np.where(np.append(pool[1:] == pool[:-1], False), np.append(start[1:], bins[-1]), np.maximum(start, bins[-1]))
-    values = interval_means(start, end, fragmentation["fragmented_gpus"].to_numpy(np.float64) / gpus, bins)
-    return {"time": [round(t) for t in bins.tolist()], "value": [_short(v, 4) for v in values.tolist()]}
+    return _series(bins, interval_means(start, end, fragmented / gpus, bins), 4)
 
 
 def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[str, Any]:
     """Bars of each GPU as [rounds since the last bar's first, rounds, job, ...], the first `most_bars` in time."""
     if not len(bars):
         return {"roundStart": [], "roundEnd": [], "bars": [], "barCount": 0, "until": None}
-    until, shown = math.nan, bars
+    until, shown = None, bars
     if len(bars) > most_bars:
         until = float(np.partition(bars.start, most_bars)[most_bars])
         shown = bars.take(bars.start < until)
     clock = result.rounds.groupby("round", sort=True).agg(start=("start_time", "min"), end=("end_time", "max"))
-    starts, ends = clock["start"].to_numpy(np.float64), clock["end"].to_numpy(np.float64)
+    starts, ends = _numbers(clock, "start", "end")
     first, last = (np.searchsorted(clock.index, number) for number in (shown.first_round, shown.last_round))
     if (starts[first] != shown.start).any():
         # Between events the rows of a round begin when their jobs do: count stretches in which no bar begins or ends.
@@ -247,7 +248,7 @@ def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[
         "roundEnd": [round(t) for t in ends.tolist()],
         "bars": _bar_rows(shown, first, last, result.cluster.total_gpus),
         "barCount": len(bars),
-        "until": _whole(until),
+        "until": None if until is None else round(until),
     }
 
 
@@ -264,16 +265,15 @@ def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, An
     rounds = result.rounds
     if not len(rounds):
         return {"busyUntil": 0, "busy": []}
-    start, end = rounds["start_time"].to_numpy(np.float64), rounds["end_time"].to_numpy(np.float64)
+    start, end = _numbers(rounds, "start_time", "end_time")
     count = rounds["gpu_count"] if "gpu_count" in rounds else result.jobs["scale_factor"].iloc[job]
     gpus, decimals = count.to_numpy(np.float64), 1
     if "gpu_fraction" in result.jobs:
         gpus, decimals = gpus * result.jobs["gpu_fraction"].to_numpy(np.float64)[job], 3
-    edges = np.linspace(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS + 1)
-    accelerator = rounds["accelerator"].astype(str).to_numpy()
+    edges = _even(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS)
     busy = []
     for name in result.cluster.accelerators:
-        own = accelerator == name
+        own = (rounds["accelerator"] == name).to_numpy()
         means = interval_means(start[own], end[own], gpus[own], edges)
         busy.append([_short(value, decimals) for value in means.tolist()])
     return {"busyUntil": round(float(edges[-1])), "busy": busy}
@@ -285,38 +285,30 @@ def _decisions(result: SimulationResult, share_limit: int) -> dict[str, Any]:
     affordable = len(decisions) if shares <= share_limit else max(1, len(decisions) * share_limit // shares)
     count = min(len(decisions), DECISIONS_PER_RUN, affordable)
     kept = sorted({round(index) for index in np.linspace(0, len(decisions) - 1, count).tolist()}) if count else []
-    position = {label: index for index, label in enumerate(result.jobs["job_id"].tolist())}
-    rows = []
-    for index in kept:
-        number, clock, allocation = decisions[index]
-        rows.append({"number": index + 1} | _decision(number, clock, allocation, position))
-    return {"decisionCount": len(decisions), "decisions": rows}
+    return {
+        "decisionCount": len(decisions),
+        "decisions": [{"number": index + 1} | _decision(result, *decisions[index]) for index in kept],
+    }
 
 
-def _decision(number: int, clock: float, allocation: Allocation, position: dict[Any, int]) -> dict[str, Any]:
+def _decision(result: SimulationResult, number: int, clock: float, allocation: Allocation) -> dict[str, Any]:
+    labels = allocation.throughputs.jobs
     # Labels that are not in the trace stay as text, so that no row is dropped silently.
-    jobs = [position.get(label, str(label)) for label in allocation.throughputs.jobs]
-    thousandths = np.rint(np.nan_to_num(allocation.shares) * 1000).astype(np.int64)
-    prices = None if allocation.prices is None else [_significant(price) for price in allocation.prices.tolist()]
+    positions = zip(_positions(result, labels).tolist(), labels, strict=True)
+    prices = None if allocation.prices is None else [_significant(price) for price in allocation.prices]
     return {
         "round": int(number),
         "clock": round(float(clock)),
         "status": allocation.status,
-        "objective": _significant(allocation.objective),
         "unit": allocation.objective_unit,
-        "gap": _significant(allocation.gap),
         "solver": allocation.solver,
-        "seconds": _significant(allocation.seconds),
+        **{name: _significant(getattr(allocation, name)) for name in ("objective", "gap", "seconds")},
         "accelerators": list(allocation.throughputs.accelerators),
         "prices": prices,
-        "jobs": jobs,
-        "shares": thousandths.ravel().tolist(),
+        "jobs": [str(label) if position < 0 else position for position, label in positions],
+        "shares": np.rint(np.nan_to_num(allocation.shares) * 1000).astype(np.int64).ravel().tolist(),
         "unserved": [str(label) for label in allocation.unserved],
     }
-
-
-def _whole(value: float) -> int | None:
-    return round(value) if math.isfinite(value) else None
 
 
 def _short(value: float, decimals: int) -> float:
@@ -326,5 +318,4 @@ def _short(value: float, decimals: int) -> float:
 
 
 def _significant(value: float) -> float | None:
-    value = float(value)
     return float(f"{value:.5g}") if math.isfinite(value) else None

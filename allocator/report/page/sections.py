@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.report.bar_charts import bar_panels
-from allocator.report.charts import (
-    HOUR,
-    cdf_chart,
-    efficiency_chart,
-    fragmentation_chart,
-    queue_chart,
-    utilization_chart,
-)
+from allocator.report.charts import COURSES, HOUR, cdf_chart, course_chart
 from allocator.report.page.markup import choice, section
 from allocator.report.presentation import Presentation
 
@@ -52,10 +45,6 @@ def distribution_sections(
         n_jobs[policy] += len(result.jobs)
         jct[policy] = np.append(jct[policy], result.jobs["jct"].to_numpy(np.float64) / HOUR)
         rhos[policy] = np.append(rhos[policy], result.jobs[rho].to_numpy(np.float64))
-    jct_title, rho_title = "Job completion time", "Finish-time fairness"
-    jct_chart = cdf_chart("jct", jct, n_jobs, title=jct_title, x_label="job completion time (hours)")
-    rho_label = f"rho: {meaning or 'job completion time / the same on an isolated share of the cluster'}"
-    rho_chart = cdf_chart("rho", rhos, n_jobs, title=rho_title, x_label=rho_label, reference=1.0)
     how_jct = (
         "At each time, the fraction of all jobs of the trace that took at most so long from arrival to "
         "completion. Further left and higher is better; the end of the curve is the slowest job."
@@ -64,9 +53,19 @@ def distribution_sections(
         "Below 1 (dashed line) a job finished sooner than with an equal share of the cluster; "
         "above 1 it was treated unfairly. A fair policy is a steep curve left of the line with a short tail."
     )
+    rho_label = f"rho: {meaning or 'job completion time / the same on an isolated share of the cluster'}"
+    shown = (
+        ("jct", "Job completion time", jct, how_jct, "job completion time (hours)", None),
+        ("rho", "Finish-time fairness", rhos, how_rho, rho_label, 1.0),
+    )
     return [
-        section("jct", jct_title, how_jct, _scale_switch("jct") + jct_chart),
-        section("rho", rho_title, how_rho, _scale_switch("rho") + rho_chart),
+        section(
+            name,
+            title,
+            how,
+            _scale_switch(name) + cdf_chart(name, series, n_jobs, title=title, x_label=label, reference=reference),
+        )
+        for name, title, series, how, label, reference in shown
     ]
 
 
@@ -123,47 +122,15 @@ def jobs_section(names: Sequence[str]) -> str:
     return section("jobs", "Jobs", how, body)
 
 
-def queue_section(queues: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
-    """Queue length of all policies over time."""
-    how = (
-        "Jobs that had arrived, were not finished and did not run in the round, averaged over short stretches "
-        "where it changes often. A short queue is better."
-    )
-    return section("queue", "Queue", how, queue_chart(queues, of_run, title="Jobs in the queue over time"))
-
-
-def utilization_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
-    """Busy part of the cluster of all policies over time."""
-    how = (
-        "GPUs that jobs had, of all GPUs of the cluster. Once the last job has arrived the cluster runs dry, and how "
-        "long that takes is a matter of the longest jobs: the table has the utilisation up to the last arrival, too."
-    )
-    chart = utilization_chart(series, of_run, title="Busy GPUs over time")
-    return section("utilization", "Utilisation", how, chart)
-
-
-def efficiency_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
-    """Cluster efficiency of all policies over time; nothing where no run has deadlines, or none knows it."""
-    if not any(each["value"] for each in series):
-        return ""
-    how = (
-        "What the running jobs make of the cluster: the sum of their speedups over one GPU, over all GPUs. A job that "
-        "is given GPUs on which it hardly goes faster adds little. More is better."
-    )
-    chart = efficiency_chart(series, of_run, title="Cluster efficiency over time")
-    return section("efficiency", "Cluster efficiency", how, chart)
-
-
-def fragmentation_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
-    """Free GPUs on partly used servers over time; nothing where no run has placed jobs on servers of several GPUs."""
-    if not any(each["value"] for each in series):
-        return ""
-    how = (
-        "Free GPUs on servers that are partly used, of all GPUs of the cluster: a gang that needs whole servers cannot "
-        "have them. Less is better, for as long as jobs wait."
-    )
-    chart = fragmentation_chart(series, of_run, title="Fragmented free GPUs over time")
-    return section("fragmentation", "Fragmentation", how, chart)
+def course_sections(runs: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> list[str]:
+    """What is measured of the cluster over time; without those of which no run has anything."""
+    return [
+        section(
+            course.name, course.heading, course.how, course_chart(course, [run[course.name] for run in runs], of_run)
+        )
+        for course in COURSES
+        if course.always or any(run[course.name]["value"] for run in runs)
+    ]
 
 
 def allocation_section(names: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ Subramanya et al., Sia, SOSP 2023, and its artifact; finish-time fairness is fro
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,12 +41,12 @@ def average_concurrency(result: SimulationResult, every: float | None = None) ->
     InputError
         `every` is not above 0.
     """
-    arrival, leave, there = _stays(result)
-    passed = _Passed.of(arrival[there], leave[there], every)
-    seen, stay = passed.between(arrival, leave)
-    average = np.divide(seen, stay, out=np.full(len(arrival), np.nan), where=stay > 0)
+    times, active, weight, arrival, leave = _active(result, every)
+    first, last = times.searchsorted(arrival), times.searchsorted(leave)
+    seen, stay = (np.append(0.0, np.cumsum(each)) for each in (active * weight, weight))
+    seen, stay = seen[last] - seen[first], stay[last] - stay[first]
     # whoever comes and goes at once, or between two looks, is seen by nobody else
-    average[(stay <= 0) & np.isfinite(leave)] = 1.0
+    average = np.divide(seen, stay, out=np.ones(len(arrival)), where=stay > 0)
     return np.where(np.isfinite(leave), average, np.nan)
 
 
@@ -56,58 +55,34 @@ def contention(result: SimulationResult, every: float | None = None) -> tuple[fl
 
     Parameters as for `average_concurrency`.
     """
-    arrival, leave, there = _stays(result)
-    return _Passed.of(arrival[there], leave[there], every).mean_and_most()
+    _, active, weight, _, _ = _active(result, every)
+    some = (active > 0) & (weight > 0)
+    if not some.any():
+        return float("nan"), float("nan")
+    mean = (active[some] * weight[some]).sum() / weight[some].sum()
+    return float(mean), float(active[some].max())
 
 
-@dataclass(frozen=True, eq=False)
-class _Passed:
-    """The number of jobs over time: `active` jobs for `weight` seconds, or at so many looks, from each of the times."""
-
-    times: _Floats
-    active: _Floats
-    weight: _Floats
-
-    @classmethod
-    def of(cls, arrival: _Floats, leave: _Floats, every: float | None) -> _Passed:
-        if every is not None and not 0 < every < np.inf:
-            raise InputError("contention", field="every", found=every, expected="seconds above 0")
-        times = np.unique(np.concatenate([arrival, leave[np.isfinite(leave)]]))
-        if every is None:
-            return cls(times, _present(times, arrival, leave), np.append(np.diff(times), 0.0)[: len(times)])
-        looks = every * np.arange(np.ceil(times.max(initial=0.0) / every) + 1)
-        return cls(looks, _present(looks, arrival, leave), np.ones(len(looks)))
-
-    def between(self, start: _Floats, end: _Floats) -> tuple[_Floats, _Floats]:
-        """What was seen from `start` to before `end`: sums of jobs times weight, and of weight."""
-        first, last = (self.times.searchsorted(np.where(np.isfinite(t), t, np.inf)) for t in (start, end))
-        sums = (np.append(0.0, np.cumsum(each)) for each in (self.active * self.weight, self.weight))
-        seen, weight = (total[last] - total[first] for total in sums)
-        return seen, weight
-
-    def mean_and_most(self) -> tuple[float, float]:
-        """Over the times at which somebody was there."""
-        some = (self.active > 0) & (self.weight > 0)
-        if not some.any():
-            return float("nan"), float("nan")
-        mean = (self.active[some] * self.weight[some]).sum() / self.weight[some].sum()
-        return float(mean), float(self.active[some].max())
-
-
-def _present(times: _Floats, arrival: _Floats, leave: _Floats) -> _Floats:
-    """Jobs that have arrived at each of the times and not left."""
-    came, went = (np.sort(each).searchsorted(times, "right") for each in (arrival, leave))
-    return (came - went).astype(np.float64)
-
-
-def _stays(result: SimulationResult) -> tuple[_Floats, _Floats, NDArray[np.bool_]]:
-    """(N,) arrival and departure (seconds; inf for a job that never left), and whether the job could run at all."""
+def _active(result: SimulationResult, every: float | None) -> tuple[_Floats, ...]:
+    """Jobs over time, `active` of them for `weight` seconds, or at so many looks, from each of the `times`; and (N,)
+    arrival and departure of each job (seconds; inf for a job that never left).
+    """
+    if every is not None and not 0 < every < np.inf:
+        raise InputError("contention", field="every", found=every, expected="seconds above 0")
     jobs = result.jobs
-    leave = jobs["completion_time"].to_numpy(np.float64)
-    if "leave_time" in jobs:
-        leave = np.where(np.isnan(leave), jobs["leave_time"].to_numpy(np.float64), leave)
-    there = jobs["status"].astype(str).to_numpy() != "unserved"
-    return jobs["arrival_time"].to_numpy(np.float64), np.where(np.isnan(leave), np.inf, leave), there
+    done = jobs["completion_time"]
+    left = done.fillna(jobs["leave_time"]) if "leave_time" in jobs else done
+    leave = left.fillna(np.inf).to_numpy(np.float64)
+    arrival = jobs["arrival_time"].to_numpy(np.float64)
+    # those that no type can run are not there
+    came, went = (np.sort(each[(jobs["status"] != "unserved").to_numpy()]) for each in (arrival, leave))
+    times = np.unique(np.concatenate([came, went[np.isfinite(went)]]))
+    weight = np.append(np.diff(times), 0.0)[: len(times)]
+    if every is not None:
+        times = every * np.arange(np.ceil(times.max(initial=0.0) / every) + 1)
+        weight = np.ones(len(times))
+    active = came.searchsorted(times, "right") - went.searchsorted(times, "right")
+    return times, active.astype(np.float64), weight, arrival, leave
 
 
 def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> _Floats:
@@ -127,25 +102,22 @@ def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> _Floats:
     InputError
         `run_alone` returns another number of times than it was asked for.
     """
-    concurrency = np.where(np.isnan(result.jobs["jct"].to_numpy(np.float64)), np.nan, average_concurrency(result))
-    known = np.flatnonzero(~np.isnan(concurrency))
+    completed = result.jobs["jct"].notna().to_numpy()
+    concurrency = average_concurrency(result)
+    known = np.flatnonzero(completed & ~np.isnan(concurrency))
     total, weights = np.zeros(len(known)), np.zeros(len(known))
     for name, gpus in result.cluster.gpus.items():
-        if not gpus:
-            continue
         share = gpus / concurrency[known]
-        below = np.maximum(np.floor(share), 1).astype(np.int64)
-        above = np.maximum(np.ceil(share), 1).astype(np.int64)
+        below, above = (np.maximum(side(share), 1).astype(np.int64) for side in (np.floor, np.ceil))
         low, high = (_asked(run_alone, name, known, count) for count in (below, above))
         between = np.where(above > below, share - below, 0.0)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             seconds = (low + (high - low) * between) / np.minimum(share, 1.0)
         able = np.isfinite(seconds)
         total[able] += gpus * seconds[able]
         weights[able] += gpus
     isolated = np.full(len(concurrency), np.nan)
-    np.divide(total, weights, out=total, where=weights > 0)
-    isolated[known] = np.where(weights > 0, total, np.nan)
+    isolated[known] = np.divide(total, weights, out=np.full(len(known), np.nan), where=weights > 0)
     return isolated
 
 

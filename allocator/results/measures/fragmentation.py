@@ -54,13 +54,19 @@ class Fragmentation:
     share : (M,) fragmented GPU time over free GPU time; nan where no GPU was free.
     fits : (M,) part of the time in which the gang fitted; nan in pools that are smaller than it.
     blocked : (M,) part of the time in which as many GPUs were free and it did not fit; nan as for `fits`.
-    overall : share, fits and blocked of the cluster; the latter two are means over pools, weighted by their GPUs.
+    overall : share, fits and blocked of the cluster by the names of figures; the latter two are means over pools,
+        weighted by their GPUs.
     """
 
     share: _Floats
     fits: _Floats
     blocked: _Floats
-    overall: tuple[float, float, float]
+    overall: dict[str, float]
+
+    @property
+    def by_pool(self) -> dict[str, _Floats]:
+        """The three by the same names, (M,) each."""
+        return dict(zip(self.overall, (self.share, self.fits, self.blocked), strict=True))
 
 
 def measure_fragmentation(record: RunRecord, start: float, end: float, gang: int = GANG) -> Fragmentation | None:
@@ -86,23 +92,23 @@ def measure_fragmentation(record: RunRecord, start: float, end: float, gang: int
         blocked[pool] = seconds[~course.fits & (course.free >= gang)].sum() / (end - start)
     able = cluster.capacity >= gang
     weight = np.where(able, cluster.capacity, 0)
-    overall = (
-        _ratio(fragmented.sum(), free.sum()),
-        _ratio((weight * fits).sum(), weight.sum()),
-        _ratio((weight * blocked).sum(), weight.sum()),
-    )
+    overall = {
+        "fragmentation": _ratio(fragmented.sum(), free.sum()),
+        "gang_fits_fraction": _ratio((weight * fits).sum(), weight.sum()),
+        "gang_blocked_fraction": _ratio((weight * blocked).sum(), weight.sum()),
+    }
     share = np.divide(fragmented, free, out=np.full(n, np.nan), where=free > 0)
     return Fragmentation(share, np.where(able, fits, np.nan), np.where(able, blocked, np.nan), overall)
 
 
-def fragmentation_table(record: RunRecord | None, gang: int = GANG) -> pd.DataFrame:
+def fragmentation_table(record: RunRecord, gang: int = GANG) -> pd.DataFrame:
     """One row per pool and time at which it changed: time (seconds), accelerator (category), free_gpus, fragmented_gpus
     and gang_fits, which hold from then on. Empty where servers have one GPU, or placement is not known.
     """
     import pandas as pd
 
-    courses = None if record is None else _courses(record, gang)
-    if record is None or courses is None:
+    courses = _courses(record, gang)
+    if courses is None:
         names = ("time", "accelerator", "free_gpus", "fragmented_gpus", "gang_fits")
         return pd.DataFrame({name: [] for name in names})
     pool = np.repeat(np.arange(len(courses)), [len(course.time) for course in courses])
@@ -121,21 +127,19 @@ def _courses(record: RunRecord, gang: int) -> list[_Course] | None:
     cluster = record.cluster
     if max(cluster.gpus_per_server.values()) == 1 or record.fluid:
         return None
-    held = _held(record)
-    if held is None:
+    busy = _busy(record)
+    if busy is None:
         return None
-    gpu, start, end = _busy(*held)
+    gpu, start, end = busy
     server, size, pool_of = _servers(cluster)
     at = server[gpu]
     time = np.concatenate([start, end])
-    change = np.concatenate([-np.ones(len(at), np.int64), np.ones(len(at), np.int64)])
-    both = np.concatenate([at, at])
-    pools = pool_of[both]
+    change = np.repeat([-1, 1], len(at))
+    both = np.tile(at, 2)
     courses = []
     for pool, name in enumerate(cluster.accelerators):
-        rows = pools == pool
-        own = size[pool_of == pool]
-        first = int(np.searchsorted(pool_of, pool))
+        rows = pool_of[both] == pool
+        own, first = size[pool_of == pool], int(np.searchsorted(pool_of, pool))
         whole = cluster.gpus_per_server[name]
         courses.append(_course(time[rows], both[rows] - first, change[rows], own, whole, gang))
     return courses
@@ -184,39 +188,31 @@ def _counts(free: _Ints, size: _Ints, whole: int, rest: int) -> _Ints:
     return np.array([free, np.where(free < size, free, 0), free >= whole, free >= max(rest, 1)], dtype=np.int64)
 
 
-def _held(record: RunRecord) -> tuple[_Ints, _Floats, _Floats] | None:
-    """GPU, start and end of the stretches in which each job kept each of its GPUs; None where placement is off."""
+def _busy(record: RunRecord) -> tuple[_Ints, _Floats, _Floats] | None:
+    """GPU, start and end of the stretches in which somebody had each GPU: jobs that share one count once.
+
+    None where placement is off.
+    """
     code, places = record.row_places
     if not places:
         return None
     order = np.lexsort((record.row_round, record.row_job))
     job, code = record.row_job[order], code[order]
     start, end = record.row_start[order], record.row_busy_until[order]
-    goes_on = (job[1:] == job[:-1]) & (code[1:] == code[:-1]) & (start[1:] == end[:-1])
-    first = np.flatnonzero(np.append(True, ~goes_on))
-    last = np.append(first[1:], len(order)) - 1
-    count = np.array([len(place) for place in places], dtype=np.int64)
-    flat = np.fromiter(chain.from_iterable(places), dtype=np.int64, count=int(count.sum()))
-    offset = np.cumsum(count) - count
-    place = code[first]
-    gpus = count[place]
-    stretch = np.repeat(np.arange(len(first)), gpus)
-    within = np.arange(len(stretch)) - np.repeat(np.cumsum(gpus) - gpus, gpus)
-    gpu = flat[offset[place][stretch] + within]
-    return gpu, start[first][stretch], end[last][stretch]
-
-
-def _busy(gpu: _Ints, start: _Floats, end: _Floats) -> tuple[_Ints, _Floats, _Floats]:
-    """GPU, start and end of the stretches in which somebody had each GPU: jobs that share one count once."""
+    # rows in which a job goes on on the same GPUs are one
+    opens = np.append(True, (job[1:] != job[:-1]) | (code[1:] != code[:-1]) | (start[1:] != end[:-1]))
+    kept = [places[at] for at in code[opens].tolist()]
+    count = [len(place) for place in kept]
+    gpu = np.fromiter(chain.from_iterable(kept), dtype=np.int64)
+    start, end = np.repeat(start[opens], count), np.repeat(end[np.append(opens[1:], True)], count)
     times, rank = np.unique(np.concatenate([start, end]), return_inverse=True)
     # ranks of times in place of times, so that GPUs can be told apart in one exact number
     begin, finish = rank[: len(start)] + gpu * len(times), rank[len(start) :] + gpu * len(times)
     order = np.argsort(begin, kind="stable")
     begin, finish = begin[order], np.maximum.accumulate(finish[order])
-    opens = np.concatenate([[True], begin[1:] > finish[:-1]]) if len(begin) else np.empty(0, np.bool_)
-    first = np.flatnonzero(opens)
-    last = np.append(first[1:], len(begin)) - 1 if len(begin) else first
-    return gpu[order][first], times[begin[first] % len(times)], times[finish[last] % len(times)]
+    opens = np.append(True, begin[1:] > finish[:-1])
+    closes = np.append(opens[1:], True)
+    return gpu[order][opens], times[begin[opens] % len(times)], times[finish[closes] % len(times)]
 
 
 def _ratio(part: float, whole: float) -> float:

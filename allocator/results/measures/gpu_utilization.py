@@ -32,13 +32,13 @@ class MeasuredUtilization:
     known: float
 
 
-def gpu_utilization(record: RunRecord | None, start: float, end: float) -> MeasuredUtilization | None:
+def gpu_utilization(record: RunRecord, start: float, end: float) -> MeasuredUtilization | None:
     """Utilisation of the GPUs from `start` to `end` (seconds); None where no job that ran then has a figure.
 
     A job is taken to use of its GPUs at all times what it was measured to use of them. Of two jobs that share GPUs the
     figures add up, to 1 at most.
     """
-    if record is None or np.isnan(record.jobs.gpu_utilization).all():
+    if np.isnan(record.jobs.gpu_utilization).all():
         return None
     seconds = record.gpu_seconds_between(start, end)
     used = _row_utilization(record)

@@ -74,32 +74,18 @@ def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd
     return pd.DataFrame(rows, columns=columns)
 
 
-def users_table(jobs: pd.DataFrame) -> pd.DataFrame:
-    """One row per user of some of a run's jobs, those with the most GPU time first.
+def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """One row per user, or partition (virtual cluster), of some of a run's jobs, those with the most GPU time first.
 
-    Columns user (empty: jobs that name none), jobs, completed_jobs, gpu_hours, gpu_share (of the GPU time of all these
-    jobs), and of the completed jobs average and percentiles of jct and queueing_time (seconds; without GPUs, from
-    arrival on and whenever preempted), average_rho and worst_rho; nan where there is nothing to measure.
-
-    Parameters
-    ----------
-    jobs : rows of `SimulationResult.jobs`, with its column user.
-    """
-    return _named_parts(jobs, "user")
-
-
-def partitions_table(jobs: pd.DataFrame) -> pd.DataFrame:
-    """One row per partition (virtual cluster) of some of a run's jobs; columns as in `users_table`.
+    Columns user or partition (empty: jobs that name none), jobs, completed_jobs, gpu_hours, gpu_share (of the GPU time
+    of all these jobs), and of the completed jobs average and percentiles of jct and queueing_time (seconds; without
+    GPUs, from arrival on and whenever preempted), average_rho and worst_rho; nan where there is nothing to measure.
 
     Parameters
     ----------
-    jobs : rows of `SimulationResult.jobs`, with its column partition.
+    jobs : rows of `SimulationResult.jobs`.
+    column : that has their names; there may be thousands.
     """
-    return _named_parts(jobs, "partition")
-
-
-def _named_parts(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
-    """One row per name in a column, in one pass over all jobs: there may be thousands of names."""
     import pandas as pd
 
     names, of = np.unique(jobs[column].to_numpy(dtype=np.str_), return_inverse=True)
@@ -114,13 +100,10 @@ def _named_parts(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
         "completed_jobs": np.bincount(of[~np.isnan(jct)], minlength=n),
         "gpu_hours": used / 3600.0,
         "gpu_share": used / max(float(used.sum()), 1e-300),
-        "average_jct": _means(jct, of, n),
-        **percentiles_by_group(jct, of, n, "jct"),
     }
-    if "queueing_time" in jobs:
-        queueing = np.where(np.isnan(jct), np.nan, jobs["queueing_time"].to_numpy(np.float64))
-        columns["average_queueing_time"] = _means(queueing, of, n)
-        columns |= percentiles_by_group(queueing, of, n, "queueing_time")
+    queueing = np.where(np.isnan(jct), np.nan, jobs["queueing_time"].to_numpy(np.float64))
+    for name, values in (("jct", jct), ("queueing_time", queueing)):
+        columns |= {f"average_{name}": _means(values, of, n)} | percentiles_by_group(values, of, n, name)
     columns |= {"average_rho": _means(rho, of, n), "worst_rho": worst}
     return pd.DataFrame(columns).iloc[np.argsort(-used, kind="stable")].reset_index(drop=True)
 
@@ -135,8 +118,8 @@ def _means(values: _Floats, of: NDArray[np.int64], n: int) -> _Floats:
 
 
 def restart_gpu_hours(jobs: pd.DataFrame) -> float | None:
-    """What the starts of the jobs took; None for tables of a run that others made without it, and of a job log."""
-    if "restart_gpu_seconds" not in jobs or (len(jobs) and jobs["restart_gpu_seconds"].isna().all()):
+    """What the starts of the jobs took; None for those of a job log."""
+    if len(jobs) and jobs["restart_gpu_seconds"].isna().all():
         return None
     return float(jobs["restart_gpu_seconds"].sum()) / 3600.0
 
@@ -147,9 +130,5 @@ def _measured(jobs: pd.DataFrame) -> pd.DataFrame:
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as JSON has them; None for nan."""
-    return [{str(key): _plain(value) for key, value in row.items()} for row in table.to_dict("records")]
-
-
-def _plain(value: Any) -> Any:
-    number = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(number, float) and np.isnan(number) else number
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]

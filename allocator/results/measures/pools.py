@@ -53,11 +53,7 @@ def accelerators_table(
     if measured is not None:
         columns["gpu_utilization"] = measured.by_pool
     if fragmentation is not None:
-        columns |= {
-            "fragmentation": fragmentation.share,
-            "gang_fits_fraction": fragmentation.fits,
-            "gang_blocked_fraction": fragmentation.blocked,
-        }
+        columns |= fragmentation.by_pool
     return pd.DataFrame(columns)
 
 

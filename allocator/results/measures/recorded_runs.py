@@ -1,5 +1,13 @@
 """Recorded runs and the deadlines of their jobs, from the files that we, Pollux and ElasticFlow write.
 
+Of a job the time from submission to completion is compared with the time from submission to its deadline: the clocks
+of a run and of a trace need not begin alike. Two satisfactory ratios are in use. That of ElasticFlow's paper (Gu et
+al., ASPLOS 2023, sec. 6) is over all jobs with a deadline, wherever they are at the end. The simulator that its
+artifact has for Pollux tells another one while it runs: over the jobs that have finished so far, those without a
+deadline, which are never in time, among them.
+
+What is read:
+
     a folder         what `allocator simulate` wrote: summary.json and jobs.csv
     records by line  the log of a simulator or a cluster, a JSON object in each line with "submitted_jobs", of which the
                      last says how far each job has come: name, submission_time, completion_time [, ddl]
@@ -18,19 +26,84 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from allocator.results.measures.judgement import RecordedJobs
 from throughputs import InputError, read_trace
 from throughputs.files import read_frame, read_text
+from throughputs.frames import FrameReader
 from throughputs.traces import named_format
 
-_OWN_COLUMNS = ("job_id", "arrival_time", "completion_time", "status")
+if TYPE_CHECKING:
+    import pandas as pd
+
+JUDGEMENTS = ("met", "late", "missed", "open", "declined", "best_effort", "not_submitted")
+"""Completed in time; completed late; not completed, and the deadline has passed at the end of the record; has not
+passed yet; turned away; no deadline; with a deadline in the trace, and not in the run."""
+
+_TIMES = ("submitted", "completed", "deadline")
+_OF_LOGS = dict(zip(_TIMES, ("submission_time", "completion_time", "ddl"), strict=True))
+_OF_JOBS = dict(zip(_TIMES, ("submit", "finish", "ddl"), strict=True))
+"""What the files of others call them."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedJobs:
+    """Jobs of a run.
+
+    Attributes
+    ----------
+    table : by name submitted, completed, deadline (seconds on one clock; nan for a job that has not completed, or
+        without one), declined (whether the scheduler turned it away) and absent (whether it is in the trace alone).
+    end : up to when the run is recorded, seconds.
+    """
+
+    table: pd.DataFrame
+    end: float
+
+
+def judged(jobs: RecordedJobs) -> NDArray[np.object_]:
+    """(N,) one of `JUDGEMENTS` for each job."""
+    table = jobs.table
+    allowed = table["deadline"] - table["submitted"]
+    in_time = table["completed"] - table["submitted"] <= allowed
+    passed = jobs.end - table["submitted"] > allowed
+    cases = {
+        "best_effort": table["deadline"].isna(),
+        "not_submitted": table["absent"],
+        "declined": table["declined"],
+        "met": in_time,
+        "late": table["completed"].notna(),
+        "missed": passed,
+    }
+    return np.select([case.to_numpy(np.bool_) for case in cases.values()], list(cases), "open").astype(object)
+
+
+def deadline_judgement(jobs: RecordedJobs) -> dict[str, Any]:
+    """Figures of a run, ready for JSON.
+
+    jobs, deadline_jobs, completed_jobs; accepted (jobs with a deadline that were submitted and not declined); the
+    number of each of `JUDGEMENTS`; satisfactory_ratio (met over deadline_jobs) and satisfactory_ratio_of_finished (met
+    over completed_jobs), None where there is nothing to divide by.
+    """
+    verdicts = judged(jobs)
+    counts = {name: int((verdicts == name).sum()) for name in JUDGEMENTS}
+    due, done = (int(jobs.table[name].notna().sum()) for name in ("deadline", "completed"))
+    return {
+        "jobs": len(verdicts),
+        "deadline_jobs": due,
+        "completed_jobs": done,
+        "accepted": due - counts["declined"] - counts["not_submitted"],
+        **counts,
+        "satisfactory_ratio": counts["met"] / due if due else None,
+        "satisfactory_ratio_of_finished": counts["met"] / done if done else None,
+    }
 
 
 def read_recorded_jobs(run: Path, trace: Path | None = None) -> RecordedJobs:
@@ -41,128 +114,108 @@ def read_recorded_jobs(run: Path, trace: Path | None = None) -> RecordedJobs:
     InputError
         The file is none of those above, a job of it is not in the trace, or nothing tells deadlines or submissions.
     """
+    import pandas as pd
+
     jobs, end = _of_folder(run) if run.is_dir() else _of_file(run)
-    wanted = None if trace is None else _wanted(trace)
-    rows = []
-    for name, job in jobs.items():
-        if wanted is not None:
-            key = name if name in wanted else name.rpartition("-")[2]
-            if key not in wanted:
-                raise InputError(run, field="job", found=name, expected=f"a job of {trace}")
-            arrival, deadline = wanted.pop(key)
-            submitted = arrival if math.isnan(job["submitted"]) else job["submitted"]
-            # the clocks of a run and of its trace need not begin alike
-            job |= {"submitted": submitted, "deadline": deadline - arrival + submitted}
-        if math.isnan(job["submitted"]):
-            raise InputError(run, field=name, expected="the time of its submission, or a --trace")
-        if not math.isnan(job["took"]):
-            job["completed"] = job["submitted"] + job["took"]
-        if job["completed"] < job["submitted"]:
-            expected = f"at least its submission, {job['submitted']:g} s"
-            raise InputError(run, field=f"completion of job {name}", found=job["completed"], expected=expected)
-        rows.append((name, job["submitted"], job["completed"], job["deadline"], job["declined"], False))
-    absent = [] if wanted is None else wanted.items()
-    rows += [(name, arrival, math.nan, deadline, False, True) for name, (arrival, deadline) in absent]
-    if all(math.isnan(row[3]) for row in rows):
-        where = f"{run}" if trace is None else f"{trace}"
-        raise InputError(where, found="no job with a deadline", expected="deadlines, in the run or in a --trace")
-    names, submitted, completed, deadlines, declined, missing = zip(*rows, strict=True)
-    done = np.array(completed, dtype=np.float64)
-    return RecordedJobs(
-        np.array(names, dtype=object),
-        np.array(submitted, dtype=np.float64),
-        done,
-        np.array(deadlines, dtype=np.float64),
-        np.array(declined, dtype=np.bool_),
-        np.array(missing, dtype=np.bool_),
-        max([end, *done[~np.isnan(done)].tolist()]),
-    )
+    jobs["absent"] = False
+    if trace is not None:
+        wanted = _wanted(trace)
+        keys = pd.Index([name if name in wanted.index else name.rpartition("-")[2] for name in jobs.index])
+        unknown = ~keys.isin(wanted.index) | keys.duplicated()
+        if unknown.any():
+            raise InputError(run, field="job", found=jobs.index[unknown][0], expected=f"a job of {trace}, once")
+        told = wanted.loc[keys].set_index(jobs.index)
+        jobs["submitted"] = jobs["submitted"].fillna(told["submitted"])
+        # the clocks of a run and of its trace need not begin alike
+        jobs["deadline"] = told["deadline"] - told["submitted"] + jobs["submitted"]
+        jobs = pd.concat([jobs, wanted.drop(keys).assign(completed=math.nan, declined=False, absent=True)])
+    if (unknown := jobs["submitted"].isna()).any():
+        raise InputError(run, field=jobs.index[unknown][0], expected="the time of its submission, or a --trace")
+    if "took" in jobs:
+        jobs["completed"] = jobs["submitted"] + jobs["took"]
+    if (early := jobs["completed"] < jobs["submitted"]).any():
+        job = jobs[early].iloc[0]
+        expected = f"at least its submission, {job['submitted']:g} s"
+        raise InputError(run, field=f"completion of job {job.name}", found=float(job["completed"]), expected=expected)
+    if jobs["deadline"].isna().all():
+        expected = "deadlines, in the run or in a --trace"
+        raise InputError(trace or run, found="no job with a deadline", expected=expected)
+    return RecordedJobs(jobs, float(np.fmax(end, jobs["completed"].max())))
 
 
-def _job(**known: Any) -> dict[str, Any]:
-    """What is known of a job; `took` is its completion time where only that is told."""
-    times = dict.fromkeys(("submitted", "completed", "deadline", "took"), math.nan)
-    return times | {"declined": False} | known
-
-
-def _of_folder(folder: Path) -> tuple[dict[str, dict[str, Any]], float]:
+def _of_folder(folder: Path) -> tuple[pd.DataFrame, float]:
     """Jobs and end of a run of our own."""
+    import pandas as pd
+
     if not (folder / "summary.json").is_file():
         inside = sorted(path.parent.name for path in folder.glob("*/summary.json"))
         expected = f"the folder of one run, such as {folder / inside[0]}" if inside else "the folder of a finished run"
         found = f"no summary.json, but runs in its folders {', '.join(inside)}" if inside else "no summary.json"
         raise InputError(folder, found=found, expected=expected)
     frame, first_line = read_frame(folder / "jobs.csv")
-    for name in _OWN_COLUMNS:
-        if name not in frame.columns:
-            raise InputError(folder / "jobs.csv", field=name, expected="this column to be present")
-    jobs = {}
-    for line, row in enumerate(frame.to_dict("records"), start=first_line):
-        times = [
-            _seconds(row.get(name) or None, folder / "jobs.csv", name, line)
-            for name in ("arrival_time", "completion_time", "deadline")
-        ]
-        status = str(row["status"])
+    table = FrameReader(frame, str(folder / "jobs.csv"), first_line)
+    table.check_columns(("job_id", "arrival_time", "completion_time", "status"), [*map(str, frame.columns)])
+    status = table.text("status")
+    jobs = {
+        "submitted": table.numbers("arrival_time"),
         # a job that was cut off has not done its work
-        times[1] = math.nan if status == "cut_off" else times[1]
-        declined = status in ("rejected", "unserved")
-        jobs[str(row["job_id"])] = _job(
-            **dict(zip(("submitted", "completed", "deadline"), times, strict=True)), declined=declined
-        )
+        "completed": np.where(status == "cut_off", math.nan, table.numbers("completion_time", empty=math.nan)),
+        "deadline": table.numbers("deadline", empty=math.nan) if table.has("deadline") else math.nan,
+        "declined": np.isin(status.astype(str), ("rejected", "unserved")),
+    }
     makespan = _object(folder / "summary.json", read_text(folder / "summary.json"), None).get("makespan", 0.0)
-    return jobs, float(makespan)
+    return pd.DataFrame(jobs, index=table.names("job_id")), float(makespan)
 
 
-def _of_file(path: Path) -> tuple[dict[str, dict[str, Any]], float]:
+def _of_file(path: Path) -> tuple[pd.DataFrame, float]:
     """Jobs and end of a run of others."""
     text = read_text(path)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    if lines and '"submitted_jobs"' in lines[0][1]:
-        return _of_log(path, *lines[-1])
-    told = _object(path, text, None)
-    if isinstance(told.get("submitted_jobs"), list):
-        return _of_log(path, 1, text)
+    # of a log the last record counts
+    number, text = lines[-1] if lines and '"submitted_jobs"' in lines[0][1] else (None, text)
+    told = _object(path, text, number)
+    if isinstance(submitted := told.get("submitted_jobs"), list):
+        names = [job["name"] if isinstance(job, Mapping) and "name" in job else None for job in submitted]
+        if None in names:
+            found = submitted[names.index(None)]
+            raise InputError(path, line=number, field="submitted_jobs", found=found, expected="jobs with a name")
+        if len(set(names)) < len(names):
+            found = next(name for name in names if names.count(name) > 1)
+            raise InputError(path, line=number, field="submitted_jobs / name", found=found, expected="each name once")
+        jobs = _jobs(path, "submitted_jobs", zip(names, submitted, strict=True), _OF_LOGS, number)
+        return jobs, _seconds(told.get("timestamp", 0.0), path, "timestamp", number)
     if isinstance(told.get("jobs"), Mapping):
-        names = {"submitted": "submit", "completed": "finish", "deadline": "ddl"}
-        jobs = {name: _told(path, name, job, names) for name, job in told["jobs"].items()}
         summary = told.get("summary")
-        return jobs, float(summary.get("sim_time", 0.0)) if isinstance(summary, Mapping) else 0.0
+        end = float(summary.get("sim_time", 0.0)) if isinstance(summary, Mapping) else 0.0
+        return _jobs(path, "jobs", told["jobs"].items(), _OF_JOBS), end
     if isinstance(told.get("jcts"), Mapping):
-        workloads = told["jcts"]
-        if len(workloads) != 1:
-            found = ", ".join(map(str, workloads))
-            raise InputError(path, field="jcts", found=found or "none", expected="one workload")
-        ((workload, times),) = workloads.items()
+        if len(told["jcts"]) != 1:
+            found = ", ".join(map(str, told["jcts"])) or "none"
+            raise InputError(path, field="jcts", found=found, expected="one workload")
+        ((workload, times),) = told["jcts"].items()
         if not isinstance(times, Mapping):
             raise InputError(path, field=f"jcts / {workload}", found=times, expected="an object, seconds by job")
-        return {name: _job(took=_seconds(jct, path, name)) for name, jct in times.items()}, 0.0
+        took = {name: {"took": seconds} for name, seconds in times.items()}
+        return _jobs(path, f"jcts / {workload}", took.items(), {"took": "took"}), 0.0
     expected = 'a log with "submitted_jobs" in each line, or an object with "jobs" or "jcts"'
     raise InputError(path, found=f"an object with {', '.join(map(str, told)) or 'nothing'}", expected=expected)
 
 
-def _of_log(path: Path, line: int, text: str) -> tuple[dict[str, dict[str, Any]], float]:
-    """The last record of a log."""
-    record = _object(path, text, line)
-    names = {"submitted": "submission_time", "completed": "completion_time", "deadline": "ddl"}
-    jobs = {}
-    for job in record["submitted_jobs"]:
-        if not isinstance(job, Mapping) or "name" not in job:
-            raise InputError(path, line=line, field="submitted_jobs", found=job, expected="jobs with a name")
-        if str(job["name"]) in jobs:
-            raise InputError(
-                path, line=line, field="submitted_jobs / name", found=job["name"], expected="each name once"
-            )
-        jobs[str(job["name"])] = _told(path, "submitted_jobs", job, names, line)
-    return jobs, _seconds(record.get("timestamp", 0.0), path, "timestamp", line)
+def _jobs(
+    path: Path, field: str, jobs: Iterable[tuple[Any, Any]], names: Mapping[str, str], line: int | None = None
+) -> pd.DataFrame:
+    """What is told of jobs, with times that the file calls by these names."""
+    import pandas as pd
 
-
-def _told(path: Path, field: str, job: Any, names: Mapping[str, str], line: int | None = None) -> dict[str, Any]:
-    if not isinstance(job, Mapping):
-        raise InputError(
-            path, line=line, field=field, found=job, expected=f"an object with {', '.join(names.values())}"
-        )
-    times = {ours: _seconds(job.get(name), path, f"{field} / {name}", line) for ours, name in names.items()}
-    return _job(**times)
+    rows = {}
+    for name, job in jobs:
+        where = f"{field} / {name}"
+        if not isinstance(job, Mapping):
+            expected = f"an object with {', '.join(names.values())}"
+            raise InputError(path, line=line, field=where, found=job, expected=expected)
+        rows[str(name)] = [_seconds(job.get(theirs), path, f"{where} / {theirs}", line) for theirs in names.values()]
+    table = pd.DataFrame.from_dict(rows, "index", columns=list(names), dtype=np.float64)
+    return table.reindex(columns=list(dict.fromkeys([*_TIMES, *names]))).assign(declined=False)
 
 
 def _object(path: Path, text: str, line: int | None) -> dict[str, Any]:
@@ -181,18 +234,18 @@ def _seconds(value: Any, path: Path, field: str, line: int | None = None) -> flo
     if value is None:
         return math.nan
     try:
-        return float(value)
+        return (
+            datetime.fromisoformat(value).timestamp() if isinstance(value, str) and "-" in value[1:] else float(value)
+        )
     except (TypeError, ValueError):
-        pass
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
         expected = "seconds, or a date such as 2026-03-01T08:00:00Z"
         raise InputError(path, line=line, field=field, found=value, expected=expected) from None
 
 
-def _wanted(path: Path) -> dict[str, tuple[float, float]]:
+def _wanted(path: Path) -> pd.DataFrame:
     """Arrival and deadline of each job of a trace, by its name."""
+    import pandas as pd
+
     trace = read_trace(path)
     names = [str(position) for position in range(len(trace))]
     if named_format(path) == "pollux":
@@ -201,4 +254,4 @@ def _wanted(path: Path) -> dict[str, tuple[float, float]]:
         names = frame["name"].astype(str).to_numpy()[order].tolist()
         if len(set(names)) < len(names):
             raise InputError(path, field="name", found="a name twice", expected="each name once")
-    return dict(zip(names, zip(trace.arrival_time.tolist(), trace.deadline.tolist(), strict=True), strict=True))
+    return pd.DataFrame({"submitted": trace.arrival_time, "deadline": trace.deadline}, index=names)

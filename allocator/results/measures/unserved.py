@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 _MOST_PLACES = 5
 
 
-def unserved_reasons(record: RunRecord | None) -> list[str]:
+def unserved_reasons(record: RunRecord) -> list[str]:
     """A line for each reason for which jobs are "unserved", with how many they are and where they might have run.
 
     A job that no type can run asks for more GPUs than any type that it may use has; or on every type that is large
     enough it has no throughput. The types that it may use are those that its GPU type names, else its partition,
     if there are any.
     """
-    if record is None:
-        return []
     jobs, cluster = record.jobs, record.cluster
     unserved = np.flatnonzero((jobs.columns["outcome"] == OPEN) & ~jobs.runnable)
     gpus = jobs.scale_factor[unserved]

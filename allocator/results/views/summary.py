@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 from throughputs.shown import html_table
@@ -12,9 +12,19 @@ _HOUR = 3600.0
 _MISSING = "-"
 
 
-def _figure(unit: str) -> Any:
-    """A figure that not every run has, in this unit."""
-    return field(default=None, metadata={"unit": unit})
+_UNITS = {
+    "s": ("_jct", "_time", "_seconds", "makespan", "window_start", "window_end"),
+    "GPU h": ("_gpu_hours", "gpu_hours_per_job"),
+    "dollars": ("cost",),
+    "jobs/GPU": ("_contention",),
+    "jobs": ("_queue", "_active", "exceeded_jobs", "admitted", "rejected", "met", "late"),
+}
+"""By what the names of figures end in; all others are numbers without a unit."""
+
+# A figure that not every run has.
+Number = float | None
+Count = int | None
+Rows = list[dict[str, Any]] | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -117,98 +127,98 @@ class Summary(Mapping[str, Any]):
     status: str
     status_detail: str
     completed_jobs: int
-    average_jct: float | None = _figure("s")
-    median_jct: float | None = _figure("s")
-    p90_jct: float | None = _figure("s")
-    p95_jct: float | None = _figure("s")
-    p99_jct: float | None = _figure("s")
-    p99_9_jct: float | None = _figure("s")
-    geometric_mean_jct: float | None = _figure("s")
-    harmonic_mean_jct: float | None = _figure("s")
-    average_queueing_time: float | None = _figure("s")
-    median_queueing_time: float | None = _figure("s")
-    p90_queueing_time: float | None = _figure("s")
-    p95_queueing_time: float | None = _figure("s")
-    p99_queueing_time: float | None = _figure("s")
-    p99_9_queueing_time: float | None = _figure("s")
-    average_running_time: float | None = _figure("s")
-    average_rho: float | None = None
-    worst_rho: float | None = None
-    unfair_fraction: float | None = None
-    very_unfair_fraction: float | None = None
-    average_rho_static: float | None = None
-    worst_rho_static: float | None = None
-    unfair_fraction_static: float | None = None
-    very_unfair_fraction_static: float | None = None
-    average_rho_themis: float | None = None
-    worst_rho_themis: float | None = None
-    unfair_fraction_themis: float | None = None
-    very_unfair_fraction_themis: float | None = None
-    average_rho_isolated: float | None = None
-    worst_rho_isolated: float | None = None
-    unfair_fraction_isolated: float | None = None
-    very_unfair_fraction_isolated: float | None = None
-    makespan: float = field(metadata={"unit": "s"})
+    average_jct: Number = None
+    median_jct: Number = None
+    p90_jct: Number = None
+    p95_jct: Number = None
+    p99_jct: Number = None
+    p99_9_jct: Number = None
+    geometric_mean_jct: Number = None
+    harmonic_mean_jct: Number = None
+    average_queueing_time: Number = None
+    median_queueing_time: Number = None
+    p90_queueing_time: Number = None
+    p95_queueing_time: Number = None
+    p99_queueing_time: Number = None
+    p99_9_queueing_time: Number = None
+    average_running_time: Number = None
+    average_rho: Number = None
+    worst_rho: Number = None
+    unfair_fraction: Number = None
+    very_unfair_fraction: Number = None
+    average_rho_static: Number = None
+    worst_rho_static: Number = None
+    unfair_fraction_static: Number = None
+    very_unfair_fraction_static: Number = None
+    average_rho_themis: Number = None
+    worst_rho_themis: Number = None
+    unfair_fraction_themis: Number = None
+    very_unfair_fraction_themis: Number = None
+    average_rho_isolated: Number = None
+    worst_rho_isolated: Number = None
+    unfair_fraction_isolated: Number = None
+    very_unfair_fraction_isolated: Number = None
+    makespan: float
     utilization: float
-    loaded_utilization: float | None = None
-    average_queue: float | None = _figure("jobs")
-    largest_queue: int | None = _figure("jobs")
-    average_active: float | None = _figure("jobs")
-    average_contention: float | None = _figure("jobs/GPU")
-    largest_contention: float | None = _figure("jobs/GPU")
+    loaded_utilization: Number = None
+    average_queue: Number = None
+    largest_queue: Count = None
+    average_active: Number = None
+    average_contention: Number = None
+    largest_contention: Number = None
     jobs: int
     unserved_jobs: int
     dropped_jobs: int
     rejected_jobs: int
     cut_off_jobs: int
     unfinished_jobs: int
-    preemptions: int | None = None
-    migrations: int | None = None
-    restart_gpu_hours: float | None = _figure("GPU h")
-    failures: int | None = None
-    lost_gpu_hours: float | None = _figure("GPU h")
-    restarts_per_job: float | None = None
-    gpu_hours_per_job: float | None = _figure("GPU h")
-    beyond_shares_fraction: float | None = None
-    exceeded_jobs: int | None = _figure("jobs")
-    lease_extensions: int | None = None
-    lease_opportunities: int | None = None
-    lease_extension_rate: float | None = None
-    mean_envy: float | None = None
-    largest_envy: float | None = None
-    deadline_jobs: int | None = None
-    deadline_ratio: float | None = None
-    value_miss_rate: float | None = None
-    admitted: int | None = _figure("jobs")
-    rejected: int | None = _figure("jobs")
-    met: int | None = _figure("jobs")
-    late: int | None = _figure("jobs")
-    best_effort_jobs: int | None = None
-    best_effort_average_jct: float | None = _figure("s")
-    wasted_gpu_hours: float | None = _figure("GPU h")
-    cluster_efficiency: float | None = None
-    cost: float | None = _figure("dollars")
-    owned_cost: float | None = _figure("dollars")
+    preemptions: Count = None
+    migrations: Count = None
+    restart_gpu_hours: Number = None
+    failures: Count = None
+    lost_gpu_hours: Number = None
+    restarts_per_job: Number = None
+    gpu_hours_per_job: Number = None
+    beyond_shares_fraction: Number = None
+    exceeded_jobs: Count = None
+    lease_extensions: Count = None
+    lease_opportunities: Count = None
+    lease_extension_rate: Number = None
+    mean_envy: Number = None
+    largest_envy: Number = None
+    deadline_jobs: Count = None
+    deadline_ratio: Number = None
+    value_miss_rate: Number = None
+    admitted: Count = None
+    rejected: Count = None
+    met: Count = None
+    late: Count = None
+    best_effort_jobs: Count = None
+    best_effort_average_jct: Number = None
+    wasted_gpu_hours: Number = None
+    cluster_efficiency: Number = None
+    cost: Number = None
+    owned_cost: Number = None
     rounds: int
     policy_calls: int
     fallback_decisions: int
-    policy_seconds: float | None = _figure("s")
-    wall_seconds: float | None = _figure("s")
-    window_start: float | None = _figure("s")
-    window_end: float | None = _figure("s")
-    window_utilization: float | None = None
-    fragmentation: float | None = None
-    gang_fits_fraction: float | None = None
-    gang_blocked_fraction: float | None = None
-    gpu_utilization: float | None = None
-    busy_gpu_utilization: float | None = None
-    known_gpu_utilization: float | None = None
-    by_priority: list[dict[str, Any]] | None = None
-    by_size: list[dict[str, Any]] | None = None
-    by_user: list[dict[str, Any]] | None = None
-    by_partition: list[dict[str, Any]] | None = None
-    by_accelerator: list[dict[str, Any]] | None = None
-    by_entity: list[dict[str, Any]] | None = None
+    policy_seconds: Number = None
+    wall_seconds: Number = None
+    window_start: Number = None
+    window_end: Number = None
+    window_utilization: Number = None
+    fragmentation: Number = None
+    gang_fits_fraction: Number = None
+    gang_blocked_fraction: Number = None
+    gpu_utilization: Number = None
+    busy_gpu_utilization: Number = None
+    known_gpu_utilization: Number = None
+    by_priority: Rows = None
+    by_size: Rows = None
+    by_user: Rows = None
+    by_partition: Rows = None
+    by_accelerator: Rows = None
+    by_entity: Rows = None
     _names: tuple[str, ...] = ()
 
     @classmethod
@@ -241,9 +251,11 @@ class Summary(Mapping[str, Any]):
         return "\n".join(self._lines())
 
     def _repr_html_(self) -> str:
-        units = {each.name: each.metadata.get("unit", "") for each in fields(self)}
-        plain = {name: value for name, value in self.items() if isinstance(value, int | float)}
-        rows = [(name, value, units[name]) for name, value in plain.items()]
+        rows = [
+            (name, value, next((unit for unit, ends in _UNITS.items() if name.endswith(ends)), ""))
+            for name, value in self.items()
+            if isinstance(value, int | float)
+        ]
         return html_table(("figure", "value", "unit"), rows, caption=self._lines()[0])
 
     def _lines(self) -> list[str]:

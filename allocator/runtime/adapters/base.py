@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -74,6 +75,38 @@ class Node:
     drained: bool = False
 
 
+Places = Mapping[str, tuple[int, ...]]
+"""GPUs: by name of the node their positions."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a job is, is to be, or was: from the decision to the order, and in the book.
+
+    Attributes
+    ----------
+    pool : accelerator type, "" nowhere. places : its GPUs.
+    partner : UUID of the job that is to share them, "" for none.
+    """
+
+    pool: str = ""
+    places: Places = field(default_factory=dict)
+    partner: str = ""
+
+    @cached_property
+    def gpus(self) -> frozenset[tuple[str, int]]:
+        """(Node, position) of each GPU."""
+        return frozenset((node, position) for node, positions in self.places.items() for position in positions)
+
+    @property
+    def way(self) -> tuple[str, int]:
+        """Accelerator type and number of GPUs."""
+        return self.pool, len(self.gpus)
+
+
+NOWHERE = Placed()
+
+
 @dataclass(frozen=True)
 class StartOrder:
     """Start a job.
@@ -82,8 +115,7 @@ class StartOrder:
     ----------
     job, epoch : UUID, and number of the start.
     command : the arguments; never given to a shell.
-    gpus : by name of the node the positions of the GPUs.
-    accelerator : their type.
+    placed : on which GPUs.
     folder : of the job; exists, with the lease in it. Output goes to its file ``log``.
     working_directory : where the command starts.
     environment : variables besides those of the service; those of the lease, of GPUs and of ranks come on top.
@@ -94,18 +126,12 @@ class StartOrder:
     job: str
     epoch: int
     command: tuple[str, ...]
-    gpus: Mapping[str, tuple[int, ...]]
-    accelerator: str
+    placed: Placed
     folder: Path
     working_directory: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     one_process_per_gpu: bool = False
     log_bytes: int = 16 << 20
-
-    @property
-    def gpu_count(self) -> int:
-        """GPUs in all."""
-        return sum(map(len, self.gpus.values()))
 
 
 @dataclass(frozen=True)

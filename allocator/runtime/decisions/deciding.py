@@ -13,13 +13,14 @@ import asyncio
 import contextlib
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
 from allocator.protocol.policy import Need
-from allocator.runtime.decisions.hardware import Hardware, Placed, free_for, gpus_of, held
+from allocator.runtime.adapters.base import Placed
+from allocator.runtime.decisions.hardware import Hardware, free_for, held, hold, owners
 from allocator.runtime.decisions.knowledge import Prospects, Ways
 from allocator.runtime.decisions.world import Memory, News, Verdict, World
 from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
@@ -69,6 +70,7 @@ class Deciding:
     trouble : why the last decision failed, "" if it did not.
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
     start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
+    prospects : of jobs on the nodes that there are now.
     """
 
     def __init__(
@@ -80,13 +82,12 @@ class Deciding:
         clock: Callable[[], float],
     ) -> None:
         self._make_world, self._settings, self._clock = make_world, settings, clock
-        self._world = make_world(hardware)
+        self._hardware = hardware
+        self._begin_world()
         self.policy = self._world.policy
         self.serial, self.trouble = 0, ""
         self.prices: Mapping[str, float] = {}
-        self.start_seconds = 0.0
-        self.last_seconds = 0.0
-        self._hardware = hardware
+        self.start_seconds = self.last_seconds = 0.0
         self._failures = 0
         self._now: Verdict | None = None
         self._coming: Verdict | None = None
@@ -94,14 +95,20 @@ class Deciding:
         self._memory = Memory(memory, clock)
         self._took: deque[float] = deque(maxlen=_LAST_DECISIONS)
         self._retry_at = -inf
+        # jobs of the world as it was told of them
+        self._known: dict[str, Job] = {}
+        self._returning: set[str] = set()
         self._clear_news()
-        self._unfit: dict[str, Job] = {}
-        self._staying: dict[str, Job] = {}
-        self._returning: dict[str, Job] = {}
+
+    def _begin_world(self) -> None:
+        self._world = self._make_world(self._hardware)
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        elastic = Need.CONFIGURATIONS in self._world.policy.needs
+        self.prospects = Prospects(self._world.knowledge, self._hardware, elastic)
 
     def _clear_news(self) -> None:
-        self._arrived: dict[str, Job] = {}
-        self._left: list[str] = []
         self._measured: dict[str, Ways] = {}
         self._ended: dict[str, tuple[Job, float]] = {}
         self._news = self._failed = False
@@ -118,66 +125,51 @@ class Deciding:
 
     def take_up(self, book: Book) -> None:
         """Jobs that were there before the service was, the GPUs that they hold, and what their policy remembers."""
-        for job in book.active.values():
-            self.arrived(job)
-        # for the world those are through that have no room, or stay where it does not decide
-        apart = self._unfit.keys() | self._staying.keys()
-        jobs = {u: replace(job, state=COMPLETED) if u in apart else replace(job) for u, job in book.jobs.items()}
-        if not book.jobs:
-            return
+        self._known = {uuid: replace(job) for uuid, job in book.active.items() if self._decides(job)}
+        # for the world all others are through
+        jobs = {u: self._known.get(u) or replace(job, state=COMPLETED) for u, job in book.jobs.items()}
         # a memory by which no decision can be made is none
         state = self._memory.recall(self._world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
-        restored = state is not None
-        if state is not None:
-            try:
-                self._world.restore(state, jobs)
-            except Exception:
-                restored, self._world = False, self._make_world(self._hardware)
-        if not restored:
-            self._world.take_up([jobs[uuid] for uuid in self._arrived])
-        self._arrived = {}
+        try:
+            self._world.take_up(jobs, state)
+        except Exception:
+            if state is None:
+                raise
+            self._begin_world()
+            self._world.take_up(jobs)
 
     def _renew(self, book: Book) -> None:
         """Another world, as after a restart; the plan of the one before holds until it decides."""
-        self._world = self._make_world(self._hardware)
+        self._begin_world()
         self._coming = None
         self._clear_news()
-        self._unfit, self._staying = {}, {}
         self.take_up(book)
 
-    def arrived(self, job: Job) -> None:
-        """A job was submitted, or is there again to be decided about."""
-        if self._stays(job):
-            self._staying[job.uuid] = job
-            return
-        if not self.prospects.fits(job):
-            self._unfit[job.uuid] = job
-            return
-        self._arrived[job.uuid] = job
-        self._news = True
+    def _decides(self, job: Job) -> bool:
+        """Whether a job is the policy's: it fits the nodes in use, and does not run to its end on a drained one."""
+        return not self._stays(job) and self.prospects.fits(job)
 
-    def left(self, job: Job) -> None:
-        """A job is through, or is not to be decided about."""
-        self._arrived.pop(job.uuid, None)
-        apart = job.uuid in self._unfit or job.uuid in self._staying
-        self._unfit.pop(job.uuid, None)
-        self._staying.pop(job.uuid, None)
-        if not apart:
-            self._left.append(job.uuid)
-            self._news = True
+    def fits(self, job: Job) -> bool:
+        """Whether a job has room on the nodes in use, or runs to its end where it is."""
+        return self._stays(job) or self.prospects.fits(job)
 
     def _stays(self, job: Job) -> bool:
-        """Whether a job runs to its end where it is, as its node is drained."""
-        return job.state == RUNNING and self._hardware.stays(job.places)
+        return job.state == RUNNING and self._hardware.stays(job.placed)
+
+    def arrived(self, job: Job) -> None:
+        """A job was submitted."""
+        self._news |= self._decides(job)
+
+    def left(self, job: Job) -> None:
+        """A job is through."""
+        self._news |= job.uuid in self._known
 
     def ended(self, job: Job, clock: float, *, failed: bool) -> None:
         """A start of a job has ended, whatever becomes of the job."""
         self._ended[job.uuid] = job, clock
-        self._returning.pop(job.uuid, None)
-        if self._staying.pop(job.uuid, None) is not None and job.state == QUEUED:
-            self.arrived(job)
         self._failed |= failed
-        self._news |= failed
+        # of one that ran to its end on a drained node the world does not know
+        self._news |= failed or (job.state == QUEUED and job.uuid not in self._known and self._decides(job))
 
     def started(self, job: Job) -> None:
         """A job is started, perhaps after it made room for its own move: then its round goes on where it had stopped.
@@ -187,10 +179,9 @@ class Deciding:
         if job.saved_steps > 0:
             self._ended.pop(job.uuid, None)
 
-    def resized(self, job: Job) -> None:
+    def resized(self) -> None:
         """A job asked for other GPUs, or another batch size: for the world it is another job from now on."""
-        self.left(job)
-        self.arrived(job)
+        self._news = True
 
     def type_at(self, job: Job, batch_size: int | None) -> str:
         """What a job is in the throughput table at another batch size."""
@@ -200,22 +191,15 @@ class Deciding:
         """The speed of a job was measured."""
         self._measured[job.uuid] = dict(job.measured)
 
-    def capacity_changed(self, hardware: Hardware, jobs: Iterable[Job]) -> None:
+    def capacity_changed(self, hardware: Hardware, holding: Mapping[str, Job]) -> None:
         """Nodes came or went."""
+        stayed = {uuid for uuid, job in holding.items() if self._stays(job)}
         self._hardware = hardware
+        self._look_ahead()
         if hardware.cluster.accelerators != self._world.cluster.accelerators:
             self._failures = max(self._failures, 1)
-        fits = self.prospects.fits
-        for job in jobs:
-            stays, stayed = self._stays(job), job.uuid in self._staying
-            if stays == stayed and (stays or fits(job) == (job.uuid not in self._unfit)):
-                continue
-            self.left(job)
-            self.arrived(job)
-            if stayed and hardware.numbers(job.places):
-                # only another world takes up who runs already, and until it decides they stay
-                self._failures = max(self._failures, 1)
-                self._returning[job.uuid] = job
+        # until the world decides about those whose node is back they stay
+        self._returning |= {uuid for uuid in stayed if hardware.numbers(holding[uuid].placed)}
 
     @property
     def _changed_hardware(self) -> bool:
@@ -224,17 +208,7 @@ class Deciding:
 
     def why_unfit(self, job: Job) -> str:
         """Why a job cannot run on any nodes there are, "" if it can."""
-        return self.prospects.why_unfit(job) if job.uuid in self._unfit else ""
-
-    @property
-    def prospects(self) -> Prospects:
-        """Of jobs on the nodes that there are now."""
-        return Prospects(self._world.knowledge, self._hardware, Need.CONFIGURATIONS in self.policy.needs)
-
-    @property
-    def unfit(self) -> list[int]:
-        """Numbers of the jobs that have no room on the nodes in use."""
-        return sorted(job.id for job in self._unfit.values())
+        return "" if self.fits(job) else self.prospects.why_unfit(job)
 
     def why_waiting(self, job: Job, book: Book) -> str:
         """Why a job that fits does not run."""
@@ -242,24 +216,23 @@ class Deciding:
             return f"no decision: {self.trouble}"
         target = self._wanted().get(job.uuid)
         if target is None:
-            known = self._now is not None and job.uuid not in self._arrived
+            known = self._now is not None and job.uuid in self._known
             return f"not its turn under {self.policy.name}" if known else "waits for the next decision"
-        holders = held(book.holding.values())
-        owners = {uuid for gpu in gpus_of(target.places) for uuid in holders.get(gpu, ())}
-        if owners:
-            ids = ", ".join(str(book.jobs[uuid].id) for uuid in sorted(owners, key=lambda u: book.jobs[u].id)[:5])
+        there = owners(held(book.holding), target)
+        if there:
+            ids = ", ".join(map(str, sorted(book.jobs[uuid].id for uuid in there)[:5]))
             return f"starts on {target.pool} when job {ids} has made room"
         return f"starts on {target.pool} shortly"
 
     def believed_rate(self, job: Job) -> float:
         """Steps/s of a job where it runs."""
         ways = self._world.knowledge.believed(job.job_type, job.gpus, job.measured)
-        return ways.get((job.pool, job.held_gpus), 0.0)
+        return ways.get(job.placed.way, 0.0)
 
     def known_rate(self, job: Job) -> float | None:
         """The same where it rests on a measurement or on the throughput table, else None."""
         known = self._world.knowledge.known(job.job_type, job.gpus, job.measured)
-        return known.get((job.pool, job.held_gpus))
+        return known.get(job.placed.way)
 
     def ways(self, job: Job, measured: bool = True) -> Ways | None:
         """Steps/s by type and GPUs of a job, with what was `measured` of it; None where nothing is known."""
@@ -284,7 +257,7 @@ class Deciding:
             return False
         active, plan = book.active, self._now
         if self._changed_hardware or plan is None:
-            return bool(active) or bool(self._left)
+            return bool(active) or bool(self._known)
         if plan.interruptible:
             return self._news or now >= plan.end
         if not active:
@@ -306,46 +279,63 @@ class Deciding:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
         targets = {uuid: target for uuid, target in self._wanted().items() if uuid in book.active}
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
-        taken = set(held(book.holding.values())).union(*(gpus_of(target.places) for target in targets.values()))
+        taken = set(held(book.holding)).union(*(target.gpus for target in targets.values()))
         free = Counter(self._hardware.cluster.gpus)
         for node in self._hardware.nodes:
             if waiting and self._hardware.usable(node):
                 free[node.accelerator] -= sum((node.name, at) in taken for at in range(node.gpus))
         return min(waiting, default=inf) <= max(free.values(), default=0)
 
-    def begins(self, now: float, busy: bool) -> float:
-        """From when on a decision that is begun now is to hold, seconds: in rounds, from the end of this one on."""
-        plan = self._now
-        in_rounds = plan is not None and not plan.interruptible
-        if plan is None or not in_rounds or self._changed_hardware:
-            return now
-        return max(plan.end, now) if busy or self._coming is not None else now
+    def begin(self, now: float, book: Book, expected: Callable[[Job, float], float], done: Callable[[], None]) -> None:
+        """Ask the world, in a thread.
 
-    def begin(self, now: float, steps: Mapping[str, float], book: Book, done: Callable[[], None]) -> None:
-        """Ask the world, in a thread; `done` is called when it has answered."""
+        Parameters
+        ----------
+        expected : steps of a job that holds GPUs in so many seconds. done : called when the world has answered.
+        """
         if self._failures:
             try:
                 self._renew(book)
             except Exception as error:
                 self._fail(error, now)
                 return
-        again = self._coming is not None
-        plan = self._now
-        clock = self.begins(now, bool(book.holding))
-        seconds = None
-        if plan is not None and not again:
-            since = plan.clock
-            ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
-            seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.wanted}
-        known = {uuid: job.steps for uuid, (job, _) in self._ended.items()} | dict(steps)
-        lost = {} if plan is None else {u: _cost(job, plan.clock) for u, job in book.holding.items()}
-        arrived = [replace(job) for job in self._arrived.values()]
-        news = News(clock, arrived, tuple(self._left), known, self._measured, seconds, lost, self._failed)
-        hardware = self._hardware
-        running = [replace(job) for job in book.holding.values()] if self._changed_hardware else []
+        plan, moved = self._now, self._changed_hardware
+        clock = now
+        if plan is not None and not plan.interruptible and (book.holding or self._coming is not None):
+            # in rounds it holds from the end of this one on, unless GPUs came that nobody is on, or went
+            clock = now if moved and not self._returning else max(plan.end, now)
+        news = News(clock, measured=self._measured, trouble=self._failed)
+        news.steps = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
+        news.steps |= {uuid: expected(job, clock - now) for uuid, job in book.holding.items()}
+        if plan is not None:
+            news.lost_seconds = {uuid: _cost(job, plan.clock) for uuid, job in book.holding.items()}
+            if self._coming is None:
+                ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
+                news.seconds = {uuid: ends.get(uuid, clock) - plan.clock for uuid in plan.wanted}
+        before = self._known
+        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
+        self._known = {
+            uuid: before[uuid] if uuid in before and _alike(before[uuid], job) else replace(job)
+            for uuid, job in there.items()
+        }
+        news.left = [uuid for uuid, job in before.items() if self._known.get(uuid) is not job]
+        # a world on other nodes takes up who runs there
+        taken = {u: replace(job) for u, job in there.items() if u in book.holding and moved}
+        news.arrived = [job for u, job in self._known.items() if before.get(u) is not job and u not in taken]
+        hardware, world = self._hardware, self._world
+        jobs = before | taken if moved else {}
         self._clear_news()
+
+        def ask() -> Verdict:
+            if moved:
+                self._world = world.on(hardware)
+                self._world.take_up(jobs, world.state())
+            verdict = self._world.decide(news)
+            self._memory.write(self._world)
+            return verdict
+
         began = self._clock()
-        self._task = _in_thread(lambda: self._ask(news, hardware, running))
+        self._task = _in_thread(ask)
 
         def finished(_: object) -> None:
             self.last_seconds = round(self._clock() - began, 6)
@@ -353,13 +343,6 @@ class Deciding:
             done()
 
         self._task.add_done_callback(finished)
-
-    def _ask(self, news: News, hardware: Hardware, running: Sequence[Job]) -> Verdict:
-        if hardware is not self._world.hardware:
-            self._world = self._world.continued(hardware, running)
-        verdict = self._world.decide(news)
-        self._memory.write(self._world)
-        return verdict
 
     def ready(self, now: float) -> Verdict | None:
         """A verdict that has come since the last call."""
@@ -370,8 +353,8 @@ class Deciding:
             self._fail(verdict, now)
             return None
         self.trouble, self._failures = "", 0
-        if verdict.recomputed:
-            self.prices = verdict.prices
+        if verdict.told["asked"]:
+            self.prices = verdict.told["prices"]
         self.start_seconds = verdict.start_seconds
         self._coming = verdict
         if verdict.interruptible or verdict.clock <= now:
@@ -387,7 +370,7 @@ class Deciding:
 
     def _take_over(self) -> None:
         self._now, self._coming = self._coming, None
-        self._returning = {u: job for u, job in self._returning.items() if u not in self._world.ids}
+        self._returning = {uuid for uuid in self._returning if uuid not in self._world.ids}
         self.serial += 1
 
     # -- what holds ---------------------------------------------------------------------------------------------------
@@ -408,32 +391,33 @@ class Deciding:
         """
         if self._coming is not None and now >= self._coming.clock:
             self._take_over()
-        there, wanted = book.active, _placed(book.holding) if self._now is None else self._now.wanted
-        back = {uuid: target for uuid, target in _placed(self._returning).items() if self._usable(target)}
-        targets = {uuid: target for uuid, target in wanted.items() if uuid in there and self._usable(target)} | back
-        targets |= _placed({uuid: job for uuid, job in self._staying.items() if self._stays(job)})
+        there = {uuid: job.placed for uuid, job in book.holding.items()}
+        wanted = there if self._now is None else self._now.wanted
+        kept = self._returning | {uuid for uuid, job in book.holding.items() if self._stays(job)}
+        targets = {uuid: target for uuid, target in wanted.items() if uuid in book.active and self._usable(target)}
+        targets |= {uuid: there[uuid] for uuid in kept & there.keys()}
         if self._now is None or self._coming is None or not self._settings.early_dispatch:
             return targets
-        holders = held(book.holding.values())
+        holders = held(book.holding)
         for uuid, target in targets.items():
-            for gpu in gpus_of(target.places):
-                holders.setdefault(gpu, set()).add(uuid)
+            hold(holders, uuid, target)
         for uuid, target in self._coming.wanted.items():
-            if uuid in there and uuid not in targets and self._usable(target) and free_for(uuid, target, holders):
+            new = uuid in book.active and uuid not in targets
+            if new and self._usable(target) and free_for(uuid, target, holders):
                 targets[uuid] = target
         return targets
 
     def _usable(self, target: Placed) -> bool:
-        return self._hardware.numbers(target.places) is not None
+        return self._hardware.numbers(target) is not None
 
     def abandon(self) -> None:
         """A decision that is under way is not waited for, and what its policy remembers no longer matters."""
-        self._memory.close()
+        self._memory.closed = True
 
 
-def _placed(jobs: Mapping[str, Job]) -> dict[str, Placed]:
-    """Jobs where they are."""
-    return {uuid: Placed(job.pool, job.places) for uuid, job in jobs.items()}
+def _alike(one: Job, other: Job) -> bool:
+    """Whether a job is still the one that the world was told of: it asks for the same GPUs and batch size."""
+    return (one.gpus, one.job_type, one.batch_size) == (other.gpus, other.job_type, other.batch_size)
 
 
 def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Exception]:

@@ -1,35 +1,18 @@
-"""Nodes of a real cluster as the decision core sees them, who is placed on them, and the orders that follow.
+"""Nodes of a real cluster as the decision core sees them, and the orders that follow from who is placed on them.
 
 The core knows GPUs by number, type by type and server by server; everybody else by node and position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import gcd
 
 from allocator.cluster import Cluster
-from allocator.runtime.adapters.base import Node
+from allocator.runtime.adapters.base import Node, Placed, Places
 from allocator.runtime.records.book import QUEUED, STOPPING, Job
-
-Places = Mapping[str, tuple[int, ...]]
-"""GPUs: by node their positions."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Where a job is to run.
-
-    Attributes
-    ----------
-    pool : accelerator type. places : its GPUs. partner : UUID of the job that shares them, "" for none.
-    """
-
-    pool: str
-    places: Places
-    partner: str = ""
 
 
 class Hardware:
@@ -40,7 +23,7 @@ class Hardware:
     nodes : all nodes, those that are down included.
     types : accelerator types that the cluster has even if none of their nodes is up.
     drained : names of nodes that get no jobs, beside those that the cluster itself drains.
-    running : places of the jobs that run; those of them that stay (see `stays`) keep the GPUs that they have on nodes
+    running : where the jobs are that run; those of them that stay (see `stays`) keep the GPUs that they have on nodes
         in use, too.
 
     Attributes
@@ -54,19 +37,13 @@ class Hardware:
         nodes: Sequence[Node],
         types: Iterable[str] = (),
         drained: Iterable[str] = (),
-        running: Iterable[Mapping[str, Sequence[int]]] = (),
+        running: Iterable[Placed] = (),
     ) -> None:
         self.nodes = tuple(nodes)
         self.drained = frozenset(drained) | {node.name for node in nodes if node.drained}
         self._up = {node.name for node in nodes if node.up}
-        self.kept = frozenset(
-            (node, position)
-            for places in running
-            if self.stays(places)
-            for node, positions in places.items()
-            if node not in self.drained
-            for position in positions
-        )
+        staying = (gpu for placed in running if self.stays(placed) for gpu in placed.gpus)
+        self.kept = frozenset(gpu for gpu in staying if gpu[0] not in self.drained)
         names = dict.fromkeys([*types, *(node.accelerator for node in nodes)])
         counts, servers = {}, {}
         self._places: list[tuple[str, int]] = []
@@ -90,26 +67,26 @@ class Hardware:
         """The same with all nodes in use, those that are drained or down included."""
         return Hardware([replace(node, up=True, drained=False) for node in self.nodes], self.cluster.accelerators)
 
-    def stays(self, places: Mapping[str, Sequence[int]]) -> bool:
+    def stays(self, placed: Placed) -> bool:
         """Whether a job that runs there does so to its end, whatever is decided: on one that is drained, not down."""
-        return not self.drained.isdisjoint(places) and places.keys() <= self._up
+        return not self.drained.isdisjoint(placed.places) and placed.places.keys() <= self._up
 
     def usable(self, node: Node) -> bool:
         """Whether jobs may start on a node."""
         return node.name in self._up and node.name not in self.drained
 
-    def places(self, gpus: Iterable[int]) -> dict[str, tuple[int, ...]]:
+    def places(self, gpus: Iterable[int]) -> Places:
         """By node the positions of GPUs that the core knows by number."""
-        found: dict[str, list[int]] = {}
+        found: dict[str, tuple[int, ...]] = {}
         for number in gpus:
             node, position = self._places[number]
-            found.setdefault(node, []).append(position)
-        return {node: tuple(positions) for node, positions in found.items()}
+            found[node] = (*found.get(node, ()), position)
+        return found
 
-    def numbers(self, places: Mapping[str, Sequence[int]]) -> tuple[int, ...] | None:
+    def numbers(self, placed: Placed) -> tuple[int, ...] | None:
         """The other way round; None where a GPU is not usable now."""
-        numbers = [self._numbers.get((node, position)) for node, positions in places.items() for position in positions]
-        return None if None in numbers else tuple(sorted(number for number in numbers if number is not None))
+        usable = placed.gpus <= self._numbers.keys()
+        return tuple(sorted(self._numbers[gpu] for gpu in placed.gpus)) if usable else None
 
 
 def _server_size(sizes: Sequence[int]) -> int:
@@ -124,45 +101,44 @@ def _server_size(sizes: Sequence[int]) -> int:
 
 
 def orders(
-    targets: Mapping[str, Placed], holding: Iterable[Job], active: Mapping[str, Job]
+    targets: Mapping[str, Placed], holding: Mapping[str, Job], active: Mapping[str, Job]
 ) -> tuple[list[Job], list[Job]]:
     """Jobs to stop, of those `holding` GPUs, and jobs to start now, which are wanted on GPUs that nobody holds.
 
     Who is wanted where it is goes on; who is wanted elsewhere, or on other GPUs, stops first and starts when it has.
     """
-    there = list(holding)
-    stops = [job for job in there if job.state != STOPPING and not _stays(job, targets)]
-    holders = held(there)
-    starts = []
+    stays = {uuid for uuid, job in holding.items() if uuid in targets and targets[uuid].gpus == job.placed.gpus}
+    holders, starts = held(holding), []
     for uuid, target in targets.items():
-        job = active[uuid]
-        if job.state != QUEUED or not free_for(uuid, target, holders):
-            continue
-        starts.append(job)
-        for gpu in gpus_of(target.places):
-            holders.setdefault(gpu, set()).add(uuid)
-    return stops, starts
+        if active[uuid].state == QUEUED and free_for(uuid, target, holders):
+            starts.append(active[uuid])
+            hold(holders, uuid, target)
+    return [job for uuid, job in holding.items() if job.state != STOPPING and uuid not in stays], starts
 
 
-def _stays(job: Job, targets: Mapping[str, Placed]) -> bool:
-    target = targets.get(job.uuid)
-    return target is not None and set(gpus_of(target.places)) == set(gpus_of(job.places))
+Holders = dict[tuple[str, int], set[str]]
+"""By GPU the jobs that hold it."""
 
 
-def held(jobs: Iterable[Job]) -> dict[tuple[str, int], set[str]]:
-    """Who holds each GPU (node, position)."""
-    holders: dict[tuple[str, int], set[str]] = {}
-    for job in jobs:
-        for gpu in gpus_of(job.places):
-            holders.setdefault(gpu, set()).add(job.uuid)
+def held(jobs: Mapping[str, Job]) -> Holders:
+    """Who holds each GPU."""
+    holders: Holders = {}
+    for uuid, job in jobs.items():
+        hold(holders, uuid, job.placed)
     return holders
 
 
-def free_for(uuid: str, target: Placed, holders: Mapping[tuple[str, int], set[str]]) -> bool:
+def hold(holders: Holders, uuid: str, placed: Placed) -> None:
+    """A job holds these GPUs, too."""
+    for gpu in placed.gpus:
+        holders.setdefault(gpu, set()).add(uuid)
+
+
+def owners(holders: Holders, placed: Placed) -> set[str]:
+    """Who holds any of these GPUs."""
+    return set().union(*(holders.get(gpu, ()) for gpu in placed.gpus))
+
+
+def free_for(uuid: str, target: Placed, holders: Holders) -> bool:
     """Whether nobody but the job itself and a partner holds any of the GPUs of its target."""
-    return all(holders.get(gpu, set()) <= {uuid, target.partner} for gpu in gpus_of(target.places))
-
-
-def gpus_of(places: Places) -> Iterator[tuple[str, int]]:
-    """(Node, position) of each GPU."""
-    return ((node, position) for node, positions in places.items() for position in positions)
+    return owners(holders, target) <= {uuid, target.partner}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,6 +162,7 @@ class Prospects:
     knowledge: Knowledge
     hardware: Hardware
     elastic: bool = False
+    _runs_on: dict[tuple[str, int], list[str]] = field(default_factory=dict)
 
     @property
     def _whole(self) -> Cluster:
@@ -175,8 +176,11 @@ class Prospects:
 
     def _types(self, job: Job) -> list[str]:
         """Accelerator types that a job runs on with its number of GPUs."""
-        ways = self.knowledge.believed(job.job_type, job.gpus, job.measured)
-        return [name for (name, gpus), rate in ways.items() if gpus == job.gpus and rate > 0]
+        size = job.job_type, job.gpus
+        if size not in self._runs_on:
+            ways = self.knowledge.believed(*size, {})
+            self._runs_on[size] = [name for (name, gpus), rate in ways.items() if gpus == job.gpus and rate > 0]
+        return self._runs_on[size]
 
     def why_unfit(self, job: Job) -> str:
         """Why a job has no room on the nodes in use, and when it would have."""

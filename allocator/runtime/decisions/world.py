@@ -26,7 +26,8 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, Trigger
-from allocator.runtime.decisions.hardware import Hardware, Placed
+from allocator.runtime.adapters.base import Placed
+from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge, Ways
 from allocator.runtime.records.book import ACTIVE, Job
 from throughputs import InputError, ThroughputTable, Trace
@@ -39,7 +40,7 @@ _NOTICED_CHANGE = 0.01
 last digit, and shares that are decided anew in every round start from what is owed then."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class News:
     """What happened since the last decision.
 
@@ -60,7 +61,7 @@ class News:
     arrived: Sequence[Job] = ()
     left: Sequence[str] = ()
     steps: Mapping[str, float] = field(default_factory=dict)
-    measured: Mapping[str, Ways] = field(default_factory=dict)
+    measured: dict[str, Ways] = field(default_factory=dict)
     seconds: Mapping[str, float] | None = None
     lost_seconds: Mapping[str, float] = field(default_factory=dict)
     trouble: bool = False
@@ -76,9 +77,8 @@ class Verdict:
     interruptible : whether it ends when something happens; otherwise it is a round.
     wanted : who is to run, by UUID; nobody else is.
     rejected : UUIDs of jobs that are not let in.
-    recomputed : whether the policy was asked; `policy_seconds` it took.
-    status : of its program; "" where it has none.
-    prices : of one more GPU of each type, where the policy knows.
+    told : of it to the journal: how many jobs are to run, whether the policy was asked, the seconds that it took, the
+        status of its program ("" where it has none), and prices of one more GPU of each type, where it knows.
     start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     """
 
@@ -87,10 +87,7 @@ class Verdict:
     interruptible: bool
     wanted: Mapping[str, Placed]
     rejected: tuple[str, ...] = ()
-    recomputed: bool = False
-    policy_seconds: float = 0.0
-    status: str = ""
-    prices: Mapping[str, float] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=lambda: {"asked": False})
     start_seconds: float = 0.0
 
     @property
@@ -108,7 +105,7 @@ class World:
 
     Parameters
     ----------
-    hardware : its GPUs; the types stay, their numbers may be changed by making another world (`continued`).
+    hardware : its GPUs; the types stay, their numbers may be changed by making another world (`on`).
     policy, settings, seed : as in the simulator.
     table : throughputs of job types; None: none are known.
     entities : that jobs may belong to; None: what they name is ignored.
@@ -137,21 +134,11 @@ class World:
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
 
-    def continued(self, hardware: Hardware, running: Iterable[Job]) -> World:
-        """A world of the same jobs on other GPUs of the same types; of those, `running` hold theirs.
-
-        What the policy remembers and what jobs are owed stays.
-        """
+    def on(self, hardware: Hardware) -> World:
+        """An empty world under the same policy that knows as much of speeds."""
         made = type(self)(hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         made.knowledge = self.knowledge
-        made._resume(list(self._jobs.values()), self.state(), running)
         return made
-
-    def _resume(self, jobs: Sequence[Job], state: dict[str, Any], running: Iterable[Job]) -> None:
-        self._submit(jobs, state["arrivals"], numbered=(state["ids"], state["next_id"]))
-        progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
-        self._table.restore(state["table"] | {"progress": progress})
-        self.core.resume(state["core"], *self._rows_of(running))
 
     def state(self) -> dict[str, Any]:
         """What another world of the same policy can go on from."""
@@ -175,19 +162,23 @@ class World:
             "types": ",".join(self.cluster.accelerators),
         }
 
-    def restore(self, state: dict[str, Any], jobs: Mapping[str, Job]) -> None:
-        """Go on from the `state` of a world that is gone, with the `jobs` by UUID as they are now.
+    def take_up(self, jobs: Mapping[str, Job], state: Mapping[str, Any] | None = None) -> None:
+        """Jobs, by UUID, that were there before this world was, perhaps on GPUs, which they keep.
 
-        Those that are through leave, those that are new arrive, and those that hold GPUs keep them.
+        With the `state` of another world it goes on from that: what the policy remembers and what jobs are owed stays;
+        those of it that are through leave, those that are new arrive.
         """
         there = [job for job in jobs.values() if job.state in ACTIVE]
-        self._resume([jobs[uuid] for uuid in state["jobs"]], state, there)
-        ids, active = dict(self.ids), set(self.core.active.tolist())
-        through = [i for uuid, i in ids.items() if jobs[uuid].state not in ACTIVE and i in active]
-        self.core.complete(sorted(through))
-        new = [job for job in there if ids.get(job.uuid) not in active]
-        if new:
-            self.core.arrive(self._submit(new, self._arrivals(new)))
+        if state is not None:
+            numbered = state["ids"], state["next_id"]
+            self._submit([jobs[uuid] for uuid in state["jobs"]], state["arrivals"], numbered=numbered)
+            progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
+            self._table.restore(state["table"] | {"progress": progress})
+            self.core.resume(state["core"], *self._rows_of(there))
+        active = set(self.core.active.tolist())
+        self.core.complete(sorted(i for u, i in self.ids.items() if jobs[u].state not in ACTIVE and i in active))
+        new = [job for job in there if self.ids.get(job.uuid) not in active]
+        self.core.arrive(self._submit(new, self._arrivals(new)))
         for job in there:
             self._advance(job.uuid, job.steps)
         self.core.adopt(*self._rows_of(there))
@@ -208,11 +199,6 @@ class World:
         if self._entities is not None and name:
             self._entities.positions([name], "submit")
 
-    def take_up(self, jobs: Sequence[Job]) -> None:
-        """Jobs that were there before this world was, perhaps on GPUs."""
-        self.core.arrive(self._submit(jobs, self._arrivals(jobs)))
-        self.core.adopt(*self._rows_of(jobs))
-
     def decide(self, news: News) -> Verdict:
         """Take the news in, and decide.
 
@@ -222,33 +208,32 @@ class World:
             Whatever the policy raises; the world can be asked again.
         """
         self._tell(news)
-        calls, seconds = self.core.policy_calls, self.core.policy_seconds
-        decision = self._last = self.core.next(news.clock)
+        core, calls, seconds = self.core, self.core.policy_calls, self.core.policy_seconds
+        decision = self._last = core.next(news.clock)
         types, rows = self.cluster.accelerators, decision.assignment
-        told = zip(self._gpus(decision), rows.pool.tolist(), self._names(rows.partner), strict=True)
-        placed = [Placed(types[pool], self.hardware.places(gpus), partner) for gpus, pool, partner in told]
-        wanted = dict(zip(self._names(decision.jobs), placed, strict=True))
+        names, gpus = self._names(decision.jobs), decision.gpus or map(core.gpus_of, decision.jobs.tolist())
+        placed = [
+            Placed(types[pool], self.hardware.places(held), partner)
+            for held, pool, partner in zip(gpus, rows.pool.tolist(), self._names(rows.partner), strict=True)
+        ]
         rejected = tuple(self._names(decision.rejected))
         self._forget()
-        allocation = self.core.allocation
+        told = {
+            "jobs": len(names),
+            "asked": core.policy_calls != calls,
+            "seconds": round(core.policy_seconds - seconds, 6),
+            "status": "" if core.allocation is None else str(core.allocation.status),
+            "prices": _prices(core.allocation, types),
+        }
         return Verdict(
             news.clock,
             decision.seconds,
             decision.interruptible,
-            wanted,
+            dict(zip(names, placed, strict=True)),
             rejected,
-            self.core.policy_calls != calls,
-            self.core.policy_seconds - seconds,
-            "" if allocation is None else str(allocation.status),
-            _prices(allocation, types),
+            told,
             float(self._table.columns[_LAST_START].max(initial=0.0)),
         )
-
-    def _gpus(self, decision: Decision) -> list[tuple[int, ...]]:
-        """The GPUs of each row."""
-        if decision.gpus:
-            return [tuple(held) for held in decision.gpus]
-        return [self.core.gpus_of(job) for job in decision.jobs.tolist()]
 
     def _names(self, ids: _Ids) -> list[str]:
         return [self._jobs[job].uuid if job >= 0 else "" for job in ids.tolist()]
@@ -407,9 +392,9 @@ class World:
     def _rows_of(self, jobs: Iterable[Job]) -> tuple[Assignment, list[tuple[int, ...]]]:
         """Those of the jobs that hold GPUs which are in use, as rows."""
         rows = [
-            (self.ids[job.uuid], job.pool, numbers)
+            (self.ids[job.uuid], job.placed.pool, numbers)
             for job in jobs
-            if job.uuid in self.ids and (numbers := self.hardware.numbers(job.places))
+            if job.uuid in self.ids and (numbers := self.hardware.numbers(job.placed))
         ]
         on: dict[tuple[int, ...], list[int]] = {}
         for job, _, numbers in rows:
@@ -454,11 +439,15 @@ class Memory:
     Parameters
     ----------
     path : of the file. clock : of the service, seconds.
+
+    Attributes
+    ----------
+    closed : set once another policy decides: what comes late is not written.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self._file, self._clock, self._not_before = StateFile(path, 0o600), clock, -inf
-        self._closed = False
+        self.closed = False
 
     def recall(self, world: World, jobs: Collection[str]) -> dict[str, Any] | None:
         """The state, if it is of the policy of `world` and of none but these `jobs`; else None."""
@@ -475,7 +464,7 @@ class Memory:
     def write(self, world: World) -> None:
         """Write down what a world has decided by, before anything is done about it; seldom where that takes long."""
         began = self._clock()
-        if self._closed or began < self._not_before:
+        if self.closed or began < self._not_before:
             return
         # a full disk hinders the journal, too, and nothing is done without that
         with contextlib.suppress(InputError):
@@ -483,7 +472,3 @@ class Memory:
         now = self._clock()
         taken = now - began
         self._not_before = now + (0.0 if taken < _QUICK else _SHARE_OF_SAVING * taken)
-
-    def close(self) -> None:
-        """Another policy decides from now on: what comes late is not written."""
-        self._closed = True

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import unicodedata
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from allocator.conversion import Range, read_field
 from allocator.runtime.door.client import MOST_AT_ONCE
 from allocator.runtime.door.views import job_view, service_view, status
-from allocator.runtime.records.book import FINAL, RUNNING, Job
+from allocator.runtime.records.book import FINAL, RUNNING, SUBMITTED, Job
 from allocator.runtime.records.journal import JournalError
+from allocator.runtime.records.submission import checked
 from throughputs import InputError
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
-
-_LONGEST_TEXT = 1 << 16
-_MOST_ARGUMENTS = 4096
-_MOST_GPUS = 1 << 20
-_LEAST_NUMBER, _MOST_NUMBER = 1e-6, 1e15
-"""Programs over numbers of other sizes have no good solution, for any of the jobs."""
 
 _IN_A_PIECE = 25
 
@@ -86,7 +82,7 @@ class Requests:
             if not isinstance(asked, dict):
                 raise InputError("request", found=type(asked).__name__, expected="an object with a field do")
             what = asked.get("do")
-            _good("do", what, isinstance(what, str) and what in REQUESTS, f"one of {', '.join(REQUESTS)}")
+            checked("do", what, isinstance(what, str) and what in REQUESTS, f"one of {', '.join(REQUESTS)}")
             return {"ok": True} | REQUESTS[str(what)].answer(self, asked)
         except InputError as error:
             return {"ok": False, "error": str(error)}
@@ -97,7 +93,7 @@ class Requests:
         listed = _list(asked.get("jobs"), 1, f"1 to {MOST_AT_ONCE:,} jobs")
         active, most = len(self._service.book.active), self._service.settings.max_jobs
         found = f"{active} jobs that wait or run, and {len(listed)} more"
-        _good("jobs", found, active + len(listed) <= most, f"at most {most:,} at once")
+        checked("jobs", found, active + len(listed) <= most, f"at most {most:,} at once")
         book, asked_for = self._service.book, []
         new: dict[str, dict[str, Any]] = {}
         for one in listed:
@@ -155,10 +151,10 @@ class Requests:
 
     def _drain(self, asked: Mapping[str, Any], *, drained: bool) -> _Answer:
         name, known = asked.get("node"), [node.name for node in self._service.hardware.nodes]
-        _good("node", name, name in known, f"one of {', '.join(known)}")
+        checked("node", name, name in known, f"one of {', '.join(known)}")
         service = self._service
         service.drain(str(name), drained, self._jobs(asked.get("evict", [])))
-        left = [job.id for job in service.book.holding.values() if name in job.places and job.state == RUNNING]
+        left = [job.id for job in service.book.holding.values() if name in job.placed.places and job.state == RUNNING]
         return {"node": name, "drained": name in service.hardware.drained, "jobs": left}
 
     def _history(self, asked: Mapping[str, Any]) -> _Answer:
@@ -201,7 +197,7 @@ class Requests:
         for one in _list(wanted, 0, f"a list of numbers of jobs, at most {MOST_AT_ONCE:,}"):
             if not (isinstance(one, str) and one in book.jobs):
                 good = type(one) is int and 0 <= one < len(book.by_id)
-                one = book.by_id[_good("jobs", one, good, f"the number of a job, {there}")].uuid
+                one = book.by_id[checked("jobs", one, good, f"the number of a job, {there}")].uuid
             named[one] = book.jobs[one]
         return list(named.values())
 
@@ -229,12 +225,12 @@ REQUESTS = {
 
 def _submission(one: Any, now: float) -> dict[str, Any]:
     """Data of the event ``submitted``, checked."""
-    _good("jobs", type(one).__name__, isinstance(one, dict), "objects")
+    checked("jobs", type(one).__name__, isinstance(one, dict), "objects")
     for name in one:
-        _good(str(name)[:80], "unknown", name in _FIELDS or name == "uuid", f"one of {', '.join(_FIELDS)}")
-    data = {name: check(name, one[name]) for name, check in _FIELDS.items() if one.get(name) is not None}
-    _good("command", "none", "command" in data, "a command with its arguments")
-    _good("deadline", data.get("deadline"), data.get("deadline", inf) > now, f"seconds above {now:.3f}, now")
+        checked(str(name)[:80], "unknown", name in SUBMITTED or name == "uuid", f"one of {', '.join(SUBMITTED)}")
+    data = {name: _read(name, one[name], kind) for name, kind in SUBMITTED.items() if one.get(name) is not None}
+    checked("command", "none", "command" in data, "a command with its arguments")
+    checked("deadline", data.get("deadline"), data.get("deadline", inf) > now, f"seconds above {now:.3f}, now")
     return data
 
 
@@ -247,20 +243,19 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-# -- fields: each check returns the value, or says what was expected ---------------------------------------------------
+def _read(name: str, value: Any, kind: Any) -> Any:
+    return read_field(value, kind, source="request", field=name, folder=Path())
 
 
-def _good(name: str, value: Any, good: object, expected: str) -> Any:
-    if not good:
-        raise InputError("request", field=name, found=value, expected=expected)
-    return value
+def _whole(name: str, value: Any, least: int, most: float = LARGEST_WHOLE_NUMBER) -> int:
+    return int(_read(name, value, Annotated[int, Range(least, most)]))
 
 
 def _list(value: Any, least: int, expected: str) -> list[Any]:
     """Of jobs, at most as many as are asked for at once."""
     is_list = isinstance(value, list)
     found = f"{len(value):,} of them" if is_list else value
-    _good("jobs", found, is_list and least <= len(value) <= MOST_AT_ONCE, expected)
+    checked("jobs", found, is_list and least <= len(value) <= MOST_AT_ONCE, expected)
     return list(value)
 
 
@@ -271,59 +266,3 @@ def _uuid(given: Any) -> str:
         return uuid.UUID(str(given)).hex
     except ValueError:
         raise InputError("request", field="uuid", found=given, expected="a UUID") from None
-
-
-def _text(name: str, value: Any) -> str:
-    """Text that a program can be given; bytes that are no UTF-8 come as the surrogates that Python has for them."""
-    try:
-        good = isinstance(value, str) and len(os.fsencode(value)) <= _LONGEST_TEXT and "\0" not in value
-    except UnicodeEncodeError:
-        good = False
-    return str(_good(name, value, good, f"text of at most {_LONGEST_TEXT} bytes"))
-
-
-def _name(name: str, value: Any) -> str:
-    """Text for people, on one line."""
-    plain = all(unicodedata.category(character) != "Cc" for character in _text(name, value))
-    return str(_good(name, value, plain, "one line, without control characters"))
-
-
-def _command(name: str, value: Any) -> list[str]:
-    good = isinstance(value, list) and 1 <= len(value) <= _MOST_ARGUMENTS and value[0] != ""
-    return [_text(name, word) for word in _good(name, value, good, "a list of arguments, the program first")]
-
-
-def _folder(name: str, value: Any) -> str:
-    return str(_good(name, value, os.path.isabs(_text(name, value)), "an absolute path"))
-
-
-def _environment(name: str, value: Any) -> dict[str, str]:
-    for key, text in _good(name, value, isinstance(value, dict), "variables by name").items():
-        _text(name, _good(name, key, key and "=" not in key, "names of variables"))
-        _text(f"{name} {key}", text)
-    return dict(value)
-
-
-def _whole(name: str, value: Any, least: int, most: int = 1 << 53) -> int:
-    good = type(value) is int and least <= value <= most
-    return int(_good(name, value, good, f"a whole number from {least} to {most}"))
-
-
-def _number(name: str, value: Any) -> float:
-    good = type(value) in (int, float) and _LEAST_NUMBER <= value <= _MOST_NUMBER
-    return float(_good(name, value, good, f"a number above 0, from {_LEAST_NUMBER:g} to {_MOST_NUMBER:g}"))
-
-
-_FIELDS: dict[str, Callable[[str, Any], Any]] = {
-    "command": _command,
-    "working_directory": _folder,
-    "environment": _environment,
-    **dict.fromkeys(("name", "user"), _name),
-    "gpus": partial(_whole, least=1, most=_MOST_GPUS),
-    "job_type": _name,
-    **dict.fromkeys(("total_steps", "duration", "weight", "deadline"), _number),
-    "entity": _name,
-    "one_process_per_gpu": lambda name, value: _good(name, value, isinstance(value, bool), "true or false"),
-    "retries": partial(_whole, least=0),
-}
-"""Of a job that is submitted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ def status(service: Service, jobs: Iterable[Job]) -> dict[str, Any]:
 def service_view(service: Service) -> dict[str, Any]:
     """Policy, clock, hardware, how many jobs are where, and what is wrong."""
     deciding = service.deciding
+    unfit = (job.id for job in service.book.active.values() if not deciding.fits(job))
     return {
         "policy": deciding.policy.name,
         "adapter": service.adapter.name,
@@ -32,7 +34,7 @@ def service_view(service: Service) -> dict[str, Any]:
         "nodes": node_views(service),
         "counts": dict(service.book.counts),
         "deadlines": dict(service.book.deadlines),
-        "cannot_run": deciding.unfit[:_MOST_NAMED],
+        "cannot_run": list(islice(unfit, _MOST_NAMED)),
         "prices": dict(deciding.prices),
         "decision_seconds": deciding.last_seconds,
         "start_seconds": deciding.start_seconds,
@@ -44,9 +46,8 @@ def node_views(service: Service) -> list[dict[str, Any]]:
     """Each node, and who is on its GPUs."""
     owners: dict[tuple[str, int], list[int]] = {}
     for job in service.book.holding.values():
-        for node, positions in job.places.items():
-            for position in positions:
-                owners.setdefault((node, position), []).append(job.id)
+        for gpu in job.placed.gpus:
+            owners.setdefault(gpu, []).append(job.id)
     return [
         {
             "name": node.name,
@@ -69,8 +70,8 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in _AS_KEPT} | {
         "name": job.name or _program(job.command),
         "reason": reason(service, job),
-        "accelerator": job.pool,
-        "places": {node: list(positions) for node, positions in job.places.items()},
+        "accelerator": job.placed.pool,
+        "places": {node: list(positions) for node, positions in job.placed.places.items()},
         "steps": round(steps, 3),
         "reckoned": service.reckons(job),
         "total_steps": job.total_steps or None,
@@ -85,7 +86,7 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "exit_code": job.code,
         "signal": job.signal or None,
         "measured": [{"accelerator": pool, "gpus": gpus, "rate": rate} for (pool, gpus), rate in job.measured.items()],
-        "believed_rate": service.deciding.believed_rate(job) if job.pool else None,
+        "believed_rate": service.deciding.believed_rate(job) if job.placed.pool else None,
         "seconds_left": seconds_left(service, job),
         "folder": str(service.watching.folder(job).absolute()),
     }

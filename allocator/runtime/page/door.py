@@ -115,7 +115,7 @@ class Door:
         self.notice = f"{self.url}; the token is in {token_file}" if address else self.url
         if address:
             authority = (settings.authority or settings.certificate or Path()).absolute()
-            service.variables = lambda job: desk.posts.variables(job, self.url, authority)
+            service.dispatch.variables = lambda job: desk.posts.variables(job, self.url, authority)
 
     async def open(self) -> None:
         """Begin to answer."""

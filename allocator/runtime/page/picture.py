@@ -10,9 +10,9 @@ from itertools import islice
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.decisions.hardware import Placed, gpus_of, held
+from allocator.runtime.decisions.hardware import held, owners
 from allocator.runtime.door.views import job_view, seconds_left, service_view
-from allocator.runtime.records.book import FINAL, HOLDS_GPUS, QUEUED, STOPPING, Job
+from allocator.runtime.records.book import FINAL, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.records.journal import Event
@@ -130,7 +130,7 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
     waiting = [job for job in islice(book.active.values(), 2 * most + len(book.holding)) if job.state == QUEUED]
     waiting = [job for job in waiting if not deciding.why_unfit(job)]
     waiting.sort(key=lambda job: job.uuid not in outlook.targets)
-    holders = held(book.holding.values())
+    holders = held(book.holding)
     total = max(sum(map(len, free.values())), 1)
     turns = outlook.ends < inf and any(job.epoch and not job.failures for job in waiting)
     guesses, before = {}, 0
@@ -138,7 +138,8 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
         target = outlook.targets.get(job.uuid)
         start = _in_turn(service, job, free)
         if target is not None:
-            start = min(start, to_end if _taken(target, holders, book.holding) and to_end < inf else 0.0)
+            taken = any(book.holding[uuid].state != STOPPING for uuid in owners(holders, target))
+            start = min(start, to_end if taken and to_end < inf else 0.0)
         elif turns:
             start = min(start, to_end + before // total * outlook.seconds)
         before += job.gpus if target is None else 0
@@ -152,7 +153,7 @@ def _free_at(service: Service) -> dict[str, list[float]]:
     until: dict[tuple[str, int], float] = {}
     for job in service.book.holding.values():
         left = 0.0 if job.state == STOPPING else seconds_left(service, job)
-        for gpu in gpus_of(job.places):
+        for gpu in job.placed.gpus:
             until[gpu] = max(until.get(gpu, 0.0), inf if left is None else left)
     hardware = service.hardware
     free: dict[str, list[float]] = {}
@@ -175,12 +176,6 @@ def _in_turn(service: Service, job: Job, free: dict[str, list[float]]) -> float:
     ends = starts[pool] + needs
     free[pool] = sorted([ends] * job.gpus + free[pool][job.gpus :])
     return starts[pool]
-
-
-def _taken(target: Placed, holders: Mapping[tuple[str, int], set[str]], holding: Mapping[str, Job]) -> bool:
-    """Whether somebody is on the GPUs that a job is to have who has not been told to end."""
-    owners = {uuid for gpu in gpus_of(target.places) for uuid in holders.get(gpu, ())}
-    return any(holding[uuid].state in HOLDS_GPUS - {STOPPING} for uuid in owners)
 
 
 _MOST_RUNNING, _MOST_QUEUED, _MOST_FINISHED, _MOST_SPEEDS, _MOST_NODES = 300, 200, 30, 60, 500

@@ -27,11 +27,13 @@ was killed comes back with the same book. The kinds of events, with their data:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, get_origin
 
-from allocator.runtime.adapters.base import Node
+from allocator.conversion import Range, Said, declared_kinds
+from allocator.runtime.adapters.base import NOWHERE, Node, Placed
 from allocator.runtime.records.journal import Event
+from allocator.runtime.records.submission import NUMBER, Command, Environment, Folder, Line
 
 QUEUED, STARTING, RUNNING, STOPPING = "queued", "starting", "running", "stopping"
 COMPLETED, FAILED, CANCELLED, REJECTED = "completed", "failed", "cancelled", "rejected"
@@ -65,7 +67,7 @@ class Job:
     submitted_at, started_at, finished_at : seconds on the clock; started for the first time.
     state, reason : where it is, and why, for people.
     epoch : number of its last start.
-    places, pool : GPUs that it holds, by node, and their type.
+    placed : on the GPUs that it holds.
     since : when the present state began, seconds on the clock.
     steps : done so far, those not saved included.
     reports : whether its trainer has told steps, in whatever start; otherwise they are reckoned from the time it ran.
@@ -84,28 +86,33 @@ class Job:
 
     id: int
     uuid: str
-    command: tuple[str, ...]
-    working_directory: str = "."
-    environment: dict[str, str] = field(default_factory=dict)
-    name: str = ""
-    user: str = ""
-    gpus: int = 1
-    job_type: str = ""
-    total_steps: float = 0.0
-    duration: float = 0.0
-    weight: float = 1.0
-    deadline: float | None = None
-    entity: str = ""
-    one_process_per_gpu: bool = False
-    retries: int | None = None
+    command: Command
+    working_directory: Folder = "."
+    environment: Environment = field(default_factory=dict)
+    name: Annotated[Line, Said("--name", "For people.")] = ""
+    user: Line = ""
+    gpus: Annotated[int, Range(1, 1_000_000), Said("--gpus", "GPUs of its gang; 1 if omitted.")] = 1
+    job_type: Annotated[Line, Said("--type", "Job type in the throughput table.", "NAME")] = ""
+    total_steps: Annotated[float, NUMBER, Said("--steps", "Training steps in all, if known.", "COUNT")] = 0.0
+    duration: Annotated[float, NUMBER] = 0.0
+    weight: Annotated[float, NUMBER, Said("--weight", "Priority weight, 1 if omitted.")] = 1.0
+    deadline: Annotated[float | None, NUMBER] = None
+    entity: Annotated[Line, Said("--entity", "Entity that it belongs to.", "NAME")] = ""
+    one_process_per_gpu: Annotated[
+        bool, Said("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
+    ] = False
+    retries: Annotated[
+        int | None,
+        Range(),
+        Said("--retries", "Reruns if it ends with an error; as the service says (none) if omitted."),
+    ] = None
     submitted_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
     state: str = QUEUED
     reason: str = ""
     epoch: int = 0
-    places: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    pool: str = ""
+    placed: Placed = NOWHERE
     since: float = 0.0
     steps: float = 0.0
     reports: bool = False
@@ -160,10 +167,14 @@ class Job:
     @property
     def held_gpus(self) -> int:
         """GPUs that it holds now."""
-        return sum(map(len, self.places.values()))
+        return len(self.placed.gpus)
 
 
-_SUBMITTED = {f.name for f in fields(Job)} - {"id", "uuid"}
+PROGRESS = ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds")
+"""What a trainer reports, and the book keeps."""
+
+SUBMITTED = {name: kind for name, kind in declared_kinds(Job).items() if get_origin(kind) is Annotated}
+"""What a submission says of a job."""
 
 
 class Book:
@@ -215,7 +226,7 @@ class Book:
             self.nodes.update(_nodes(event))
 
     def _added(self, event: Event) -> Job:
-        told = {name: value for name, value in (event.data or {}).items() if name in _SUBMITTED}
+        told = {name: value for name, value in (event.data or {}).items() if name in SUBMITTED}
         told["command"] = tuple(told["command"])
         job = Job(len(self.by_id), event.job, **told)
         job.submitted_at = job.since = event.clock
@@ -233,8 +244,8 @@ class Book:
         self._enter(job, STARTING, event)
         self.holding[job.uuid] = job
         job.restarts += job.epoch > 0
-        job.epoch, job.pool = event["epoch"], event["pool"]
-        job.places = {node: tuple(positions) for node, positions in event["places"].items()}
+        job.epoch = event["epoch"]
+        job.placed = Placed(event["pool"], {node: tuple(at) for node, at in event["places"].items()})
         if job.started_at is None:
             job.started_at = event.clock
 
@@ -254,9 +265,8 @@ class Book:
         told: Mapping[str, Any] = event.data or {}
         if job.saves_more(told):
             job.fruitless = 0
-        for name in ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds"):
-            if name in told:
-                setattr(job, name, told[name])
+        for name in told.keys() & set(PROGRESS):
+            setattr(job, name, told[name])
         if "saved_steps" in told or told.get("posted"):
             job.reports, job.unsaved_stops = True, 0
 
@@ -296,7 +306,7 @@ class Book:
         self._release(job)
 
     def _release(self, job: Job) -> None:
-        job.places, job.pool, job.then = {}, "", ""
+        job.placed, job.then = NOWHERE, ""
         self.holding.pop(job.uuid, None)
 
     def _leave(self, job: Job, state: str, event: Event) -> None:

@@ -378,7 +378,7 @@ class GoodputLedger:
         models = self._models(jobs, pool)
         least = np.maximum(models.limits.initial, models.limits.least_local * replicas)
         asked = np.minimum(self.batch_size[jobs], models.limits.largest)
-        return replace(models, limits=models.limits.with_largest(np.maximum(asked, least)))
+        return replace(models, limits=replace(models.limits, largest=np.maximum(asked, least)))
 
     def _fill_unknown(self, jobs: Whole, modelled: NDArray[np.bool_]) -> None:
         """Columns on types that jobs have not run on."""

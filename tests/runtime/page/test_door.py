@@ -139,7 +139,7 @@ def test_a_socket_file_is_for_the_user_alone(tmp_path):
         connection.request("POST", "/api", '{"do": "status"}', {"content-type": "application/json"})
         assert json.loads(connection.getresponse().read())["ok"]
         connection.close()
-        assert one.service.variables(one.submit(submission())[0]) == {}
+        assert one.service.dispatch.variables(one.submit(submission())[0]) == {}
     assert not path.exists()
     other.journal.close()
 
@@ -242,7 +242,7 @@ def test_the_page_in_a_browser(tmp_path, files):
             told = Told(50.0, one.do(one.service.clock), metrics={"loss": "0.25"})
             one.do(lambda: one.service.watching.tell(jobs[0], told))
             words("#running", "50 % of 100", "loss 0.25")
-            measured = {"pool": jobs[0].pool, "gpus": 2, "rate": 12.5}
+            measured = {"pool": jobs[0].placed.pool, "gpus": 2, "rate": 12.5}
             one.do(lambda: one.service.record([Event("measured", jobs[0].uuid, data=measured)]))
             words("#speeds", "12.5")
             words("#running", "about 4 s")

@@ -54,10 +54,10 @@ def test_measured_speeds_are_shown_beside_those_of_the_table(service):
     assert left()[0] > 0, "the table knows how fast it is"
     assert left()[1] is None
     service.record(
-        Event("measured", job.uuid, data={"pool": job.pool, "gpus": 1, "rate": 2.5}) for job in (known, unknown)
+        Event("measured", job.uuid, data={"pool": job.placed.pool, "gpus": 1, "rate": 2.5}) for job in (known, unknown)
     )
     speeds = picture(service, history)["speeds"]
-    expected = float(service.table.rates([kind], [1], [known.pool])[0, 0])
+    expected = float(service.table.rates([kind], [1], [known.placed.pool])[0, 0])
     assert [(one["measured"], one["believed"]) for one in speeds] == [(2.5, pytest.approx(expected)), (2.5, None)]
     assert left()[1] == pytest.approx(40)
 
@@ -67,7 +67,7 @@ def test_who_waits_starts_when_who_runs_is_done(service):
     service.stop_clock()
     assert expected_starts(service, 10) == {}, "nobody knows how fast they are"
     assert seconds_left(service, jobs[0]) is None
-    rates = [{"pool": job.pool or "v100", "gpus": 2, "rate": 1.0} for job in jobs]
+    rates = [{"pool": job.placed.pool or "v100", "gpus": 2, "rate": 1.0} for job in jobs]
     service.record(Event("measured", job.uuid, data=rate) for job, rate in zip(jobs, rates, strict=True))
     for job in jobs[:2]:
         service.watching.tell(job, Told(0.0, service.clock()))

@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import StartOrder
+from allocator.runtime.adapters.base import Placed, StartOrder
 from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
 from tests.runtime.slurm.cluster import LIMIT
 
@@ -41,7 +41,7 @@ class Jobs:
         places = {node: tuple(range(gpus)) for node in nodes}
         words = tuple(command) or (sys.executable, str(TRAINER), str(steps), ending)
         kind = self.cluster.nodes[nodes[0]][0]
-        return StartOrder(job, epoch, words, places, kind, folder, self.folder, **others)
+        return StartOrder(job, epoch, words, Placed(kind, places), folder, self.folder, **others)
 
     async def start(self, epoch=1, nodes=("v1",), *, trains=True, **others):
         """Start a job, and unless it is no trainer wait until it makes steps."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import StartOrder
+from allocator.runtime.adapters.base import Placed, StartOrder
 from allocator.runtime.adapters.slurm import runner
 from allocator.runtime.adapters.slurm.orders import (
     Mark,
@@ -38,7 +38,7 @@ class Folder:
 
     def order(self, program="print('ran')", epoch=1, restarts=0, lock_seconds=0.3, **others):
         command = (sys.executable, "-c", program)
-        order = StartOrder(JOB, epoch, command, {"v1": (0, 1)}, "v100", self.path, self.path, **others)
+        order = StartOrder(JOB, epoch, command, Placed("v100", {"v1": (0, 1)}), self.path, self.path, **others)
         write_file(self.path / LEASE_FILE, Grant(JOB, epoch))
         write_runner(self.path, sys.executable)
         return write_start(order, mark_of(order, restarts), lock_seconds=lock_seconds)

@@ -30,28 +30,6 @@ def test_published_goodput(case):
         np.testing.assert_allclose(getattr(best, name)[0], case[name], rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("case", cases.with_goodput()[::3], ids=cases.name)
-def test_bisection_finds_the_best_of_all_whole_batch_sizes(case):
-    jobs = cases.models([case])
-    limits = jobs.limits
-    for nodes, gpus in ((1, 1), (1, 2), (2, 8)):
-        best = best_batch_sizes(jobs, [nodes], [gpus], grid="fine")
-        least = max(limits.initial[0], limits.least_local[0] * gpus)
-        top = 0.0
-        fewest = int(np.ceil(limits.largest[0] / gpus / limits.largest_local[0])) - 1
-        for steps in range(max(fewest, int(gpus == 1)) + 1):
-            sizes = np.arange(limits.least_local[0], limits.largest_local[0] + 1)
-            batch = sizes * gpus * (steps + 1)
-            parts = gpus * (steps + 1)
-            kept = (sizes >= np.ceil(least / parts)) & (sizes <= np.ceil(limits.largest[0] / parts))
-            if gpus == 1 and steps == 0:
-                kept &= batch <= limits.initial[0]
-            if kept.any():
-                rates = jobs.throughput.throughput(nodes, gpus, sizes[kept], steps)
-                top = max(top, float((rates * jobs.statistics.efficiency((batch[kept] / limits.initial)[None])).max()))
-        np.testing.assert_allclose(best.goodput[0, 0], top, rtol=1e-14)
-
-
 seconds = st.floats(1e-3, 2.0)
 
 
@@ -75,20 +53,18 @@ def jobs_and_gpus(draw):
 @given(jobs_and_gpus())
 def test_goodput_of_any_job(drawn):
     jobs, nodes, gpus = drawn
-    published, fine = (best_batch_sizes(jobs, [nodes], [gpus], grid=grid) for grid in ("published", "fine"))
-    assert fine.goodput[0, 0] >= published.goodput[0, 0] * (1 - 1e-12)
-    for best in (published, fine):
-        size, steps = best.atomic_batch_size[0, 0], best.accumulation_steps[0, 0]
-        if best.goodput[0, 0] == 0:
-            assert best.batch_size[0, 0] == size == steps == best.throughput[0, 0] == best.efficiency[0, 0] == 0
-            continue
-        assert 0 < best.efficiency[0, 0] <= 1 + 1e-12
-        assert best.batch_size[0, 0] == gpus * size * (steps + 1) >= jobs.limits.initial[0]
-        assert jobs.limits.least_local[0] <= size <= jobs.limits.largest_local[0]
-        assert best.batch_size[0, 0] < jobs.limits.largest[0] + gpus * (steps + 1)
-        assert jobs.limits.accumulation[0] or steps == 0
-        if gpus == 1 and jobs.limits.accumulation[0] and size > jobs.limits.initial[0]:
-            assert steps >= 1
+    best = best_batch_sizes(jobs, [nodes], [gpus])
+    size, steps = best.atomic_batch_size[0, 0], best.accumulation_steps[0, 0]
+    if best.goodput[0, 0] == 0:
+        assert best.batch_size[0, 0] == size == steps == best.throughput[0, 0] == best.efficiency[0, 0] == 0
+        return
+    assert 0 < best.efficiency[0, 0] <= 1 + 1e-12
+    assert best.batch_size[0, 0] == gpus * size * (steps + 1) >= jobs.limits.initial[0]
+    assert jobs.limits.least_local[0] <= size <= jobs.limits.largest_local[0]
+    assert best.batch_size[0, 0] < jobs.limits.largest[0] + gpus * (steps + 1)
+    assert jobs.limits.accumulation[0] or steps == 0
+    if gpus == 1 and jobs.limits.accumulation[0] and size > jobs.limits.initial[0]:
+        assert steps >= 1
 
 
 def test_jobs_that_are_alike_are_computed_once_and_answered_each():
@@ -113,7 +89,6 @@ def test_a_batch_size_that_users_fix_is_kept():
 def test_too_many_gpus_for_the_largest_batch():
     jobs = GoodputModels(ThroughputModels([1.0] * 7), GradientStatistics(1.0, 1.0), BatchSizeLimits(8, 64, 4))
     assert best_batch_sizes(jobs, [1, 1], [16, 17]).batch_size.tolist() == [[64, 0]]
-    assert best_batch_sizes(jobs, [1, 1], [16, 17], grid="fine").batch_size.tolist() == [[64, 0]]
 
 
 def test_gradients_of_which_nothing_is_known():

@@ -1,7 +1,8 @@
 """The layouts of published job logs, as data: which columns tell them, what each holds, what must be reckoned first.
 
-They are in ``data/job_logs.toml``. A log of one of these is told by its header, and read without options; its dates and
-figures mean what its publisher says. What a log of one's own has in its columns is guessed from their names instead
+They are in ``data/job_logs.toml``, and entry points of any package in the group ``throughputs.logs``, whose values are
+layouts. A log of one of these is told by its header or its first line, and read without options; its dates and figures
+mean what its publisher says. What a log of one's own has in its columns is guessed from their names instead
 (`logs.columns`).
 """
 
@@ -12,31 +13,46 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.entry_points import entries_of
 from throughputs.files import parse_toml
 from throughputs.traces.logs.cells import numbers
 
 Cells = dict[str, NDArray[np.object_]]
 """(N,) text of each column, by name."""
 
-LAYOUT_NAMES = (
-    "philly", "philly-cut", "helios", "acme", "openb-2023", "spot-2026", "pai-2020", "itp", "swf",
-)  # fmt: skip
-"""Names of the formats, as in ``--format``."""
+Reader = Callable[[str, str], tuple[Cells, NDArray[np.int64] | None, tuple[str, ...]]]
+"""Makes of a text and its source the columns, the line of each row (None where rows are no lines), and notes."""
+
+_GROUP = "throughputs.logs"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a published log is read; the keys of a table of ``data/job_logs.toml``."""
+    """How a published log is read.
+
+    Attributes
+    ----------
+    name : the format, as in ``--format``.
+    columns : which column holds each field.
+    told_by : columns that the header of such a log has, all of them; `alone`: and no others.
+    line : of text without a header: what its first line is like, a regular expression.
+    cells : the reader of such text.
+    zone : of dates that name none; None: UTC.
+    reckoned : columns that follow from others, in the order in which they are made: how, and of which columns.
+    notes : what a user should know of any such log, in sentences.
+    """
 
     name: str
     columns: Mapping[str, str]
     told_by: Sequence[str] = ()
     alone: bool = False
     line: str = ""
+    cells: Reader | None = None
     zone: str | None = None
     reckoned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -55,10 +71,20 @@ class Layout:
 
 
 @cache
-def _layouts() -> Mapping[str, Layout]:
+def _tables() -> Mapping[str, Any]:
     resource = files("throughputs") / "data" / "job_logs.toml"
-    tables = parse_toml(resource.read_text(encoding="utf-8"), resource.name)
-    return {name: Layout(name, **tables[name]) for name in LAYOUT_NAMES}
+    return parse_toml(resource.read_text(encoding="utf-8"), resource.name)
+
+
+@cache
+def _layouts() -> Mapping[str, Layout]:
+    ours = {name: Layout(name, **table) for name, table in _tables().items()}
+    return ours | {name: entry.load() for name, entry in entries_of(_GROUP).items()}
+
+
+def layout_names() -> tuple[str, ...]:
+    """Names of the formats, as in ``--format``."""
+    return (*_tables(), *entries_of(_GROUP))
 
 
 def layout_of(kind: str) -> Layout | None:

@@ -9,7 +9,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.entry_points import load
 from throughputs.errors import InputError
 from throughputs.files import file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
-from throughputs.traces.logs.layouts import Cells, layout_of_header, layout_of_line
-from throughputs.traces.logs.swf import swf_cells
+from throughputs.traces.logs.layouts import layout_of, layout_of_header, layout_of_line
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 """Separators by name."""
@@ -33,8 +31,8 @@ _SACCT_AT_LEAST = 3
 _COMMENTS = re.compile(r"(?:#.*\n|\s*\n)*")
 """What may stand above the header of a table."""
 
-_HEAD = 1000
-"""By so many characters JSON is told."""
+_JSON = re.compile(r'\s*\{\s*(?:["}].*)?')
+"""How JSON begins, as sacct prints it."""
 
 _TYPED_GPU = re.compile(r"gres/gpu:[^=,]+=[1-9]")
 
@@ -102,24 +100,12 @@ def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
     kind = _kind_of_text(text)
     if kind == "sacct --json":
         return _of_json(parse_json(text, source), source)
-    if kind == "philly":
-        cells, notes = load("logs", "philly")(parse_json(text, source), source)
-        return Log(cells, source, kind, 0, "", _none_of(cells), notes=notes)
-    if kind in _OF_LINES and separator is None:
-        cells, lines, notes = _OF_LINES[kind](text, source)
-        return Log(cells, source, kind, 1, "", _none_of(cells), lines, notes)
-    return _of_text(text, source, separator)
-
-
-_OF_LINES: dict[str, Callable[[str, str], tuple[Cells, NDArray[np.int64], tuple[str, ...]]]] = {
-    "swf": swf_cells,
-    "pai-2020": lambda text, source: load("logs", "pai-2020")(text, source),
-}
-"""Readers of text without a header: columns, the line of each row, and notes."""
-
-
-def _none_of(cells: Cells) -> NDArray[np.bool_]:
-    return np.zeros(len(next(iter(cells.values()))), dtype=np.bool_)
+    layout = layout_of(kind)
+    if layout is None or layout.cells is None or separator is not None:
+        return _of_text(text, source, separator)
+    cells, lines, notes = layout.cells(text, source)
+    none = np.zeros(len(next(iter(cells.values()))), dtype=np.bool_)
+    return Log(cells, source, kind, 0 if lines is None else 1, "", none, lines, notes)
 
 
 def log_kind(path: str | os.PathLike[str]) -> str:
@@ -139,10 +125,9 @@ def log_kind(path: str | os.PathLike[str]) -> str:
 
 
 def _kind_of_text(text: str) -> str:
-    head = text[:_HEAD].lstrip()
-    if head.startswith(("{", "[")):
-        return "sacct --json" if head.startswith("{") else "philly"
     line = _first_line(text)
+    if _JSON.fullmatch(line):
+        return "sacct --json"
     layout = layout_of_line(line)
     if layout is not None:
         return layout.name

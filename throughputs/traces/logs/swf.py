@@ -24,7 +24,7 @@ from throughputs.errors import InputError
 from throughputs.limits import require
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import numbers
-from throughputs.traces.logs.layouts import Cells, printed
+from throughputs.traces.logs.layouts import Cells, Layout, printed
 
 SWF = "swf"
 """Name of the format, and the extension of its files."""
@@ -52,7 +52,7 @@ _TOLD = {
 """Comments that a user should know of, and what they say."""
 
 
-def swf_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
+def _cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
     """Columns of text of the jobs, the line of each, and what the comments say.
 
     Raises
@@ -166,3 +166,23 @@ def _numbered(column: NDArray[np.object_]) -> tuple[list[str], NDArray[np.int64]
     names = [name for name in dict.fromkeys(column.tolist()) if name]
     number = {name: i for i, name in enumerate(names, start=1)} | {"": -1}
     return names, np.array([number[name] for name in column.tolist()], dtype=np.int64)
+
+
+SWF_LAYOUT = Layout(
+    SWF,
+    {
+        "id": "job number",
+        "submit": "submit time",
+        "duration": "run time",
+        "gpus": "processors",
+        "start": "start time",
+        "end": "end time",
+        "user": "user",
+        "model": "executable",
+        "partition": "partition",
+        "state": "status",
+    },
+    line=r";.*|\s*(?:[-+]?[\d.]+(?:[eE][-+]?\d+)?\s+){17}[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*",
+    cells=_cells,
+    notes=("processors are taken for GPUs",),
+)

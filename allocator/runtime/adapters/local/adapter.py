@@ -93,15 +93,13 @@ class LocalAdapter(Adapter):
     ----------
     state : folder of the scheduler's state; in the folder ``local`` below it each job has one for what is known of it.
     accelerators : what there is by type; None: NVIDIA's GPUs of this machine.
-    visible_devices : whether jobs are told by CUDA_VISIBLE_DEVICES which are theirs.
     """
 
     name: ClassVar[str] = "local"
 
-    def __init__(self, state: Path, accelerators: Accelerators | None = None, *, visible_devices: bool = True) -> None:
+    def __init__(self, state: Path, accelerators: Accelerators | None = None) -> None:
         self._index = state.absolute() / "local"
         self._accelerators: Accelerators = accelerators or {}
-        self._visible_devices = visible_devices
         self._jobs: dict[str, Path] = {}
         self._ended: dict[str, Seen] = {}
         # in which nothing tells of a start, and of which no process is there either
@@ -224,8 +222,6 @@ class LocalAdapter(Adapter):
 
     async def start(self, order: StartOrder) -> None:
         """Returns when a shim has started the job."""
-        if not order.command:
-            raise AdapterError("there is no command to start")
         indices = self._indices(order)
         async with self._room:
             try:
@@ -257,10 +253,10 @@ class LocalAdapter(Adapter):
         """Of the accelerators of a job on this machine."""
         nodes = {f"local-{kind}": indices for kind, indices in self._accelerators.items()}
         try:
-            return [nodes[node][position] for node, positions in order.gpus.items() for position in positions]
+            return [nodes[node][position] for node, positions in order.placed.places.items() for position in positions]
         except (KeyError, IndexError):
             there = ", ".join(f"{node}: {len(indices)}" for node, indices in nodes.items())
-            raise AdapterError(f"no such GPUs: {dict(order.gpus)}; there are {there}") from None
+            raise AdapterError(f"no such GPUs: {dict(order.placed.places)}; there are {there}") from None
 
     def _enter(self, order: StartOrder) -> None:
         """Put a job into the index, where every job that may run is found again."""
@@ -346,9 +342,8 @@ class LocalAdapter(Adapter):
         """One for each process of a job."""
         common = {**os.environ, **order.environment}
         common |= {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(order.folder.absolute() / "checkpoint")}
-        if self._visible_devices:
-            # By itself CUDA counts the fastest first, and NVML in the order of the bus.
-            common |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        # By itself CUDA counts the fastest first, and NVML in the order of the bus.
+        common |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         if not order.one_process_per_gpu:
             return [common]
         world = str(len(indices))

@@ -271,7 +271,7 @@ class SlurmAdapter(Adapter):
             f"--cpus-per-task={cpus * mark.gpus}",
             f"--mem={memory * mark.gpus}",
             f"--gres=gpu:{mark.gpus}",
-            f"--nodelist={','.join(order.gpus)}",
+            f"--nodelist={','.join(order.placed.places)}",
             f"--chdir={order.folder}",
             f"--output={str(log).replace('%', '%%')}",
             "--open-mode=append",
@@ -281,12 +281,12 @@ class SlurmAdapter(Adapter):
 
     async def _release(self, order: StartOrder, row: SlurmJob) -> None:
         last = self._starts.get(order.job)
-        if last is None or last.nodes & set(order.gpus) or row.restarts != last.mark.restarts + 1:
+        if last is None or last.nodes & set(order.placed.places) or row.restarts != last.mark.restarts + 1:
             wait = row.queued_at + REVOKED_SECONDS - time.time()
             await asyncio.sleep(min(max(wait, 0.0), REVOKED_SECONDS))
         # Without StartTime a job that was queued again waits until its credential has expired, two minutes or so.
         mark = mark_of(order, row.restarts)
-        nodes = ",".join(order.gpus)
+        nodes = ",".join(order.placed.places)
         await self._slurm.update(row.number, ReqNodeList=nodes, StartTime="now", Comment=str(mark))
         await self._write(order, mark)
         await self._slurm.control("release", row.number)

@@ -77,10 +77,11 @@ def mark_of(order: StartOrder, restarts: int = 0) -> Mark:
     AdapterError
         The nodes are to give different numbers of GPUs, which Slurm cannot do in one job.
     """
-    counts = {len(positions) for positions in order.gpus.values()}
+    places = order.placed.places
+    counts = {len(positions) for positions in places.values()}
     if len(counts) != 1 or 0 in counts:
-        raise AdapterError(f"Slurm gives each node of a job the same number of GPUs; asked for {dict(order.gpus)}")
-    return Mark(order.job, order.epoch, restarts, len(order.gpus), counts.pop())
+        raise AdapterError(f"Slurm gives each node of a job the same number of GPUs; asked for {dict(places)}")
+    return Mark(order.job, order.epoch, restarts, len(places), counts.pop())
 
 
 def write_start(order: StartOrder, mark: Mark, lock_seconds: float) -> Start:
@@ -103,10 +104,10 @@ def write_start(order: StartOrder, mark: Mark, lock_seconds: float) -> Start:
         "log_bytes": order.log_bytes,
         "lock_seconds": lock_seconds,
         "mark": str(mark),
-        "node_names": list(order.gpus),
+        "node_names": list(order.placed.places),
     }
     write_bytes(order.folder / runner.START_FILE, json.dumps(content).encode())
-    return Start(mark, order.folder, frozenset(order.gpus))
+    return Start(mark, order.folder, frozenset(order.placed.places))
 
 
 def write_runner(folder: Path, python: str) -> Path:

@@ -1,0 +1,128 @@
+"""A run that begins in the middle: some jobs run already, with GPUs and progress of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.protocol.assignment import Assignment
+from allocator.simulator.rules.base import Rule, Rules, Running, rule_of
+from allocator.simulator.rules.general import IdealShares
+from throughputs import InputError
+from throughputs.files import read_frame
+from throughputs.frames import FrameReader, column, columns_of
+from throughputs.limits import Range
+
+if TYPE_CHECKING:
+    from allocator.simulator.world import World
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A table of the jobs that run already."""
+
+    job_id: NDArray[np.int64] = column("whole", within=Range(0), expected="the row of a job in the trace, from 0")
+    gpus: NDArray[np.object_] = column("name", expected="ids of GPUs, from 0, with blanks between them")
+    steps_done: NDArray[np.float64] = column("number", 0.0, Range(0), "steps, at least 0")
+
+
+@dataclass(frozen=True)
+class RunsAlready(Rule):
+    """Jobs that run when the run begins, on GPUs that they keep until a decision takes them away.
+
+    To go on costs them nothing, as with any gang that ran before. They have to arrive at time 0.
+
+    Attributes
+    ----------
+    running : (id, ids of its GPUs in ascending order, steps done) of each of them. GPUs are counted from 0, type by
+        type in the order of the cluster, server by server.
+    """
+
+    running: tuple[tuple[int, tuple[int, ...], float], ...] = ()
+
+    @classmethod
+    def read(cls, path: str | Path) -> RunsAlready:
+        """Those in a table (CSV, Parquet) with the columns job_id, gpus (``0 1 4``) and, for 0 elsewhere, steps_done.
+
+        Raises
+        ------
+        InputError
+            Source, line, column, what was found and what was expected.
+        """
+        frame, first_line = read_frame(Path(path))
+        reader = FrameReader(frame, str(path), first_line)
+        columns = reader.read(columns_of(_Start))
+        held = []
+        for row, text in enumerate(columns["gpus"].tolist()):
+            words = text.split()
+            if not words or not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+                expected = "ids of GPUs, from 0, with blanks between them, each once"
+                raise InputError(str(path), line=row + first_line, field="gpus", found=text, expected=expected)
+            held.append(tuple(sorted(map(int, words))))
+        jobs, done = columns["job_id"].tolist(), columns["steps_done"].tolist()
+        return cls(tuple(zip(jobs, held, done, strict=True)))
+
+    def check(self, world: Rules) -> None:
+        """Shares of all GPUs at a time are on no GPU."""
+        if self.running and rule_of(world, IdealShares).ideal:
+            raise InputError("start", found="jobs that run", expected="none in a run without rounds (ideal)")
+
+    def start(self, world: World) -> Iterable[Running]:
+        """Nothing where nobody runs."""
+        return (_Already(self.running, world),) if self.running else ()
+
+
+class _Already(Running):
+    """Tells the core of them when they have arrived."""
+
+    keeps = ("told",)
+    says_ends = False
+
+    def __init__(self, running: tuple[tuple[int, tuple[int, ...], float], ...], world: World) -> None:
+        self.told, self._world = False, world
+        jobs, held, done = zip(*running, strict=True)
+        self._gpus: tuple[tuple[int, ...], ...] = held
+        cluster, table = world.core.cluster, world.jobs
+        self._check(np.array(jobs), held, np.array(done))
+        pool = np.repeat(np.arange(len(cluster.accelerators)), cluster.capacity)
+        order = np.argsort(jobs)
+        self._gpus = tuple(held[k] for k in order)
+        ids = np.array(jobs, dtype=np.int64)[order]
+        self._rows = Assignment.of(ids, pool[[gpus[0] for gpus in self._gpus]], np.array([*map(len, self._gpus)]))
+        table.steps_done[ids] = np.array(done)[order]
+
+    def _check(self, jobs: NDArray[np.int64], held: tuple[tuple[int, ...], ...], done: NDArray[np.float64]) -> None:
+        world = self._world
+        cluster, table = world.core.cluster, world.jobs
+        pool = np.repeat(np.arange(len(cluster.accelerators)), cluster.capacity)
+        taken: set[int] = set()
+        for job, gpus, steps in zip(jobs.tolist(), held, done.tolist(), strict=True):
+            place = f"job {job}"
+            if not 0 <= job < len(table) or np.count_nonzero(jobs == job) > 1:
+                raise InputError("start", field=place, found=job, expected=f"each once, of {len(table)} jobs")
+            if table.arrival_time[job] > 0:
+                expected = "jobs that arrive at time 0"
+                raise InputError(
+                    "start", field=place, found=f"arrives at {table.arrival_time[job]:g} s", expected=expected
+                )
+            if gpus[-1] >= len(pool) or len(set(pool[list(gpus)])) > 1 or taken & {*gpus}:
+                expected = f"GPUs of one type, of ids below {len(pool)}, that no other job has"
+                raise InputError("start", field=place, found=" ".join(map(str, gpus)), expected=expected)
+            if table.configurations is None and len(gpus) != table.scale_factor[job]:
+                expected = f"{table.scale_factor[job]}, as many as its gang has"
+                raise InputError("start", field=place, found=f"{len(gpus)} GPUs", expected=expected)
+            if steps >= table.total_steps[job]:
+                expected = f"fewer steps than it has, {table.total_steps[job]:g}"
+                raise InputError("start", field=place, found=steps, expected=expected)
+            taken.update(gpus)
+
+    def happen(self) -> None:
+        """At once."""
+        if not self.told:
+            self.told = True
+            self._world.adopt(self._rows, self._gpus)
