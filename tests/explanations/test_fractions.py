@@ -71,5 +71,3 @@ def test_predictions_are_not_written_down() -> None:
     assert can_redecide(FinishedRun.of(run_of(trace, "gpu:1", "fcfs")))
     without = trace_of([300, 200, 100], [1, 1, 1], gpu_fraction=[0.6, 0.6, 0.6])
     assert can_redecide(FinishedRun.of(run_of(without, "gpu:1", "qssf")))
-    burst = run_of(without, "gpu:1", "qssf", policy_settings={"burst_seconds": 1.0})
-    assert not can_redecide(FinishedRun.of(burst))
