@@ -34,7 +34,7 @@ from benchmarks.published import CLUSTER_RATIOS, TESTBED_RATIOS
 from benchmarks.study import RESULTS, Options, Row, Run, Study
 from benchmarks.tables import Shown, markdown
 from formulations.deadlines import DeadlineJob, ScalingCurve
-from formulations.deadlines.program import all_can_be_met
+from formulations.deadlines.program import least_gpu_seconds
 from throughputs import ThroughputTable, Trace, default_table, read_table, read_trace
 from throughputs.numerics import power_of_ten
 
@@ -345,7 +345,7 @@ def _let_in_by_the_bound(table: ThroughputTable, accelerator: str, gpus: int, tr
     let_in: list[DeadlineJob] = []
     for kind, work, due in zip(trace.job_type, trace.total_steps.tolist(), trace.deadline.tolist(), strict=True):
         job = DeadlineJob(_curve(table, accelerator, gpus, kind), work, due)
-        if all_can_be_met([*let_in, job], gpus, 0.0):
+        if least_gpu_seconds([*let_in, job], gpus, 0.0) < np.inf:
             let_in.append(job)
     return let_in
 

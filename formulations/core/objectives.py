@@ -14,7 +14,7 @@ from formulations.core.log_certificate import certify_log
 from formulations.core.objective import Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from throughputs.numerics import dot, exp, log
+from throughputs.numerics import dot, log
 
 if TYPE_CHECKING:
     from formulations.solving.choice import Among, Choice
@@ -334,10 +334,6 @@ class NashWelfare(Objective):
         """``(bound - value) / sum B``."""
         difference = bound - value
         return max(difference, 0.0) / float(self.totals.sum()) if np.isfinite(difference) else np.inf
-
-    def geometric_mean(self, u: Array) -> float:
-        """``exp(B . log u / sum B)``, the weighted geometric mean of the throughputs in steps/s."""
-        return float(exp(self.value(u) / self.totals.sum()))
 
     def statement(self, cp: Any, u: Any) -> Any:
         """``max B . log u``."""

@@ -24,14 +24,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.highs_model import run_to_optimum, with_model
 from formulations.core.solution import SolverError
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import JobPlan
-from formulations.reference.cbc import run_cbc
+from formulations.reference.mixed_integer import MODELS, MixedProgram
 from formulations.reference.stopping import TIME_LIMIT_SECONDS, StopRule
-from throughputs.numerics import dot
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -143,9 +141,15 @@ def _least_gpu_time(
     search = _Search(jobs, gpus, now, work)
     search.add_plans(start)
     N, rounds, best = len(jobs), 0, -np.inf
-    program = (_Highs if solver == "highs" else _Cbc)(N, len(search.lengths))
+    program = _model(solver, N, len(search.lengths))
     while True:
-        z, cost, prices = program.optimum(search.new_columns())
+        program.add_columns(*search.new_columns())
+        answer = program.solve(StopRule())
+        try:
+            z, prices = answer.optimum
+        except RuntimeError as error:
+            raise SolverError(f"{solver} {error}") from error
+        cost = answer.bound
         rounds += 1
         gain = search.generate(prices[:N], prices[N:])
         # of a row's right side no more than this is the work itself
@@ -165,15 +169,6 @@ def _least_gpu_time(
     plans = search.plans(z[N:])
     used = sum(plan.gpu_seconds(plan.real_end) for plan in plans)
     return PatternPlans("optimal" if closed else "feasible", plans, used, bound, rounds)
-
-
-@dataclass(frozen=True, eq=False)
-class _Column:
-    """A pattern in an interval: its cost, the rows that it is in, ascending, and what is there."""
-
-    cost: float
-    rows: NDArray[np.int32]
-    values: Array
 
 
 class _Search:
@@ -218,24 +213,26 @@ class _Search:
         """Whether columns were added since the last call of `new_columns`."""
         return self._passed_on < len(self.patterns)
 
-    def new_columns(self) -> list[_Column]:
-        """The columns that were added since the last call."""
-        first, self._passed_on = self._passed_on, len(self.patterns)
-        return [self._column(p) for p in range(first, self._passed_on)]
+    def new_columns(self) -> tuple[Any, Array]:
+        """The columns that were added since the last call: their entries, jobs before intervals, and their costs."""
+        from scipy.sparse import csc_array
 
-    def _column(self, p: int) -> _Column:
-        interval, pattern = self.interval[p], self.patterns[p]
-        length = float(self.lengths[interval])
-        jobs = np.flatnonzero(pattern)
-        parts = [
-            self.jobs[j].curve.rate_of[g] * length / self.work[j]
-            for j, g in zip(jobs.tolist(), pattern[jobs].tolist(), strict=True)
-        ]
-        return _Column(
-            int(pattern.sum()) * length / self.all_gpu_seconds,
-            np.append(jobs, len(self.jobs) + interval).astype(np.int32),
-            np.array([*parts, 1.0]),
-        )
+        first, self._passed_on = self._passed_on, len(self.patterns)
+        rows: list[NDArray[np.intp]] = []
+        values: list[Array] = []
+        costs: list[float] = []
+        for interval, pattern in zip(self.interval[first:], self.patterns[first:], strict=True):
+            length, jobs = float(self.lengths[interval]), np.flatnonzero(pattern)
+            parts = [
+                self.jobs[j].curve.rate_of[g] * length / self.work[j]
+                for j, g in zip(jobs.tolist(), pattern[jobs].tolist(), strict=True)
+            ]
+            rows.append(np.append(jobs, len(self.jobs) + interval))
+            values.append(np.array([*parts, 1.0]))
+            costs.append(int(pattern.sum()) * length / self.all_gpu_seconds)
+        ends = np.cumsum([0, *map(len, rows)])
+        entries = np.concatenate([np.zeros(0), *values]), np.concatenate([np.zeros(0, dtype=np.intp), *rows]), ends
+        return csc_array(entries, shape=(len(self.jobs) + len(self.lengths), len(costs))), np.array(costs)
 
     def generate(self, work_prices: Array, interval_prices: Array) -> float:
         """Add the best pattern of each interval at these prices; returns by how much all could lower the cost."""
@@ -314,60 +311,12 @@ class _Search:
         return JobPlan(starts, levels, end, end, True, end)
 
 
-class _Highs:
-    """The linear program in HiGHS, which goes on from its last point: N parts missed, then parts of intervals."""
-
-    def __init__(self, n_jobs: int, n_intervals: int) -> None:
-        matrix, cost, limits = _without_patterns(n_jobs, n_intervals)
-        self._solver = with_model(matrix, cost, limits, options={"random_seed": 0, "presolve": "off"})
-
-    def optimum(self, columns: list[_Column]) -> tuple[Array, float, Array]:
-        """The point, its cost and the prices of all rows, in absolute value, with these columns besides."""
-        sizes = [len(column.rows) for column in columns]
-        self._solver.addCols(
-            len(columns),
-            np.array([column.cost for column in columns]),
-            np.zeros(len(columns)),
-            np.full(len(columns), np.inf),
-            sum(sizes),
-            np.cumsum([0, *sizes[:-1]]).astype(np.int32),
-            np.concatenate([np.zeros(0, dtype=np.int32), *(column.rows for column in columns)]),
-            np.concatenate([np.zeros(0), *(column.values for column in columns)]),
-        )
-        # HiGHS counts the time of all its runs
-        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + StopRule().limit)
-        z, prices = run_to_optimum(self._solver)
-        return z, float(self._solver.getInfo().objective_function_value), prices
-
-
-class _Cbc:
-    """The same in CBC, from the beginning each time."""
-
-    def __init__(self, n_jobs: int, n_intervals: int) -> None:
-        self._matrix, self._cost, self._limits = _without_patterns(n_jobs, n_intervals)
-
-    def optimum(self, columns: list[_Column]) -> tuple[Array, float, Array]:
-        """See `_Highs.optimum`."""
-        from scipy.sparse import csc_array, hstack
-
-        ends = np.cumsum([0, *(len(column.rows) for column in columns)])
-        rows = np.concatenate([np.zeros(0, dtype=np.int32), *(column.rows for column in columns)])
-        values = np.concatenate([np.zeros(0), *(column.values for column in columns)])
-        more = csc_array((values, rows, ends), shape=(self._matrix.shape[0], len(columns)))
-        self._matrix = hstack([self._matrix, more], format="csr")
-        self._cost = np.concatenate([self._cost, [column.cost for column in columns]])
-        limits, V = self._limits, len(self._cost)
-        found = run_cbc(self._matrix, self._cost, limits, lower=np.zeros(V), upper=np.full(V, np.inf), stop=StopRule())
-        if found.columns is None or not found.proven:
-            raise SolverError(f"cbc: {found.status}")
-        return found.columns, dot(self._cost, found.columns), np.abs(found.row_duals)
-
-
-def _without_patterns(n_jobs: int, n_intervals: int) -> tuple[Any, Array, tuple[Array, Array]]:
-    """Matrix, costs and limits where all jobs miss all of their work."""
+def _model(solver: str, n_jobs: int, n_intervals: int) -> Any:
+    """The linear program where all jobs miss all of their work: N parts missed, then parts of intervals to be added."""
     from scipy.sparse import csr_array, eye_array, vstack
 
     matrix = csr_array(vstack([eye_array(n_jobs), csr_array((n_intervals, n_jobs))], format="csr"))
     least = np.concatenate([np.ones(n_jobs), np.full(n_intervals, -np.inf)])
     most = np.concatenate([np.full(n_jobs, np.inf), np.ones(n_intervals)])
-    return matrix, np.full(n_jobs, _PENALTY), (least, most)
+    program = MixedProgram.of(matrix, np.full(n_jobs, _PENALTY), (least, most))
+    return MODELS[solver](program, {"random_seed": 0, "presolve": "off"} if solver == "highs" else None)

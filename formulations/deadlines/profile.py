@@ -41,11 +41,6 @@ class JobPlan:
             last, held = start, gpus
         return total + held * (until - last)
 
-    @property
-    def first_change(self) -> float:
-        """When the number of GPUs changes for the first time, before the end or with it, seconds."""
-        return self.starts[1] if len(self.starts) > 1 else self.end
-
     def gpus_at(self, clock: float) -> int:
         """GPUs that the job has at `clock`; 0 before the first start and from the end on."""
         at = bisect_left(self.starts, clock)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.arguments import figures, instance
 from formulations.columns import ColumnProgram, MostFloors, solve_columns
-from formulations.core.highs_model import run_to_optimum, with_model
 from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
@@ -22,6 +20,8 @@ from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, useful_pairs
 from formulations.packed.reduction import reduce
 from formulations.packed.sparse_form import Explicit
+from formulations.reference.mixed_integer import Highs, MixedProgram
+from formulations.reference.stopping import StopRule
 from formulations.solving.solver import solve
 from throughputs import Configurations
 from throughputs.numerics import dot
@@ -207,17 +207,14 @@ def _largest_set_in_pairs(polytope: PackedPolytope, floors: Array, order: NDArra
     switches = csr_array((f[held] / program.fastest[held], (np.arange(S), np.arange(S))), shape=(S, S))
     blocks = [(matrix[:R], csr_array((R, S))), (matrix[R + held], switches)]
     rows = csr_array(vstack([hstack(block) for block in blocks], format="csr"))
-    upper, lower = np.append(statement.upper[:R], np.zeros(S)), np.append(statement.lower[:R], np.full(S, -np.inf))
+    upper = np.append(statement.row_upper[:R], np.zeros(S))
+    lower = np.append(statement.row_lower[:R], np.full(S, -np.inf))
     is_switch = np.arange(rows.shape[1]) >= rows.shape[1] - S
+    mixed = MixedProgram.of(rows, is_switch.astype(float), (lower, upper), upper=1.0, whole=is_switch, maximise=True)
     # a count within less than 1 of its bound is the largest
-    options: dict[str, Any] = {"mip_rel_gap": 0.0, "mip_abs_gap": 0.99}
-    try:
-        solver = with_model(
-            rows, is_switch.astype(float), (lower, upper), upper=1.0, maximise=True, whole=is_switch, options=options
-        )
-        values, _ = run_to_optimum(solver)
-    except RuntimeError as error:
-        raise SolverError(f"floors to keep: {error}") from error
+    answer = Highs(mixed).solve(StopRule(absolute_gap=0.99, seconds=np.inf))
+    if answer.columns is None or not answer.proven:
+        raise SolverError(f"floors to keep: HiGHS stopped with status {answer.note}")
     kept = np.zeros(len(floors), dtype=bool)
-    kept[reduction.first[held]] = values[is_switch] > 0.5
+    kept[reduction.first[held]] = answer.columns[is_switch] > 0.5
     return kept

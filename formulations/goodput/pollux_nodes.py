@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.highs_model import with_model
 from formulations.core.solution import SolverError
 from formulations.goodput.pollux import PowerMean
+from formulations.reference.mixed_integer import Highs, RowBuilder
+from formulations.reference.stopping import StopRule
 from throughputs import Configurations, InputError
 
 Array = NDArray[np.float64]
@@ -122,39 +122,18 @@ def solve_on_nodes(
     if not program.held.size:
         return NodeSelection(program.held, 0.0, 0.0, "optimal")
     model = _Model(program)
-    solver = with_model(
-        model.matrix,
-        model.cost,
-        (model.lower, model.upper),
-        upper=model.most,
-        maximise=True,
-        whole=model.whole,
-        options={
-            "mip_rel_gap": 0.0,
-            "mip_abs_gap": 1e-9,
-            "mip_feasibility_tolerance": 1e-9,
-            "time_limit": min(seconds, 1e9),
-        },
+    answer = Highs(model.stated, {"mip_feasibility_tolerance": 1e-9}).solve(
+        StopRule(absolute_gap=1e-9, seconds=seconds), start=None if start is None else model.point(program, start)
     )
-    if start is not None:
-        import highspy
-
-        known = highspy.HighsSolution()
-        known.col_value = model.point(program, start).tolist()
-        solver.setSolution(known)
-    solver.run()
-    info = solver.getInfo()
-    found = np.asarray(solver.getSolution().col_value)
-    if not len(found) or not np.isfinite(info.objective_function_value):
-        raise SolverError(
-            f"no GPUs on nodes found: HiGHS stopped with {solver.modelStatusToString(solver.getModelStatus())}"
-        )
+    found = answer.columns
+    if found is None:
+        raise SolverError(f"no GPUs on nodes found: HiGHS stopped with {answer.note}")
     gpus = np.rint(found[model.on_nodes]).astype(np.int64).reshape(program.held.shape)
     fitness = program.fitness(gpus)
     if start is not None and program.fitness(start) > fitness:
         gpus, fitness = start, program.fitness(start)
     N = program.ways.n_jobs
-    total = float(info.mip_dual_bound) * model.scale + float(program.mean.terms(0.0)) * N
+    total = answer.bound * model.scale + float(program.mean.terms(0.0)) * N
     bound = max(program.mean.of_sum(total, N), fitness)
     status = "optimal" if bound - fitness <= tolerance * bound else "feasible"
     return NodeSelection(gpus, fitness, bound, status)
@@ -164,51 +143,37 @@ class _Model:
     """The program in matrices; variables: x (C), k (N), y, u and d (N n each)."""
 
     def __init__(self, program: NodeProgram) -> None:
-        from scipy.sparse import block_array, csr_array, eye_array, kron
-
         ways, g = program.ways, float(program.gpus_per_node)
         C, N, n = ways.n_columns, ways.n_jobs, program.n_nodes
         # only who holds something can keep it
-        keeps = program.held.any(axis=1)
+        keeps = np.asarray(program.held.any(axis=1))
         spread, total = (program.held > 0).sum(axis=1), program.held.sum(axis=1)
         base = program.held.ravel().astype(np.float64)
-        held = np.repeat(keeps, n)
-        of_job = csr_array((np.ones(C), (ways.job, np.arange(C))), shape=(N, C))
-
-        def columns(values: Any) -> Any:
-            return of_job * np.asarray(values, dtype=np.float64)[None]
-
-        def diagonal(values: Any) -> Any:
-            return csr_array(np.diag(np.asarray(values, dtype=np.float64)))
-
-        one, cells = eye_array(N), eye_array(N * n)
-        sum_nodes, sum_jobs = kron(one, np.ones((1, n))), kron(np.ones((1, N)), eye_array(n))
-        each = kron(one, np.ones((n, 1)))
-        several = program.nodes > 1
-        blocks: list[tuple[list[Any], Any, Any]] = [
-            ([of_job, one, None, None, None], -np.inf, 1.0),
-            ([columns(ways.gpus), diagonal(total), -sum_nodes, None, None], 0.0, 0.0),
-            ([columns(program.nodes), diagonal(spread), None, -sum_nodes, None], 0.0, 0.0),
-            ([None, None, cells, -cells, None], 0.0, np.inf),
-            ([None, None, cells, -g * cells, None], -np.inf, 0.0),
-            ([None, None, sum_jobs, None, None], -np.inf, g),
-            ([None, -each * base[:, None], cells, None, None], 0.0, np.inf),
-            ([None, each * np.where(held, g - base, 0.0)[:, None], cells, None, None], -np.inf, g),
-            ([each @ columns(several), each @ diagonal(spread > 1), None, cells, -cells], -np.inf, 1.0),
-            ([None, None, None, None, sum_jobs], -np.inf, 1.0),
-        ]
-        self.matrix = csr_array(block_array(_filled([row for row, _, _ in blocks], (C, N, N * n, N * n, N * n))))
-        sizes = [next(block for block in row if block is not None).shape[0] for row, _, _ in blocks]
-        self.lower = np.repeat([low for _, low, _ in blocks], sizes).astype(np.float64)
-        self.upper = np.repeat([high for _, _, high in blocks], sizes).astype(np.float64)
+        jobs, cells, several = np.arange(N), np.arange(N * n), np.flatnonzero(program.nodes > 1)
+        of, on, apart = cells // n, cells % n, np.asarray(spread > 1)
+        x, k, y, u, d = np.split(np.arange(C + N + 3 * N * n), np.cumsum([C, N, N * n, N * n]))
+        rows = RowBuilder(C + N + 3 * N * n)
+        rows.add(N, [(ways.job, x, 1.0), (jobs, k, 1.0)], -np.inf, 1.0)
+        rows.add(N, [(ways.job, x, ways.gpus), (jobs, k, total), (of, y, -1.0)], 0.0, 0.0)
+        rows.add(N, [(ways.job, x, program.nodes), (jobs, k, spread), (of, u, -1.0)], 0.0, 0.0)
+        rows.add(N * n, [(cells, y, 1.0), (cells, u, -1.0)], 0.0, np.inf)
+        rows.add(N * n, [(cells, y, 1.0), (cells, u, -g)], -np.inf, 0.0)
+        rows.add(n, [(on, y, 1.0)], -np.inf, g)
+        rows.add(N * n, [(cells, k[of], -base), (cells, y, 1.0)], 0.0, np.inf)
+        rows.add(N * n, [(cells, k[of], np.where(keeps[of], g - base, 0.0)), (cells, y, 1.0)], -np.inf, g)
+        spreads = (ways.job[several, None] * n + np.arange(n), x[several, None], 1.0)
+        rows.add(N * n, [spreads, (cells, k[of], apart[of]), (cells, u, 1.0), (cells, d, -1.0)], -np.inf, 1.0)
+        rows.add(n, [(on, d, 1.0)], -np.inf, 1.0)
         nothing = float(program.mean.terms(0.0))
         gains = (
             np.concatenate([program.mean.terms(program.speedup), program.mean.terms(program.held_speedup)]) - nothing
         )
         self.scale = max(float(np.abs(gains).max(initial=0.0)), 1.0)
-        self.cost = np.concatenate([gains / self.scale, np.zeros(3 * N * n)])
-        self.most = np.concatenate([np.ones(C), keeps.astype(np.float64), np.full(N * n, g), np.ones(2 * N * n)])
-        self.whole = np.arange(len(self.cost)) < C + N + 2 * N * n
+        cost = np.concatenate([gains / self.scale, np.zeros(3 * N * n)])
+        most = np.concatenate([np.ones(C), keeps.astype(np.float64), np.full(N * n, g), np.ones(2 * N * n)])
+        self.stated = replace(
+            rows.program(cost, np.zeros(len(cost)), most, np.arange(len(cost)) < C + N + 2 * N * n), maximise=True
+        )
         self.on_nodes = slice(C + N, C + N + N * n)
 
     def point(self, program: NodeProgram, gpus: Whole) -> Array:
@@ -220,14 +185,3 @@ class _Model:
         several = (gpus > 0) & (spread > 1)[:, None]
         parts = (x, keeps, gpus, gpus > 0, several)
         return np.concatenate([np.ravel(part).astype(np.float64) for part in parts])
-
-
-def _filled(rows: list[list[Any]], widths: tuple[int, ...]) -> list[list[Any]]:
-    """Rows of blocks in which empty ones have their shape."""
-    from scipy.sparse import csr_array
-
-    heights = [next(block for block in row if block is not None).shape[0] for row in rows]
-    return [
-        [csr_array((height, width)) if block is None else block for block, width in zip(row, widths, strict=True)]
-        for row, height in zip(rows, heights, strict=True)
-    ]

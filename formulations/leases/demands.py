@@ -10,7 +10,7 @@ set of slots is a prefix). In general they are a relaxation, in which no schedul
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,8 +65,7 @@ class Demands:
         rows.add(1, worth, -np.inf, float((cost * np.rint(columns)).sum()))
         gangs = np.zeros(len(cost))
         gangs[:P][early] = 1.0
-        as_good = rows.program(gangs, self.mixed.lower, self.mixed.upper, self.mixed.whole)
-        return as_good.with_rows_of(self.mixed)
+        return replace(self.mixed, cost=gangs).with_rows(*rows.collected)
 
 
 def demands(program: LeaseProgram, *, may_drop: bool = False) -> Demands:

@@ -70,10 +70,8 @@ class Statement:
             rows.add(1, [(zero, first, program.gpus[self.job[first]])], first_gpus, first_gpus)
         lower, upper = self.mixed.lower.copy(), self.mixed.upper.copy()
         lower[X:] = upper[X:] = np.isin(self.options, option)
-        if not rows.count:
-            return replace(self, mixed=replace(self.mixed, cost=cost, lower=lower, upper=upper))
-        held = rows.program(cost, lower, upper, self.mixed.whole)
-        return replace(self, mixed=held.with_rows_of(self.mixed))
+        mixed = replace(self.mixed, cost=cost, lower=lower, upper=upper)
+        return replace(self, mixed=mixed.with_rows(*rows.collected) if rows.count else mixed)
 
 
 def keep_bonus(program: LeaseProgram) -> float:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.highs_model import TIGHT, with_model
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from formulations.reference.mixed_integer import TIGHT, Highs, MixedProgram
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -168,8 +168,8 @@ class ClassPairs:
         columns = np.concatenate([column, column, column, np.zeros(K, dtype=np.intp)])
         matrix = csr_array((values, (rows, columns)), shape=(2 * K + M, 1 + K * M))
         limits = -np.inf, np.concatenate([np.ones(K + M), np.full(K, np.inf)])
-        options = {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT}
-        return with_model(matrix, np.zeros(1 + K * M), limits, maximise=True, options=options)
+        stated = MixedProgram.of(matrix, np.zeros(1 + K * M), limits, maximise=True)
+        return Highs(stated, {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT}).solver
 
     def _promising(self) -> Columns:
         """For each class and type the two groups beside which both sides keep most of their speed."""

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.highs_model import TIGHT, run_to_optimum, with_model
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from formulations.reference.mixed_integer import TIGHT, Highs, MixedProgram
 
 Array = NDArray[np.float64]
 
 _MOST_COLUMNS_FOR_SIMPLEX = 10_000
 """Columns up to which HiGHS uses its simplex method here; its interior point method with crossover beyond."""
-
-
-@dataclass(frozen=True, eq=False)
-class Statement:
-    """``max c.x`` subject to ``lower <= A x <= upper``, ``x >= 0``."""
-
-    cost: Array
-    matrix: Any
-    lower: Array
-    upper: Array
 
 
 class Explicit:
@@ -49,8 +38,7 @@ class Explicit:
             most = max(float((n * goal.gains_by_type(program).max(axis=1) * fastest).max()), 1e-300)
         stated = self.statement(goal, top, most)
         options = {**TIGHT, "solver": "ipm"} if len(stated.cost) > _MOST_COLUMNS_FOR_SIMPLEX else TIGHT
-        rows = stated.lower, stated.upper
-        columns, dual = run_to_optimum(with_model(stated.matrix, stated.cost, rows, maximise=True, options=options))
+        columns, dual = Highs(stated, options).solve().optimum
         shared = np.zeros((K, len(program.alone), M))
         shared[self.k, self.b, self.j] = columns[K * M : K * M + len(self.k)]
         of_demand = dual[-K:] if goal.slopes is not None or goal.floors is not None else np.zeros(K)
@@ -63,7 +51,7 @@ class Explicit:
             iterations=0,
         )
 
-    def statement(self, goal: Goal, top: float = 1.0, most: float = 1.0) -> Statement:
+    def statement(self, goal: Goal, top: float = 1.0, most: float = 1.0) -> MixedProgram:
         """For a goal, the level in units of `top` and the sum in units of `most`."""
         from scipy.sparse import csr_array
 
@@ -95,7 +83,7 @@ class Explicit:
         rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
         limits = np.concatenate(lower), np.concatenate(upper)
         matrix = csr_array((values, (rows, columns)), shape=(len(limits[0]), len(cost)))
-        return Statement(cost, matrix, *limits)
+        return MixedProgram.of(matrix, cost, limits, maximise=True)
 
     def _balance(self) -> tuple[Any, Any, Array]:
         """Both sides of each pair of groups add up to the same; entries by row and time beside a group."""

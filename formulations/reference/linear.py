@@ -8,26 +8,25 @@ tolerances.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.highs_model import TIGHT, run_to_optimum, with_model
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 from formulations.interior_point.method import InteriorPoint, StructuredProgram
 from formulations.interior_point.structured import solve_with_engine
-from formulations.reference.cbc import run_cbc
+from formulations.reference.mixed_integer import MODELS, TIGHT, MixedProgram
 from formulations.reference.stopping import StopRule
 
 Array = NDArray[np.float64]
-Run = Callable[[Any, Array, Array], tuple[Array, Array]]
-"""Columns and row multipliers, in absolute value, of ``max c.y, A y <= b, y >= 0``."""
 
-_SMALLEST_COEFFICIENT = 1e-12
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "highs": {"small_matrix_value": 1e-12, **TIGHT},
+    "cbc": {"primalT": "1e-10", "dualT": "1e-10"},
+}
 
 _NEGLECTED = 1e-11
 """Unit of a column below which its coefficients may be as good as nothing to a solver."""
@@ -35,15 +34,15 @@ _NEGLECTED = 1e-11
 
 def solve_highs(polytope: Polytope, objective: Objective) -> Answer:
     """Solve any objective of this package but sums of logarithms by linear programs in HiGHS."""
-    return solve_with_engine(polytope, objective, lambda program, _: _solve_linear(program, _in_highs))
+    return solve_with_engine(polytope, objective, lambda program, _: _solve_linear(program, "highs"))
 
 
 def solve_cbc(polytope: Polytope, objective: Objective) -> Answer:
     """The same in CBC."""
-    return solve_with_engine(polytope, objective, lambda program, _: _solve_linear(program, _in_cbc))
+    return solve_with_engine(polytope, objective, lambda program, _: _solve_linear(program, "cbc"))
 
 
-def _solve_linear(program: StructuredProgram, run: Run) -> InteriorPoint:
+def _solve_linear(program: StructuredProgram, solver: str) -> InteriorPoint:
     """One program to a vertex: of gains, or of a level without floors.
 
     Columns are the K M shares class by class, then the level; rows are time (K), capacity (M), demands (K).
@@ -75,7 +74,9 @@ def _solve_linear(program: StructuredProgram, run: Run) -> InteriorPoint:
     entries += [(class_, share, unit.T.ravel()), (K + type_, share, (unit * load / room[:, None]).T.ravel())]
     rows, columns, values = (np.concatenate(part) for part in zip(*entries, strict=True))
     limit = np.concatenate([np.ones(K), program.capacity / room, np.zeros(0 if slopes is None else K)])
-    y, dual = run(csr_array((values, (rows, columns)), shape=(len(limit), len(cost))), cost, limit)
+    matrix = csr_array((values, (rows, columns)), shape=(len(limit), len(cost)))
+    stated = MixedProgram.of(matrix, cost, (-np.inf, limit), maximise=True)
+    y, dual = MODELS[solver](stated, _OPTIONS[solver]).solve(StopRule()).optimum
     shares, dual = np.maximum(y[: K * M].reshape(K, M).T, 0.0) * unit, dual * unit_of_cost
     multipliers = np.zeros(K) if slopes is None else dual[K + M :] / (size * program.counts)
     prices = _with_neglected(program, unit < _NEGLECTED, multipliers, dual[K : K + M] / room)
@@ -99,24 +100,3 @@ def _with_neglected(
     profit = np.where(neglected, 0.0, worth - program.scale_factors * prices[:, None]).max(axis=0)
     wanted = np.where(neglected, (worth - np.maximum(profit, 0.0)) / program.scale_factors, 0.0)
     return np.asarray(np.maximum(prices, wanted.max(axis=1)))
-
-
-def _in_highs(matrix: Any, cost: Array, limit: Array) -> tuple[Array, Array]:
-    options = {"small_matrix_value": _SMALLEST_COEFFICIENT, **TIGHT, "time_limit": StopRule().limit}
-    return run_to_optimum(with_model(matrix, cost, (-np.inf, limit), maximise=True, options=options))
-
-
-def _in_cbc(matrix: Any, cost: Array, limit: Array) -> tuple[Array, Array]:
-    answer = run_cbc(
-        matrix,
-        cost,
-        (np.full(len(limit), -np.inf), limit),
-        lower=np.zeros(len(cost)),
-        upper=np.full(len(cost), np.inf),
-        maximise=True,
-        stop=StopRule(),
-        options={"primalT": "1e-10", "dualT": "1e-10"},
-    )
-    if answer.columns is None or not answer.proven:
-        raise RuntimeError(f"CBC stopped with status {answer.status}")
-    return answer.columns, np.abs(answer.row_duals)

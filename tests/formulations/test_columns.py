@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -30,7 +31,8 @@ from formulations.columns.order import undominated
 from formulations.columns.rounding import rounded_rows
 from formulations.columns.written import write_out
 from formulations.core.solution import SolverError
-from formulations.reference.cbc import run_cbc
+from formulations.reference.mixed_integer import Cbc, MixedProgram
+from formulations.reference.stopping import StopRule
 from throughputs import Configurations, InputError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -320,12 +322,12 @@ def test_what_was_not_proven_is_not_called_optimal_and_what_breaks_a_row_is_not_
     """Engines that stop short of the optimum, or over a limit, and say that they did not."""
 
     def highs(change):
-        class Changed(engines.Highs):
+        class Changed(engines.Engine):
             def optimise(self, cost):
                 found = super().optimise(cost)
                 return replace(found, z=change(found.z))
 
-        monkeypatch.setitem(engines.ENGINES, "highs", Changed)
+        monkeypatch.setitem(engines.ENGINES, "highs", partial(Changed, "highs"))
 
     program, goal = ColumnProgram(Configurations([0, 1], [0, 0], [1, 1], [1.0, 2.0]), [1]), Total([1.0, 2.0])
     highs(lambda z: z * 0.5)
@@ -371,8 +373,9 @@ def test_a_point_that_does_not_keep_the_rows_gives_way_to_one_that_does():
     """CBC 2.10 calls (1, 1, 0) optimal, although the second row allows one of the two."""
     matrix = csr_array(np.array([[-1.0, 1.0, -1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 2.0], [0.0, 1.0, 1.0]]))
     rows = (np.array([-1.0, -np.inf, -np.inf, -np.inf]), np.array([0.0, 1.0, 2.0, 1.0]))
-    cost, ones = np.array([0.0, 0.5, -1.0]), np.ones(3)
-    found = run_cbc(matrix, cost, rows, lower=0 * ones, upper=ones, maximise=True, whole=ones.astype(bool))
+    cost = np.array([0.0, 0.5, -1.0])
+    program = MixedProgram.of(matrix, cost, rows, upper=1.0, whole=True, maximise=True)
+    found = Cbc(program).solve(StopRule())
     assert (matrix @ found.columns <= rows[1]).all()
     assert (cost @ found.columns, found.proven) == (0.0, True)
 
@@ -400,11 +403,11 @@ def test_a_search_with_rounded_rows_ends_at_the_same_optimum(monkeypatch, capaci
     program, rate, stated = gangs(3, 40, capacity)
     every = solve_columns(program, Total(rate), solver="highs")
     monkeypatch.setattr("formulations.columns.engines._FEW_COLUMNS", 0)
-    near, engine = solve_columns(program, Total(rate), solver="highs"), engines.Highs(stated, 60.0)
+    near, engine = solve_columns(program, Total(rate), solver="highs"), engines.ENGINES["highs"](stated, 60.0)
     assert (near.status, every.status) == ("optimal", "optimal")
     assert near.objective == pytest.approx(every.objective, rel=1e-9)
     first, again, fresh = (
-        e.optimise(v) for e, v in ((engine, rate), (engine, rate**2), (engines.Highs(stated, 60.0), rate**2))
+        e.optimise(v) for e, v in ((engine, rate), (engine, rate**2), (engines.ENGINES["highs"](stated, 60.0), rate**2))
     )
     assert first.multipliers.shape == again.multipliers.shape == stated.lower.shape
     assert rate**2 @ again.z == pytest.approx(rate**2 @ fresh.z, rel=1e-9)

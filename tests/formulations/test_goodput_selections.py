@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from formulations.columns.engines import Highs
+from formulations.columns.engines import Engine
 from formulations.core.solution import InfeasibleError
 from formulations.goodput import (
     NodeProgram,
@@ -111,13 +111,13 @@ def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pyte
     monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", more or 1)
     # with them the first variables would be enough more often
     monkeypatch.setattr("formulations.columns.engines.rounded_rows", lambda _: None)
-    some = Highs._search_some
+    some = Engine._search_some
 
     def noted(*given: Any) -> Any:
         searches.append(int(given[4].sum()))
         return some(*given)
 
-    monkeypatch.setattr(Highs, "_search_some", noted)
+    monkeypatch.setattr(Engine, "_search_some", noted)
     for program, expected in zip(programs, usual, strict=True):
         found = program.solve("highs")
         assert (found.status, expected.status) == ("optimal", "optimal")

@@ -146,7 +146,7 @@ class _Question:
     def _search(self) -> None:
         """Let more newcomers in by patterns, those first that the bound lets in."""
         everybody = [*self.kept, *self.asking]
-        program = DeadlineProgram.interval_bound(
+        program = DeadlineProgram(
             everybody,
             self.promises.gpus,
             self.promises.now,
