@@ -66,7 +66,8 @@ PATHS: Mapping[str, Mapping[str, str]] = {
     **{own: {"solver": own} for own in ("auto", "structured", "prices")},
     **{peer: {"solver": peer, "choice": "published"} for peer in ("highs", "clarabel", PLAIN)},
 }
-"""Ways to solve, by name; what peers answer is taken as it is."""
+"""Ways to solve, by name; what peers answer is taken as it is: their makespan is the published bisection, up to 5 %
+above the optimum."""
 
 LIMIT_SECONDS, QUICK_LIMIT_SECONDS = 5.0, 2.0
 REPETITIONS, QUICK_REPETITIONS = 9, 3

@@ -48,8 +48,10 @@ def test_peers_find_the_value_that_is_proven(decision: str, family: str) -> None
     found = {path: solvers.measured(Problem(decision, family, 20, 3), path, 1, 60.0) for path in PATHS}
     best = found["auto"]["objective"]
     assert found["prices"]["outcome"] == "declined"
+    bisected = decision == "makespan"  # which stops within 5 %
     for path, digits in (("structured", 1e-6), ("highs", 1e-6), ("clarabel", 1e-4)):
-        assert found[path]["objective"] == pytest.approx(best, rel=digits)
+        near = 0.05 if bisected and path != "structured" else digits
+        assert found[path]["objective"] == pytest.approx(best, rel=near)
 
 
 def test_rows_tell_what_declines_and_what_is_left_out_and_compare_with_the_plain_path(
