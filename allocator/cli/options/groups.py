@@ -111,7 +111,9 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         for name, asked in given.items():
             taken = {one.name: (values.pop(one.name), one.default) for one in asked}
-            values[name] = Given({f: v for f, (v, usual) in taken.items() if v is not None and v is not usual})
+            values[name] = Given(
+                {f: v for f, (v, usual) in taken.items() if v is not None and (v or usual is not False)}
+            )
         command(**values)
 
     run.__dict__["__signature__"] = Signature(parameters, return_annotation=None)
