@@ -71,7 +71,7 @@ def gandiva(
     up over types and so keeps pairs that would be better off taking turns.
     """
     sizes = columns.scale_factors
-    fits = sizes[:, None] <= capacity
+    fits: NDArray[np.bool_] = sizes[:, None] <= capacity
     runs = fits & (columns.rates > 0)
     able, shares = runs.any(axis=1), np.zeros(runs.shape)
     if int(sizes[able].sum()) <= int(capacity.sum()):
