@@ -71,9 +71,9 @@ def gandiva(
     up over types and so keeps pairs that would be better off taking turns.
     """
     sizes = columns.scale_factors
-    fits: NDArray[np.bool_] = sizes[:, None] <= capacity
+    fits = sizes[:, None] <= capacity
     runs = fits & (columns.rates > 0)
-    able, shares = runs.any(axis=1), np.zeros(runs.shape)
+    able, shares = np.asarray(runs.any(axis=1)), np.zeros(runs.shape)
     if int(sizes[able].sum()) <= int(capacity.sum()):
         fitting = np.where(fits[able], capacity, 0)
         shares[able] = np.where(runs[able], isolated_shares(sizes[able], fitting), 0.0)
