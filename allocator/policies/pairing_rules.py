@@ -73,7 +73,7 @@ def gandiva(
     sizes = columns.scale_factors
     fits = sizes[:, None] <= capacity
     runs = fits & (columns.rates > 0)
-    able, shares = np.any(runs, axis=1), np.zeros(runs.shape)
+    able, shares = np.asarray(runs.any(axis=1)), np.zeros(runs.shape)
     if int(sizes[able].sum()) <= int(capacity.sum()):
         fitting = np.where(fits[able], capacity, 0)
         shares[able] = np.where(runs[able], isolated_shares(sizes[able], fitting), 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -68,9 +69,7 @@ class OrderPolicy(PlanPolicy):
         stuck = [i for i in order[:place].tolist() if i not in chosen and able[i].any()]
         if self.strict_queue and stuck and ((free >= gpus[job]) & able[job]).any():
             first = stuck[0]
-            unit = "of a GPU" if gpus[first] < 1 else "GPU" if gpus[first] == 1 else "GPUs"
-            text = f"{behind}; job {labels[first]} before it needs {gpus[first]:g} {unit}, and lets nobody pass"
-            return Hindrance("queue_blocked", text)
+            return blocked(behind, labels[first], gpus[first], "lets nobody pass")
         return Hindrance("ranked_behind", behind)
 
     def _order(self, state: ClusterState) -> _Ids:
@@ -80,6 +79,12 @@ class OrderPolicy(PlanPolicy):
             expected = f"shape ({state.n_jobs},), one number for each job"
             raise InputError(f"policy {self.name}", field="key", found=key.tolist(), expected=expected)
         return np.asarray(key.argsort(kind="stable"))
+
+
+def blocked(behind: str, label: Hashable, gpus: float, rule: str) -> Hindrance:
+    """A job is `behind` a gang of so many GPUs that finds no room."""
+    unit = "of a GPU" if gpus < 1 else "GPU" if gpus == 1 else "GPUs"
+    return Hindrance("queue_blocked", f"{behind}; job {label} before it needs {gpus:g} {unit}, and {rule}")
 
 
 def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.fractions import ROUNDING_OF_SUMS
+from allocator.policies.base.ordering import blocked
 from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import Memory
@@ -283,10 +284,8 @@ class LinePolicy(PlanPolicy):
         for pool, taken in zip(started.pool.tolist(), state.gpus_taken.take(started.jobs).tolist(), strict=True):
             room.take(pool, taken)
         if self.backfill != "skip" and any(room.take(pool, gpus) for pool in sorted(own)):
-            name = labels[int(state.ids.searchsorted(first))]
-            unit = "of a GPU" if size < 1 else "GPU" if size == 1 else "GPUs"
             rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
-            return Hindrance("queue_blocked", f"{behind}; job {name} before it needs {size:g} {unit}, and {rule}")
+            return blocked(behind, labels[int(state.ids.searchsorted(first))], size, rule)
         return Hindrance("ranked_behind", behind)
 
 

@@ -92,21 +92,15 @@ class DeadlinePolicy(PlanPolicy):
         """An empty memory."""
         return DeadlineMemory()
 
-    def pool(self, state: ClusterState) -> int:
-        """Position of the one type that has GPUs."""
-        return the_one_type(state, self.name)
-
-    def jobs(
-        self, state: ClusterState, memory: DeadlineMemory, pool: int
-    ) -> tuple[list[PlannedJob], NDArray[np.int64]]:
+    def jobs(self, state: ClusterState, memory: DeadlineMemory) -> tuple[list[PlannedJob], NDArray[np.int64]]:
         """The active jobs, and the positions of those that no number of GPUs of the cluster can run."""
-        line, unserved = self.line(state, memory, pool)
+        line, unserved = self.line(state, memory)
         return self.planned(state, memory, line), unserved
 
-    def line(self, state: ClusterState, memory: DeadlineMemory, pool: int) -> tuple[list[Hashable], NDArray[np.int64]]:
+    def line(self, state: ClusterState, memory: DeadlineMemory) -> tuple[list[Hashable], NDArray[np.int64]]:
         """Labels of the jobs that can run, first those of `listed`, then in tie order; and positions of the others."""
         labels = state.throughputs.jobs
-        unserved = self._read_curves(state, memory, labels, pool)
+        unserved = self._read_curves(state, memory, labels)
         line = [label for label in self.listed(memory) if label in memory.curves]
         if len(line) < len(labels):
             known = set(line).union(labels[position] for position in unserved)
@@ -160,13 +154,12 @@ class DeadlinePolicy(PlanPolicy):
         latest: list[float] = due.tolist()
         return latest
 
-    def _read_curves(
-        self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int
-    ) -> list[int]:
+    def _read_curves(self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable]) -> list[int]:
         """Read throughput curves and deadlines of jobs that are new, of all jobs where capacity or rates are.
 
         Returns the positions of those that no number of GPUs can run.
         """
+        pool = memory.pool = the_one_type(state, self.name)
         capacity, curves = int(state.capacity[pool]), memory.curves
         if (memory.capacity, memory.rates_version) != (capacity, state.rates_version):
             memory.capacity, memory.rates_version, memory.due, curves = capacity, state.rates_version, {}, {}
@@ -206,7 +199,6 @@ class DeadlinePolicy(PlanPolicy):
         self,
         state: ClusterState,
         memory: DeadlineMemory,
-        pool: int,
         jobs: Sequence[PlannedJob],
         gpus: Sequence[int],
         rejected: Sequence[int] | NDArray[np.int64],
@@ -221,7 +213,7 @@ class DeadlinePolicy(PlanPolicy):
         running = self.placed([(job, held) for job, held in zip(jobs, gpus, strict=True) if held])
         assignment = Assignment.of(
             np.array([job.position for job, _ in running], dtype=np.int64),
-            np.full(len(running), pool, dtype=np.int64),
+            np.full(len(running), memory.pool, dtype=np.int64),
             np.array([held for _, held in running], dtype=np.int64),
         )
         restart = self.filling(state, memory).restart_seconds

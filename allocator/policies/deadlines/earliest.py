@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +37,8 @@ class EarliestDeadlineFirst(DeadlinePolicy):
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
-        pool = self.pool(state)
-        line, unserved = self.line(state, memory, pool)
-        return all_they_can_use(self, state, memory, pool, line, unserved)
+        line, unserved = self.line(state, memory)
+        return all_they_can_use(self, state, memory, line, unserved)
 
 
 @register(
@@ -60,19 +60,18 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
-        pool = self.pool(state)
-        line, unserved = self.line(state, memory, pool)
+        line, unserved = self.line(state, memory)
         jobs, rejected = self.planned(state, memory, line), unserved.tolist()
         filling = self.filling(state, memory)
         order: DeadlineOrder[PlannedJob] = DeadlineOrder(
-            FreeProfile(float(state.clock), int(state.capacity[pool])), partial(earliest_share, filling)
+            FreeProfile(float(state.clock), memory.capacity), partial(earliest_share, filling)
         )
         rejected += self.let_in(order, jobs, memory)
         served = self.in_line(jobs, list(order.jobs), memory)
         given = {job.label: plan.gpus[0] for job, plan in zip(order.jobs, order.plans, strict=True)}
         memory.unpromised = set(given)
         gpus = [given[job.label] for job in served]
-        return self.as_plan(state, memory, pool, served, gpus, rejected, self.next_change(filling, order.plans))
+        return self.as_plan(state, memory, served, gpus, rejected, self.next_change(filling, order.plans))
 
     def let_in(self, order: DeadlineOrder[PlannedJob], jobs: list[PlannedJob], memory: DeadlineMemory) -> list[int]:
         """Plan jobs by their deadlines, and after them those that have none or are late; positions of the rejected."""
@@ -87,7 +86,7 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
             else:
                 job.deadline = inf
                 waiting.append(job)
-        order.add(sorted(waiting, key=_due))
+        order.add(sorted(waiting, key=attrgetter("due")))
         return rejected
 
     def in_line(
@@ -100,21 +99,16 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
         return served
 
 
-def _due(job: PlannedJob) -> float:
-    return job.due
-
-
 def all_they_can_use(
     policy: DeadlinePolicy,
     state: ClusterState,
     memory: DeadlineMemory,
-    pool: int,
     line: list[Hashable],
     unserved: NDArray[np.int64],
 ) -> Plan:
     """Jobs of a `line` in the order of deadlines, each on the largest level within what those before it leave."""
     line.sort(key=memory.due.__getitem__)
-    free = int(state.capacity[pool])
+    free = memory.capacity
     served, gpus = [], []
     for label in line:
         if not free:
@@ -125,4 +119,4 @@ def all_they_can_use(
             served.append(label)
             gpus.append(level)
             free -= level
-    return policy.as_plan(state, memory, pool, policy.planned(state, memory, served), gpus, unserved, line=line)
+    return policy.as_plan(state, memory, policy.planned(state, memory, served), gpus, unserved, line=line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
+from operator import attrgetter
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
@@ -17,10 +18,10 @@ from formulations.deadlines import JobPlan, use_left_over
 class ElasticPolicy(DeadlinePolicy):
     """Least shares, then what is left over (`formulations.deadlines.use_left_over`)."""
 
-    def promises(self, state: ClusterState, memory: DeadlineMemory, pool: int, repair: Repair = NO_REPAIR) -> Promises:
+    def promises(self, state: ClusterState, memory: DeadlineMemory, repair: Repair = NO_REPAIR) -> Promises:
         """Plans at this instant, of nobody so far."""
         filling, now = self.filling(state, memory), float(state.clock)
-        return Promises(filling, now, int(state.capacity[pool]), state.slot_seconds, repair)
+        return Promises(filling, now, memory.capacity, state.slot_seconds, repair)
 
     def scale(self, promises: Promises, jobs: list[PlannedJob], plans: list[JobPlan]) -> list[int]:
         """Use what is left over: `plans` are changed in place. Positions of the jobs, as they are remembered."""
@@ -64,13 +65,12 @@ class ElasticPolicy(DeadlinePolicy):
             if job.deadline <= promises.now or not promises.admit([job]):
                 job.deadline = inf
                 others.append(job)
-        promises.add(sorted(others, key=_due))
+        promises.add(sorted(others, key=attrgetter("due")))
 
     def finished(
         self,
         state: ClusterState,
         memory: DeadlineMemory,
-        pool: int,
         promises: Promises,
         rejected: Sequence[int],
     ) -> Plan:
@@ -82,7 +82,7 @@ class ElasticPolicy(DeadlinePolicy):
         jobs, plans = [jobs[j] for j in line], [plans[j] for j in line]
         gpus = [plan.gpus[0] for plan in plans]
         until = self.next_change(promises.filling, plans)
-        return self.as_plan(state, memory, pool, jobs, gpus, rejected, until)
+        return self.as_plan(state, memory, jobs, gpus, rejected, until)
 
 
 def _fill(promises: Promises, jobs: list[PlannedJob]) -> bool:
@@ -90,7 +90,3 @@ def _fill(promises: Promises, jobs: list[PlannedJob]) -> bool:
     promises.fix([], [])
     promises.add(jobs)
     return promises.all_met
-
-
-def _due(job: PlannedJob) -> float:
-    return job.due

@@ -74,13 +74,12 @@ class ElasticFlow(ElasticPolicy):
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
-        pool = self.pool(state)
-        jobs, unserved = self.jobs(state, memory, pool)
-        promises = self.promises(state, memory, pool, self.repair)
+        jobs, unserved = self.jobs(state, memory)
+        promises = self.promises(state, memory, self.repair)
         new = [job for job in jobs if not memory.knows(job.label)]
         turned_away = self.let_in(promises, jobs, new, memory)
         rejected = [*unserved.tolist(), *(job.position for job in turned_away)]
-        return self.finished(state, memory, pool, promises, rejected)
+        return self.finished(state, memory, promises, rejected)
 
     def let_in(
         self, promises: Promises, jobs: list[PlannedJob], new: list[PlannedJob], memory: DeadlineMemory
@@ -111,8 +110,7 @@ class ElasticFlowNoAdmission(ElasticPolicy):
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
-        pool = self.pool(state)
-        jobs, unserved = self.jobs(state, memory, pool)
-        promises = self.promises(state, memory, pool)
+        jobs, unserved = self.jobs(state, memory)
+        promises = self.promises(state, memory)
         promises.add(jobs)
-        return self.finished(state, memory, pool, promises, unserved.tolist())
+        return self.finished(state, memory, promises, unserved.tolist())

@@ -80,6 +80,7 @@ class DeadlineMemory(Memory):
     unpromised : jobs that were let in without a promise, or whose promise is broken.
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
     costs : what decisions turned out to cost.
+    pool : position of the one type that has GPUs.
     curves : throughput by number of GPUs up to the `capacity`, as it was at `rates_version`. Not kept in a
         checkpoint.
     due : deadline of each of these jobs by which promises are made, seconds; inf for none. Not kept either.
@@ -92,6 +93,7 @@ class DeadlineMemory(Memory):
     unpromised: set[Hashable] = field(default_factory=set)
     starting: dict[Hashable, tuple[int, float]] = field(default_factory=dict)
     costs: DecisionCosts = field(default_factory=DecisionCosts)
+    pool: int = field(default=0, init=False)
     capacity: int = field(default=0, init=False)
     rates_version: int = field(default=0, init=False)
     curves: dict[Hashable, ScalingCurve] = field(default_factory=dict, init=False)

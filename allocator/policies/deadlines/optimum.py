@@ -67,10 +67,9 @@ class ElasticFlowProgram(ElasticPolicy):
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         started = perf_counter()
-        pool = self.pool(state)
-        jobs, unserved = self.jobs(state, memory, pool)
+        jobs, unserved = self.jobs(state, memory)
         value = dict(zip(state.throughputs.jobs, state.priority_weights.tolist(), strict=True))
-        promises = self.promises(state, memory, pool, Repair(self.repair_rounds, self.repair_jobs))
+        promises = self.promises(state, memory, Repair(self.repair_rounds, self.repair_jobs))
         late = self.keep(promises, jobs, memory)
         newcomers = [job for job in jobs if job.due < inf and not memory.knows(job.label)]
         asking = sorted((job for job in newcomers if job.due > promises.now), key=lambda job: -value[job.label])
@@ -80,7 +79,7 @@ class ElasticFlowProgram(ElasticPolicy):
         met = sum(value[label] for label in admitted)
         self.serve(promises, late, (job for job in jobs if job.due == inf))
         turned_away = [job.position for job in newcomers if job.label not in admitted]
-        plan = self.finished(state, memory, pool, promises, [*unserved.tolist(), *turned_away])
+        plan = self.finished(state, memory, promises, [*unserved.tolist(), *turned_away])
         bound = max(question.bound, met)
         allocation = self._allocation(state, plan, met, bound, question.solver, started)
         return replace(plan, allocation=replace(allocation, fallbacks=question.failed))

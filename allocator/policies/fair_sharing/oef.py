@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import Positive
-from allocator.policies.base.programs import Array, Prepared
+from allocator.policies.base.programs import Array, Prepared, fallbacks_of
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -93,7 +93,16 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
         found: dict[str, Any] = {"status": "empty", "objective": np.nan, "bound": np.nan, "gap": 0.0}
         if len(able):
             solved = self._cooperative if self.form == "cooperative" else self._equal
-            shares[able], found = solved(state, able, rates[able])
+            shares[able], solution, total, each = solved(state, able, rates[able])
+            found = {
+                "status": solution.status,
+                "objective": total * each,
+                "bound": total * solution.bound,
+                "gap": solution.gap,
+                "prices": total * solution.prices,
+                "solver": solution.solver,
+                "fallbacks": fallbacks_of(solution),
+            }
         left_out = np.setdiff1d(np.arange(state.n_jobs), able)
         return Allocation(
             policy=self.name,
@@ -106,8 +115,8 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
             **found,
         )
 
-    def _cooperative(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, dict[str, Any]]:
-        """Shares of `jobs` under the rows of envy, and the other fields of the allocation."""
+    def _cooperative(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, Any, float, float]:
+        """Shares of `jobs` under the rows of envy, the solution, its unit, and the objective in that."""
         relative, sizes, weights = _normalised(rates), state.scale_factors[jobs], state.priority_weights[jobs]
         classes = classes_of([*relative.T, sizes.astype(np.float64), weights])
         first, counts = classes.first, classes.counts
@@ -121,16 +130,7 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
             # a job that cannot use every type may not be able to use what it is entitled to
             envy = _Envy.of_gpus(relative[first], gpus)
             solution = self._solve(envy, state, sizes[first], counts, until)
-        fields = {
-            "status": solution.status,
-            "objective": solution.objective,
-            "bound": solution.bound,
-            "gap": solution.gap,
-            "prices": solution.prices,
-            "solver": solution.solver,
-            "fallbacks": tuple(a.solver for a in solution.attempts if a.solver != solution.solver),
-        }
-        return envy.table(solution.x)[classes.of], fields
+        return envy.table(solution.x)[classes.of], solution, 1.0, solution.objective
 
     def _solve(
         self, envy: _Envy, state: ClusterState, sizes: NDArray[np.int64], counts: Array, until: float
@@ -142,8 +142,8 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
         seconds = until - perf_counter()
         return solve_columns(program, Total(value), solver=self.solver, seconds=seconds, generate=envy.violated)
 
-    def _equal(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, dict[str, Any]]:
-        """Shares of `jobs` with equal normalised throughput, and the other fields of the allocation."""
+    def _equal(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, Any, float, float]:
+        """Shares of `jobs` with equal normalised throughput; the rest as in `_cooperative`."""
         relative, sizes = _normalised(rates), state.scale_factors[jobs]
         entitled = entitled_gpus(sizes, state.priority_weights[jobs], float(state.capacity.sum()))
         part = ThroughputMatrix(relative, range(len(jobs)), state.cluster.accelerators, sizes)
@@ -151,16 +151,7 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
         solution = solve(Polytope(PlainColumns(part), state.capacity), MaxMin(1.0 / gangs), solver=self.solver)
         u = gangs * np.einsum("ij,ij->i", relative, solution.shares)
         total = float(np.add.reduce(entitled))
-        fields = {
-            "status": solution.status,
-            "objective": total * float(u.min()),
-            "bound": total * solution.bound,
-            "gap": solution.gap,
-            "prices": total * solution.prices,
-            "solver": solution.solver,
-            "fallbacks": tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver)),
-        }
-        return solution.shares * (u.min() / u)[:, None], fields
+        return solution.shares * (u.min() / u)[:, None], solution, total, float(u.min())
 
 
 def _normalised(rates: Array) -> Array:

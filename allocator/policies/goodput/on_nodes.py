@@ -57,82 +57,75 @@ class NodeMemory(Restarts):
         self.searches, self.served, self.gpus, self.population = self.searches + 1, jobs, gpus, population
 
 
-@dataclass(frozen=True)
-class NodeSearch:
-    """Chooses GPUs on nodes by the genetic search, and from there by branch and bound.
+def choose_on_nodes(
+    state: ClusterState,
+    kind: int,
+    ways: Configurations,
+    held: Whole,
+    speedup: Array,
+    restarts: Array,
+    memory: NodeMemory,
+    *,
+    mean: PowerMean,
+    search: GeneticSearch,
+    seed: int,
+    seconds: float | None,
+) -> Selected:
+    """The columns of the best GPUs on nodes that are found by the genetic search, and from there by branch and bound.
 
-    Attributes
+    The bound is that of the program without nodes.
+
+    Parameters
     ----------
+    kind : the accelerator type.
+    held : (N,) column of each job that runs now, -1: none.
+    speedup, restarts : (C,) of each column, and what a restart leaves of it.
     mean : of speedups, to be large.
     search : sizes of the genetic search.
     seed : of its draws; every decision has a generator of its own.
     seconds : for branch and bound; None: it is left out.
     """
-
-    mean: PowerMean
-    search: GeneticSearch
-    seed: int
-    seconds: float | None
-
-    def choose(
-        self,
-        state: ClusterState,
-        kind: int,
-        ways: Configurations,
-        held: Whole,
-        speedup: Array,
-        restarts: Array,
-        memory: NodeMemory,
-    ) -> Selected:
-        """The columns of the best GPUs on nodes that were found; the bound is that of the program without nodes.
-
-        Parameters
-        ----------
-        kind : the accelerator type.
-        held : (N,) column of each job that runs now, -1: none.
-        speedup, restarts : (C,) of each column, and what a restart leaves of it.
-        """
-        capacity = int(state.capacity[kind])
-        gpus_per_node = max(min(int(state.cluster.gpus_per_server[state.cluster.accelerators[kind]]), capacity), 1)
-        number, order = capacity // gpus_per_node, _in_order(state)
-        labels = tuple(state.throughputs.jobs[i] for i in order.tolist())
-        base, population = memory.recalled(labels, number, gpus_per_node)
-        now = np.where(held >= 0, ways.gpus[held] if ways.n_columns else 0, 0)[order]
-        base[base.sum(axis=1) != now] = 0
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        fits = np.flatnonzero(ways.gpus <= number * gpus_per_node)
-        fits = fits[np.lexsort((ways.gpus[fits], place[ways.job[fits]]))]
-        fewest, most = -(-ways.gpus[fits] // gpus_per_node), np.minimum(ways.gpus[fits], number)
-        # each column once for every number of nodes that it may be on
-        row = np.repeat(fits, most - fewest + 1)
-        first = np.flatnonzero(np.diff(row, prepend=-1))
-        nodes = np.arange(len(row)) - np.repeat(first - fewest, most - fewest + 1)
-        columns = Configurations(
-            place[ways.job[row]],
-            np.zeros(len(row), dtype=np.int64),
-            ways.gpus[row],
-            np.ones(len(row)),
-            batch_size=nodes,
-            jobs=range(len(order)),
-            pools=("nodes",),
-        )
-        keeps = base.any(axis=1)
-        kept = np.where(keeps, speedup[held[order]] if ways.n_columns else 0.0, 0.0)
-        program = NodeProgram(columns, nodes, (speedup * restarts)[row], number, gpus_per_node, base, kept, self.mean)
-        rng = np.random.default_rng([self.seed, memory.searches])
-        found = search_on_nodes(program, rng, self.search, population=population, without_restarts=speedup[row])
-        changes = held[ways.job] != np.arange(ways.n_columns)
-        anywhere = np.where(changes, speedup * restarts, speedup)
-        bound = fittest_selection(ways, anywhere, state.capacity, self.mean).bound
-        status = "optimal" if bound - found.fitness <= _PROVEN * bound else "feasible"
-        best = NodeSelection(found.gpus, found.fitness, max(bound, found.fitness), status, "genetic search")
-        if self.seconds is not None:
-            exact = solve_on_nodes(program, seconds=self.seconds, tolerance=_PROVEN, start=best.gpus)
-            best = exact if exact.bound <= best.bound else replace(exact, bound=max(best.bound, exact.fitness))
-        memory.keep(labels, best.gpus, found.population)
-        x = (best.gpus.sum(axis=1)[place[ways.job]] == ways.gpus).astype(np.float64)
-        return Selected(x, best.fitness, best.bound, "mean speedup", best)
+    capacity = int(state.capacity[kind])
+    gpus_per_node = max(min(int(state.cluster.gpus_per_server[state.cluster.accelerators[kind]]), capacity), 1)
+    number, order = capacity // gpus_per_node, _in_order(state)
+    labels = tuple(state.throughputs.jobs[i] for i in order.tolist())
+    base, population = memory.recalled(labels, number, gpus_per_node)
+    now = np.where(held >= 0, ways.gpus[held] if ways.n_columns else 0, 0)[order]
+    base[base.sum(axis=1) != now] = 0
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    fits = np.flatnonzero(ways.gpus <= number * gpus_per_node)
+    fits = fits[np.lexsort((ways.gpus[fits], place[ways.job[fits]]))]
+    fewest, most = -(-ways.gpus[fits] // gpus_per_node), np.minimum(ways.gpus[fits], number)
+    # each column once for every number of nodes that it may be on
+    row = np.repeat(fits, most - fewest + 1)
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    nodes = np.arange(len(row)) - np.repeat(first - fewest, most - fewest + 1)
+    columns = Configurations(
+        place[ways.job[row]],
+        np.zeros(len(row), dtype=np.int64),
+        ways.gpus[row],
+        np.ones(len(row)),
+        batch_size=nodes,
+        jobs=range(len(order)),
+        pools=("nodes",),
+    )
+    keeps = base.any(axis=1)
+    kept = np.where(keeps, speedup[held[order]] if ways.n_columns else 0.0, 0.0)
+    program = NodeProgram(columns, nodes, (speedup * restarts)[row], number, gpus_per_node, base, kept, mean)
+    rng = np.random.default_rng([seed, memory.searches])
+    found = search_on_nodes(program, rng, search, population=population, without_restarts=speedup[row])
+    changes = held[ways.job] != np.arange(ways.n_columns)
+    anywhere = np.where(changes, speedup * restarts, speedup)
+    bound = fittest_selection(ways, anywhere, state.capacity, mean).bound
+    status = "optimal" if bound - found.fitness <= _PROVEN * bound else "feasible"
+    best = NodeSelection(found.gpus, found.fitness, max(bound, found.fitness), status, "genetic search")
+    if seconds is not None:
+        exact = solve_on_nodes(program, seconds=seconds, tolerance=_PROVEN, start=best.gpus)
+        best = exact if exact.bound <= best.bound else replace(exact, bound=max(best.bound, exact.fitness))
+    memory.keep(labels, best.gpus, found.population)
+    x = (best.gpus.sum(axis=1)[place[ways.job]] == ways.gpus).astype(np.float64)
+    return Selected(x, best.fitness, best.bound, "mean speedup", best)
 
 
 def _in_order(state: ClusterState) -> Whole:

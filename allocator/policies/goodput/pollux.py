@@ -9,7 +9,7 @@ import numpy as np
 
 from allocator.conversion import NotNegativeWhole, Part, Positive
 from allocator.policies.base.one_type import the_one_type
-from allocator.policies.goodput.on_nodes import NodeMemory, NodeSearch
+from allocator.policies.goodput.on_nodes import NodeMemory, choose_on_nodes
 from allocator.policies.goodput.selection import Array, OwnGangs, Selected, SelectionPolicy, Whole, columns_of
 from allocator.protocol import ClusterState, Need
 from allocator.registry import register
@@ -95,8 +95,9 @@ class Pollux(SelectionPolicy):
         mean = PowerMean(self.power)
         if self.search != "program":
             genetic = GeneticSearch(generations=self.generations, second=self.second)
-            search = NodeSearch(mean, genetic, self.seed, self.search_seconds if self.search == "nodes" else None)
-            return search.choose(state, kind, ways, held, speedup, restarts, memory)
+            seconds = self.search_seconds if self.search == "nodes" else None
+            job = state, kind, ways, held, speedup, restarts, memory
+            return choose_on_nodes(*job, mean=mean, search=genetic, seed=self.seed, seconds=seconds)
         changes = held[ways.job] != np.arange(ways.n_columns)
         speedup = np.where(changes, speedup * restarts, speedup)
         found = fittest_selection(ways, speedup, state.capacity, mean, solver=self.solver, seconds=self.search_seconds)

@@ -88,15 +88,15 @@ class Usage:
         self._from_pool = np.zeros_like(limits.pooled)
         self._used = np.zeros_like(limits.capacity)
 
-    def fits(self, entity: int, pool: int, gpus: int, *, within_quota: bool = False) -> bool:
-        """Whether so many GPUs more are within all limits; and if asked within the entity's quota."""
+    def fits(self, entity: int, pool: int, gpus: int, within: _Ids | None = None) -> bool:
+        """Whether so many GPUs more are within all limits, and where they are told `within` (E, M) others."""
         limits, used = self.limits, int(self.gpus[entity, pool]) + gpus
         quota = int(limits.nominal[entity, pool])
         if self._used[pool] + gpus > limits.capacity[pool] or used > quota + limits.borrowed[entity, pool]:
             return False
         cohort = limits.cohort[entity]
         pooled = self._from_pool[cohort, pool] + self._beyond_own(entity, pool, gpus)
-        return bool(pooled <= limits.pooled[cohort, pool]) and not (within_quota and used > quota)
+        return bool(pooled <= limits.pooled[cohort, pool] and (within is None or used <= within[entity, pool]))
 
     def take(self, entity: int, pool: int, gpus: int) -> None:
         """So many GPUs more are in use."""

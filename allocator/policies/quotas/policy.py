@@ -90,8 +90,8 @@ class Quotas(PlanPolicy):
         limits = Limits.of(state, self.quotas, self.lending, self.borrowing, self.cohorts)
         line = _Line(state, limits, running_first=not self.preempt)
         if not self.reclaim:
-            line.keep_held()
-        line.within_quotas()
+            line.let_in_within(line.held)
+        line.let_in_within(limits.nominal)
         line.borrow(dominant=self.sharing == "dominant")
         return line
 
@@ -101,6 +101,8 @@ class _Line:
 
     Attributes
     ----------
+    held : (E, M) GPUs that the jobs of each entity have.
+    pools : the types on which each job can run: its own where it runs, then the others, the fastest first.
     pool_of : the type of each job that was let in, in the order in which they were.
     """
 
@@ -112,7 +114,11 @@ class _Line:
         rates = state.runnable_rates
         fastest = np.argsort(-rates, axis=1, kind="stable")
         self.pools = [[j for j in order if rates[i, j] > 0] for i, order in enumerate(fastest.tolist())]
-        self.running = dict(zip(state.running.jobs.tolist(), state.running.pool.tolist(), strict=True))
+        self.held = np.zeros_like(self.usage.gpus)
+        for job, pool in zip(state.running.jobs.tolist(), state.running.pool.tolist(), strict=True):
+            self.held[self.entity[job], pool] += self.gpus[job]
+            if pool in self.pools[job]:
+                self.pools[job].insert(0, pool)
         waits = ~np.isin(np.arange(state.n_jobs), state.running.jobs)
         arrival = arrival_ranks(state.elapsed_seconds, state.throughputs.jobs)
         keys = (arrival, -state.priority_weights, waits) if running_first else (arrival, waits, -state.priority_weights)
@@ -120,21 +126,11 @@ class _Line:
         self.place = {job: place for place, job in enumerate(self.order)}
         self.pool_of: dict[int, int] = {}
 
-    def keep_held(self) -> None:
-        """What an entity's jobs have is its jobs', in their order."""
-        held = np.zeros_like(self.usage.gpus)
-        for job, pool in self.running.items():
-            held[self.entity[job], pool] += self.gpus[job]
+    def let_in_within(self, limits: _Ids) -> None:
+        """Jobs with which their entities have no more than this (E, M) of each type."""
         for job in self.order:
-            entity, gpus = self.entity[job], self.gpus[job]
-            kept = (pool for pool in self._wanted(job) if self.usage.gpus[entity, pool] + gpus <= held[entity, pool])
-            self._let_in(job, next((pool for pool in kept if self.usage.fits(entity, pool, gpus)), None))
-
-    def within_quotas(self) -> None:
-        """Jobs that fit into what is left of their entity's quota."""
-        for job in self.order:
-            if job not in self.pool_of:
-                self._let_in(job, self._pool(job, within_quota=True))
+            if job not in self.pool_of and (pool := self._pool(job, limits)) is not None:
+                self._let_in(job, pool)
 
     def borrow(self, *, dominant: bool) -> None:
         """The others, of the entity first that would have borrowed least."""
@@ -159,18 +155,11 @@ class _Line:
                 left[self.entity[job]].pop()
                 left = {entity: jobs for entity, jobs in left.items() if jobs}
 
-    def _wanted(self, job: int) -> list[int]:
-        """The types on which the job can run: its own where it runs, then the others, the fastest first."""
-        own = self.running.get(job)
-        return [own, *self.pools[job]] if own is not None and own in self.pools[job] else self.pools[job]
-
-    def _pool(self, job: int, *, within_quota: bool = False) -> int | None:
-        """The first of them with room; None: there is none."""
+    def _pool(self, job: int, within: _Ids | None = None) -> int | None:
+        """The first of its types with room; None: there is none."""
         entity, gpus = self.entity[job], self.gpus[job]
-        wanted = self._wanted(job)
-        return next((pool for pool in wanted if self.usage.fits(entity, pool, gpus, within_quota=within_quota)), None)
+        return next((pool for pool in self.pools[job] if self.usage.fits(entity, pool, gpus, within)), None)
 
-    def _let_in(self, job: int, pool: int | None) -> None:
-        if pool is not None:
-            self.usage.take(self.entity[job], pool, self.gpus[job])
-            self.pool_of[job] = pool
+    def _let_in(self, job: int, pool: int) -> None:
+        self.usage.take(self.entity[job], pool, self.gpus[job])
+        self.pool_of[job] = pool

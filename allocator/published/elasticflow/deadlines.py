@@ -70,7 +70,6 @@ class _Listed(DeadlinePolicy):
         self,
         state: ClusterState,
         memory: DeadlineMemory,
-        pool: int,
         jobs: Sequence[PlannedJob],
         gpus: Sequence[int],
         rejected: Sequence[int] | NDArray[np.int64],
@@ -78,7 +77,7 @@ class _Listed(DeadlinePolicy):
         line: Sequence[Hashable] | None = None,
     ) -> Plan:
         """The list is then that of the jobs, or the `line` of those and others that wait."""
-        plan = super().as_plan(state, memory, pool, jobs, gpus, rejected, until, line)
+        plan = super().as_plan(state, memory, jobs, gpus, rejected, until, line)
         assert isinstance(memory, ListMemory)
         memory.listed = [job.label for job in jobs] if line is None else list(line)
         return plan
@@ -95,10 +94,9 @@ class ListedEarliestDeadlineFirstAdmission(_Listed, EarliestDeadlineFirstAdmissi
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Nothing is tried where nobody is new."""
-        pool = self.pool(state)
-        line, unserved = self.line(state, memory, pool)
+        line, unserved = self.line(state, memory)
         if all(map(memory.knows, line)):
-            return all_they_can_use(self, state, memory, pool, line, unserved)
+            return all_they_can_use(self, state, memory, line, unserved)
         return super().plan(state, memory)
 
     def let_in(self, order: DeadlineOrder[PlannedJob], jobs: list[PlannedJob], memory: DeadlineMemory) -> list[int]:
@@ -144,7 +142,6 @@ class ListedElasticFlowNoAdmission(_Listed, ElasticFlowNoAdmission):
         self,
         state: ClusterState,
         memory: ListMemory,
-        pool: int,
         promises: Promises,
         rejected: Sequence[int],
     ) -> Plan:
@@ -176,13 +173,13 @@ class ListedElasticFlowNoAdmission(_Listed, ElasticFlowNoAdmission):
         here = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if job.label in started]
         notes |= {plan.starts[1] if len(plan.starts) > 1 else plan.charged_until for _, plan in here}
         notes -= {plan.end for plan in plans if plan.gpus[0]} - {plan.end for plan in plans if not plan.gpus[0]}
-        server = int(state.cluster.gpus_per_server[state.cluster.accelerators[pool]])
+        server = int(state.cluster.gpus_per_server[state.cluster.accelerators[memory.pool]])
         here.sort(key=lambda row: started[row[0].label])
         here.sort(key=lambda row: -min(row[1].gpus[0], server))
         waiting = [job for job in jobs if job.label not in started]
         gpus = [plan.gpus[0] for _, plan in here] + [0] * len(waiting)
         made = self.as_plan(
-            state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
+            state, memory, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
         )
         memory.wake_ups = notes
         memory.expected = {job.label: plan.end for job, plan in zip(jobs, plans, strict=True)}
