@@ -27,7 +27,6 @@ from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.general import GangRates
-from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
 from throughputs.trace import allowed_types
 
@@ -164,8 +163,7 @@ def recorded_schedule(
     jobs.columns["leave_time"] = jobs.completion_time.copy()
     jobs.steps_done = np.where(done, jobs.total_steps, 0.0)
     priced = None if prices is None else price_table(prices, cluster.accelerators)
-    truth = Truth(jobs.rates, jobs.scale_factor)
-    record = RunRecord(jobs, truth, cluster, list(_outcomes(trace, jobs, done, pool)), window, priced)
+    record = RunRecord(jobs, cluster, list(_outcomes(trace, jobs, done, pool)), window, priced)
     settings: dict[str, Any] = chosen.as_dict() | {"trace": trace.source}
     if window is not None:
         settings["window"] = list(window)

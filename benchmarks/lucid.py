@@ -35,20 +35,14 @@ LOAD = 1.2
 
 GANGS_THAT_SHARE = (1, 2, 4, 8)
 
-# Preset, policy and settings. The published rules: a job looks for a host before it looks for free GPUs, and guests
+# Preset and policy. The published rules: a job looks for a host before it looks for free GPUs, and guests
 # never recover.
-FORMS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "lucid, as published": ("lucid", "lucid", {}),
-    "lucid": ("default", "lucid", {}),
-    "lucid_program": ("default", "lucid_program", {}),
+FORMS = {
+    "lucid, as published": ("lucid", "lucid"),
+    "lucid": ("default", "lucid"),
+    "lucid_program": ("default", "lucid_program"),
 }
-ORDERS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "fifo": ("default", "fcfs", {}),
-    "sjf": ("default", "sjf", {}),
-    "srtf": ("default", "srtf", {}),
-    "qssf": ("default", "qssf", {}),
-    "tiresias": ("default", "tiresias", {}),
-}
+ORDERS = {"fifo": ("default", "fcfs")} | {name: ("default", name) for name in ("sjf", "srtf", "qssf", "tiresias")}
 """What Lucid was compared with; nobody shares GPUs under these. `fifo` is that of the paper, which passes nobody."""
 
 
@@ -101,9 +95,9 @@ class Setting:
 
     def run(self, label: str, **settings: Any) -> SimulationResult:
         """The jobs under one of the forms or orders, placed alike and with free starts."""
-        world, name, own = (FORMS | ORDERS)[label]
+        world, name = (FORMS | ORDERS)[label]
         chosen = preset(world)
-        policy = chosen.make_policy(name, self.cluster, **own | settings)
+        policy = chosen.make_policy(name, self.cluster, **settings)
         alike = chosen.in_run(name, self.cluster).replace(placement="best_fit", restart_penalty_seconds=0.0)
         return simulate(self.trace, self.cluster, policy, self.table, preset=alike)
 

@@ -51,6 +51,6 @@ def test_rates_with_names_are_taken_by_name():
 def test_the_version_and_the_example_of_the_first_page(capsys):
     assert ran("--version").out.strip() == allocator.__version__ == metadata.version("cluster-allocator")
     page = Path(__file__).parents[1] / "README.md"
-    exec(re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1], {})
+    exec(re.search(r"```python\n(import pandas.*?)```", page.read_text(), re.DOTALL)[1], {})
     printed = capsys.readouterr().out
     assert all(word in printed for word in ("resnet", "lstm", "bert", "v100", "k80", "optimal", "per GPU"))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.frames import parsed_number
+from throughputs.frames import parsed_number, ragged_rows
 
 OptionRow = tuple[tuple[float, float], ...]
 """The deadlines of one job: (seconds on the clock, value) each, ascending; empty for none."""
@@ -63,16 +63,22 @@ class DeadlineOptions:
     @property
     def tightest(self) -> NDArray[np.float64]:
         """(N,) first deadline of each job, seconds on the clock; nan for a job without."""
-        first = np.full(len(self), np.nan)
+        return self._first(self.seconds, np.nan)
+
+    @property
+    def best_value(self) -> NDArray[np.float64]:
+        """(N,) value of the first deadline of each job; 0 for a job without."""
+        return self._first(self.value, 0.0)
+
+    def _first(self, values: NDArray[np.float64], absent: float) -> NDArray[np.float64]:
+        first = np.full(len(self), absent)
         some = np.flatnonzero(np.diff(self.offsets) > 0)
-        first[some] = self.seconds[self.offsets[some]]
+        first[some] = values[self.offsets[some]]
         return first
 
     def take(self, jobs: NDArray[np.intp]) -> DeadlineOptions:
         """The options of some of the jobs (positions), in their order."""
-        lengths = np.diff(self.offsets)[jobs]
-        offsets = _offsets(lengths)
-        at = np.repeat(self.offsets[:-1][jobs] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        offsets, at = ragged_rows(self.offsets, jobs)
         return DeadlineOptions(offsets, self.seconds[at], self.value[at])
 
     def joined(self, later: DeadlineOptions) -> DeadlineOptions:
@@ -88,14 +94,6 @@ class DeadlineOptions:
         value = np.zeros(len(self))
         value[self.job[kept[::-1]]] = self.value[kept[::-1]]  # written last to first, so that the first one stays
         return value
-
-    @property
-    def best_value(self) -> NDArray[np.float64]:
-        """(N,) value of the first deadline of each job; 0 for a job without."""
-        best = np.zeros(len(self))
-        some = np.flatnonzero(np.diff(self.offsets) > 0)
-        best[some] = self.value[self.offsets[some]]
-        return best
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

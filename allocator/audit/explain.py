@@ -29,10 +29,9 @@ def agree(case: Case, prices: Array) -> bool:
     A job that has less than all of its time on its fastest type f, and runs on m, says that ``p_f / p_m`` is at least
     ``T_f / T_m``; prices of a program in which only few jobs count need not.
     """
-    prices = np.nan_to_num(prices)
+    prices = _known(prices)
     if not (prices > 0).any():
         return False
-    prices = np.where(prices > _FREE * prices.max(), prices, 0.0)
     used = (case.time > _SOME) & (case.rates > 0)
     fastest = np.argmax(case.rates, axis=1)
     rows = np.arange(len(fastest))
@@ -45,37 +44,30 @@ def agree(case: Case, prices: Array) -> bool:
 
 def explain(case: Case, prices: Array) -> tuple[Explanation, ...]:
     """One sentence per job, at prices (M,) per GPU."""
-    N = len(case.labels)
-    if not N:
+    if not case.labels:
         return ()
-    fastest = np.argmax(case.rates, axis=1)
     useful = np.where(case.rates > 0, case.time, 0.0)
-    mostly = np.argmax(useful, axis=1)
-    rows, busy = np.arange(N), useful.sum(axis=1)
-    of_fastest = useful[rows, fastest]
-    prices = np.nan_to_num(prices)
-    prices = np.where(prices > _FREE * prices.max(initial=0.0), prices, 0.0)
+    fastest, mostly = np.argmax(case.rates, axis=1), np.argmax(useful, axis=1)
+    rows, busy = np.arange(len(fastest)), useful.sum(axis=1)
+    prices = _known(prices)
     with np.errstate(divide="ignore", invalid="ignore"):
         speedup = case.rates[rows, fastest] / case.rates[rows, mostly]
         exchange = prices[fastest] / prices[mostly]
     found = []
-    for i in range(N):
-        runs, has = bool(case.able[i]), bool(busy[i] > 1e-9)
-        names = case.accelerators[fastest[i]] if runs else "", case.accelerators[mostly[i]] if has else ""
-        text = _sentence(
-            str(case.labels[i]), *names, float(busy[i]), float(of_fastest[i]), float(speedup[i]), float(exchange[i])
-        )
-        found.append(
-            Explanation(
-                case.labels[i],
-                *names,
-                float(of_fastest[i]),
-                float(speedup[i]) if has else np.nan,
-                float(exchange[i]) if has else np.nan,
-                text,
-            )
-        )
+    for i, label in enumerate(case.labels):
+        has = busy[i] > 1e-9
+        names = case.accelerators[fastest[i]] if case.able[i] else "", case.accelerators[mostly[i]] if has else ""
+        of_fastest, faster, worth = float(useful[i, fastest[i]]), float(speedup[i]), float(exchange[i])
+        text = _sentence(str(label), *names, float(busy[i]), of_fastest, faster, worth)
+        faster, worth = (faster, worth) if has else (np.nan, np.nan)
+        found.append(Explanation(label, *names, of_fastest, faster, worth, text))
     return tuple(found)
+
+
+def _known(prices: Array) -> Array:
+    """The prices (M,) with 0 for none."""
+    prices = np.nan_to_num(prices)
+    return np.where(prices > _FREE * prices.max(initial=0.0), prices, 0.0)
 
 
 def _sentence(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from allocator.audit.report import explanations_table, properties_table
+from allocator.results.output import as_json
 from throughputs.shown import html_table
 
 if TYPE_CHECKING:
@@ -70,46 +71,32 @@ class Audit:
     ----------
     policy : name of the policy that made the allocation.
     properties : in the order of the report.
-    explanations : one per job, in the order of the allocation.
     prices : worth of one more GPU of each type.
     price_unit : unit of the prices.
+    explanations : one per job, in the order of the allocation.
     """
 
     policy: str
     properties: tuple[Property, ...]
-    explanations: tuple[Explanation, ...]
     prices: dict[str, float]
     price_unit: str
+    explanations: tuple[Explanation, ...]
 
     def __getitem__(self, name: str) -> Property:
         """The property of that name; KeyError otherwise."""
-        for each in self.properties:
-            if each.name == name:
-                return each
-        raise KeyError(name)
+        return {each.name: each for each in self.properties}[name]
 
     def to_frame(self) -> pd.DataFrame:
         """One row per property; the columns are the fields of `Property`."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(each) for each in self.properties]).set_index("name")
+        return _frame(Property, self.properties)
 
     def explanations_frame(self) -> pd.DataFrame:
         """One row per job; the columns are the fields of `Explanation`."""
-        import pandas as pd
-
-        columns = list(Explanation.__dataclass_fields__)
-        return pd.DataFrame([asdict(each) for each in self.explanations], columns=columns).set_index("job")
+        return _frame(Explanation, self.explanations)
 
     def to_json(self) -> dict[str, Any]:
         """Ready for JSON; numbers that are infinite or do not exist are null."""
-        return {
-            "policy": self.policy,
-            "properties": [_plain(asdict(each)) for each in self.properties],
-            "prices": _plain(self.prices),
-            "price_unit": self.price_unit,
-            "explanations": [_plain(asdict(each)) for each in self.explanations],
-        }
+        return dict(as_json(self))
 
     def _repr_html_(self) -> str:
         rows = [(each.name, _VERDICT[each.holds], each.value, each.worst_job, each.detail) for each in self.properties]
@@ -118,10 +105,40 @@ class Audit:
     def tables(self, *, jobs: int = 10) -> tuple[Table, Table]:
         """The properties, and the explanations of the first `jobs` that are slowest beside their fastest type, for
         the terminal."""
-        return properties_table(self), explanations_table(self, jobs)
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        properties = Table("property", "holds", title=Text(f"Audit of {self.policy}"), box=box.SIMPLE_HEAD)
+        properties.add_column("value", justify="right")
+        properties.add_column("worst job")
+        properties.add_column("", overflow="fold")
+        for each in self.properties:
+            worst = "" if each.worst_job is None else str(each.worst_job)
+            holds = Text(_VERDICT[each.holds], style="green" if each.holds else "bold red")
+            properties.add_row(Text(each.name), holds, _number(each.value), Text(worst), Text(each.detail))
+        reasons = Table(title="Why jobs run where they run", box=box.SIMPLE_HEAD, show_header=False, min_width=80)
+        reasons.add_column("", overflow="fold")
+        for told in sorted(self.explanations, key=_comfort)[:jobs]:
+            reasons.add_row(Text(told.text))
+        prices = ", ".join(f"{name} {_number(price)}" for name, price in self.prices.items())
+        left_out = len(self.explanations) - jobs
+        more = f"; {left_out} more jobs in JSON" if left_out > 0 else ""
+        reasons.caption = Text(f"prices in {self.price_unit}: {prices}{more}")
+        return properties, reasons
 
 
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()
-    }
+def _frame(kind: type, rows: Sequence[Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    names = [field.name for field in fields(kind)]
+    return pd.DataFrame([asdict(row) for row in rows], columns=names).set_index(names[0])
+
+
+def _comfort(each: Explanation) -> float:
+    """0 for a job that waits; otherwise the part of its time on its fastest type, spread out by its loss elsewhere."""
+    return each.share_of_fastest + (1.0 - each.share_of_fastest) / each.speedup if each.mostly_on else 0.0
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "infinite"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ from allocator.explanations.life import Interval
 from allocator.explanations.occupancy import FreeGpus, Holder
 from allocator.explanations.reasons import REASONS, Stretch
 from allocator.explanations.redecide import Change
+from allocator.results.output import as_json
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        told = _plain(self)
+        told = as_json(self)
         for wait, of in zip(told["waits"], self.waits, strict=True):
             wait["reasons"] = [
                 {"reason": reason, "meaning": REASONS[reason], "seconds": seconds}
@@ -196,15 +195,4 @@ class Overview:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return dict(_plain(self))
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses as dicts, and what is no number as None."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return dict(as_json(self))

@@ -17,10 +17,9 @@ from allocator.cluster import Cluster
 from allocator.presets import Preset, preset, preset_names
 from allocator.protocol.policy import Policy
 from allocator.registry import made
-from allocator.results.output import EXPLAINED, tables_of
+from allocator.results.output import COMMANDS, EXPLAINED, read_summary, tables_of
 from throughputs import InputError
-from throughputs.errors import did_you_mean
-from throughputs.files import read_frame, read_json
+from throughputs.files import read_frame
 from throughputs.frames import FrameReader, column, columns_of
 from throughputs.trace import date_texts, dates_after
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 1e-6
 """Below that a share of time is what a solver leaves of none: a second in eleven days."""
-
-_COMMANDS = "allocator simulate, compare or record --out"
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -315,12 +312,10 @@ class FinishedRun:
 
 
 def _read(folder: Path) -> FinishedRun:
-    if not (folder / "summary.json").is_file():
-        raise _no_run(folder)
-    summary = read_json(folder / "summary.json")
-    settings = summary.get("settings") if isinstance(summary, dict) else None
+    summary = read_summary(folder)
+    settings = summary.get("settings")
     if not isinstance(settings, dict) or not isinstance(summary.get("cluster"), str):
-        raise InputError(folder / "summary.json", found="no cluster or settings", expected=f"what {_COMMANDS} writes")
+        raise InputError(folder / "summary.json", found="no cluster or settings", expected=f"what {COMMANDS} writes")
     there = [name for name in (*EXPLAINED, "capacity.parquet") if (folder / name).is_file()]
     missing = [name for name, needed in EXPLAINED.items() if needed and name not in there]
     missing += ["gpus_per_server in summary.json"] * ("gpus_per_server" not in summary)
@@ -331,17 +326,6 @@ def _read(folder: Path) -> FinishedRun:
     frames = {name: read_frame(folder / name) for name in there}
     tables = {name: FrameReader(frame, str(folder / name), line) for name, (frame, line) in frames.items()}
     return _run(str(folder), str(summary.get("policy")), settings, cluster, tables)
-
-
-def _no_run(folder: Path) -> InputError:
-    """That a folder holds no run; if it holds some, which."""
-    if not folder.is_dir():
-        beside = [path.parent.name for path in folder.parent.glob("*/summary.json")]
-        hint = did_you_mean(folder.name, beside)
-        return InputError(folder, found="no such folder", expected=f"the folder of a run{hint}")
-    inside = sorted(path.parent.name for path in folder.glob("*/summary.json"))
-    which = f"one of the runs in it: {', '.join(inside)}" if inside else f"a folder that {_COMMANDS} wrote"
-    return InputError(folder, found="no summary.json", expected=which)
 
 
 def _run(

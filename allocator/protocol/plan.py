@@ -1,9 +1,11 @@
-"""Plans: who runs as what in the coming steps, and whom to reject."""
+"""Plans: who runs as what in the coming steps, and whom to reject; and what planners remember from one to the next."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, fields
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,3 +85,92 @@ class Plan:
     def until_next_event(cls, assignment: Assignment, rejected: NDArray[np.int64] | None = None) -> Plan:
         """One step that lasts until something happens."""
         return cls((PlanStep(assignment),), _nobody() if rejected is None else rejected)
+
+
+class Memory:
+    """A dataclass of what a planner remembers.
+
+    A checkpoint keeps the fields that it can be made with: numbers, text, arrays, lists, tuples, dicts and sets of
+    such, and objects of the classes in `holds`.
+    """
+
+    holds: ClassVar[tuple[type, ...]] = ()
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        own: tuple[Any, ...] = fields(self)  # type: ignore[arg-type]
+        return {each.name: _plain(getattr(self, each.name)) for each in own if each.init}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        known = {kind.__name__: kind for kind in self.holds}
+        for name, value in state.items():
+            setattr(self, name, _remade(value, known))
+
+
+def _plain(value: Any) -> Any:
+    """A value without sets and objects; a dict names what it stands for."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {"dict": [(_plain(key), _plain(item)) for key, item in value.items()]}
+    if isinstance(value, set):
+        return {"set": sorted(value, key=str)}
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    kind = type(value)
+    names = getattr(kind, "__slots__", ()) or getattr(value, "__dict__", ())
+    return {kind.__name__: {name: _plain(getattr(value, name)) for name in names}} if names else value
+
+
+def _remade(value: Any, known: Mapping[str, type]) -> Any:
+    """What `_plain` made the value of."""
+    if isinstance(value, list | tuple):
+        return type(value)(_remade(item, known) for item in value)
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "dict":
+        return {_remade(key, known): _remade(item, known) for key, item in inner}
+    if kind == "set":
+        return set(inner)
+    made: Any = object.__new__(known[kind])
+    for name, item in inner.items():
+        object.__setattr__(made, name, _remade(item, known))
+    return made
+
+
+def of_each_job(new: Any) -> Any:
+    """A field of a `JobMemory`: an array over its jobs, in which a new one has this."""
+    return field(default_factory=lambda: np.full(0, new), metadata={"new": new})
+
+
+@dataclass(eq=False)
+class JobMemory(Memory):
+    """What a planner remembers of each of the N jobs of its last decision.
+
+    Attributes
+    ----------
+    jobs : their labels, in its order.
+
+    >>> @dataclass(eq=False)
+    ... class Turns(JobMemory):
+    ...     turns: NDArray[np.int64] = of_each_job(0)
+    >>> memory = Turns(("a", "b"), np.array([3, 4]))
+    >>> memory.align(("b", "c")).tolist(), memory.turns.tolist()
+    ([1, -1], [4, 0])
+    """
+
+    jobs: tuple[Hashable, ...] = ()
+
+    def align(self, labels: tuple[Hashable, ...]) -> NDArray[np.int64]:
+        """Make it the memory of the jobs with these labels; (N,) where they stood before, -1 for new ones."""
+        if labels == self.jobs:
+            return np.arange(len(labels))
+        place = dict(zip(self.jobs, range(len(self.jobs)), strict=True))
+        before = np.fromiter(map(place.get, labels, repeat(-1)), np.int64, len(labels))
+        for each in fields(self):
+            if "new" in each.metadata:
+                setattr(self, each.name, np.append(getattr(self, each.name), each.metadata["new"]).take(before))
+        self.jobs = labels
+        return before

@@ -185,7 +185,7 @@ class PlanPolicy(Policy):
         """An empty memory for a new run; None for a policy that remembers nothing.
 
         A memory has `state()`, plain data (lists, dicts, numbers, arrays), and `restore(data)`, for checkpoints; a
-        dataclass that is an `allocator.protocol.memory.Memory` has both.
+        dataclass that is an `allocator.protocol.plan.Memory` has both.
         """
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,14 +36,7 @@ class Bars:
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Bars:
         """Some of the bars, by position or by mask."""
-        return Bars(
-            self.gpu[rows],
-            self.job[rows],
-            self.first_round[rows],
-            self.last_round[rows],
-            self.start[rows],
-            self.end[rows],
-        )
+        return Bars(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
@@ -54,17 +47,15 @@ def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
     rounds : the table `SimulationResult.rounds`; rows without GPU ids (placement is off) give no bars.
     job_position : (len(rounds),) position of each row's job in the table of jobs.
     """
-    texts = ["" if text is None or text != text else str(text) for text in rounds["gpus"].tolist()]
-    counts = np.array([len(text.split()) for text in texts], dtype=np.int64)
+    texts = rounds["gpus"].fillna("").astype(str).tolist()
+    counts = [len(text.split()) for text in texts]
     gpu = np.array(" ".join(texts).split(), dtype=np.int64)
     row = np.repeat(np.arange(len(texts)), counts)
-    number = rounds["round"].to_numpy(np.int64)[row]
-    job = job_position[row]
+    number, job = rounds["round"].to_numpy(np.int64)[row], job_position[row]
     order = np.lexsort((number, job, gpu))
     gpu, job, number, row = gpu[order], job[order], number[order], row[order]
     continues = (np.diff(gpu) == 0) & (np.diff(job) == 0) & (np.diff(number) == 1)
-    opens = np.flatnonzero(np.concatenate([[True], ~continues])) if len(gpu) else np.empty(0, np.int64)
-    closes = np.concatenate([opens[1:], [len(gpu)]]) - 1 if len(gpu) else opens
+    opens, closes = (np.insert(~continues, at, True)[: len(gpu)] for at in (0, len(continues)))
     start = rounds["start_time"].to_numpy(np.float64)[row[opens]]
     end = rounds["end_time"].to_numpy(np.float64)[row[closes]]
     bars = Bars(gpu[opens], job[opens], number[opens], number[closes], start, end)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from allocator.report.figures import FIGURES, MISSING, PERCENT, Figure, format_column, format_count
+from allocator.report.figures import FIGURES, MISSING, Figure, format_column, format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,21 +22,19 @@ _OF_PARTS = {
     figure.key: figure
     for figure in (
         *FIGURES,
-        Figure("weight", "weight", "", 1.0, "high", "weight among the entities inside the same one"),
-        Figure("gpus", "GPUs", "", 1.0, "high", "GPUs that there are", 0),
-        Figure("gpu_hours", "GPU hours", "", 1.0, "high", "GPU hours that the jobs had", 1),
-        Figure("gpu_hours_per_job", "GPU hours a job", "", 1.0, "high", "of all completed jobs, on average", 2),
+        Figure("weight", "weight", "", "weight among the entities inside the same one", better="high"),
+        Figure("gpus", "GPUs", "", "GPUs that there are", 0, better="high"),
+        Figure("gpu_hours", "GPU hours", "", "GPU hours that the jobs had", 1, better="high"),
+        Figure("gpu_hours_per_job", "GPU hours a job", "", "of all completed jobs, on average", 2, better="high"),
         Figure(
             "gang_blocked_fraction",
             "gang blocked",
             "%",
-            PERCENT,
-            "low",
             "part of the time in which 8 GPUs were free, and a gang of 8 did not fit on the servers as they were",
             1,
         ),
-        Figure("gpu_share", "GPU time", "%", PERCENT, "high", "part of the busy GPU time", 1),
-        Figure("throughput_share", "work done", "%", PERCENT, "high", "part of the work done", 1),
+        Figure("gpu_share", "GPU time", "%", "part of the busy GPU time", 1, better="high"),
+        Figure("throughput_share", "work done", "%", "part of the work done", 1, better="high"),
     )
 }
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.report.svg import Axis, Frame, axes, element, step_path
-from throughputs.shown import escape
+from allocator.report.svg import Axis, Frame, axes, element, picture, step_path
 
 HOUR = 3600.0
 
@@ -205,22 +204,11 @@ def _view(x: Axis, y: Axis, content: str, *, shown: bool) -> str:
 
 
 def _svg(name: str, frame: Frame, title: str, described: str, content: str, *, over_time: bool = False) -> str:
-    head = element("title", escape(title), id=f"{name}-title") + element("desc", escape(described), id=f"{name}-desc")
-    left, right = frame.x
-    bottom, top = frame.y
-    cursor = element("path", d=f"M0 {bottom}V{top}", class_="cursor", style="display:none")
+    (left, right), (bottom, top) = frame.x, frame.y
+    content += element("path", d=f"M0 {bottom}V{top}", class_="cursor", style="display:none")
     if over_time:  # the stretch that the timelines show
-        cursor += element("rect", y=top, height=bottom - top, x=left, width=0, class_="stretch")
-    svg = element(
-        "svg",
-        head + content + cursor,
-        id=f"chart-{name}",
-        class_="chart",
-        viewBox=f"0 0 {frame.width} {frame.height}",
-        role="img",
-        aria_labelledby=f"{name}-title {name}-desc",
-        data_left=left,
-        data_right=right,
-        data_over="time" if over_time else None,
-    )
+        content += element("rect", y=top, height=bottom - top, x=left, width=0, class_="stretch")
+    data = {"data_left": left, "data_right": right, "data_over": "time" if over_time else None}
+    looks = {"id": f"chart-{name}", "class_": "chart", **data}
+    svg = picture(name, frame.width, frame.height, title, described, content, **looks)
     return element("div", svg, class_="scroll")

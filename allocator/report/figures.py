@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 MISSING = "-"
-HOUR = 3600.0
-PERCENT = 0.01
 
 
 @dataclass(frozen=True)
@@ -20,10 +18,9 @@ class Figure:
     ----------
     key : key of the value in a summary.
     heading, unit : what the column is called, and the unit it is shown in ("" for none).
-    scale : value of one shown unit in the units of the summary.
-    better : which end of the column is better.
     about : one line of explanation.
     decimals : digits after the point; None for four significant digits of the largest value.
+    better : which end of the column is better.
     outcome : whether the value depends on which jobs completed.
     detail : whether the column is for pages and wide terminals.
     optional : whether the column is left out where no run has a value.
@@ -32,25 +29,27 @@ class Figure:
     key: str
     heading: str
     unit: str
-    scale: float
-    better: Literal["low", "high"]
     about: str
     decimals: int | None = None
+    better: Literal["low", "high"] = "low"
     outcome: bool = True
     detail: bool = False
     optional: bool = False
 
+    @property
+    def scale(self) -> float:
+        """Value of one shown unit in the units of the summary."""
+        return {"h": 3600.0, "%": 0.01}.get(self.unit, 1.0)
+
 
 FIGURES: tuple[Figure, ...] = (
-    Figure("average_jct", "average JCT", "h", HOUR, "low", "mean job completion time, from arrival to completion"),
-    Figure("median_jct", "median JCT", "h", HOUR, "low", "half of the jobs completed within this time", detail=True),
-    Figure("p99_jct", "p99 JCT", "h", HOUR, "low", "99 of 100 jobs completed within this time"),
+    Figure("average_jct", "average JCT", "h", "mean job completion time, from arrival to completion"),
+    Figure("median_jct", "median JCT", "h", "half of the jobs completed within this time", detail=True),
+    Figure("p99_jct", "p99 JCT", "h", "99 of 100 jobs completed within this time"),
     Figure(
         "average_queueing_time",
         "waiting",
         "h",
-        HOUR,
-        "low",
         "part of the average JCT without GPUs, from arrival on and whenever preempted",
         2,
         optional=True,
@@ -59,71 +58,56 @@ FIGURES: tuple[Figure, ...] = (
         "p99_queueing_time",
         "p99 waiting",
         "h",
-        HOUR,
-        "low",
         "99 of 100 jobs were without GPUs for at most this time",
         2,
         detail=True,
         optional=True,
     ),
-    Figure("makespan", "makespan", "h", HOUR, "low", "clock when the last job completed"),
+    Figure("makespan", "makespan", "h", "clock when the last job completed"),
     Figure(
         "loaded_utilization",
         "utilisation loaded",
         "%",
-        PERCENT,
-        "high",
         "busy GPU time over all GPU time up to the last arrival",
         1,
+        better="high",
         optional=True,
     ),
     Figure(
         "utilization",
         "utilisation overall",
         "%",
-        PERCENT,
-        "high",
         "busy GPU time over all GPU time up to the makespan",
         1,
+        better="high",
         detail=True,
     ),
     Figure(
         "gpu_utilization",
         "GPU utilisation",
         "%",
-        PERCENT,
-        "high",
         "measured utilisation of all GPUs up to the last arrival, idle ones as 0",
         1,
+        better="high",
         optional=True,
     ),
     Figure(
         "fragmentation",
         "fragmentation",
         "%",
-        PERCENT,
-        "low",
         "free GPU time on partly used servers, over all that was free, up to the last arrival",
         1,
         detail=True,
         optional=True,
     ),
-    Figure("worst_rho", "worst rho", "", 1.0, "low", "largest finish-time fairness of any job", 2),
+    Figure("worst_rho", "worst rho", "", "largest finish-time fairness of any job", 2),
     Figure(
-        "unfair_fraction",
-        "unfair jobs",
-        "%",
-        PERCENT,
-        "low",
-        "completed jobs that took clearly longer than on their isolated share",
-        1,
+        "unfair_fraction", "unfair jobs", "%", "completed jobs that took clearly longer than on their isolated share", 1
     ),
     Figure(
         "preemptions",
         "preemptions",
         "",
-        1.0,
-        "low",
         "times a job that ran was not given the GPUs it had, migrations included",
         0,
         optional=True,
@@ -132,8 +116,6 @@ FIGURES: tuple[Figure, ...] = (
         "migrations",
         "migrations",
         "",
-        1.0,
-        "low",
         "preemptions after which the job went on at once with other GPUs",
         0,
         detail=True,
@@ -143,36 +125,63 @@ FIGURES: tuple[Figure, ...] = (
         "restart_gpu_hours",
         "starts",
         "GPU h",
-        1.0,
-        "low",
         "GPU hours that starts took: the first of each job, and those after preemptions",
         1,
         optional=True,
     ),
-    Figure("cost", "busy cost", "$", 1.0, "low", "price of the GPUs while they were busy", 0, optional=True),
+    Figure("cost", "busy cost", "$", "price of the GPUs while they were busy", 0, optional=True),
     Figure(
         "owned_cost",
         "owned cost",
         "$",
-        1.0,
-        "low",
         "price of all GPUs of the cluster up to the makespan, idle or not",
         0,
         optional=True,
     ),
-    Figure("policy_seconds", "policy time", "s", 1.0, "low", "time spent deciding", outcome=False, detail=True),
+    Figure("policy_seconds", "policy time", "s", "time spent deciding", outcome=False, detail=True),
 )
 
 DEADLINE_FIGURES: tuple[Figure, ...] = (
     Figure(
-        "deadline_ratio", "in time", "%", PERCENT, "high", "jobs with a deadline that were in time", 1, outcome=False
+        "deadline_ratio",
+        "in time",
+        "%",
+        "jobs with a deadline that were in time",
+        1,
+        better="high",
+        outcome=False,
+        optional=True,
     ),
     Figure(
-        "cluster_efficiency", "cluster efficiency", "%", PERCENT, "high", "speedups of running jobs over all GPUs", 1
+        "cluster_efficiency",
+        "cluster efficiency",
+        "%",
+        "speedups of running jobs over all GPUs",
+        1,
+        better="high",
+        optional=True,
     ),
-    Figure("best_effort_average_jct", "best-effort JCT", "h", HOUR, "low", "mean JCT of jobs without a deadline"),
+    Figure("best_effort_average_jct", "best-effort JCT", "h", "mean JCT of jobs without a deadline", optional=True),
 )
 """Those of runs in which jobs have deadlines."""
+
+OF_SOME_RUNS = (
+    Figure(
+        "worst_rho_isolated",
+        "worst rho_isolated",
+        "",
+        "largest ratio of a job's completion time to its completion time under isolated_plus",
+        2,
+        optional=True,
+    ),
+    *DEADLINE_FIGURES,
+)
+"""Shown behind the others where a run has them."""
+
+
+def title_of(figure: Figure) -> str:
+    """Its heading with its unit."""
+    return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
 
 
 def value_of(figure: Figure, summary: Mapping[str, Any]) -> float:

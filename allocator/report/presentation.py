@@ -8,28 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator.presets import Comparison, preset, preset_names
-from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure
-
-_RHO = ("worst_rho", "unfair_fraction")
+from allocator.report.figures import FIGURES, MISSING, OF_SOME_RUNS, Figure
 
 _MEANING = {
     "isolated": "job completion time / the same on an isolated share of the cluster",
     "static": "job completion time / (time that the job needs alone x jobs of the trace per GPU)",
     "themis": "job completion time / (time that the job needs alone x jobs in the cluster per GPU, meanwhile)",
 }
-
-_AGAINST_FAIR_SHARE = Figure(
-    "worst_rho_isolated",
-    "worst rho_isolated",
-    "",
-    1.0,
-    "low",
-    "largest ratio of a job's completion time to its completion time under isolated_plus",
-    2,
-)
-
-# Shown where a run has them.
-_OF_SOME_RUNS = (_AGAINST_FAIR_SHARE, *DEADLINE_FIGURES)
 
 
 @dataclass(frozen=True)
@@ -58,52 +43,48 @@ class Presentation:
     @classmethod
     def of(cls, summaries: Sequence[Mapping[str, Any]]) -> Presentation:
         """The presentation of runs by their summaries, each with the settings of its run under "settings"."""
-        presets = {str(_settings(summary).get("preset")) for summary in summaries}
+        settings = [summary.get("settings", {}) for summary in summaries]
+        presets = {str(each.get("preset")) for each in settings}
         shown = preset(presets.pop()).comparison if len(presets) == 1 and presets <= {*preset_names()} else Comparison()
-        yardstick = _yardstick(summaries)
-        figures = tuple(_by(yardstick, figure) for figure in FIGURES)
+        yardstick = _yardstick({str(each.get("fairness", "isolated")) for each in settings}, summaries)
         runs = [str(summary.get("label", summary.get("policy", MISSING))) for summary in summaries]
         labels = tuple(shown.labels.get(run, run) for run in runs)
-        of_some = tuple(f for f in _OF_SOME_RUNS if any(s.get(f.key) is not None for s in summaries))
-        missing = {f.key for f in FIGURES if f.optional and all(s.get(f.key) is None for s in summaries)}
-        all_figures = (*zip(FIGURES, figures, strict=True), *((figure, figure) for figure in of_some))
+        figures = {
+            figure.key: _by(yardstick, figure)
+            for figure in (*FIGURES, *OF_SOME_RUNS)
+            if not figure.optional or any(summary.get(figure.key) is not None for summary in summaries)
+        }
         return cls(
             names=tuple(run if label == run else f"{run} ({label})" for run, label in zip(runs, labels, strict=True)),
             labels=labels,
-            figures=tuple(figure for figure in figures if figure.key not in missing) + of_some,
-            bars=tuple(shown_figure for key in shown.bars for known, shown_figure in all_figures if known.key == key),
+            figures=tuple(figures.values()),
+            bars=tuple(figures[key] for key in shown.bars if key in figures),
             rho="rho" + _ending(yardstick),
             meaning=_MEANING[yardstick],
             usual=yardstick == "isolated",
         )
 
 
-def _settings(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    settings: Mapping[str, Any] = summary.get("settings", {})
-    return settings
-
-
 def _ending(yardstick: str) -> str:
     return "" if yardstick == "isolated" else f"_{yardstick}"
 
 
-def _yardstick(summaries: Sequence[Mapping[str, Any]]) -> str:
+def _yardstick(wanted: set[str], summaries: Sequence[Mapping[str, Any]]) -> str:
     """The one by which all are to be compared, if all have its figures."""
-    wanted = {str(_settings(summary).get("fairness", "isolated")) for summary in summaries}
     yardstick = wanted.pop() if len(wanted) == 1 else "isolated"
     known = yardstick in _MEANING and all(f"worst_rho{_ending(yardstick)}" in summary for summary in summaries)
     return yardstick if known else "isolated"
 
 
+_ABOUT_RHO = {"worst_rho": "largest rho of any job", "unfair_fraction": "completed jobs with rho above 1.05"}
+
+
 def _by(yardstick: str, figure: Figure) -> Figure:
     """The figure, of the rho with that yardstick."""
-    if figure.key not in _RHO or yardstick == "isolated":
+    if figure.key not in _ABOUT_RHO or yardstick == "isolated":
         return figure
-    about = {
-        "worst_rho": f"largest rho of any job: {_MEANING[yardstick]}",
-        "unfair_fraction": f"completed jobs with rho above 1.05: {_MEANING[yardstick]}",
-    }
-    return dataclasses.replace(figure, key=figure.key + _ending(yardstick), about=about[figure.key])
+    about = f"{_ABOUT_RHO[figure.key]}: {_MEANING[yardstick]}"
+    return dataclasses.replace(figure, key=figure.key + _ending(yardstick), about=about)
 
 
 _ENDED_OTHERWISE = {

@@ -95,6 +95,13 @@ class Frame:
         return self.height - self.bottom, self.top
 
 
+def picture(name: str, width: int, height: int, title: str, described: str, content: str, **attributes: object) -> str:
+    """A whole picture of so many pixels with a title and a description for those who cannot see it."""
+    words = element("title", escape(title), id=f"{name}-title") + element("desc", escape(described), id=f"{name}-desc")
+    labelled = {"role": "img", "aria_labelledby": f"{name}-title {name}-desc"}
+    return element("svg", words + content, viewBox=f"0 0 {width} {height}", **labelled, **attributes)
+
+
 def axes(frame: Frame, x: Axis, y: Axis, x_label: str, y_label: str, y_percent: bool = False) -> str:
     """Grid lines, tick labels and names of both axes."""
     left, right = frame.x

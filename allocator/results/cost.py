@@ -90,20 +90,18 @@ def average_prices(decisions: Sequence[tuple[int, float, Allocation]], timeline:
     priced = [(clock, allocation) for _, clock, allocation in decisions if allocation.prices is not None]
     if not priced or not len(timeline):
         return {}
-    clocks = np.array([clock for clock, _ in priced])
+    clocks, prices = (np.array(column) for column in zip(*((clock, a.prices) for clock, a in priced), strict=True))
     start, end = (timeline[name].to_numpy(dtype=np.float64) for name in ("start_time", "end_time"))
     in_force = np.searchsorted(clocks, start, side="right") - 1
     some = in_force >= 0
     seconds = np.bincount(in_force[some], (end - start)[some], len(clocks))
-    prices = np.array([allocation.prices for _, allocation in priced], dtype=np.float64)
     weights = np.where(np.isfinite(prices), seconds[:, None], 0.0)
-    total = weights.sum(axis=0)
-    sums = (np.where(np.isfinite(prices), prices, 0.0) * weights).sum(axis=0)
+    total, sums = weights.sum(axis=0), (np.where(np.isfinite(prices), prices, 0.0) * weights).sum(axis=0)
     last = priced[-1][1]
     return {
         "average_prices": {
-            name: float(price / time) if time > 0 else None
-            for name, price, time in zip(last.throughputs.accelerators, sums, total, strict=True)
+            name: price / time if time > 0 else None
+            for name, price, time in zip(last.throughputs.accelerators, sums.tolist(), total.tolist(), strict=True)
         },
         "price_unit": last.objective_unit,
     }

@@ -151,18 +151,11 @@ def _pool_figures(record: RunRecord, gang: int) -> dict[str, Any]:
     """Fragmentation, measured utilisation, and what each type was used for, while jobs arrived; all jobs count."""
     start, end = loaded_span(record) or (float(record.jobs.arrival_time.min(initial=0.0)), record.makespan)
     found = measure_fragmentation(record, start, end, gang)
-    figures: dict[str, Any] = {}
-    if found is not None:
-        figures |= {name: None if np.isnan(value) else value for name, value in found.overall.items()}
-    measured = gpu_utilization(record, start, end)
-    if measured is not None:
-        figures |= {
-            "gpu_utilization": measured.overall,
-            "busy_gpu_utilization": measured.busy,
-            "known_gpu_utilization": measured.known,
-        }
+    measured, by_pool = gpu_utilization(record, start, end) or ({}, None)
+    figures: dict[str, Any] = {} if found is None else dict(found.overall)
+    figures = {name: None if np.isnan(value) else value for name, value in figures.items()} | measured
     if len(record.cluster.accelerators) > 1:
-        figures["by_accelerator"] = rows_of(accelerators_table(record, start, end, found))
+        figures["by_accelerator"] = rows_of(accelerators_table(record, start, end, found, by_pool))
     return figures
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.results.tables import decisions_table, rates_table, shares_table
-from throughputs.files import write_frame, write_text
+from throughputs import InputError
+from throughputs.errors import did_you_mean
+from throughputs.files import read_json, write_frame, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.results.result import SimulationResult
+
+COMMANDS = "allocator simulate, compare or record --out"
 
 EXPLAINED = {
     "jobs.csv": True,
@@ -73,7 +79,40 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
     return summary
 
 
+def as_json(value: Any) -> Any:
+    """Dataclasses as dicts, tuples as lists, and numbers that are infinite or do not exist as None."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [as_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def summary_of(result: SimulationResult) -> dict[str, Any]:
     """The summary of a run with the servers of its cluster and its settings, ready for JSON."""
     servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
     return result.summary().to_dict() | servers | {"settings": result.settings}
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The summary of a run in a folder.
+
+    Raises
+    ------
+    InputError
+        No such folder, or one that holds no run; if it holds some, which.
+    """
+    if not folder.is_dir():
+        beside = [path.parent.name for path in folder.parent.glob("*/summary.json")]
+        hint = did_you_mean(folder.name, beside)
+        raise InputError(folder, found="no such folder", expected=f"the folder of a run{hint}")
+    if not (folder / "summary.json").is_file():
+        inside = sorted(path.parent.name for path in folder.glob("*/summary.json"))
+        which = f"one of the runs in it: {', '.join(inside)}" if inside else f"a folder that {COMMANDS} wrote"
+        raise InputError(folder, found="no summary.json", expected=which)
+    summary = read_json(folder / "summary.json")
+    if not isinstance(summary, dict):
+        raise InputError(folder / "summary.json", found=type(summary).__name__, expected=f"what {COMMANDS} writes")
+    return summary

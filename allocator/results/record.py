@@ -18,7 +18,6 @@ from allocator.results.cost import busy_cost
 from allocator.results.fairness import isolated_jct, round_contention, static_contention
 from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
-from allocator.simulator.truth import Truth
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class RunRecord:
 
     Attributes
     ----------
-    jobs, truth : the job table, and what was so, at the end of the run.
+    jobs : the job table at the end of the run.
     cluster : the cluster.
     outcomes : the rounds in order.
     window : (first, end) ids of the jobs that are measured; None: all.
@@ -81,6 +80,7 @@ class RunRecord:
     by_gpus : what the jobs do by number of GPUs, asked for when it is needed; None: not known.
     promises : the decisions on shares of time; None under a policy whose answers are none.
     policy : that decided; None: not at hand.
+    work : (N,) steps that isolated completion times are of; None: all steps.
     round_start, round_end : (R,) seconds.
     round_index, round_length : (R,) number of each round, of many equal ones that of the first; and how many it stands
         for.
@@ -93,7 +93,6 @@ class RunRecord:
     """
 
     jobs: JobTable
-    truth: Truth
     cluster: Cluster
     outcomes: Sequence[StretchOutcome]
     window: tuple[int, int] | None = None
@@ -102,6 +101,7 @@ class RunRecord:
     by_gpus: Callable[[], Configurations] | None = None
     promises: Promises | None = None
     policy: Policy | None = None
+    work: _Floats | None = None
 
     round_start = _rounds(lambda o: o.start_time, np.float64)
     round_end = _rounds(lambda o: o.end_time, np.float64)
@@ -330,12 +330,9 @@ class RunRecord:
     def row_places(self) -> tuple[_Ints, tuple[tuple[int, ...], ...]]:
         """(L,) position of each row's set of GPUs among the different ones, and these; none where placement is off."""
         codes: dict[tuple[int, ...], int] = {}
-        rows = np.array([codes.setdefault(ids, len(codes)) for ids in self.row_gpu_ids()], dtype=np.int64)
+        held = chain.from_iterable(outcome.gpus for outcome in self.outcomes)
+        rows = np.array([codes.setdefault(ids, len(codes)) for ids in held], dtype=np.int64)
         return rows, tuple(codes)
-
-    def row_gpu_ids(self) -> list[tuple[int, ...]]:
-        """(L,) GPU ids of each row; empty where placement is off."""
-        return list(chain.from_iterable(o.gpus for o in self.outcomes))
 
     def isolated_jct(self) -> _Floats:
         """(N,) seconds each job would have needed on isolated shares, see `fairness.isolated_jct`.
@@ -352,23 +349,13 @@ class RunRecord:
         result[shown] = isolated_jct(
             jobs.arrival_time[shown],
             gone[shown],
-            self._work()[shown],
+            (jobs.total_steps if self.work is None else self.work)[shown],
             jobs.gpus_taken[shown],
             jobs.rates[shown],
             self.cluster.capacity,
             allowed_types(jobs.gpu_type[shown], jobs.partition[shown], self.cluster.accelerators),
         )
         return result
-
-    def _work(self) -> _Floats:
-        """(N,) steps of each job; where batch sizes change, as many as its profile would take at the present rate."""
-        jobs = self.jobs
-        if self.truth.work is not None:
-            return self.truth.work
-        if self.truth.course is None or jobs.training is None:
-            return jobs.total_steps
-        steps: _Floats = jobs.training.profiles.total_seconds * jobs.training.profiled_rate(jobs.rates)
-        return steps
 
     def contended_jct(self) -> dict[str, _Floats]:
         """(N,) seconds of the profile of each job, stretched by contention: static, and by rounds (Themis).

@@ -14,12 +14,10 @@ from allocator.results.measures.fragmentation import GANG, fragmentation_table
 from allocator.results.measures.parts import SIZE_CLASSES, priorities_table
 from allocator.results.metrics import deadline_measure, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
-from allocator.results.views.plots import plot
 from throughputs.shown import escape
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from allocator.cluster import Cluster
     from allocator.explanations.explanation import Explanation, Overview
@@ -157,27 +155,6 @@ class SimulationResult:
     def explain(self, job: int | str | None = None, **when: float | None) -> Explanation | Overview:
         """Why a job waited, who ran instead, and what would have let it run, see `allocator.explain`."""
         return explain(self, job, **when)
-
-    def plot(self, *kinds: str, axes: Axes | Sequence[Axes] | None = None) -> list[Axes]:
-        """Pictures of the run with matplotlib, side by side.
-
-        Parameters
-        ----------
-        kinds : "completion_times" (their distribution over all jobs), "timeline" (who ran when, on which type) and
-            "queue" (jobs that wait, over time); all three if none is named.
-        axes : where to draw, one for each picture, say those of another run: completion times and queues of several
-            runs may share axes. None: new ones.
-
-        Returns
-        -------
-        The axes; ``result.plot()[0].figure.savefig("run.png")`` keeps the picture.
-
-        Raises
-        ------
-        InputError
-            matplotlib is not installed (the extra ``plot``), a picture that there is not, or too few axes.
-        """
-        return plot(self, kinds, axes)
 
     def __str__(self) -> str:
         """The figures that matter most, in a few lines."""

@@ -36,21 +36,16 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
     start[record.row_job[::-1]] = record.row_start[::-1]
     jct = jobs.completion_time - jobs.arrival_time
     isolated = record.isolated_jct()
-    running = record.running_seconds
-    waited = jct - running
+    waited = jct - record.running_seconds
     columns: dict[str, Any] = {
         "job_id": np.arange(n),
-        "job_type": jobs.job_type,
-        "scale_factor": jobs.scale_factor,
-        "priority_weight": jobs.priority_weight,
-        "total_steps": jobs.total_steps,
-        "arrival_time": jobs.arrival_time,
+        **{name: getattr(jobs, name) for name in _SUBMITTED},
         "start_time": start,
         "completion_time": jobs.completion_time,
         "jct": jct,
         "isolated_jct": isolated,
         "rho": jct / isolated,
-        "running_time": running,
+        "running_time": record.running_seconds,
         **({} if record.promised_seconds is None else {"promised_time": record.promised_seconds}),
         "queueing_time": np.where(np.abs(waited) <= _ROUNDING * jct, 0.0, waited),
         "gpu_seconds": np.bincount(record.row_job, record.row_gpu_seconds, n),
@@ -59,7 +54,18 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "preemptions": record.preemptions,
         "status": pd.Categorical(record.status(), [*STATUSES[1:], UNSERVED, STATUSES[OPEN]]),
     }
-    return pd.DataFrame(columns | _optional_columns(record) | _dates(record, start))
+    for name, fair in record.contended_jct().items():
+        columns[f"rho_{name}"] = jct / fair
+        columns["scheduled_fraction"] = _rounds_run(record) / np.maximum(record.rounds_present(), 1)
+    columns |= _optional_columns(record)
+    if not np.isnat(jobs.arrival_date).all():
+        for name, time in (("arrival", jobs.arrival_time), ("start", start), ("completion", jobs.completion_time)):
+            columns[f"{name}_date"] = date_texts(dates_after(jobs.arrival_date, time - jobs.arrival_time))
+    return pd.DataFrame(columns)
+
+
+_SUBMITTED = ("job_type", "scale_factor", "priority_weight", "total_steps", "arrival_time")
+"""Columns of every table of jobs, as they were submitted."""
 
 
 def _rounds_run(record: RunRecord) -> _Ints:
@@ -73,17 +79,10 @@ def _rounds_run(record: RunRecord) -> _Ints:
 
 def _optional_columns(record: RunRecord) -> dict[str, Any]:
     """Columns of the table of jobs that only some runs have."""
-    jobs, n = record.jobs, len(record.jobs)
+    jobs, n, outcome = record.jobs, len(record.jobs), record.jobs.columns["outcome"]
     columns: dict[str, Any] = {}
-    jct = jobs.completion_time - jobs.arrival_time
-    for name, fair in record.contended_jct().items():
-        columns[f"rho_{name}"] = jct / fair
-    if columns:
-        present = record.rounds_present()
-        columns["scheduled_fraction"] = _rounds_run(record) / np.maximum(present, 1)
     if "run_seconds" in jobs.columns:
-        cut_off = jobs.columns["outcome"] == CUT_OFF
-        columns["steps_done"] = np.where(cut_off, jobs.columns["steps_trained"], jobs.steps_done)
+        columns["steps_done"] = np.where(outcome == CUT_OFF, jobs.columns["steps_trained"], jobs.steps_done)
     for name in ("failures", "lost_gpu_seconds"):
         if name in jobs.columns:
             columns[name] = jobs.columns[name]
@@ -91,13 +90,11 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["entity"] = jobs.entity
     if jobs.fractions is not None:
         columns["gpu_fraction"] = jobs.fractions.thousandths / WHOLE
-    if (jobs.user != "").any():
-        columns["user"] = jobs.user
-    for name in ("partition", "gpu_type", "trace_id"):
+    for name in ("user", "partition", "gpu_type", "trace_id"):
         if (getattr(jobs, name) != "").any():
             columns[name] = getattr(jobs, name)
     columns |= deadline_columns(record)
-    gone = np.isin(jobs.columns["outcome"], (CUT_OFF, DROPPED, REJECTED)) & np.isnan(jobs.completion_time)
+    gone = np.isin(outcome, (CUT_OFF, DROPPED, REJECTED)) & np.isnan(jobs.completion_time)
     if gone.any():
         columns["leave_time"] = np.where(gone, jobs.columns["leave_time"], np.nan)
     if record.prices is not None:
@@ -107,33 +104,21 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     return columns
 
 
-def _dates(record: RunRecord, start: NDArray[np.float64]) -> dict[str, Any]:
-    """Arrival, start and completion of the jobs as dates, where the trace has dates."""
-    jobs = record.jobs
-    arrived = jobs.arrival_date
-    if np.isnat(arrived).all():
-        return {}
-    return {
-        "arrival_date": date_texts(arrived),
-        "start_date": date_texts(dates_after(arrived, start - jobs.arrival_time)),
-        "completion_date": date_texts(dates_after(arrived, jobs.completion_time - jobs.arrival_time)),
-    }
-
-
 def rounds_table(record: RunRecord) -> pd.DataFrame:
     """One row per job and round in which it ran; columns as in `SimulationResult`."""
     import pandas as pd
 
-    texts: dict[tuple[int, ...], str] = {}
-    gpus = [texts.get(ids) or texts.setdefault(ids, " ".join(map(str, ids))) for ids in record.row_gpu_ids()]
+    codes, places = record.row_places
+    gpus = np.array([" ".join(map(str, ids)) for ids in places] or [""], dtype=object)
     extra: dict[str, Any] = {"share": record.row_share} if record.fluid else {}
     if record.packed:
         partner = record.row_partner
         extra["partner"] = pd.arrays.IntegerArray(partner, partner < 0)
     if record.round_length.max(initial=1) > 1:
         extra["rounds"] = record.round_length[record.row_round]
-    if not record.fluid:
-        extra |= _elastic_columns(record)
+    # where it is not the scale factor of its job everywhere
+    if not record.fluid and (record.row_gpu_count != record.jobs.scale_factor[record.row_job]).any():
+        extra["gpu_count"] = record.row_gpu_count
     return pd.DataFrame(
         {
             "round": record.round_index[record.row_round],
@@ -141,17 +126,11 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
             "end_time": record.row_finish,
             "job_id": record.row_job,
             "accelerator": pd.Categorical.from_codes(record.row_accelerator, pd.Index(record.cluster.accelerators)),
-            "gpus": pd.Series(gpus or [""] * len(record.row_job), dtype="str"),
+            "gpus": pd.Series(gpus[codes if places else np.zeros_like(record.row_job)], dtype="str"),
             "steps": record.row_steps,
         }
         | extra
     )
-
-
-def _elastic_columns(record: RunRecord) -> dict[str, Any]:
-    """The number of GPUs of each row, where it is not the scale factor of its job everywhere."""
-    count = record.row_gpu_count
-    return {} if np.array_equal(count, record.jobs.scale_factor[record.row_job]) else {"gpu_count": count}
 
 
 def timeline_table(record: RunRecord) -> pd.DataFrame:

@@ -122,7 +122,7 @@ class Dispatch:
 
     def press(self, job: Job, now: float) -> None:
         """A job that was told to end and runs on: SIGTERM, after a while SIGKILL."""
-        watch, settings = self._watching.of(job, now), self._settings
+        watch, settings = self._watching.of(job), self._settings
         watch.asked_at = now if watch.asked_at is None else watch.asked_at
         if watch.serial < 0 and not self.starting(job):
             self._write(job)
@@ -162,7 +162,7 @@ class Dispatch:
     def lease(self, job: Job, serial: int) -> None:
         """Tell a trainer that its lease goes on, with a new `serial`, or that it ends."""
         self._serial = serial
-        self._watching.of(job, self._clock()).serial = -1
+        self._watching.of(job).serial = -1
         if not self.starting(job):
             self._write(job)
 
@@ -179,7 +179,7 @@ class Dispatch:
             self.troubles[job.uuid] = f"{path}: {error.strerror}"
         else:
             self.troubles.pop(job.uuid, None)
-            self._watching.of(job, self._clock()).serial = self._serial
+            self._watching.of(job).serial = self._serial
 
     def _task(self, uuid: str, epoch: int, what: str, order: Callable[[], Coroutine[Any, Any, None]]) -> None:
         key, now = (uuid, epoch, what), self._clock()

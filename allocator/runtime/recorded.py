@@ -26,7 +26,6 @@ from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.records.book import Book, Job
 from allocator.runtime.records.journal import Event
 from allocator.simulator.engine import simulate
-from allocator.simulator.truth import Truth
 from throughputs import InputError, ThroughputTable, Trace
 from throughputs.tables.figures import TableBuilder
 
@@ -131,7 +130,7 @@ class RecordedRun:
         self.capacity_changed |= bool(book.active) and before != (book.nodes, book.drained)
         self._note_capacity(event.clock)
         if event.kind == "run":
-            run = dict(event.data or {})
+            run = dict(event.data)
             if book.active and (changed := _changed(self.run, run)):
                 self.changes.append((event.clock, changed))
             self.run = run
@@ -294,7 +293,7 @@ class RecordedRun:
             np.array([lease.placed.way[1] * (0.5 if lease.partner >= 0 else 1.0) for lease in leases]),
             [self.hardware.numbers(lease.placed) or () for lease in leases],
         )
-        return RunRecord(jobs, Truth(jobs.rates, jobs.scale_factor), self.cluster, list(outcomes))
+        return RunRecord(jobs, self.cluster, list(outcomes))
 
     def capacity(self) -> pd.DataFrame:
         """One row per change: time (seconds), and by type the GPUs of nodes that were up and not drained from then, or

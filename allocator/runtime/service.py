@@ -85,7 +85,6 @@ class Service:
         self._trouble = ""
         self._strays = 0
         self.lingering: dict[str, str] = {}
-        self._lingers: dict[tuple[str, int], float] = {}
         self.listeners: list[Callable[[Event], None]] = []
         self.doors: list[Door] = []
         clock = lambda: self.clock()  # noqa: E731 - tests put another in its place
@@ -219,7 +218,7 @@ class Service:
             They were not written; nothing has changed.
         """
         now = self.clock()
-        timed = [Event(event.kind, event.job, event.clock or now, event.data) for event in events]
+        timed = [replace(event, clock=event.clock or now) for event in events]
         written = self.journal.append(timed) if timed else []
         for event in written:
             self.book.apply(event)
@@ -271,7 +270,7 @@ class Service:
         if changed:
             self.record([Event("cluster", data={"nodes": changed})])
         self.hardware = hardware
-        self.deciding.capacity_changed(hardware, self.book.holding)
+        self.deciding.capacity_changed(hardware, self.book)
         self.wake()
 
     def _note(self, seen: Mapping[str, Seen], started: Collection[str]) -> None:
@@ -295,20 +294,18 @@ class Service:
 
     def _tell_lingering(self, seen: Mapping[str, Seen]) -> None:
         """Say of which jobs the cluster cannot end all processes: their GPUs are not given to others."""
-        now = self.clock()
-        why: dict[tuple[str, int], str] = {}
+        now, before = self.clock(), self.lingering
+        self.lingering = {}
         for job in self.book.holding.values():
-            one = seen.get(job.uuid)
-            if one is None or (one.epoch, one.phase) != (job.epoch, "running"):
-                continue
-            killed = self.watching.of(job, now).killed_at is not None
-            reason = one.reason or "it was killed and has not ended" * killed
+            one, watch = seen.get(job.uuid), self.watching.of(job)
+            killed, reason = watch.killed_at is not None, ""
             # one that was asked to end has its time for that
-            if reason and (killed or job.state != STOPPING):
-                why[job.uuid, job.epoch] = f"its GPUs are not free: {reason}"
-        self._lingers = {start: self._lingers.get(start, now) for start in why}
-        before = self.lingering
-        self.lingering = {start[0]: text for start, text in why.items() if now >= self._lingers[start] + _LINGERING}
+            if one is not None and (one.epoch, one.phase) == (job.epoch, "running"):
+                reason = (one.reason or "it was killed and has not ended" * killed) * (killed or job.state != STOPPING)
+            if not reason or watch.well_at is None:
+                watch.well_at = now
+            elif now >= watch.well_at + _LINGERING:
+                self.lingering[job.uuid] = f"its GPUs are not free: {reason}"
         told = [(uuid, text) for uuid, text in self.lingering.items() if uuid not in before]
         self.record(Event("lingers", uuid, data={"reason": text}) for uuid, text in told)
 
@@ -339,14 +336,15 @@ class Service:
     def _through(self, job: Job, seen: Seen) -> list[Event]:
         """A start that has ended."""
         report = self.watching.look(job, self.clock(), again=True).report
-        told = self.watching.told(job)
+        told = self.watching.of(job).told
         posted = None if told is None else told.steps
         events = events_of_end(job, seen, report, self._when(job, seen), self.settings, posted)
         return [self._typed(job, event) if event.kind == "resized" else event for event in events]
 
     def _typed(self, job: Job, event: Event) -> Event:
         """With what the job is in the throughput table at the batch size that it asks for."""
-        return replace(event, data={**(event.data or {}), "job_type": self.deciding.type_at(job, event["batch_size"])})
+        job_type = self.deciding.world.knowledge.type_at(job.job_type, event["batch_size"])
+        return replace(event, data={**event.data, "job_type": job_type})
 
     def _when(self, job: Job, seen: Seen) -> float:
         """When a start ended, seconds on the clock: perhaps while no service ran."""
@@ -369,7 +367,7 @@ class Service:
 
     def _expected_steps(self, job: Job, ahead: float) -> float:
         """Steps in `ahead` seconds, if a job goes on at the speed that is believed of it since it last reported."""
-        report, steps = self.watching.report(job), self.steps_of(job)
+        report, steps = self.watching.of(job).report, self.steps_of(job)
         if report is None or report.state != "training":
             return steps
         since = min(max(time.time() - report.at, 0.0), _LONGEST_SINCE_REPORT)
@@ -410,7 +408,7 @@ class Service:
 
     def _progress_of(self, job: Job) -> dict[str, float]:
         """What a program that does not report is taken to have done: nobody will know better."""
-        return {} if self.watching.report(job) is not None else {"steps": self.steps_of(job)}
+        return {} if self.watching.of(job).report is not None else {"steps": self.steps_of(job)}
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -452,7 +450,7 @@ class Service:
         if not self._strays:
             self._start(starts, targets)
         for job in self.book.holding.values():
-            if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
+            if job.state == RUNNING and self.watching.of(job).serial != self.deciding.serial:
                 self.dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
-from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Range, check_fields
+from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Range, Said, check_fields
 
 Seconds = Annotated[float, Range(above=True)]
 
@@ -37,14 +38,29 @@ class ServiceSettings:
     poll_seconds: Seconds = 0.1
     nodes_seconds: Seconds = 5.0
     cluster_seconds: Seconds = 120.0
-    notice_seconds: NotNegative = 10.0
-    grace_seconds: Seconds = 30.0
-    retries: NotNegativeWhole = 0
-    max_fruitless: AtLeastOne = 20
+    notice_seconds: Annotated[
+        NotNegative,
+        Said("--notice", "What a trainer that reads its lease has before it is sent SIGTERM; 10.", "SECONDS"),
+    ] = 10.0
+    grace_seconds: Annotated[
+        Seconds, Said("--grace", "What a job has to save and end before it is killed; 30.", "SECONDS")
+    ] = 30.0
+    retries: Annotated[
+        NotNegativeWhole,
+        Said("--retries", "Reruns of a job that ends with an error, where it does not say itself; 0."),
+    ] = 0
+    max_fruitless: Annotated[
+        AtLeastOne,
+        Said("--max-fruitless", "Leases in a row without a newly saved step after which a job is given up; 20."),
+    ] = 20
     retry_seconds: Seconds = 0.5
     longest_retry_seconds: Seconds = 60.0
-    hang_seconds: Seconds | None = None
-    early_dispatch: bool = True
+    hang_seconds: Annotated[
+        Seconds | None, Said("--hang", "A trainer that makes no step for so long has failed.", "SECONDS")
+    ] = None
+    early_dispatch: Annotated[
+        bool, Said("--early-dispatch/--whole-rounds", "Fill GPUs that fall idle before the round ends.")
+    ] = True
     least_measured_steps: float = 2.0
     least_measured_seconds: float = 0.5
     log_bytes: AtLeastOne = 16 << 20
@@ -52,6 +68,36 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         check_fields(self, "settings")
+
+
+@dataclass(frozen=True)
+class DoorSettings:
+    """Where the web door is, and what it lets do.
+
+    Attributes
+    ----------
+    web : ``HOST:PORT`` or ``unix:PATH``.
+    tls_cert, tls_key : files for TLS. tls_ca : certificates by which jobs check that; the certificate itself if None.
+    token_file : made where it does not exist; None: the file ``token`` in the state folder.
+    web_url : by which jobs and people reach it, if not as `web` says.
+    web_api : whether requests that change something are answered.
+    """
+
+    web: Annotated[
+        str,
+        Said("--web", "Serve a live page, metrics and requests there; a TCP address needs TLS.", "HOST:PORT|unix:PATH"),
+    ]
+    tls_cert: Annotated[Path | None, Said("--tls-cert", "Certificate for --web, with its chain.", "FILE")] = None
+    tls_key: Annotated[Path | None, Said("--tls-key", "Its private key.", "FILE")] = None
+    tls_ca: Annotated[
+        Path | None,
+        Said("--tls-ca", "What jobs check the certificate by; if omitted the certificate itself.", "FILE"),
+    ] = None
+    token_file: Annotated[
+        Path | None, Said("--token-file", "Token asked for over TCP; made if absent; if omitted DIR/token.", "FILE")
+    ] = None
+    web_url: Annotated[str | None, Said("--web-url", "By which jobs reach --web, if not as it says.", "URL")] = None
+    web_api: Annotated[bool, Said("--web-api/--web-reads", "Take jobs and other orders through --web, too.")] = False
 
 
 # ----------------------------------------------------------------------------------------------------------------------

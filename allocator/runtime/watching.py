@@ -169,10 +169,11 @@ class Watch:
     trained : steps and seconds up to the last measurement.
     serial : of its lease as it was last written; -1: not yet.
     told : the last progress that was posted; None: none was.
+    well_at : when nothing spoke against its end for the last time, or at the first look; None: before that.
     """
 
     epoch: int
-    changed_at: float
+    changed_at: float = 0.0
     report: Report | None = None
     stamp: tuple[int, int, int] = (0, 0, 0)
     asked_at: float | None = None
@@ -181,6 +182,7 @@ class Watch:
     trained: tuple[float, float] = (0.0, 0.0)
     serial: int = -1
     told: Told | None = None
+    well_at: float | None = None
 
     @property
     def training(self) -> tuple[float, float]:
@@ -206,39 +208,28 @@ class Watching:
         """Where the files of a job are."""
         return self._folder / "jobs" / job.uuid
 
-    def of(self, job: Job, now: float) -> Watch:
-        """The watch of the present start of a job."""
-        watch = self._present(job)
-        if watch.changed_at == _NEVER:
-            watch.changed_at = now
-            self._watches[job.uuid] = watch
+    def of(self, job: Job) -> Watch:
+        """The watch of the present start of a job; an empty one, which nobody keeps, of one that holds no GPUs."""
+        watch = self._watches.get(job.uuid)
+        if watch is None or watch.epoch != job.epoch:
+            watch = Watch(job.epoch)
+            if job.placed.gpus:
+                self._watches[job.uuid] = watch
         return watch
 
     def drop(self, job: Job) -> None:
         """Its start has ended."""
         self._watches.pop(job.uuid, None)
 
-    def _present(self, job: Job) -> Watch:
-        """The same, an empty one where nobody has looked at that start so far."""
-        watch = self._watches.get(job.uuid)
-        return watch if watch is not None and watch.epoch == job.epoch else Watch(job.epoch, _NEVER)
-
-    def report(self, job: Job) -> Report | None:
-        """The last report of the present start."""
-        return self._present(job).report
-
-    def told(self, job: Job) -> Told | None:
-        """The last progress that the present start has posted."""
-        return self._present(job).told
-
     def steps(self, job: Job) -> float | None:
         """Steps that the present start has told; None where it has told none."""
-        said = self.report(job) or self.told(job)
+        watch = self.of(job)
+        said = watch.report or watch.told
         return None if said is None else said.steps
 
     def tell(self, job: Job, told: Told) -> None:
         """Progress was posted; its `trained` is reckoned here."""
-        watch = self.of(job, told.clock)
+        watch = self.of(job)
         before = watch.told
         if before is not None:
             told.trained = steps, seconds = before.trained
@@ -255,7 +246,7 @@ class Watching:
         ----------
         again : read it even if it looks unchanged: the clock of a file system may tick only every few milliseconds.
         """
-        watch = self.of(job, now)
+        watch = self.of(job)
         path = self.folder(job) / REPORT_FILE
         try:
             status = path.stat()
@@ -274,14 +265,14 @@ class Watching:
 
     def hangs(self, job: Job, now: float) -> bool:
         """Whether a trainer that reports has made no step for too long."""
-        watch, limit = self.of(job, now), self._settings.hang_seconds
+        watch, limit = self.of(job), self._settings.hang_seconds
         if limit is None or job.state != RUNNING or watch.report is None:
             return False
         return now > watch.changed_at + limit
 
     def speed(self, job: Job) -> float | None:
         """Steps/s of the present start so far, None before there are enough of them."""
-        steps, seconds = self._present(job).training
+        steps, seconds = self.of(job).training
         return steps / seconds if self._enough(steps, seconds) else None
 
     def _enough(self, steps: float, seconds: float) -> bool:
@@ -292,7 +283,7 @@ class Watching:
         """Speeds since the last time, as events."""
         events: list[Event] = []
         for job in self._book.holding.values():
-            watch = self._present(job)
+            watch = self.of(job)
             report, told = watch.report, watch.training
             steps, seconds = told[0] - watch.trained[0], told[1] - watch.trained[1]
             if not self._enough(steps, seconds):
@@ -316,6 +307,5 @@ def _makes_sense(report: Report) -> bool:
     )
 
 
-_NEVER = float("-inf")
 _MOST = 1e15
 _MOST_WANTED = 1 << 40

@@ -265,7 +265,6 @@ class Simulation:
         world, trace, cluster = self.world, self._trace, self._cluster
         record = RunRecord(
             world.jobs,
-            self._truth,
             cluster,
             self.recorder.outcomes,
             self._window,
@@ -274,6 +273,7 @@ class Simulation:
             _by_gpus(trace, self._throughputs, cluster) if len(trace) == len(world.jobs) else None,
             self._promises(),
             self._policy,
+            self._truth.steps_alone(world.jobs),
         )
         return SimulationResult(
             policy=self._policy.name,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.jobs import JobTable
 from throughputs import InputError, PackedColumns
 from throughputs.configurations import Configurations
 from throughputs.goodput.trainings import Training
@@ -81,6 +82,15 @@ class Truth:
             self.samples = np.concatenate([self.samples, later.samples])
         if self.work is not None and later.work is not None:
             self.work = np.concatenate([self.work, later.work])
+
+    def steps_alone(self, jobs: JobTable) -> _Floats | None:
+        """(N,) steps of each job by itself; where batch sizes change, as many as its profile would take at the present
+        rate. None: all steps.
+        """
+        if self.work is not None or self.course is None or jobs.training is None:
+            return self.work
+        steps: _Floats = jobs.training.profiles.total_seconds * jobs.training.profiled_rate(jobs.rates)
+        return steps
 
     def rates_of(self, assignment: Assignment, group: _Ids | None) -> _Floats:
         """(K,) steps/s of the rows on GPUs of one server each.

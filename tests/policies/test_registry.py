@@ -280,7 +280,6 @@ themis lease_seconds=0.0
 fcfs backfill="greedy"
 sjf backfill="greedy"
 qssf backfill="greedy"
-qssf burst_seconds=-1.0
 allox alpha=2.0
 allox gangs="half"
 allox precision=-1.0

@@ -13,12 +13,13 @@ import numpy as np
 
 from allocator.published.pollux.tables import StepTimes, read_step_times
 from throughputs.goodput import BatchSizeLimits, GoodputModels, GradientStatistics, Samples, ThroughputModels
-from throughputs.goodput.log_errors import LEAST
+from throughputs.goodput.log_errors import LEAST, Cells, Loss
 
 __all__ = [
     "LEAST",
     "NAMES",
     "Samples",
+    "loss_of",
     "models",
     "name",
     "parameters",
@@ -47,6 +48,11 @@ def with_goodput() -> list[dict[str, Any]]:
 
 def parameters(case: dict[str, Any]) -> list[float]:
     return [case["perf_params"][name] for name in NAMES]
+
+
+def loss_of(theta: Any, samples: Samples) -> Any:
+    """What parameters (7,) are worth in a fit to the samples."""
+    return Loss(Cells.of(samples))(np.atleast_2d(theta))[0]
 
 
 def models(cases: list[dict[str, Any]]) -> GoodputModels:

@@ -15,7 +15,7 @@ from formulations.goodput import GeneticSearch, search_on_nodes, solve_on_nodes
 from tests.conftest import _data_root, _reference_root
 from tests.reference import goodput_cases as cases
 from tests.reference import pollux_cases
-from throughputs.goodput import ThroughputModels, fit_model, loss_of
+from throughputs.goodput import fit_model
 
 ARCHIVE = "pollux_sia/sia_traces.tar.xz"
 
@@ -76,7 +76,7 @@ def recorded_loss(case: dict, samples: cases.Samples) -> float:
     theta = np.array(cases.parameters(case))
     if (samples.nodes == 1).all():
         theta[2:4] = cases.LEAST
-    return float(loss_of(ThroughputModels(theta), samples)[0])
+    return float(cases.loss_of(theta, samples))
 
 
 DRAWN = ((40, 16), (160, 16))

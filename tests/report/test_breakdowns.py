@@ -1,6 +1,7 @@
 """Tables of parts of a run, on the terminal and on the page."""
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from rich.console import Console
 from allocator import Cluster
 from allocator.report import render_report
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
-from allocator.report.page.payload import fragmentation_series
+from allocator.report.page.payload import build_payload
 from tests.results.test_measures import run
 
 
@@ -46,12 +47,13 @@ def test_fragmentation_over_time_is_a_chart_where_it_is_known() -> None:
     page = render_report([result])
     assert '<section id="fragmentation"' in page
     assert '<section id="fragmentation"' not in render_report([run(Cluster({"red": 20, "blue": 8}))])
-    series = fragmentation_series(result.fragmentation, result.timeline, 28)
-    edges = np.array(series["time"])
-    table, middles = result.fragmentation, (edges[1:] + edges[:-1]) / 2
-    exact = np.zeros(len(middles))
+    series = build_payload([result])["runs"][0]["fragmentation"]
+    edges, table = np.array(series["time"]), result.fragmentation
+    exact = np.zeros(len(edges) - 1)
     for _, own in table.groupby("accelerator", observed=True):
-        at = np.searchsorted(own["time"], np.linspace(edges[0], edges[-1], 200 * 50 + 1)[:-1], side="right") - 1
-        exact += own["fragmented_gpus"].to_numpy()[at].reshape(200, 50).mean(axis=1) / 28
+        for bin, (since, until) in enumerate(pairwise(edges.tolist())):
+            at = np.searchsorted(own["time"], np.arange(since, until), side="right") - 1
+            exact[bin] += own["fragmented_gpus"].to_numpy()[at].mean() / 28
     assert np.abs(exact - series["value"]).max() < 0.03
-    assert np.mean(series["value"]) == pytest.approx(exact.mean(), rel=0.01)
+    weights = np.diff(edges)
+    assert np.average(series["value"], weights=weights) == pytest.approx(np.average(exact, weights=weights), rel=0.01)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from allocator.report import render_report, write_report
 from allocator.report.charts import ecdf
 from allocator.report.page import payload as payload_module
-from allocator.report.page.payload import build_payload, queue_series
+from allocator.report.page.payload import build_payload, course
 from allocator.results.result import SimulationResult
 from tests.report.synthetic import changed, make_result
 from throughputs.shown import visible
@@ -173,18 +172,19 @@ def test_policies_on_one_trace_share_its_table(results: Results) -> None:
     assert [types["types"][k] for k in types["type"]] == results[0].jobs["job_type"].tolist()
 
 
-def test_queue_is_exact_while_changes_are_few_and_keeps_its_mean_otherwise() -> None:
-    apart = pd.DataFrame({"start_time": [0.0, 900], "end_time": [300.0, 1200], "queued_jobs": [2, 2]})
-    assert queue_series(apart) == {"time": [0, 300, 900, 1200], "value": [2, 0, 2]}
+def test_a_course_is_exact_while_changes_are_few_and_keeps_its_mean_otherwise() -> None:
+    two = np.full(2, 2.0)
+    apart = course(np.array([0.0, 900.0]), np.array([300.0, 1200.0]), two, 2)
+    assert apart == {"time": [0, 300, 900, 1200], "value": [2, 0, 2]}
     n = 5000
-    timeline = pd.DataFrame({"start_time": np.arange(n) * 360.0, "end_time": np.arange(1, n + 1) * 360.0})
-    timeline["queued_jobs"] = np.repeat([3, 0, 7], [1000, 3000, 1000])
-    assert queue_series(timeline) == {"time": [0, 360_000, 1_440_000, 1_800_000], "value": [3, 0, 7]}
-    timeline["queued_jobs"] = np.append(np.random.default_rng(0).integers(0, 50, n - 1000), np.zeros(1000, np.int64))
-    thinned = queue_series(timeline)
-    assert len(thinned["value"]) == payload_module.QUEUE_POINTS + 1 == len(thinned["time"]) - 1
+    start, end = np.arange(n) * 360.0, np.arange(1, n + 1) * 360.0
+    queued = np.repeat([3.0, 0.0, 7.0], [1000, 3000, 1000])
+    assert course(start, end, queued, 2) == {"time": [0, 360_000, 1_440_000, 1_800_000], "value": [3, 0, 7]}
+    queued = np.append(np.random.default_rng(0).integers(0, 50, n - 1000), np.zeros(1000))
+    thinned = course(start, end, queued, 2)
+    assert len(thinned["value"]) == payload_module.COURSE_POINTS + 1 == len(thinned["time"]) - 1
     mean = np.average(thinned["value"], weights=np.diff(thinned["time"]))
-    assert mean == pytest.approx(timeline["queued_jobs"].mean(), rel=1e-3)
+    assert mean == pytest.approx(queued.mean(), rel=1e-3)
 
 
 NASTY = '</script><script>alert("x")</script> & <b>\u2028'

@@ -10,7 +10,6 @@ import pytest
 
 import allocator
 from allocator.results.output import save_result
-from allocator.results.views.plots import PLOTS
 from throughputs import TraceGenerator
 
 
@@ -38,19 +37,3 @@ def test_a_summary_has_figures_as_attributes_and_by_name(result, tmp_path):
     assert list(saved) == [*summary, "gpus_per_server", "settings"]
     assert {name: saved[name] for name in summary} == summary.to_dict()
     assert pd.DataFrame([summary, summary])["makespan"].tolist() == [result.makespan] * 2
-
-
-def test_pictures(result):
-    axes = result.plot()
-    assert len(axes) == len(PLOTS) == 3
-    steps = axes[0].lines[0]
-    assert steps.get_xdata()[-1] == pytest.approx(result.jobs["jct"].max() / 3600)
-    # jobs that cannot run on so few GPUs are among all
-    assert steps.get_ydata()[-1] == result.summary().completed_jobs / len(result.jobs)
-    # the timeline has all running time, however many rounds are drawn as one line
-    drawn = sum(
-        float(segment[1, 0] - segment[0, 0]) for lines in axes[1].collections for segment in lines.get_segments()
-    )
-    assert drawn == pytest.approx((result.rounds["end_time"] - result.rounds["start_time"]).sum() / 3600)
-    assert sum(len(lines.get_segments()) for lines in axes[1].collections) < len(result.rounds)
-    assert max(axes[2].lines[0].get_ydata()) == result.timeline["queued_jobs"].max()

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from allocator.cli import main
+from allocator.cli.options.groups import Given
 from allocator.cli.service.asking import asked_or_read
-from allocator.cli.service.serve_options import ServeOptions, Told, WebOptions
+from allocator.cli.service.serve_options import Told
 from allocator.runtime.door import client as door
 from allocator.runtime.door.client import AbsentError, Client, NoServiceError
 from allocator.runtime.records.journal import Journal
@@ -146,7 +147,7 @@ FIRST = Told.of_events(None, None)
 
 def after(told, **said):
     """After another start, by way of the journal's JSON."""
-    told = told.after(ServeOptions(**said), WebOptions())
+    told = told.after(Given(said))
     policy = {"name": told.policy, "settings": dict(told.policy_settings)}
     return Told.of_events(json.loads(json.dumps(told.options)), json.loads(json.dumps(policy)))
 
@@ -155,12 +156,12 @@ def test_what_is_not_said_stays():
     first = after(FIRST, virtual="v100:2", round_seconds=5.0, policy="max_min_fairness", early_dispatch=False)
     assert after(first) == first
     assert first.words() == ["--virtual v100:2", "--round 5", "--whole-rounds"]
-    second = after(first, round_seconds=7.0, hang=60.0)
+    second = after(first, round_seconds=7.0, hang_seconds=60.0)
     assert list(second.changes(first)) == ["--round 5 -> 7", "--hang not given -> 60"]
     assert second.policy == "max_min_fairness"
     # failures of an older start are retries now
-    older = Told.of_events({"virtual": "v100:2", "max_failures": 3}, None)
-    assert after(older).words() == ["--virtual v100:2", "--retries 2"]
+    older = Told.of_events({"virtual": "v100:2", "max_failures": 3, "grace": 7.0}, None)
+    assert after(older).words() == ["--virtual v100:2", "--grace 7", "--retries 2"]
     assert list(after(older, retries=0).changes(older)) == ["--retries 2 -> 0"]
 
 
@@ -180,7 +181,7 @@ def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own():
 
 def test_paths_are_found_again_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = FIRST.after(ServeOptions(throughputs=Path("table.csv")), WebOptions(web="unix:web", token_file=Path("t")))
+    told = FIRST.after(Given(throughputs="table.csv", web="unix:web", token_file="t"))
     assert told.path("throughputs") == tmp_path / "table.csv"
     assert told.options["web"] == f"unix:{tmp_path}/web"
     assert told.path("token_file") == tmp_path / "t"
@@ -191,7 +192,7 @@ def test_paths_are_found_again_from_another_folder(tmp_path, monkeypatch):
 
 
 def test_another_kind_of_cluster_begins_without_the_options_of_the_one_before():
-    local = after(FIRST, virtual="v100:2", grace=5.0)
+    local = after(FIRST, virtual="v100:2", grace_seconds=5.0)
     slurm = after(local, adapter="slurm", partition="gpu")
     assert slurm.words() == ["--grace 5", "--adapter slurm", "--partition gpu"]
     for told, wrong in ((local, {"partition": "gpu"}), (slurm, {"virtual": "v100:1"})):

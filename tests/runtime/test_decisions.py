@@ -138,7 +138,7 @@ async def test_a_world_is_told_of_speeds_of_what_starts_cost(tmp_path, told):
 async def test_rounds_are_decided_as_late_as_slow_decisions_have_time(tmp_path):
     """Of rounds of 10 s: at half time without a decision so far, else by the slowest of the last twenty."""
     service = await started(tmp_path, two_types(1, 1), job(400.0), policy="max_min_fairness_perf", until=0.5)
-    deciding, end = service.deciding, service.deciding.outlook().ends
+    deciding, end = service.deciding, service.deciding.round.end
     for took, lead in (
         ((), 5.0),
         ((0.01,), 0.12),
@@ -176,7 +176,7 @@ async def test_a_job_with_another_batch_size_is_another_row_of_the_table(tmp_pat
     assert policy.seen == [[8.0], [3.0]]
     # and a wish names that row
     service = await service_on(tmp_path, one_type(1))
-    service.deciding._world.knowledge = Knowledge(["v100"], TABLE)
+    service.deciding.world.knowledge = Knowledge(["v100"], TABLE)
     wish = {"gpus": 1, "batch_size": 64}
     assert service._typed(first, Event("resized", "a", 0.0, wish)).data == wish | {"job_type": LARGE}
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from allocator.cli.service.events import event_line
 from allocator.runtime.adapters.base import AdapterError, Seen
 from allocator.runtime.adapters.local import adapter as local_adapter
 from allocator.runtime.adapters.node import is_alive, start_time_of
 from allocator.runtime.door.views import job_view, service_view
+from allocator.runtime.door.words import event_line
 from tests.runtime.test_real_faults import ROOT, Serving, submit, through
 from tests.runtime.worlds import PYTHON, Local, lines, processes_of, until
 

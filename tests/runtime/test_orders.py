@@ -90,7 +90,7 @@ class Desk:
 async def test_who_reports_has_notice_and_all_have_grace(tmp_path, reports, stop):
     desk = Desk(tmp_path, "stopping")
     if reports:
-        desk.watching.of(desk.job, 0.0).report = Report("a", 3, "training")
+        desk.watching.of(desk.job).report = Report("a", 3, "training")
     assert await desk.give(desk.press, 12.0) == [("stop", stop), ("kill", 5.0), ("kill", 10.0)]
     grant = read_file(desk.folder / LEASE_FILE, Grant)
     assert grant == Grant("a", 3, 0, True, "why", SETTINGS.grace_seconds, None, 1, "")

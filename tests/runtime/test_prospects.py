@@ -54,12 +54,12 @@ def test_what_was_measured_takes_the_place_of_the_table():
     slow = knowledge.believed(RESNET, 1, halved)
     # as slow everywhere, as far as anybody knows
     assert slow["v100", 1] == pytest.approx(usual["v100", 1] / 2)
-    knowledge.learn(RESNET, 1, halved)
+    knowledge.learn(asked(job_type=RESNET, measured=halved))
     assert knowledge.believed(RESNET, 1, {}) == slow
     unknown = knowledge.believed("nobody knows", 3, {})
     assert unknown == {("v100", 3): 1.0, ("k80", 3): 1.0}
     # one that names no type says nothing of others
-    knowledge.learn("", 1, {("k80", 1): 7.0})
+    knowledge.learn(asked(measured={("k80", 1): 7.0}))
     assert knowledge.believed("", 1, {}) == {("v100", 1): 1.0, ("k80", 1): 1.0}
     rates = knowledge.rates([slow, unknown], [1, 3])
     assert rates.shape == (2, 2)
@@ -112,7 +112,7 @@ def test_a_job_type_that_the_table_lacks_is_told_with_its_neighbours():
     assert of.about_type(RESNET, 1) == of.about_type("", 1) == ""
     assert "1, 2, 4, 8 GPUs, not with 3" in of.about_type(RESNET, 3)
     # what a job of this name did counts as known
-    of.knowledge.learn("mine", 1, {("v100", 1): 4.0})
+    of.knowledge.learn(asked(job_type="mine", measured={("v100", 1): 4.0}))
     assert of.about_type("mine", 1) == ""
 
 

@@ -46,15 +46,15 @@ def test_reports_of_others_of_other_starts_and_without_sense_do_not_count(tmp_pa
     assert [desk.report(3.0, **one) for one in wrong] == [None] * len(wrong)
     good = desk.report(3.0, steps=6.0, gpus=1, batch_size=(1 << 40) - 1)
     assert good is not None
-    assert desk.watching.report(desk.job) == good
+    assert desk.watching.of(desk.job).report == good
     desk.start(2)
-    assert desk.watching.report(desk.job) is None
+    assert desk.watching.of(desk.job).report is None
     assert desk.watching.look(desk.job, 4.0).report is None
     assert desk.report(5.0, epoch=2, steps=1.0) is not None
     # a start that has ended is forgotten
     desk.watching.tell(desk.job, Told(5.0, 3.0))
     desk.watching.drop(desk.job)
-    assert desk.watching.report(desk.job) is desk.watching.told(desk.job) is None
+    assert desk.watching.of(desk.job).report is desk.watching.of(desk.job).told is None
 
 
 def test_a_trainer_hangs_that_has_reported_and_makes_no_step(tmp_path):
@@ -83,7 +83,7 @@ def test_speeds_are_those_between_two_measurements(tmp_path, posted):
 
     def measure(steps, seconds):
         if posted:
-            desk.watching.of(desk.job, seconds).told = Told(steps, seconds, (steps, seconds))
+            desk.watching.of(desk.job).told = Told(steps, seconds, (steps, seconds))
         else:
             desk.report(seconds, steps=steps, trained_steps=steps, trained_seconds=seconds)
         events = [event for event in desk.watching.measure() if event.kind == "measured"]
@@ -104,7 +104,7 @@ def test_time_between_posts_counts_as_far_as_steps_were_made(tmp_path):
     for steps, clock, begins in ((5.0, 10.0, True), (9.0, 20.0, False), (12.0, 21.0, False), (3.0, 30.0, False)):
         desk.watching.tell(desk.job, Told(steps, clock, begins=begins))
     # not from the first word, which said no steps, nor back
-    assert desk.watching.told(desk.job).trained == (3.0, 1.0)
+    assert desk.watching.of(desk.job).told.trained == (3.0, 1.0)
 
 
 def end(state="running", told=None, code=0, signal=0, settings=SETTINGS, saved=0.0, wishes=None, **job):

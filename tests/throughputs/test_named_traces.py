@@ -109,7 +109,7 @@ def test_pollux(written):
     ]
     profiles = default_profiles()
     assert trace.total_steps[1] == profiles.find("bert").steps(384)
-    rate = profiles.goodput(["cifar10"], "t4").throughput.throughput([2], [6], [342])[0, 0]
+    rate = 6 * 342 / profiles.goodput(["cifar10"], "t4").throughput.step_time([2], [6], [342])[0, 0]
     assert trace.duration[0] == pytest.approx(trace.total_steps[0] * 2048 / rate, rel=2e-3)
 
 

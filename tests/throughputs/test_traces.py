@@ -198,7 +198,7 @@ def test_lines_of_text_formats_are_told_apart_and_written_as_they_were(tmp_path,
 
 
 BAD_CELLS = [
-    (GAVEL, 4, "needs_data_dir", ["yes"]),
+    (GAVEL, 4, "needs_data_dir", ["perhaps"]),
     (GAVEL, 5, "total_steps", ["many", "1.5", "0", "1e300"]),
     (GAVEL, 6, "scale_factor", ["0"]),
     (GAVEL, 8, "slo", ["none"]),

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import read_rows, write_rows
-from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns
+from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns, ragged_rows
 from throughputs.limits import Range, require, require_distinct
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns
@@ -299,11 +299,8 @@ class Configurations:
         if len(wanted) and (ascending[0] < 0 or ascending[-1] >= self.n_jobs or (np.diff(ascending) == 0).any()):
             expected = f"distinct positions below {self.n_jobs}"
             raise InputError(_SOURCE, field="jobs", found=wanted.tolist(), expected=expected)
-        starts = self.offsets[wanted]
-        lengths = self.offsets[wanted + 1] - starts
-        job = np.repeat(np.arange(len(wanted)), lengths)
-        taken = np.arange(len(job)) + (starts - np.cumsum(lengths) + lengths)[job]
-        columns = self._columns(taken) | {"job": job}
+        offsets, taken = ragged_rows(self.offsets, wanted)
+        columns = self._columns(taken) | {"job": np.repeat(np.arange(len(wanted)), np.diff(offsets))}
         paired = np.flatnonzero(columns["partner"] >= 0)
         if len(paired):
             partner = columns["partner"]

@@ -1,11 +1,9 @@
 """Estimating the throughput of pairs of jobs that were never run together."""
 
 from throughputs.estimator.completion import LowRankCompletion
-from throughputs.estimator.estimator import Basis, Distance, Estimate, ThroughputEstimator, sample_profile
+from throughputs.estimator.estimator import Estimate, ThroughputEstimator, sample_profile
 
 __all__ = [
-    "Basis",
-    "Distance",
     "Estimate",
     "LowRankCompletion",
     "ThroughputEstimator",

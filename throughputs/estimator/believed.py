@@ -18,15 +18,14 @@ Source: D. Narayanan et al., OSDI 2020, section 6 (throughput estimator).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.estimator.completion import LowRankCompletion
-from throughputs.estimator.estimator import Basis, Distance, Estimate, ThroughputEstimator, sample_profile
+from throughputs.estimator.estimator import ThroughputEstimator, sample_profile
 from throughputs.packed import PackedColumns
 
 # Of the seeds of a run: the stream of the estimator.
@@ -46,7 +45,6 @@ class Estimation:
         0 to 1.
     reference_models : how many job types, drawn at random among those with gangs of one size, are profiled in full with
         one another; None, or more than there are: all.
-    completion, distance, basis, estimate : see `throughputs.ThroughputEstimator`.
 
     Raises
     ------
@@ -56,10 +54,6 @@ class Estimation:
 
     profiling_percentage: float = 1.0
     reference_models: int | None = None
-    completion: LowRankCompletion = field(default_factory=LowRankCompletion)
-    distance: Distance = "cosine"
-    basis: Basis = "completed"
-    estimate: Estimate = "match"
 
     def __post_init__(self) -> None:
         percentage, models = self.profiling_percentage, self.reference_models
@@ -112,13 +106,7 @@ class BelievedColocation:
         retained = np.divide(self._truth[square], alone[:, None], out=np.zeros(able.shape), where=able)
         retained = np.minimum(retained, 1.0)
         references = np.sort(rng.permutation(len(groups))[: estimation.reference_models])
-        estimator = ThroughputEstimator(
-            retained[np.ix_(references, references)],
-            estimation.completion,
-            distance=estimation.distance,
-            basis=estimation.basis,
-            estimate=estimation.estimate,
-        )
+        estimator = ThroughputEstimator(retained[np.ix_(references, references)])
         for profile in sample_profile(retained, estimation.profiling_percentage, rng)[:, references]:
             estimator.add(profile)
         believed = np.where(able, estimator.retained(), 0.0)

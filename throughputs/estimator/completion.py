@@ -50,14 +50,10 @@ class LowRankCompletion:
         if not 0 < self.ridge < np.inf:
             raise InputError(_SOURCE, field="ridge", found=self.ridge, expected="a finite number above 0")
 
-    def complete(self, values: NDArray[np.float64], rng: np.random.Generator | None = None) -> NDArray[np.float64]:
-        """(R, C) the low-rank estimate of every entry, known ones included.
+    def complete(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(R, C) the low-rank estimate of every entry of `values` (R, C), nan where it is unknown; known ones included.
 
-        Parameters
-        ----------
-        values : (R, C) with nan for unknown entries.
-        rng : draws the first V; without one it comes from the singular vectors of the matrix with its unknown
-            entries at the column means, and nothing is random.
+        The first V comes from the singular vectors of the matrix with its unknown entries at the column means.
         """
         known = ~np.isnan(values)
         weight = known.astype(np.float64)
@@ -68,7 +64,9 @@ class LowRankCompletion:
         if not values.size or not known.any():
             return np.broadcast_to(means, values.shape).copy()
         k = min(self.rank, *values.shape)
-        V = self._start(residual, k) if rng is None else rng.standard_normal((values.shape[1], k))
+        sizes, right = leading_directions(residual, k)
+        # a direction without content would stay without: U and V would both be 0 in it
+        V = np.asarray(right.T * np.sqrt(np.maximum(sizes, 1e-3)))
         U = np.zeros((values.shape[0], k))
         estimate = np.zeros_like(residual)
         for _ in range(self.iterations):
@@ -87,9 +85,3 @@ class LowRankCompletion:
         outer = (V[:, :, np.newaxis] * V[:, np.newaxis]).reshape(len(V), k * k)
         gram = matmul(weight, outer).reshape(-1, k, k) + self.ridge * np.eye(k)
         return solve_definite(gram, matmul(residual, V))
-
-    @staticmethod
-    def _start(residual: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-        sizes, right = leading_directions(residual, k)
-        # a direction without content would stay without: U and V would both be 0 in it
-        return np.asarray(right.T * np.sqrt(np.maximum(sizes, 1e-3)))

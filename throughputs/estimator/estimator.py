@@ -29,10 +29,6 @@ from throughputs.estimator.completion import LowRankCompletion
 from throughputs.numerics import dot, matmul
 from throughputs.tables.table import ThroughputTable
 
-Distance = Literal["cosine", "euclidean"]
-"""How far a job's fingerprint is from that of a reference model."""
-Basis = Literal["completed", "measured"]
-"""What the two are compared on: the whole completed fingerprint, or the entries that were profiled."""
 Estimate = Literal["match", "fingerprint"]
 """What stands for a job in a pair: the reference model it matches, or its own fingerprint."""
 
@@ -49,8 +45,8 @@ class ThroughputEstimator:
     1. *completion*: the row f_a is set below the n rows ``Q[r]``, each as a vector of n M entries, and the matrix is
        completed at low rank (`LowRankCompletion`); estimates are cut to [0, 1] and profiled entries kept as they
        are. This is the fingerprint of the job;
-    2. *match*: a* = argmin_r d(f_a, Q[r]), d the cosine or Euclidean distance, over all entries of the fingerprint
-       (``basis="completed"``) or over the profiled ones (``"measured"``); the first of equals;
+    2. *match*: a* = argmin_r d(f_a, Q[r]), d the cosine distance, or for a fingerprint of zeros, which has no angle,
+       the Euclidean one; the first of equals;
     3. *pairs*: R[a, b, j] = Q[a*, b*, j] (``estimate="match"``), or f_a[b*, j] (``"fingerprint"``), which keeps what is
        particular to a. Where either of two jobs is estimated at 0, they may not share and both are 0.
 
@@ -58,20 +54,19 @@ class ThroughputEstimator:
     measured fractions in the place of the estimate. No estimate depends on the order in which jobs are added.
 
     Source: D. Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
-    OSDI 2020, section 6 (completed, cosine, match). Profiled entries are found by reference model here, so that they
+    OSDI 2020, section 6 (match). Profiled entries are found by reference model here, so that they
     belong to the right columns whatever the number of reference models.
 
     Parameters
     ----------
     references : (n, n, M) Q, fractions in [0, 1].
     completion : settings of the first step.
-    distance, basis, estimate : as above.
-    rng : for a random start of the completion; without it nothing is random.
+    estimate : as above.
 
     Raises
     ------
     InputError
-        The references are not a cube of fractions, there are none, or a setting is unknown.
+        The references are not a cube of fractions, there are none, or the estimate is unknown.
     """
 
     def __init__(
@@ -79,23 +74,18 @@ class ThroughputEstimator:
         references: ArrayLike,
         completion: LowRankCompletion | None = None,
         *,
-        distance: Distance = "cosine",
-        basis: Basis = "completed",
         estimate: Estimate = "match",
-        rng: np.random.Generator | None = None,
     ) -> None:
         self.references = np.array(references, dtype=np.float64)
         self.completion = completion or LowRankCompletion()
-        self.distance, self.basis, self.estimate = distance, basis, estimate
+        self.estimate = estimate
         shape = self.references.shape
         if len(shape) != 3 or shape[0] != shape[1] or not shape[0]:
             raise InputError(_SOURCE, field="references", found=shape, expected="shape (n, n, M), n at least 1")
         _check_fractions("references", self.references)
-        for name, value, kind in (("distance", distance, Distance), ("basis", basis, Basis)):
-            _check_choice(name, value, get_args(kind))
-        _check_choice("estimate", estimate, get_args(Estimate))
-        # one start for all jobs, whatever their order
-        self._start_seed = None if rng is None else int(rng.integers(2**63))
+        if estimate not in get_args(Estimate):
+            expected = one_of(estimate, get_args(Estimate))
+            raise InputError(_SOURCE, field="estimate", found=estimate, expected=expected)
         self._fingerprints: list[NDArray[np.float64]] = []
         self._matches: list[int] = []
         self._observed: dict[tuple[int, int], NDArray[np.float64]] = {}
@@ -109,10 +99,7 @@ class ThroughputEstimator:
         completion: LowRankCompletion | None = None,
         *,
         scale_factor: int = 1,
-        distance: Distance = "cosine",
-        basis: Basis = "completed",
         estimate: Estimate = "match",
-        rng: np.random.Generator | None = None,
     ) -> ThroughputEstimator:
         """Estimator with job types of a table as reference models, for gangs of one size.
 
@@ -128,8 +115,7 @@ class ThroughputEstimator:
             a, b, j = (int(i) for i in np.argwhere(np.isnan(fractions))[0])
             where = f"{job_types[a]} beside {job_types[b]} on {accelerators[j]!r}"
             raise InputError(table.source, field=where, expected="the throughput of every pair of reference models")
-        chosen = np.minimum(fractions, 1.0)
-        return cls(chosen, completion, distance=distance, basis=basis, estimate=estimate, rng=rng)
+        return cls(np.minimum(fractions, 1.0), completion, estimate=estimate)
 
     @property
     def n_references(self) -> int:
@@ -171,21 +157,11 @@ class ThroughputEstimator:
         _check_fractions("profile", measured, missing=True)
         row = measured.ravel()
         rows = self.references.reshape(self.n_references, -1)
-        start = None if self._start_seed is None else np.random.default_rng(self._start_seed)
-        completed = self.completion.complete(np.vstack([rows, row]), start)[-1]
-        known = ~np.isnan(row)
-        fingerprint = np.where(known, row, np.clip(completed, 0.0, 1.0))
-        compared = known if self.basis == "measured" and known.any() else np.ones_like(known)
-        self._matches.append(int(np.argmin(self.distances(fingerprint[compared], rows[:, compared]))))
+        completed = self.completion.complete(np.vstack([rows, row]))[-1]
+        fingerprint = np.where(np.isnan(row), np.clip(completed, 0.0, 1.0), row)
+        self._matches.append(int(np.argmin(_distances(fingerprint, rows))))
         self._fingerprints.append(fingerprint.reshape(measured.shape))
         return self.n_jobs - 1
-
-    def distances(self, fingerprint: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(R,) distance of a fingerprint (C,) from each of the rows (R, C); Euclidean where an angle has no meaning."""
-        if self.distance == "cosine" and fingerprint.any():
-            lengths = np.sqrt((rows * rows).sum(axis=1) * dot(fingerprint, fingerprint))
-            return np.where(lengths > 0, 1.0 - matmul(rows, fingerprint) / np.where(lengths > 0, lengths, 1.0), 1.0)
-        return np.asarray(np.sqrt(((rows - fingerprint) ** 2).sum(axis=1)))
 
     def observe(self, a: int, b: int, accelerator: int, retained_a: float, retained_b: float) -> None:
         """Replace the estimate of a pair by what was measured while it ran on one accelerator type.
@@ -258,6 +234,9 @@ def _check_fractions(field: str, values: NDArray[np.float64], *, missing: bool =
         raise InputError(_SOURCE, field=f"{field}{list(where)}", found=values[where].item(), expected=expected)
 
 
-def _check_choice(field: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InputError(_SOURCE, field=field, found=value, expected=one_of(value, known))
+def _distances(fingerprint: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R,) distance of a fingerprint (C,) from each of the rows (R, C)."""
+    if not fingerprint.any():
+        return np.asarray(np.sqrt((rows**2).sum(axis=1)))
+    lengths = np.sqrt((rows * rows).sum(axis=1) * dot(fingerprint, fingerprint))
+    return np.where(lengths > 0, 1.0 - matmul(rows, fingerprint) / np.where(lengths > 0, lengths, 1.0), 1.0)

@@ -2,7 +2,7 @@
 
 from throughputs.goodput.batch_size import BatchSizeLimits, BestBatchSizes, GoodputModels, best_batch_sizes
 from throughputs.goodput.efficiency import GradientStatistics
-from throughputs.goodput.fit import FITS, Fit, fit_model, fit_models, loss_of
+from throughputs.goodput.fit import FITS, Fit, fit_model, fit_models
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
 from throughputs.goodput.samples import Samples, read_samples
 
@@ -19,6 +19,5 @@ __all__ = [
     "best_batch_sizes",
     "fit_model",
     "fit_models",
-    "loss_of",
     "read_samples",
 ]

@@ -54,20 +54,12 @@ class GradientStatistics:
         return taken(self, rows)
 
     def gain(self, scale: ArrayLike) -> Array:
-        """(J, ...) initial steps that one step with `scale` times the batch is worth; `scale` has J or 1 rows."""
-        s = np.asarray(scale, dtype=np.float64)
-        square, variance = (x.reshape(-1, *(1,) * max(s.ndim - 1, 0)) for x in (self.square_norm, self.variance))
-        return gain(s, square, variance)
+        """(J,) initial steps that one step with `scale` times the batch is worth."""
+        return gain(np.asarray(scale, dtype=np.float64), self.square_norm, self.variance)
 
     def efficiency(self, scale: ArrayLike) -> Array:
-        """(J, ...) progress of a sample relative to one in a batch of the initial size; `scale` has J or 1 rows."""
+        """(J,) progress of a sample relative to one in a batch of the initial size."""
         return np.asarray(self.gain(scale) / np.asarray(scale, dtype=np.float64))
-
-    def noise_scale(self, initial: ArrayLike) -> Array:
-        """(J,) gradient noise scale in samples, for the initial batch sizes (J,); inf for a mean of 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scale = np.asarray(initial, dtype=np.float64) * self.variance / self.square_norm
-        return np.where(self.square_norm > 0, scale, np.inf)
 
 
 def gain(scale: Array, square_norm: Array, variance: Array) -> Array:

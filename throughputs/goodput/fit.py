@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.entry_points import load
 from throughputs.errors import InputError, one_of
-from throughputs.goodput.log_errors import Cells, Loss, minimised, starting_points
+from throughputs.goodput.log_errors import Cells, minimised, starting_points
 from throughputs.goodput.model import ThroughputModels
 from throughputs.goodput.samples import Samples
 
@@ -54,24 +53,10 @@ class Fit:
         return np.asarray(self.model.step_time(samples.nodes, samples.gpus, samples.batch_size)[0])
 
 
-def _least(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(P, 7) parameters with the least losses, and these (P,)."""
-    return minimised(cells, starting_points(cells))
+_TOLERANCES = {"pollux": None, "sia": 1e-5}
+"""At which the descents in the public code end."""
 
-
-def _published(cells: Cells, tolerance: float | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(P, 7) parameters at which the descent in the public code ends, and their losses (P,)."""
-    parameters, losses = load("goodput", "descent")(cells, tolerance)
-    return parameters, losses
-
-
-_METHODS: Mapping[str, Callable[[Cells], tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
-    "least_loss": _least,
-    "pollux": partial(_published, tolerance=None),
-    "sia": partial(_published, tolerance=1e-5),
-}
-
-FITS = tuple(_METHODS)
+FITS = ("least_loss", *_TOLERANCES)
 """Ways to fit: to the least loss, or by the descent in the public code of Pollux, or of Sia, which ends earlier."""
 
 
@@ -97,7 +82,7 @@ def fit_model(samples: Samples, fit: str = "least_loss") -> Fit:
 
 def fit_models(samples: Sequence[Samples], fit: str = "least_loss") -> list[Fit]:
     """`fit_model` of each, those of as many distinct configurations at once; results do not depend on the company."""
-    if fit not in _METHODS:
+    if fit not in FITS:
         raise InputError("fit", found=fit, expected=one_of(fit, FITS))
     remembered = _remembered[fit]
     new = {one.content: one for one in samples if one.content not in remembered}
@@ -117,7 +102,10 @@ def fit_models(samples: Sequence[Samples], fit: str = "least_loss") -> list[Fit]
 def _fitted(problems: list[Cells], fit: str) -> list[Fit]:
     """Fits of problems with as many cells."""
     cells = Cells.together(problems)
-    theta, loss = _METHODS[fit](cells)
+    if fit == "least_loss":
+        theta, loss = minimised(cells, starting_points(cells))
+    else:
+        theta, loss = load("goodput", "descent")(cells, _TOLERANCES[fit])
     unmeasured = np.add.reduce(cells.basis[:, 2], axis=1) == 0
     across = np.maximum(theta[:, 2:4], _ACROSS_NODES * theta[:, 4:6])
     theta[:, 2:4] = np.where(unmeasured[:, None], across, theta[:, 2:4])
@@ -125,9 +113,3 @@ def _fitted(problems: list[Cells], fit: str) -> list[Fit]:
 
 
 _remembered: dict[str, dict[bytes, Fit]] = {fit: {} for fit in FITS}
-
-
-def loss_of(model: ThroughputModels, samples: Samples) -> NDArray[np.float64]:
-    """(J,) losses of models for one set of samples."""
-    cells = Cells.of(samples)
-    return Loss(Cells.together([cells] * len(model)))(model.parameters)

@@ -16,7 +16,7 @@ Source of the loss: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, and its pu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +50,7 @@ _VANISHED = 1e-24
 """Added to squares of errors, so that the root has derivatives where samples are met exactly."""
 
 
-@dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(NamedTuple):
     """P problems with C cells each: averages of samples that the model does not tell apart.
 
     Attributes
@@ -108,15 +107,14 @@ class Cells:
     @classmethod
     def together(cls, problems: list[Cells]) -> Cells:
         """Several problems of as many cells as one."""
-        return cls(*(np.concatenate([getattr(p, field.name) for p in problems]) for field in fields(cls)))
+        return cls(*map(np.concatenate, zip(*problems, strict=True)))
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Cells:
         """Some of the problems."""
-        return Cells(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return Cells(*(array[rows] for array in self))
 
 
-@dataclass(frozen=True, eq=False)
-class Point:
+class Point(NamedTuple):
     """P losses and their derivatives by the seven parameters; `gauss` the second ones without curvature of errors."""
 
     loss: Array
@@ -127,12 +125,12 @@ class Point:
         """That of `other` where it is better."""
         if better.all():
             return other
-        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        pairs = zip(self, other, strict=True)
         return Point(*(np.where(better.reshape(-1, *(1,) * (a.ndim - 1)), b, a) for a, b in pairs))
 
     def take(self, rows: NDArray[np.bool_]) -> Point:
         """Some of them."""
-        return Point(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return Point(*(array[rows] for array in self))
 
 
 class Loss:

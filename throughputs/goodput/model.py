@@ -18,7 +18,6 @@ sections 3.2 and 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,14 +77,6 @@ class ThroughputModels:
             )
         object.__setattr__(self, "parameters", values)
 
-    @classmethod
-    def of(cls, **parameters: ArrayLike) -> ThroughputModels:
-        """From the parameters by name, each a number or (J,)."""
-        unknown = sorted(set(parameters) ^ set(PARAMETERS))
-        if unknown:
-            raise InputError("throughput model", found=unknown[0], expected=f"each of {', '.join(PARAMETERS)}")
-        return cls(np.stack(np.broadcast_arrays(*(np.atleast_1d(parameters[name]) for name in PARAMETERS)), axis=1))
-
     def __len__(self) -> int:
         return len(self.parameters)
 
@@ -93,14 +84,10 @@ class ThroughputModels:
         """Some of the models (positions), in that order."""
         return ThroughputModels(self.parameters[rows])
 
-    def named(self, row: int = 0) -> Mapping[str, float]:
-        """The parameters of one model by name."""
-        return dict(zip(PARAMETERS, self.parameters[row].tolist(), strict=True))
-
     def gradient_time(self, atomic_batch_size: ArrayLike) -> Array:
         """(J, ...) seconds for the gradients of one micro-batch; `atomic_batch_size` has J, or 1, as first axis."""
         size = np.asarray(atomic_batch_size, dtype=np.float64)
-        alpha, beta = (_along(column, size) for column in self.parameters.T[:2])
+        alpha, beta = (column.reshape(-1, *(1,) * max(size.ndim - 1, 0)) for column in self.parameters.T[:2])
         return np.asarray(alpha + beta * size)
 
     def synchronisation_time(self, nodes: ArrayLike, gpus: ArrayLike) -> Array:
@@ -116,20 +103,6 @@ class ThroughputModels:
         gamma = self.parameters[:, 6][:, None]
         size = np.atleast_2d(np.asarray(atomic_batch_size, dtype=np.float64))
         return overlapped(self.gradient_time(size), self.synchronisation_time(nodes, gpus), gamma)
-
-    def throughput(
-        self, nodes: ArrayLike, gpus: ArrayLike, atomic_batch_size: ArrayLike, accumulation_steps: ArrayLike = 0
-    ) -> Array:
-        """(J, C) samples/s; all arguments (C,) or (J, C).
-
-        Raises
-        ------
-        InputError
-            Numbers that are not at least one node, and as many GPUs as nodes.
-        """
-        steps, size = (np.asarray(x, dtype=np.float64) for x in (accumulation_steps, atomic_batch_size))
-        time = steps * self.gradient_time(np.atleast_2d(size)) + self.step_time(nodes, gpus, size)
-        return np.asarray(np.asarray(gpus) * size * (steps + 1.0) / time)
 
 
 def synchronised_gpus(nodes: ArrayLike, gpus: ArrayLike) -> tuple[NDArray[np.int64], Array]:
@@ -154,8 +127,3 @@ def overlapped(gradient: Array, synchronisation: Array, gamma: Array) -> Array:
     longer, shorter = np.maximum(gradient, synchronisation), np.minimum(gradient, synchronisation)
     ratio = exp(gamma * log(shorter / longer))
     return np.asarray(longer * exp(log(1.0 + ratio) / gamma))
-
-
-def _along(column: Array, size: Array) -> Array:
-    """A column (J,) with as many axes as `size`."""
-    return column.reshape(-1, *(1,) * max(size.ndim - 1, 0))

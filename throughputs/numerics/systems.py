@@ -26,9 +26,6 @@ _SWEEPS = 40
 _ORTHOGONAL = 1e-15
 """Cosine of the angle between two rows that are orthogonal but for rounding."""
 
-_BLOCK = 48
-"""Columns that Cholesky's method takes off at once."""
-
 _SQUARABLE = 1e140
 """Number up to which squares, and sums of some of them, are numbers; and so are those of its inverse."""
 
@@ -89,16 +86,6 @@ class Factors:
                 value -= row[j] * x[j]
             x[i] = value / row[i] if row[i] else nan
         return np.array(x)
-
-
-def solve(matrix: Array, rhs: Array) -> Array:
-    """The solution x (n,) of ``matrix @ x = rhs``, or (n, k) for k right-hand sides; `LinAlgError` if singular."""
-    factors = Factors(matrix)
-    if not all(factors.pivots):
-        raise np.linalg.LinAlgError("Singular matrix")
-    if rhs.ndim == 1:
-        return factors.solve(rhs)
-    return np.stack([factors.solve(column) for column in rhs.T], axis=1)
 
 
 def least_squares(matrix: Array, rhs: Array) -> Array:
@@ -246,46 +233,6 @@ def _turn(alpha: float, beta: float, off: float) -> tuple[float, float]:
     tangent = copysign(1.0, theta) / (abs(theta) + sqrt(1.0 + theta * theta))
     cosine = 1.0 / sqrt(1.0 + tangent * tangent)
     return cosine, tangent * cosine
-
-
-def cholesky(matrix: Array) -> Array | None:
-    """The lower triangular L (n, n) with ``L @ L.T = matrix``, of which the lower half is read; None if indefinite."""
-    L = np.tril(matrix)
-    n = len(L)
-    for start in range(0, n, _BLOCK):
-        end = min(start + _BLOCK, n)
-        if start:
-            L[start:, start:end] -= np.einsum("ik,jk->ij", L[start:, :start], L[start:end, :start])
-        for j in range(start, end):
-            column = L[j:, j]
-            if j > start:
-                column -= np.einsum("ij,j->i", L[j:, start:j], L[j, start:j])
-            pivot = float(column[0])
-            if not pivot > 0.0:
-                return None
-            column /= sqrt(pivot)
-    return np.tril(L)
-
-
-def solve_cholesky(L: Array, rhs: Array) -> Array:
-    """The solution (n,) of ``L @ L.T @ x = rhs``."""
-    x, n = rhs.astype(np.float64), len(L)
-    diagonal = np.diagonal(L).tolist()
-    for start in range(0, n, _BLOCK):
-        end = min(start + _BLOCK, n)
-        if start:
-            x[start:end] -= matmul(L[start:end, :start], x[:start])
-        for j in range(start, end):
-            x[j] /= diagonal[j]
-            x[j + 1 : end] -= x[j] * L[j + 1 : end, j]
-    for start in range((n - 1) // _BLOCK * _BLOCK, -1, -_BLOCK):
-        end = min(start + _BLOCK, n)
-        if end < n:
-            x[start:end] -= matmul(x[end:], L[end:, start:end])
-        for j in range(end - 1, start - 1, -1):
-            x[j] /= diagonal[j]
-            x[start:j] -= x[j] * L[j, start:j]
-    return x
 
 
 def solve_definite(matrices: Array, rhs: Array) -> Array:

@@ -26,7 +26,7 @@ from throughputs.numerics import power_of_ten
 from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
-from throughputs.traces.drawing import check_arrivals, poisson_arrivals, probabilities
+from throughputs.traces.drawing import check_arrivals, poisson_arrivals, probabilities, types_by_size
 
 DEADLINE_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.83, 2: 0.03, 4: 0.03, 8: 0.10, 16: 0.01})
 """Share of jobs by GPUs asked for, Gu et al., ASPLOS 2023. Sizes that a table does not have count for the largest."""
@@ -74,7 +74,10 @@ def deadline_trace(
     """
     check_arrivals(n_jobs, mean_interarrival, _SOURCE)
     table = default_table() if table is None else table
-    by_size = _types_by_size(table, reference_accelerator)
+    by_size = types_by_size(table, reference_accelerator)
+    if not by_size:
+        expected = "a job type on this accelerator"
+        raise InputError(_SOURCE, field="table", found=reference_accelerator, expected=expected)
     arrivals, durations, kinds, deadlines = rng.spawn(4)
     long, exponent = durations.random((n_jobs, 2)).T
     low, high = np.where(long >= 1 - _LONG_JOBS, np.array(_LONG)[:, None], np.array(_SHORT)[:, None])
@@ -127,20 +130,6 @@ def with_deadlines(
     slo, deadline = (np.where(none, np.nan, times) for times in (drawn_anew.slo, drawn_anew.deadline))
     columns = {"slo": slo, "deadline": deadline, "deadline_options": options}
     return replace(drawn_anew, **columns)
-
-
-def _types_by_size(table: ThroughputTable, accelerator: str) -> dict[int, list[str]]:
-    """Job types that the table has on so many GPUs of that type."""
-    found: dict[int, list[str]] = {}
-    for name in table.job_types:
-        sizes = table.scale_factors_of(name)
-        rates = table.rates([name] * len(sizes), sizes, [accelerator])[:, 0]
-        for size, rate in zip(sizes, rates.tolist(), strict=True):
-            if rate > 0:
-                found.setdefault(size, []).append(name)
-    if not found:
-        raise InputError(_SOURCE, field="table", found=accelerator, expected="a job type on this accelerator")
-    return found
 
 
 def _kinds(

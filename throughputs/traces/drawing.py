@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from throughputs.entry_points import load
 from throughputs.errors import InputError
 from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import log
+from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 
 
@@ -36,6 +37,20 @@ def probabilities(mix: Mapping[Any, float], source: object, field: str) -> NDArr
     if not (len(shares) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9):
         raise InputError(source, field=field, found=dict(mix), expected="probabilities that add up to 1")
     return shares
+
+
+def types_by_size(
+    table: ThroughputTable, accelerator: str, job_types: Sequence[str] | None = None
+) -> dict[int, list[str]]:
+    """Job types, of the table's or of these, that run on so many GPUs of a type."""
+    names = table.job_types if job_types is None else job_types
+    keys = [(name, size) for name in names for size in table.scale_factors_of(name)]
+    rates = table.rates([name for name, _ in keys], [size for _, size in keys], [accelerator])[:, 0]
+    found: dict[int, list[str]] = {}
+    for (name, size), rate in zip(keys, rates.tolist(), strict=True):
+        if rate > 0:
+            found.setdefault(size, []).append(name)
+    return found
 
 
 def poisson_arrivals(rng: np.random.Generator, n_jobs: int, mean_interarrival: float) -> NDArray[np.float64]:

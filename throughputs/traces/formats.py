@@ -21,10 +21,9 @@ Efficient Cluster Scheduling for Dynamic Adaptation in Machine Learning", NSDI 2
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +40,7 @@ from throughputs.files import (
     write_frame,
     write_text,
 )
-from throughputs.frames import columns_of, parsed_number
+from throughputs.frames import FINITE, Column, FrameReader, columns_of
 from throughputs.limits import require
 from throughputs.trace import Trace
 from throughputs.traces.logs.layouts import layout_names
@@ -53,58 +52,28 @@ from throughputs.traces.named import NAMED_FORMATS, format_of_columns
 _Values = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class _Field:
-    """How the cells of one column are read and printed."""
+class _Field(NamedTuple):
+    """How the cells of one column are read, and printed: a ``%`` format."""
 
-    parse: Callable[[str], Any]
-    expected: str
+    column: Column
     form: str
-    """A ``%`` format."""
 
 
-def _whole(text: str) -> float:
-    value = parsed_number(text)
-    if not value.is_integer() or abs(value) > 2**53:
-        raise ValueError(text)
-    return value
-
-
-def _number(text: str) -> float:
-    value = parsed_number(text)
-    if not np.isfinite(value):
-        raise ValueError(text)
-    return value
-
-
-def _number_or_none(text: str) -> float:
-    """Negative stands for none."""
-    value = _number(text)
-    return value if value >= 0 else float("nan")
-
-
-def _flag(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ValueError(text)
-    return text == "1"
-
-
-_TEXT = _Field(str, "text", "%s")
-_WHOLE = _Field(_whole, "a whole number", "%d")
-_NUMBER = _Field(_number, "a number", "%f")
-_WHOLE_NUMBER = _Field(_number, "a number", "%d")
-_NUMBER_OR_NONE = _Field(_number_or_none, "a number, negative for none", "%f")
+_TEXT = _Field(Column("text", ""), "%s")
+_WHOLE = _Field(Column("whole"), "%d")
+_NUMBER = _Field(Column("number", None, FINITE, "a number"), "%f")
+_WHOLE_NUMBER = _NUMBER._replace(form="%d")
 
 _GAVEL = {
     "job_type": _TEXT,
     "command": _TEXT,
     "working_directory": _TEXT,
     "num_steps_arg": _TEXT,
-    "needs_data_dir": _Field(_flag, "0 or 1", "%d"),
+    "needs_data_dir": _Field(Column("flag"), "%d"),
     "total_steps": _WHOLE,
     "scale_factor": _WHOLE,
     "priority_weight": _WHOLE_NUMBER,
-    "slo": _NUMBER_OR_NONE,
+    "slo": _NUMBER,
     "arrival_time": _NUMBER,
 }
 _GAVEL7 = (
@@ -124,11 +93,13 @@ TEXT_FORMATS: dict[str, dict[str, _Field]] = {
         **{name: _GAVEL[name] for name in list(_GAVEL)[:7]},
         "mode": _TEXT,
         "priority_weight": _WHOLE_NUMBER,
-        "slo": _NUMBER_OR_NONE,
-        "duration": _Field(_number_or_none, "seconds, negative for unknown", "%d"),
+        "slo": _NUMBER,
+        "duration": _WHOLE_NUMBER,
         "arrival_time": _WHOLE_NUMBER,
     },
 }
+
+_NEGATIVE_FOR_NONE = {"slo", "duration"}
 
 TRACE_FORMATS = (*TEXT_FORMATS, "table", SWF, "pollux")
 """Names of the formats of `write_trace`."""
@@ -332,33 +303,18 @@ def _detect(path: Path, lines: list[str]) -> str:
 
 
 def _parse(path: Path, lines: list[str], fields: dict[str, _Field]) -> Trace:
+    import pandas as pd
+
     rows = [line.split("\t") for line in lines]
     for number, row in enumerate(rows, start=1):
         if len(row) != len(fields):
             expected = f"{len(fields)} separated by tabs: {', '.join(fields)}"
             raise InputError(path, line=number, found=f"{len(row)} fields", expected=expected)
-    cells = list(zip(*rows, strict=True)) or [() for _ in fields]
-    columns: dict[str, Any] = {
-        name: _parse_column(path, name, field, column)
-        for (name, field), column in zip(fields.items(), cells, strict=True)
-    }
+    reader = FrameReader(pd.DataFrame(rows, columns=list(fields), dtype=object), source_of(path))
+    columns: dict[str, Any] = {name: reader.cells(name, field.column) for name, field in fields.items()}
+    for name in _NEGATIVE_FOR_NONE & columns.keys():
+        columns[name] = np.where(columns[name] < 0, np.nan, columns[name])
     return Trace(**columns, source=source_of(path))
-
-
-def _parse_column(path: Path, name: str, field: _Field, cells: tuple[str, ...]) -> list[Any]:
-    try:
-        return list(map(field.parse, cells))
-    except (ValueError, OverflowError):
-        line, found = next((i, cell) for i, cell in enumerate(cells, start=1) if not _accepts(field, cell))
-        raise InputError(path, line=line, field=name, found=found, expected=field.expected) from None
-
-
-def _accepts(field: _Field, cell: str) -> bool:
-    try:
-        field.parse(cell)
-    except (ValueError, OverflowError):
-        return False
-    return True
 
 
 def _print(path: Path, trace: Trace, format: str, lossy: bool) -> str:

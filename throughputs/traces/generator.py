@@ -22,8 +22,8 @@ from throughputs.numerics import power_of_ten
 from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
-from throughputs.traces.drawing import check_arrivals, probabilities
-from throughputs.traces.job_types import JOB_TYPES
+from throughputs.traces.drawing import check_arrivals, probabilities, types_by_size
+from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
 
 PUBLISHED_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05})
 """Share of jobs by GPUs per gang in the multi-GPU workload of Narayanan et al., OSDI 2020."""
@@ -32,6 +32,8 @@ PUBLISHED_PRIORITIES: Mapping[float, float] = MappingProxyType({5.0: 0.2, 1.0: 0
 """Share of jobs by priority weight in the workload with priorities of Narayanan et al., OSDI 2020."""
 
 _SOURCE = "trace generator"
+_UNKNOWN = JobType("", "", "", "", needs_data_dir=False)
+"""How a job of a type that is none of the published ones is started: nobody knows."""
 
 
 class Durations(Protocol):
@@ -141,7 +143,6 @@ class TraceGenerator:
         durations = self.durations.sample(rng, self.n_jobs)
         rates = table.rates(names, sizes, [self.reference_accelerator])[:, 0]
         launch = {job.name: job for job in JOB_TYPES}
-        known = [launch.get(name) for name in names.tolist()]
         return Trace(
             names,
             sizes,
@@ -149,10 +150,7 @@ class TraceGenerator:
             self._draw_arrivals(rng),
             priority_weight=None if self.priorities is None else _draw(rng, self.priorities, self.n_jobs),
             duration=durations,
-            command=[job.command if job else "" for job in known],
-            working_directory=[job.working_directory if job else "" for job in known],
-            num_steps_arg=[job.num_steps_arg if job else "" for job in known],
-            needs_data_dir=[job.needs_data_dir if job else False for job in known],
+            **launch_columns([launch.get(name, _UNKNOWN) for name in names.tolist()]),
             source=source,
         )
 
@@ -160,20 +158,14 @@ class TraceGenerator:
         self, rng: np.random.Generator, table: ThroughputTable, sizes: NDArray[np.int64]
     ) -> NDArray[np.object_]:
         names = np.empty(len(sizes), dtype=object)
+        by_size = types_by_size(table, self.reference_accelerator, self.job_types)
         for size in np.unique(sizes).tolist():
+            if size not in by_size:
+                expected = f"a job type that runs with {size} GPUs on {self.reference_accelerator!r}"
+                raise InputError(_SOURCE, field="scale_factors", found=size, expected=expected)
             wanted = sizes == size
-            names[wanted] = rng.choice(self._runnable(table, size), size=int(wanted.sum()))
+            names[wanted] = rng.choice(np.array(by_size[size], dtype=object), size=int(wanted.sum()))
         return names
-
-    def _runnable(self, table: ThroughputTable, size: int) -> NDArray[np.object_]:
-        candidates = table.job_types if self.job_types is None else self.job_types
-        known = [name for name in candidates if size in table.scale_factors_of(name)]
-        rates = table.rates(known, [size] * len(known), [self.reference_accelerator])[:, 0]
-        runnable = np.array(known, dtype=object)[rates > 0]
-        if not len(runnable):
-            where = f"{size} GPUs on {self.reference_accelerator!r}"
-            raise InputError(_SOURCE, field="scale_factors", found=size, expected=f"a job type that runs with {where}")
-        return runnable
 
     def _draw_arrivals(self, rng: np.random.Generator) -> NDArray[np.float64]:
         times = np.zeros(self.n_jobs)

@@ -7,11 +7,13 @@ stanford-futuredata/gavel (MIT).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from throughputs.errors import InputError, did_you_mean
+from throughputs.files import parse_toml
 
 
 @dataclass(frozen=True)
@@ -21,96 +23,32 @@ class JobType:
     Attributes
     ----------
     name : key into a throughput table, for example ``"LM (batch size 20)"``.
-    distributed : whether a gang of several GPUs can train it.
     command : shell command; ``%s`` stands for the data directory.
     working_directory : where the command runs.
     num_steps_arg : flag of the command that takes the number of steps.
+    distributed : whether a gang of several GPUs can train it.
     needs_data_dir : whether `command` takes a data directory.
     """
 
     name: str
-    distributed: bool
     command: str
     working_directory: str
     num_steps_arg: str
+    distributed: bool = True
     needs_data_dir: bool = True
 
 
-def _family(
-    model: str,
-    batch_sizes: tuple[int, ...],
-    command: str,
-    working_directory: str,
-    num_steps_arg: str,
-    *,
-    distributed: bool = True,
-) -> tuple[JobType, ...]:
-    """One job type per batch size; ``{}`` in `command` stands for it."""
-    return tuple(
-        JobType(
-            name=f"{model} (batch size {size})",
-            distributed=distributed,
-            command=command.format(size),
-            working_directory=working_directory,
-            num_steps_arg=num_steps_arg,
-        )
-        for size in batch_sizes
-    )
+def _published() -> Iterator[JobType]:
+    """Those of ``data/job_types.toml``: of each model one for each of its batch sizes."""
+    resource = files("throughputs") / "data" / "job_types.toml"
+    for model, told in parse_toml(resource.read_text(encoding="utf-8"), resource.name).items():
+        sizes, command = told.pop("batch_sizes", None), told.pop("command")
+        for size in sizes or (None,):
+            name = model if size is None else f"{model} (batch size {size})"
+            yield JobType(name=name, command=command.format(size), **told)
 
 
-JOB_TYPES: tuple[JobType, ...] = (
-    *_family(
-        "ResNet-18",
-        (16, 32, 64, 128, 256),
-        "python3 main.py --data_dir=%s/cifar10 --batch_size {}",
-        "image_classification/cifar10",
-        "--num_steps",
-    ),
-    *_family(
-        "ResNet-50",
-        (16, 32, 64, 128),
-        "python3 main.py -j 8 -a resnet50 -b {} %s/imagenet/",
-        "image_classification/imagenet",
-        "--num_minibatches",
-    ),
-    *_family(
-        "Transformer",
-        (16, 32, 64, 128, 256),
-        "python3 train.py -data %s/translation/multi30k.atok.low.pt -batch_size {} -proj_share_weight",
-        "translation",
-        "-step",
-    ),
-    *_family(
-        "LM",
-        (5, 10, 20, 40, 80),
-        "python main.py --cuda --data %s/wikitext2 --batch_size {}",
-        "language_modeling",
-        "--steps",
-    ),
-    *_family(
-        "Recommendation",
-        (512, 1024, 2048, 4096, 8192),
-        "python3 train.py --data_dir %s/ml-20m/pro_sg/ --batch_size {}",
-        "recommendation",
-        "-n",
-        distributed=False,
-    ),
-    JobType(
-        "A3C",
-        distributed=False,
-        command="python3 main.py --env PongDeterministic-v4 --workers 4 --amsgrad True",
-        working_directory="rl",
-        num_steps_arg="--max-steps",
-        needs_data_dir=False,
-    ),
-    JobType(
-        "CycleGAN",
-        distributed=False,
-        command="python3 cyclegan.py --dataset_path %s/monet2photo --decay_epoch 0",
-        working_directory="cyclegan",
-        num_steps_arg="--n_steps",
-    ),
-)
+JOB_TYPES = tuple(_published())
 """The published job types, in the published order."""
 
 _BY_NAME = {job.name: job for job in JOB_TYPES}

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.frames import ragged_rows
 from throughputs.training.profiles import Profiles
 
 Array = NDArray[np.float64]
@@ -101,13 +102,10 @@ class Regimes:
 
     def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> Regimes:
         """The runs of some of the jobs (positions), in that order."""
-        start = np.searchsorted(self.job, np.arange(len(self) + 1))
-        count = np.diff(start)[jobs]
-        before = np.cumsum(count) - count
-        row = np.arange(int(count.sum())) + np.repeat(start[:-1][jobs] - before, count)
+        offsets, row = ragged_rows(np.searchsorted(self.job, np.arange(len(self) + 1)), jobs)
         runs = {name: getattr(self, name)[row] for name in _OF_RUNS}
         of_jobs = {name: getattr(self, name)[jobs] for name in _OF_JOBS}
-        return Regimes(np.repeat(np.arange(len(jobs)), count), **runs, **of_jobs)
+        return Regimes(np.repeat(np.arange(len(jobs)), np.diff(offsets)), **runs, **of_jobs)
 
     def joined(self, later: Regimes) -> Regimes:
         """These jobs, and behind them those of `later`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from throughputs.tables.table import ThroughputTable
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
 _NEVER = np.iinfo(np.int64).max
-_NO_WINDOW = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Ladders:
             The table does not know a job type, scale factor or accelerator type.
         """
         kinds: dict[tuple[str, int, str], int] = {}
-        ladders: list[_Ladder] = []
+        ladders: list[Ladders] = []
         of_job = np.full(len(job_type), -1, dtype=np.int64)
         sizes = np.asarray(scale_factor, dtype=np.int64).tolist()
         for job, key in enumerate(zip(job_type, sizes, mode, strict=True)):
@@ -73,30 +73,18 @@ class Ladders:
                     ladders.append(_ladder(*key, *found, table, accelerators, view))
                 kinds[key] = kind
             of_job[job] = kind
-        return cls._of(ladders, len(accelerators)), of_job
+        none, no = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+        nothing = np.zeros((0, 1), dtype=np.int64), np.zeros((0, 1, len(accelerators)))
+        empty = cls(*nothing, none, none, no, np.zeros((0, 0), np.int64), np.zeros((0, 0, 4), np.int64))
+        return cls._together([empty, *ladders]), of_job
 
     @classmethod
-    def _of(cls, ladders: Sequence[_Ladder], M: int) -> Ladders:
-        K, L = len(ladders), max((len(ladder.batch_size) for ladder in ladders), default=1)
-        W = max((len(ladder.windows) for ladder in ladders), default=0)
-        batch_size, rates = np.zeros((K, L), dtype=np.int64), np.zeros((K, L, M))
-        switches = np.full((K, L - 1), _NEVER)
-        windows = np.full((K, W, 4), _NO_WINDOW)
-        for k, ladder in enumerate(ladders):
-            rungs = len(ladder.batch_size)
-            batch_size[k] = ladder.batch_size + ladder.batch_size[-1:] * (L - rungs)
-            rates[k, :rungs], rates[k, rungs:] = ladder.rates, ladder.rates[-1]
-            switches[k, : len(ladder.switches)] = ladder.switches
-            windows[k, : len(ladder.windows)] = np.array(ladder.windows or np.zeros((0, 4)))
-        return cls(
-            batch_size,
-            rates,
-            np.array([len(ladder.batch_size) - 1 for ladder in ladders], dtype=np.int64),
-            np.array([ladder.samples_per_epoch for ladder in ladders], dtype=np.int64),
-            np.array([ladder.doubles for ladder in ladders], dtype=np.bool_),
-            switches,
-            windows,
-        )
+    def _together(cls, parts: Sequence[Ladders]) -> Ladders:
+        """The kinds of all parts, one behind the other."""
+        L = max(part.batch_size.shape[1] for part in parts)
+        W = max(part.windows.shape[1] for part in parts)
+        columns = zip(*(part._widened(L, W) for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
 
     def __len__(self) -> int:
         return len(self.top)
@@ -125,36 +113,21 @@ class Ladders:
 
     def joined(self, later: Ladders) -> Ladders:
         """These kinds, and behind them those of `later`."""
-        L = max(self.batch_size.shape[1], later.batch_size.shape[1])
-        W = max(self.windows.shape[1], later.windows.shape[1])
-        both = [one._widened(L, W) for one in (self, later)]
-        names = ("batch_size", "rates", "top", "samples_per_epoch", "doubles", "switches", "windows")
-        return Ladders(*(np.concatenate([getattr(one, name) for one in both]) for name in names))
+        return self._together([self, later])
 
-    def _widened(self, L: int, W: int) -> Ladders:
+    def _widened(self, L: int, W: int) -> tuple[NDArray[Any], ...]:
+        """The fields with L rungs and W windows."""
         K, rungs = self.batch_size.shape
         extra = L - rungs
-        return Ladders(
+        return (
             np.concatenate([self.batch_size, np.repeat(self.batch_size[:, -1:], extra, axis=1)], axis=1),
             np.concatenate([self.rates, np.repeat(self.rates[:, -1:], extra, axis=1)], axis=1),
             self.top,
             self.samples_per_epoch,
             self.doubles,
             np.concatenate([self.switches, np.full((K, extra), _NEVER)], axis=1),
-            np.concatenate([self.windows, np.full((K, W - self.windows.shape[1], 4), _NO_WINDOW)], axis=1),
+            np.concatenate([self.windows, np.zeros((K, W - self.windows.shape[1], 4), np.int64)], axis=1),
         )
-
-
-@dataclass(frozen=True)
-class _Ladder:
-    """One of them; `switches` has an entry for each rung above the first."""
-
-    batch_size: list[int]
-    rates: NDArray[np.float64]
-    samples_per_epoch: int
-    doubles: bool
-    switches: list[int]
-    windows: list[tuple[int, int, int, int]]
 
 
 def _ladder(
@@ -166,7 +139,8 @@ def _ladder(
     table: ThroughputTable,
     accelerators: Sequence[str],
     view: View,
-) -> _Ladder:
+) -> Ladders:
+    """The ladder of one kind."""
     sizes, switches, windows = _rungs(mode, model, initial, gpus, view)
     rates = table.rates([job_type], [gpus], accelerators)
     for size in sizes[1:]:
@@ -176,13 +150,15 @@ def _ladder(
         if not faster.any():
             break
         rates = np.concatenate([rates, faster])
-    return _Ladder(
-        sizes[: len(rates)],
-        rates,
-        model.samples_per_epoch,
-        mode == "gns",
-        switches[: len(rates) - 1],
-        [_packed(window) for window in windows] if len(rates) > 1 else [],
+    top = len(rates) - 1
+    return Ladders(
+        np.array([sizes[: top + 1]]),
+        rates[None],
+        np.array([top]),
+        np.array([model.samples_per_epoch]),
+        np.array([mode == "gns"]),
+        np.array(switches[:top] + [_NEVER] * (top - len(switches)), dtype=np.int64)[None],
+        np.array([_packed(window) for window in windows if top], dtype=np.int64).reshape(1, -1, 4),
     )
 
 

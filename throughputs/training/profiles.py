@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
+from throughputs.frames import ragged_rows
 
 STEADY_EPOCHS = 100
 """Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
@@ -103,9 +104,7 @@ class Profiles:
 
     def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> Profiles:
         """The profiles of some of the jobs (positions), in that order."""
-        length = self.epochs[jobs]
-        offsets = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
-        rows = np.arange(int(offsets[-1])) + np.repeat(self.offsets[:-1][jobs] - offsets[:-1], length)
+        offsets, rows = ragged_rows(self.offsets, jobs)
         return Profiles(offsets, self.batch_size[rows], self.epoch_seconds[rows], self.samples_per_epoch[jobs])
 
     def joined(self, later: Profiles) -> Profiles:

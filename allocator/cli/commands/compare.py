@@ -21,7 +21,6 @@ from allocator.experiments.compare import compare
 from allocator.experiments.run import Materials
 from allocator.experiments.workloads import Draw, TrainingWorkload, workload
 from allocator.presets import preset
-from allocator.report.bar_charts import terminal_bars
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
@@ -156,8 +155,6 @@ def _show(summaries: Sequence[Mapping[str, Any]], title: str) -> None:
     """Print the comparison."""
     screen = console()
     screen.print(comparison_table(summaries, title=title, width=screen.width))
-    for part in terminal_bars(summaries):
-        screen.print(part)
     for summary in summaries:
         for line in extra_figures(summary):
             screen.print(f"{summary.get('label', summary['policy'])}: {line}", markup=False)

@@ -44,13 +44,22 @@ def options_of(kinds: Mapping[str, Any]) -> Options:
     return tuple(parameter_of(name, option_of(kind), _usual(kind)) for name, kind in kinds.items())
 
 
+def _usual(kind: Any) -> Any:
+    """Of a switch that it is off, unless it has two sides."""
+    return False if _plain(kind) is bool and "/" not in _said(kind).option else None
+
+
 def option_of(kind: Any) -> Any:
     """The type of an option as typer takes it, from that of a field."""
-    said = next(extra for extra in kind.__metadata__ if isinstance(extra, Said))
-    plain = _plain(kind)
+    said = _said(kind)
+    plain = bool | None if "/" in said.option else _plain(kind)
     return Annotated[
         plain, typer.Option(said.option, help=said.about, metavar=said.word, callback=_checked(said, kind))
     ]
+
+
+def _said(kind: Any) -> Said:
+    return next(extra for extra in kind.__metadata__ if isinstance(extra, Said))
 
 
 def _checked(said: Said, kind: Any) -> Callable[[Any], Any]:
@@ -79,10 +88,6 @@ def _leaves(kind: Any) -> list[Any]:
     return [kind if kind in (bool, int, float, NoneType) else str]
 
 
-def _usual(kind: Any) -> Any:
-    return False if _plain(kind) is bool else None
-
-
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of each group among its parameters in the place of that parameter."""
     hints = get_type_hints(command, include_extras=True)
@@ -105,8 +110,8 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
         for name, group in groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         for name, asked in given.items():
-            taken = {one.name: values.pop(one.name) for one in asked}
-            values[name] = Given({f: value for f, value in taken.items() if value is not None and value is not False})
+            taken = {one.name: (values.pop(one.name), one.default) for one in asked}
+            values[name] = Given({f: v for f, (v, usual) in taken.items() if v is not None and v is not usual})
         command(**values)
 
     run.__dict__["__signature__"] = Signature(parameters, return_annotation=None)

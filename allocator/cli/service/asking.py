@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from allocator.cli.service.tables import span
 from allocator.runtime.door.client import AbsentError, Client, granted, whole_status
+from allocator.runtime.door.words import span
 
 
 def asked_or_read(state: Path, what: str, **fields: Any) -> dict[str, Any]:

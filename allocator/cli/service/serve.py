@@ -16,7 +16,7 @@ from allocator.cli.options.shared import console
 from allocator.cli.options.values import only_table
 from allocator.cli.options.words import option
 from allocator.cli.service.options import StateOption
-from allocator.cli.service.serve_options import ServeOptions, Told, WebOptions
+from allocator.cli.service.serve_options import SERVED, Told
 from allocator.cluster import cluster_texts
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.workloads import Recorded
@@ -41,8 +41,7 @@ from throughputs import InputError, ThroughputTable, write_table
 @option_groups
 def serve_command(
     state: StateOption,
-    options: ServeOptions,
-    web: WebOptions,
+    given: Annotated[Given, SERVED],
     anew: Annotated[bool, option("--defaults", "What is omitted is at its default, not as at the last start.")] = False,
 ) -> None:
     """Run real jobs under a policy, on this machine or a Slurm cluster.
@@ -53,14 +52,14 @@ def serve_command(
     """
     if not state.exists():
         # who is refused leaves nothing behind
-        _checked(Told.of_events(None, None).after(options, web))
+        _checked(Told.of_events(None, None).after(given))
     state = own_folder(state, make=True)
     journal = Journal(state)
     last = {kind: event.data for kind in ("options", "policy") if (event := journal.last(kind))}
     before = Told.of_events(last.get("options"), last.get("policy"))
-    told = (Told.of_events(None, None) if anew else before).after(options, web)
+    told = (Told.of_events(None, None) if anew else before).after(given)
     maker = _checked(told)
-    service = Service(state, _adapter(state, told.options), _settings(told.options), journal)
+    service = Service(state, _adapter(state, told.options), ServiceSettings(**told.of(ServiceSettings)), journal)
     asyncio.run(_serve(service, maker, told, before if last else None))
 
 
@@ -69,7 +68,7 @@ def _checked(told: Told) -> _Maker:
     told.check_files()
     told.check_web()
     _adapter(Path(), told.options)
-    _settings(told.options)
+    ServiceSettings(**told.of(ServiceSettings))
     return _Maker.of(told)
 
 
@@ -149,15 +148,6 @@ def _adapter(state: Path, told: Mapping[str, Any]) -> Adapter:
     if name == "slurm":
         return SlurmAdapter(state.absolute() / "jobs", SlurmSettings(partition=told.get("partition", "")))
     return LocalAdapter(state, None if virtual is None else virtual_accelerators(virtual))
-
-
-_OF_SERVICE = {"grace": "grace_seconds", "notice": "notice_seconds", "hang": "hang_seconds"} | {
-    name: name for name in ("retries", "max_fruitless", "early_dispatch")
-}
-
-
-def _settings(told: Mapping[str, Any]) -> ServiceSettings:
-    return ServiceSettings(**{field: told[name] for name, field in _OF_SERVICE.items() if name in told})
 
 
 async def _serve(service: Service, maker: _Maker, told: Told, before: Told | None) -> None:

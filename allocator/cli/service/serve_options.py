@@ -4,111 +4,66 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
+from allocator.cli.options.groups import Given, Options, options, options_of
 from allocator.cli.options.runs import POLICY_PREFIX, RoundOption, SlotOption
-from allocator.cli.options.shared import ChoiceOption, SettingOption, SolverOption, ThroughputsOption
+from allocator.cli.options.shared import ChoiceOption, SettingOption, SolverOption, ThroughputsOption, option_parameters
 from allocator.cli.options.values import named_value
-from allocator.cli.options.words import option
+from allocator.conversion import Said, kinds_of
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
+from allocator.runtime.settings import DoorSettings, ServiceSettings
 from throughputs import InputError
 
-
-@dataclass(frozen=True)
-class ServeOptions:
-    """Cluster, policy, and how jobs are dealt with. What is None was not said."""
-
-    adapter: Annotated[
-        str | None,
-        option("--adapter", "The cluster: at first local (this machine); or slurm.", "local|slurm"),
-    ] = None
-    virtual: Annotated[
-        str | None,
-        option(
+_OWN = {
+    "adapter": Annotated[
+        str, Said("--adapter", "The cluster: at first local (this machine); or slurm.", "local|slurm")
+    ],
+    "virtual": Annotated[
+        str,
+        Said(
             "--virtual",
             "Accelerators that need not exist, on this machine; without them its NVIDIA GPUs.",
             "TYPE:COUNT,...",
         ),
-    ] = None
-    partition: Annotated[
-        str | None,
-        option("--partition", "Of the Slurm cluster; without it its default one, and all nodes."),
-    ] = None
-    policy: Annotated[str | None, option("--policy", "Who runs where; at first fifo_perf.")] = None
-    round_seconds: RoundOption = None
-    slot_seconds: SlotOption = None
-    throughputs: ThroughputsOption = None
-    preset: Annotated[str | None, option("--preset", "Settings of a published system; at first default.")] = None
-    solver: SolverOption = None
-    choice: ChoiceOption = None
-    settings: SettingOption = None
-    entities: Annotated[Path | None, option("--entities", "Entities that jobs may belong to.", "FILE")] = None
-    grace: Annotated[
-        float | None,
-        option("--grace", "What a job has to save and end before it is killed; 30.", "SECONDS"),
-    ] = None
-    notice: Annotated[
-        float | None,
-        option("--notice", "What a trainer that reads its lease has before it is sent SIGTERM; 10.", "SECONDS"),
-    ] = None
-    retries: Annotated[
-        int | None,
-        option("--retries", "Reruns of a job that ends with an error, where it does not say itself; 0.", min=0),
-    ] = None
-    max_fruitless: Annotated[
-        int | None,
-        option(
-            "--max-fruitless",
-            "Leases in a row without a newly saved step after which a job is given up; 20.",
-            min=1,
-        ),
-    ] = None
-    hang: Annotated[
-        float | None,
-        option("--hang", "A trainer that makes no step for so long has failed.", "SECONDS"),
-    ] = None
-    early_dispatch: Annotated[
-        bool | None,
-        option("--early-dispatch/--whole-rounds", "Fill GPUs that fall idle before the round ends."),
-    ] = None
+    ],
+    "partition": Annotated[
+        str, Said("--partition", "Of the Slurm cluster; without it its default one, and all nodes.")
+    ],
+    "policy": Annotated[str, Said("--policy", "Who runs where; at first fifo_perf.")],
+    "preset": Annotated[str, Said("--preset", "Settings of a published system; at first default.")],
+    "entities": Annotated[str, Said("--entities", "Entities that jobs may belong to.", "FILE")],
+}
 
+SERVED: Options = (
+    *options_of(_OWN),
+    *option_parameters(
+        round_seconds=RoundOption,
+        slot_seconds=SlotOption,
+        throughputs=ThroughputsOption,
+        solver=SolverOption,
+        choice=ChoiceOption,
+        settings=SettingOption,
+    ),
+    *options(ServiceSettings, "grace_seconds notice_seconds retries max_fruitless hang_seconds early_dispatch"),
+    *options(DoorSettings, "web tls_cert tls_key tls_ca token_file web_url web_api"),
+)
+"""Cluster, policy, how jobs are dealt with, and the web door."""
 
-@dataclass(frozen=True)
-class WebOptions:
-    """The web door."""
+_FLAGS = {option.name: option.annotation.__metadata__[0] for option in SERVED}
 
-    web: Annotated[
-        str | None,
-        option(
-            "--web",
-            "Serve a live page, metrics and requests there; a TCP address needs TLS.",
-            "HOST:PORT|unix:PATH",
-        ),
-    ] = None
-    tls_cert: Annotated[Path | None, option("--tls-cert", "Certificate for --web, with its chain.", "FILE")] = None
-    tls_key: Annotated[Path | None, option("--tls-key", "Its private key.", "FILE")] = None
-    tls_ca: Annotated[
-        Path | None,
-        option("--tls-ca", "What jobs check the certificate by; if omitted the certificate itself.", "FILE"),
-    ] = None
-    token_file: Annotated[
-        Path | None,
-        option("--token-file", "Token asked for over TCP; made if absent; if omitted DIR/token.", "FILE"),
-    ] = None
-    web_url: Annotated[str | None, option("--web-url", "By which jobs reach --web, if not as it says.", "URL")] = None
-    web_api: Annotated[
-        bool | None, option("--web-api/--web-reads", "Take jobs and other orders through --web, too.")
-    ] = None
-
-
-_GROUPS = (ServeOptions, WebOptions)
+_FILES = ("throughputs", "entities", "tls_cert", "tls_key", "tls_ca")
+_PATHS = (*_FILES, "token_file")
 
 _OF_ADAPTER = {"virtual": "local", "partition": "slurm"}
 """Options of one kind of cluster."""
+
+_BEFORE = {"grace": "grace_seconds", "notice": "notice_seconds", "hang": "hang_seconds"}
+"""Names of options in older journals."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +72,7 @@ class Told:
 
     Attributes
     ----------
-    options : by field of `ServeOptions` and `WebOptions`, ready for JSON; what nobody has said is not among them.
+    options : by name of `SERVED`, ready for JSON; what nobody has said is not among them.
         ``settings`` are those of the preset, by name.
     policy, policy_settings : who decides, and its own settings, as text.
     """
@@ -130,20 +85,19 @@ class Told:
     def of_events(cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None) -> Told:
         """From data of the last events ``options`` and ``policy``; None: there was none."""
         said = policy or {"name": "fifo_perf", "settings": {}}
-        known = dict(options or {})
+        known = {_BEFORE.get(name, name): value for name, value in (options or {}).items()}
         if "max_failures" in known:
             # what --retries is now was said by the failures that it takes, the first one included
             known["retries"] = known.pop("max_failures") - 1
         return cls(known, said["name"], dict(said["settings"]))
 
-    def after(self, *groups: ServeOptions | WebOptions) -> Told:
+    def after(self, said: Given) -> Told:
         """The same with what was said now.
 
         Settings replace those of the same name, whether they have an option of their own or not; another policy begins
         with its own; another kind of cluster without the options of the one before.
         """
-        said = {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
-        new = {name: _plain(value) for name, value in said.items() if value is not None}
+        new = {name: _plain(name, value) for name, value in said.items()}
         adapter = new.get("adapter", self.options.get("adapter", "local"))
         for name, kind in _OF_ADAPTER.items():
             if name in new and kind != adapter:
@@ -159,7 +113,7 @@ class Told:
 
     def check_files(self) -> None:
         """Raise InputError where a file is gone, perhaps since an earlier start."""
-        for name in ("throughputs", "entities", "tls_cert", "tls_key", "tls_ca"):
+        for name in _FILES:
             path = self.path(name)
             if path is not None and not path.exists():
                 expected = (
@@ -215,31 +169,29 @@ class Told:
 
     def door(self, service: Service, requests: Requests) -> Any:
         """The web door, closed; None without one."""
-        get, module = self.options.get, self.check_web()
-        if module is None:
-            return None
-        paths = (self.path(name) for name in ("tls_cert", "tls_key", "tls_ca", "token_file"))
-        chosen = module.DoorSettings(get("web"), *paths, get("web_url"), get("web_api", False))
-        return module.Door(service, requests, chosen)
+        module, own = self.check_web(), self.of(DoorSettings)
+        paths = {name: Path(value) for name, value in own.items() if name in _PATHS}
+        return None if module is None else module.Door(service, requests, DoorSettings(**own | paths))
+
+    def of(self, settings: type) -> dict[str, Any]:
+        """What was said of the fields of a class of settings."""
+        return {name: self.options[name] for name in kinds_of(settings) if name in self.options}
 
 
 def flag(name: str, value: object) -> str:
-    """The option of a field; of a switch the side that stands for `value`."""
-    for group in _GROUPS:
-        annotation = get_type_hints(group, include_extras=True).get(name)
-        if annotation is not None:
-            # typer takes the first argument of an option in Annotated for its default
-            option = annotation.__metadata__[0]
-            on, _, off = str((option.default, *option.param_decls)[0]).partition("/")
-            return off if value is False else on
-    return name
+    """The option of a name; of a switch the side that stands for `value`."""
+    if name not in _FLAGS:
+        return name
+    # typer takes the first argument of an option in Annotated for its default
+    on, _, off = str((_FLAGS[name].default, *_FLAGS[name].param_decls)[0]).partition("/")
+    return off if value is False else on
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
     """A value for the journal: another start may be in another folder."""
-    if isinstance(value, str) and value.startswith("unix:"):
+    if name == "web" and value.startswith("unix:"):
         return f"unix:{Path(value.removeprefix('unix:')).absolute()}"
-    return str(value.absolute()) if isinstance(value, Path) else value
+    return str(Path(value).absolute()) if name in _PATHS else value
 
 
 def _word(value: object) -> str:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from allocator.runtime.door.words import span
+
 if TYPE_CHECKING:
     from rich.console import Group
 
@@ -18,17 +20,6 @@ _WIDE = 100
 
 _LONGEST_REASON = 160
 """Characters of a reason in the table; `history` has all of it."""
-
-
-def span(seconds: float | None) -> str:
-    """A length of time, short."""
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.0f}s"
-    if seconds < 3600:
-        return f"{seconds / 60:.1f}m"
-    return f"{seconds / 3600:.1f}h" if seconds < 172_800 else f"{seconds / 86_400:.1f}d"
 
 
 def service_lines(service: dict[str, Any]) -> list[str]:

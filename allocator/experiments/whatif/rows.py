@@ -112,10 +112,8 @@ class Column:
         return [f"{text} {ratio:<{widest}}" if widest else text for text, ratio in both]
 
 
-_DONE = Figure("jobs_done", "jobs done", "", 1.0, "high", "completed of all jobs")
-_PRICE = Figure(
-    "price", "price per GPU", "", 1.0, "low", "gain of the policy's objective by one more GPU, averaged over time"
-)
+_DONE = Figure("jobs_done", "jobs done", "", "completed of all jobs", better="high")
+_PRICE = Figure("price", "price per GPU", "", "gain of the policy's objective by one more GPU, averaged over time")
 
 # Rows
 

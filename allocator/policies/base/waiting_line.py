@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from allocator.fractions import ROUNDING_OF_SUMS
 from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
-from allocator.protocol.assignment import among_ids
-from allocator.protocol.memory import Memory
+from allocator.protocol.plan import Memory
 from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
 from throughputs import InputError
@@ -25,12 +24,12 @@ _Ids = NDArray[np.int64]
 
 BACKFILLS = ("off", "skip", "easy")
 
-_Pools = tuple[int, ...]
+Pools = tuple[int, ...]
 
 _Place = tuple[list[float], int]
 """Of a job in line: its key, and its id."""
 
-_Standing = tuple[_Pools, float, _Place]
+Standing = tuple[Pools, float, _Place]
 """Where somebody stands: the pools that can run the job, its GPUs, and its place among those who want the same."""
 
 _Start = tuple[int, int, float]
@@ -50,26 +49,22 @@ class LineMemory(Memory):
     last : the highest id that has joined, -1 for none.
     rates_version, capacity : of the state by whose rates and GPUs of each pool the lanes are.
     since : by id when jobs started, seconds; some are through by now.
-    first : by id the pools and GPUs of those who joined an empty line and still stand there by their first key.
-    first_until : up to when they do, seconds.
     """
 
-    lines: dict[_Pools, dict[float, list[_Place]]] = field(default_factory=dict)
+    lines: dict[Pools, dict[float, list[_Place]]] = field(default_factory=dict)
     free: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     waiting: int = 0
     last: int = -1
     rates_version: int = 0
     capacity: list[int] = field(default_factory=list)
     since: dict[int, float] = field(default_factory=dict)
-    first: dict[int, tuple[_Pools, float]] = field(default_factory=dict)
-    first_until: float = -np.inf
 
-    def add(self, pools: _Pools, gpus: float, place: _Place) -> None:
+    def add(self, pools: Pools, gpus: float, place: _Place) -> None:
         """One more is in line."""
         heappush(self.lines.setdefault(pools, {}).setdefault(gpus, []), place)
         self.waiting += 1
 
-    def remove(self, pools: _Pools, gpus: float, place: _Place) -> None:
+    def remove(self, pools: Pools, gpus: float, place: _Place) -> None:
         """One of them is not any more."""
         places = self.lines[pools][gpus]
         if places[0] == place:
@@ -83,13 +78,9 @@ class LineMemory(Memory):
             if not self.lines[pools]:
                 del self.lines[pools]
 
-    def drop_first(self) -> list[int]:
-        """Take those out of line who stand there by their first key; their ids, ascending."""
-        dropped, self.first = self.first, {}
-        for pools, gpus in set(dropped.values()):
-            for place in [place for place in self.lines[pools][gpus] if place[1] in dropped]:
-                self.remove(pools, gpus, place)
-        return sorted(dropped)
+    def clear(self) -> None:
+        """Nobody waits, and nothing is known of free GPUs."""
+        self.lines, self.waiting, self.free = {}, 0, self.free[:0]
 
 
 @dataclass(frozen=True)
@@ -123,10 +114,6 @@ class LinePolicy(PlanPolicy):
         A job is asked about once, when it joins the line; `state` has the jobs that join.
         """
 
-    def first_key(self, state: ClusterState) -> tuple[_Floats, float] | None:  # noqa: ARG002
-        """The key by which those stand in line who join an empty one, and for how many seconds; None: `key`."""
-        return None
-
     def new_memory(self) -> LineMemory:
         """An empty line."""
         return LineMemory()
@@ -153,26 +140,20 @@ class LinePolicy(PlanPolicy):
                 if self.backfill == "easy"
                 else self._started(state, memory, lines, free)
             )
-        for job, pool, gpus in started:
+        for _, pool, gpus in started:
             free[pool] -= gpus
-            memory.first.pop(job, None)
         memory.free = free
-        seconds = memory.first_until - state.clock if memory.first else np.inf
         if not started:
-            return Plan((PlanStep(running, seconds),))
+            return Plan((PlanStep(running),))
         if state.gpu_thousandths is not None:
             started = [(job, pool, max(gpus, 1)) for job, pool, gpus in started]
         ids, pools, counts = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
         rows = running.followed_by(Assignment.of(state.ids.searchsorted(ids), pools, counts))
-        return Plan((PlanStep(rows, seconds),))
+        return Plan((PlanStep(rows),))
 
     def _join(self, state: ClusterState, memory: LineMemory) -> set[int]:
         """Let those join who are new, or everybody who waits where the line is no longer theirs; their pools."""
         news: set[int] = set()
-        if memory.first and state.clock >= memory.first_until:
-            again = np.array(memory.drop_first(), dtype=np.int64)
-            again = again[among_ids(again, state.ids)]
-            news |= _pools_of(self._add(memory, state.take(state.ids.searchsorted(again))))
         ids, n_jobs = state.ids, state.n_jobs
         known = int(ids.searchsorted(memory.last, side="right")) if n_jobs and ids[-1] > memory.last else n_jobs
         waits = n_jobs - len(state.running)
@@ -180,35 +161,22 @@ class LinePolicy(PlanPolicy):
         other = memory.rates_version != state.rates_version or (memory.capacity or capacity) != capacity
         memory.capacity = capacity
         if other or memory.waiting + n_jobs - known != waits:
-            memory.lines, memory.waiting, memory.first = {}, 0, {}
+            memory.clear()
             memory.rates_version = state.rates_version
-            memory.free = memory.free[:0]
             away = np.ones(n_jobs, dtype=np.bool_)
             away[state.running.jobs] = False
             self._add(memory, state.take(away.nonzero()[0]))
         elif known < n_jobs:
-            news |= self._add_new(memory, state.take(np.arange(known, n_jobs)))
+            own = state.take(np.arange(known, n_jobs))
+            news = pools_of(self._with_a_chance(memory, self._add_new(memory, own), own))
         memory.last = int(ids[-1]) if n_jobs else memory.last
         return news
 
-    def _add_new(self, memory: LineMemory, own: ClusterState) -> set[int]:
-        """Put those in line who come for the first time; the pools on which that may let somebody start."""
-        first = self.first_key(own)
-        if first is None:
-            return _pools_of(self._with_a_chance(memory, self._add(memory, own), own))
-        keys, seconds = first
-        occupied = list({pool for pools in memory.lines for pool in pools})
-        late = np.any(own.runnable_rates[:, occupied] > 0, axis=1)
-        joined = self._add(memory, own.take(np.flatnonzero(late)))
-        if not late.all():
-            alone = np.flatnonzero(~late)
-            early = self._add(memory, own.take(alone), keys[alone])
-            memory.first |= {job: (pools, gpus) for pools, gpus, (_, job) in early}
-            memory.first_until = own.clock + seconds
-            joined += early
-        return _pools_of(self._with_a_chance(memory, joined, own))
+    def _add_new(self, memory: LineMemory, own: ClusterState) -> list[Standing]:
+        """Put those in line who come for the first time; where they stand."""
+        return self._add(memory, own)
 
-    def _with_a_chance(self, memory: LineMemory, joined: list[_Standing], own: ClusterState) -> list[_Standing]:
+    def _with_a_chance(self, memory: LineMemory, joined: list[Standing], own: ClusterState) -> list[Standing]:
         """Who of those who `joined` may start though nothing else has happened.
 
         Whoever was in line before found no room, and finds none now: behind such a job on the same pools nobody starts
@@ -222,7 +190,7 @@ class LinePolicy(PlanPolicy):
             return [one for one in joined if lines[one[0]][one[1]][0] == one[2]]
         return [one for one in joined if min(places[0] for places in lines[one[0]].values()) == one[2]]
 
-    def _add(self, memory: LineMemory, own: ClusterState, keys: _Floats | None = None) -> list[_Standing]:
+    def _add(self, memory: LineMemory, own: ClusterState, keys: _Floats | None = None) -> list[Standing]:
         """Put the jobs of a state in line, by other `keys` if there are any; where they stand."""
         if not own.n_jobs:
             return []
@@ -230,7 +198,7 @@ class LinePolicy(PlanPolicy):
         if keys.ndim != 2 or len(keys) != own.n_jobs or np.count_nonzero(keys != keys):
             expected = f"shape ({own.n_jobs}, K), numbers for each job"
             raise InputError(f"policy {self.name}", field="key", found=keys.tolist(), expected=expected)
-        joined: list[_Standing] = []
+        joined: list[Standing] = []
         capacity = own.capacity.tolist()
         jobs = zip(own.ids.tolist(), keys.tolist(), own.scale_factors.tolist(), own.gpus_taken.tolist(), strict=True)
         for (job, key, size, gpus), rates in zip(jobs, own.rates.tolist(), strict=True):
@@ -242,9 +210,7 @@ class LinePolicy(PlanPolicy):
             joined.append(standing)
         return joined
 
-    def _started(
-        self, state: ClusterState, memory: LineMemory, lines: list[_Pools], free: NDArray[Any]
-    ) -> list[_Start]:
+    def _started(self, state: ClusterState, memory: LineMemory, lines: list[Pools], free: NDArray[Any]) -> list[_Start]:
         """Who starts of some `lines`, if nobody may pass a gang that finds no room, or whoever fits.
 
         `free` : (M,) GPUs of each pool; where a gang needs more, nobody need ask how they lie.
@@ -275,7 +241,7 @@ class LinePolicy(PlanPolicy):
                 heappush(heads, (left[0], pools, gpus))
         return started
 
-    def _backfilled(self, state: ClusterState, memory: LineMemory, lines: list[_Pools]) -> list[_Start]:
+    def _backfilled(self, state: ClusterState, memory: LineMemory, lines: list[Pools]) -> list[_Start]:
         """Who starts of some `lines`, if those may pass who do not delay the first one that finds no room."""
         line = sorted(
             (place, pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items() for place in places
@@ -324,17 +290,17 @@ class LinePolicy(PlanPolicy):
         return Hindrance("ranked_behind", behind)
 
 
-def _pools_of(standing: list[_Standing]) -> set[int]:
+def pools_of(standing: list[Standing]) -> set[int]:
     """The pools that can run any of them."""
     return {pool for pools, _, _ in standing for pool in pools}
 
 
-def _in_touch(lines: Collection[_Pools], news: set[int]) -> list[list[_Pools]]:
+def _in_touch(lines: Collection[Pools], news: set[int]) -> list[list[Pools]]:
     """The lines to be looked at where there are `news` of some pools: one list for those that have pools in common."""
     near = [pools for pools in lines if not news.isdisjoint(pools)]
     if all(len(pools) == 1 for pools in near):
         return [[pools] for pools in near]
-    touched: list[list[_Pools]] = []
+    touched: list[list[Pools]] = []
     left = list(lines)
     while near:
         group, reached = [near[0]], set(near[0])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
-from allocator.protocol.memory import JobMemory, of_each_job
+from allocator.protocol.plan import JobMemory, of_each_job
 
 LOWEST: Final = -1
 """Class of a job whose deadline can no longer be met."""
@@ -87,7 +87,7 @@ class ChronusMemory(JobMemory):
     unaccepted: int = 0
     looked_at: int = -1
     filled: bool = False
-    noise: dict[str, Any] = field(default_factory=dict)
+    noise: Any = None
 
     def recall(self, state: ClusterState) -> None:
         """Make it the memory of the jobs of `state`."""
@@ -109,7 +109,7 @@ class ChronusMemory(JobMemory):
         state: Any = self.noise
         source.state = state
         drawn = float(np.random.Generator(source).standard_normal())
-        self.noise = dict(source.state)
+        self.noise = source.state
         return drawn
 
     @property

@@ -130,7 +130,7 @@ class Chronus(Prepared, PlanPolicy):
 
     def new_memory(self) -> ChronusMemory:
         """An empty memory."""
-        return ChronusMemory(noise=dict(np.random.PCG64(self.noise_seed).state))
+        return ChronusMemory(noise=np.random.PCG64(self.noise_seed).state)
 
     @cached_property
     def clock(self) -> LeaseClock:

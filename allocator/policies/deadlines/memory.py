@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from allocator.protocol import ClusterState
-from allocator.protocol.memory import Memory
+from allocator.protocol.plan import Memory
 from formulations.deadlines import JobPlan, ScalingCurve
 
 _REMEMBERED = 1000

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy
-from allocator.protocol.memory import JobMemory, of_each_job
-from allocator.protocol.plan import PlanStep
+from allocator.protocol.plan import JobMemory, PlanStep, of_each_job
 from allocator.protocol.views import Needs
 from throughputs import Configurations, InputError
 

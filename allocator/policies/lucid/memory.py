@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
 from allocator.protocol.assignment import among_ids
-from allocator.protocol.memory import Memory
+from allocator.protocol.plan import Memory
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]

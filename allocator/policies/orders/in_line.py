@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from allocator.conversion import NotNegative
 from allocator.policies.base.programs import Array
-from allocator.policies.base.waiting_line import LineMemory, LinePolicy
+from allocator.policies.base.waiting_line import LinePolicy
 from allocator.protocol import ClusterState, Need
 from allocator.registry import register
 from throughputs.numerics import quotient
@@ -68,14 +66,7 @@ class QuasiShortestServiceFirst(LinePolicy):
 
     s: GPUs of the gang, or the fraction of one that the job asks for; p: predicted length in seconds, from the trace
     (column predicted_seconds). A job without a prediction counts with its true length.
-
-    Parameters
-    ----------
-    burst_seconds : jobs that come to an empty line stand there by their GPUs alone for so long, as in the published
-        simulator, which has no predictions in the second of a burst (1.0); 0: never.
     """
-
-    burst_seconds: NotNegative = 0.0
 
     needs = Need.PREDICTIONS | Need.FRACTIONS
 
@@ -83,11 +74,3 @@ class QuasiShortestServiceFirst(LinePolicy):
         """(N, 2) GPU seconds, then GPUs."""
         gpus = state.gpus_taken.astype(np.float64)
         return np.stack([state.predicted_seconds * gpus, gpus], axis=1)
-
-    def memory_at(self, started: Mapping[int, float]) -> LineMemory | None:
-        """None where jobs stand in line by another key first: who still does is not told."""
-        return None if self.burst_seconds else super().memory_at(started)
-
-    def first_key(self, state: ClusterState) -> tuple[Array, float] | None:
-        """(N, 1) GPUs."""
-        return (state.gpus_taken.astype(np.float64)[:, None], self.burst_seconds) if self.burst_seconds else None

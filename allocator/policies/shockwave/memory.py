@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.policies.base.programs import Array
-from allocator.protocol.memory import JobMemory, of_each_job
+from allocator.protocol.plan import JobMemory, of_each_job
 from throughputs.training import Regimes
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.protocol import ClusterState
-from allocator.protocol.memory import JobMemory, of_each_job
+from allocator.protocol.plan import JobMemory, of_each_job
 
 _Ids = NDArray[np.int64]
 

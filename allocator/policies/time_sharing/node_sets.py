@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from allocator.protocol.memory import Memory
+from allocator.protocol.plan import Memory
 
 
 @dataclass(eq=False)

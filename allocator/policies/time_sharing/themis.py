@@ -14,7 +14,7 @@ from allocator.policies.base.ordering import fill_in_order
 from allocator.policies.base.programs import Array, Prepared
 from allocator.policies.time_sharing.lines import Turns
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
-from allocator.protocol.memory import of_each_job
+from allocator.protocol.plan import of_each_job
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
 from throughputs import PlainColumns, ThroughputMatrix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from allocator.policies.base.ordering import fill_state, in_order_of_arrival
 from allocator.policies.base.programs import Array
 from allocator.policies.time_sharing.lines import Turns
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
-from allocator.protocol.memory import of_each_job
+from allocator.protocol.plan import of_each_job
 from allocator.registry import register
 from throughputs import InputError
 
@@ -40,14 +40,12 @@ class TiresiasMemory(Turns):
     queue : (N,) the queue of each, 0 for the first.
     spent : (N,) GPU seconds attained before the last promotion; a promoted job starts from nothing.
     waited : (N,) seconds that the job has waited since its first start or its last promotion.
-    ran : (N,) whether the job ran up to the last decision; kept where the line is by arrival.
     clock : time of the last decision, seconds.
     """
 
     queue: _Ids = of_each_job(0)
     spent: Array = of_each_job(0.0)
     waited: Array = of_each_job(0.0)
-    ran: NDArray[np.bool_] = of_each_job(False)
     clock: float = 0.0
 
     def send(self, jobs: _Ids, queue: _Ids | int) -> None:
@@ -74,8 +72,7 @@ class Tiresias(PlanPolicy):
     demotion and promotion: who fits runs, a gang that does not lets smaller ones pass, and in each queue those that run
     stay ahead of those that wait.
 
-    Source of the details: the simulator published with ElasticFlow, after that of Tiresias. The form published with
-    Pollux is ``queue_limits=(57600,), promote_after=None, line="entered"``.
+    Source of the details: the simulator published with ElasticFlow, after that of Tiresias.
 
     Parameters
     ----------
@@ -83,14 +80,13 @@ class Tiresias(PlanPolicy):
     promote_after : a job that has waited for so many times what it has trained, both since its last promotion, goes to
         the first queue as if it had attained nothing; None: never, as published: jobs that keep arriving may then hold
         up those that have attained much for as long as they come.
-    line : who goes first in a queue: "turn": as above; "entered": who came to the queue first, whether it runs or
-        waits, as in the simulator published with Pollux; "arrival": who arrived first, wherever the job has been
-        before, and of those who arrived together who runs already, then who has done so, or waited, for longest.
     """
 
     queue_limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_after: Positive | None = 8.0
-    line: Literal["turn", "entered", "arrival"] = "turn"
+
+    runs_first: ClassVar[bool] = True
+    """Whether in each queue those that run stay ahead of those that wait."""
 
     needs = Need.SERVICE | Need.FRACTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
@@ -124,7 +120,7 @@ class Tiresias(PlanPolicy):
         chosen, pool = fill_state(state, order)
         waits = np.ones(state.n_jobs, dtype=np.bool_)
         waits[chosen] = False
-        if self.line == "turn":
+        if self.runs_first:
             ahead = (memory.queue * 2 + waits).take(order).argsort(kind="stable")
             memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
         seconds = self._until_demotion(memory, chosen, attained.take(chosen), gpus.take(chosen))
@@ -135,15 +131,9 @@ class Tiresias(PlanPolicy):
         assignment = Assignment.of(chosen, pool, state.scale_factors.take(chosen))
         return Plan((PlanStep(assignment, max(seconds, _SHORTEST_STEP)),))
 
-    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:
+    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:  # noqa: ARG002
         """(N,) positions, the first in line first."""
-        if self.line != "arrival":
-            return np.asarray((memory.queue * _TURNS + memory.turn).argsort(kind="stable"))
-        changed = (ran != memory.ran).nonzero()[0]
-        changed = changed[np.argsort(memory.turn[changed], kind="stable")]
-        memory.send_back(changed)
-        memory.ran = ran
-        return np.lexsort((memory.turn, ~ran, -state.elapsed_seconds, memory.queue))
+        return np.asarray((memory.queue * _TURNS + memory.turn).argsort(kind="stable"))
 
     def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array) -> None:
         """Let those down who have attained so many GPU seconds (N,) since their last promotion."""

@@ -24,12 +24,15 @@ LUCID = Preset(
         "tiresias": {**_COUNTED_DOWN, "slot_seconds": 60.0, "slot_grid": True},
         "lucid": {"seconds_counted_down": True, "end_delay_seconds": 1.0, "guests_stay_slow": True},
     },
-    policies={"lucid": "allocator.published.lucid.policy:PublishedLucid"},
+    policies={
+        "lucid": "allocator.published.lucid.policy:PublishedLucid",
+        "qssf": "allocator.published.lucid.orders:PublishedQssf",
+        "tiresias": "allocator.published.lucid.orders:TiresiasByArrival",
+    },
     policy_names={"fifo": "fcfs"},
     policy_settings={
-        "qssf": {"burst_seconds": 1.0},
         # Above 18,000 GPU seconds, of which it counts whole ones.
-        "tiresias": {"queue_limits": (18_001.0,), "promote_after": None, "line": "arrival"},
+        "tiresias": {"queue_limits": (18_001.0,), "promote_after": None},
     },
     comparison=Comparison(
         policies=("fcfs", "sjf", "srtf", "qssf", "tiresias"),

@@ -43,11 +43,14 @@ POLLUX = Preset(
             "goodput_batch_size_of_model": (("ncf", 32768),),
         },
     },
-    policies={"optimus": "allocator.published.pollux.optimus:PublishedOptimus"},
+    policies={
+        "optimus": "allocator.published.pollux.baselines:PublishedOptimus",
+        "tiresias": "allocator.published.pollux.baselines:TiresiasByEntry",
+    },
     policy_settings={
         "optimus": {"search": "marginal_gains"},
         "pollux": {"restart_seconds": 30.0},
-        "tiresias": {"queue_limits": (57600.0,), "promote_after": None, "line": "entered"},
+        "tiresias": {"queue_limits": (57600.0,), "promote_after": None},
     },
     comparison=Comparison(
         policies=("pollux", "optimus", "tiresias"),

@@ -58,7 +58,7 @@ def whole_numbers(values: pd.Series[float]) -> list[int | None]:
 
 def _coded(name: str, plural: str, values: pd.Series[Any]) -> dict[str, Any]:
     """Texts as positions in a list of the different ones."""
-    texts = [str(value) for value in values]
-    distinct = sorted(set(texts))
-    position = {text: index for index, text in enumerate(distinct)}
-    return {plural: distinct, name: [position[text] for text in texts]}
+    import pandas as pd
+
+    codes, distinct = pd.factorize(values.astype(str).astype(object), sort=True)
+    return {plural: distinct.tolist(), name: codes.tolist()}

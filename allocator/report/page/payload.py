@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.results.result import SimulationResult
 
+_Floats = NDArray[np.float64]
+
 # Sizes that keep a page of ten policies below about 5 MB; a bar takes about 8 characters, a share about 3.
 TOTAL_BARS = 360_000
 BARS_PER_RUN = 120_000
 TOTAL_SHARES = 240_000
 DECISIONS_PER_RUN = 200
 CDF_POINTS = 2000
-QUEUE_POINTS = 150
-UTILIZATION_BINS = 200
+COURSE_POINTS = 200
 OCCUPANCY_BINS = 300
 
 _OF_ONE_RUN = {
@@ -131,7 +132,7 @@ def _positions(result: SimulationResult, ids: Any) -> NDArray[np.int64]:
 
 
 def _figures(result: SimulationResult, rho: str) -> dict[str, Any]:
-    cluster, timeline = result.cluster, result.timeline
+    cluster = result.cluster
     return {
         "accelerators": list(cluster.accelerators),
         "capacity": cluster.capacity.tolist(),
@@ -139,10 +140,7 @@ def _figures(result: SimulationResult, rho: str) -> dict[str, Any]:
         "jobs": len(result.jobs),
         "jctValues": _distribution(result.jobs["jct"], None),
         "rhoValues": _distribution(result.jobs[rho], 4),
-        "queue": queue_series(timeline),
-        "utilization": utilization_series(timeline, cluster.total_gpus),
-        "efficiency": efficiency_series(result.efficiency),
-        "fragmentation": fragmentation_series(result.fragmentation, timeline, cluster.total_gpus),
+        **_courses(result),
     }
 
 
@@ -156,75 +154,50 @@ def _distribution(column: pd.Series[float], decimals: int | None) -> dict[str, A
     return {"count": count, "values": [round(value, decimals) for value in ordered.tolist()]}
 
 
-Series = dict[str, list[float]]
-"""Steps over time: value k holds from time k (seconds) to time k + 1; one more time than values."""
+def course(start: _Floats, end: _Floats, height: _Floats, decimals: int) -> dict[str, list[float]]:
+    """The sum of pulses over time as steps: value k holds from time k (whole seconds) to time k + 1.
 
+    Exact while changes are few, otherwise time-weighted means over equal bins up to the last time at which there is
+    something: the end of a run is often one long job and no queue.
+    """
+    if not len(start):
+        return {"time": [], "value": []}
 
-def _series(times: NDArray[np.float64], values: NDArray[np.float64], decimals: int) -> Series:
+    def steps(edges: _Floats) -> tuple[_Floats, _Floats]:
+        values = np.round(interval_means(start, end, height, edges), decimals)
+        changes = np.append(True, values[1:] != values[:-1])
+        return np.append(edges[:-1][changes], edges[-1]), values[changes]
+
+    edges = np.unique(np.rint(np.concatenate([start, end])))
+    if len(edges) < 2:
+        return {"time": [], "value": []}
+    times, values = steps(edges)
+    if len(values) > COURSE_POINTS:
+        last = times[np.flatnonzero(values)[-1] + 1]
+        bins = np.linspace(edges[0], last, COURSE_POINTS + 1)
+        times, values = steps(np.append(bins, edges[edges > last][-1:]))
     return {"time": [round(t) for t in times.tolist()], "value": [_short(v, decimals) for v in values.tolist()]}
 
 
-def _numbers(table: pd.DataFrame, *names: str) -> list[NDArray[np.float64]]:
-    return [table[name].to_numpy(np.float64) for name in names]
-
-
-def _even(first: float, last: float, bins: int) -> NDArray[np.float64]:
-    return np.linspace(first, last, bins + 1)
-
-
-def queue_series(timeline: pd.DataFrame) -> Series:
-    """Queued jobs over time.
-
-    Exact while changes are few, otherwise time-weighted means over equal bins. Nothing waits between rounds
-    that do not touch: a round in which no job ran has no row.
-    """
-    if not len(timeline):
-        return {"time": [], "value": []}
-    start, end, queued = _numbers(timeline, "start_time", "end_time", "queued_jobs")
-    gap = np.flatnonzero(start[1:] > end[:-1] + 0.5) + 1
-    times, values = np.insert(start, gap, end[gap - 1]), np.insert(queued, gap, 0.0)
-    changes = np.concatenate([[True], np.diff(values) != 0])
-    times, values = np.append(times[changes], end[-1]), values[changes]
-    if len(values) > QUEUE_POINTS:
-        # The end of a run is often one long job and no queue: the bins are spent on the time before.
-        busy = int(np.flatnonzero(values)[-1]) + 1
-        bins = _even(start[0], times[busy], QUEUE_POINTS)
-        values = np.append(interval_means(start, end, queued, bins), values[busy:])
-        times = np.append(bins, times[busy + 1 :])
-    return _series(times, values, 2)
-
-
-def utilization_series(timeline: pd.DataFrame, gpus: int) -> Series:
-    """Busy part of all `gpus` over time, means over equal bins."""
-    if not len(timeline) or not gpus:
-        return {"time": [], "value": []}
-    start, end, busy = _numbers(timeline, "start_time", "end_time", "busy_gpus")
-    bins = _even(start[0], end[-1], UTILIZATION_BINS)
-    return _series(bins, interval_means(start, end, busy / gpus, bins), 3)
-
-
-def efficiency_series(efficiency: pd.DataFrame) -> Series:
-    """Cluster efficiency over time; nothing where it is not known."""
-    if len(efficiency) < 2:
-        return {"time": [], "value": []}
-    times, values = _numbers(efficiency, "time", "efficiency")
-    values = values[:-1]
-    if len(values) > QUEUE_POINTS:
-        bins = _even(times[0], times[-1], QUEUE_POINTS)
-        times, values = bins, interval_means(times[:-1], times[1:], values, bins)
-    return _series(times, values, 4)
-
-
-def fragmentation_series(fragmentation: pd.DataFrame, timeline: pd.DataFrame, gpus: int) -> Series:
-    """Free GPUs on partly used servers, of all `gpus`, over time, means over equal bins; nothing where not known."""
-    if not len(fragmentation) or not len(timeline):
-        return {"time": [], "value": []}
-    bins = _even(float(timeline["start_time"].iloc[0]), float(timeline["end_time"].iloc[-1]), UTILIZATION_BINS)
-    start, fragmented = _numbers(fragmentation, "time", "fragmented_gpus")
-    pool = fragmentation["accelerator"].cat.codes.to_numpy()
+def _courses(result: SimulationResult) -> dict[str, Any]:
+    """What is measured of the cluster over time, by the names of `charts.COURSES`."""
+    gpus, (free, efficiency) = result.cluster.total_gpus, (result.fragmentation, result.efficiency)
+    start, end, queued, busy = _numbers(result.timeline, "start_time", "end_time", "queued_jobs", "busy_gpus")
+    since, fragmented = _numbers(free, "time", "fragmented_gpus")
     # the row of a type holds until its next one
-    end = np.where(np.append(pool[1:] == pool[:-1], False), np.append(start[1:], bins[-1]), np.maximum(start, bins[-1]))
-    return _series(bins, interval_means(start, end, fragmented / gpus, bins), 4)
+    last = np.append(np.diff(free["accelerator"].astype("category").cat.codes) != 0, True)[: len(since)]
+    until = np.where(last, max(since.max(initial=0.0), end.max(initial=0.0)), np.append(since[1:], 0.0)[: len(since)])
+    times, values = _numbers(efficiency, "time", "efficiency")
+    return {
+        "queue": course(start, end, queued, 2),
+        "utilization": course(start, end, busy / max(gpus, 1), 3),
+        "fragmentation": course(since, until, fragmented / max(gpus, 1), 4),
+        "efficiency": course(times[:-1], times[1:], values[:-1], 4),
+    }
+
+
+def _numbers(table: pd.DataFrame, *names: str) -> list[_Floats]:
+    return [table[name].to_numpy(np.float64) for name in names]
 
 
 def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[str, Any]:
@@ -270,7 +243,7 @@ def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, An
     gpus, decimals = count.to_numpy(np.float64), 1
     if "gpu_fraction" in result.jobs:
         gpus, decimals = gpus * result.jobs["gpu_fraction"].to_numpy(np.float64)[job], 3
-    edges = _even(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS)
+    edges = np.linspace(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS + 1)
     busy = []
     for name in result.cluster.accelerators:
         own = (rounds["accelerator"] == name).to_numpy()

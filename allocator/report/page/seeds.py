@@ -37,16 +37,15 @@ class Policies:
         """
         alike: dict[tuple[Any, ...], list[int]] = {}
         for run, summary in enumerate(summaries):
-            settings = summary.get("settings", {})
-            known = alike.setdefault((_label(summary), settings.get("preset"), summary.get("cluster")), [])
-            known.append(run)
-        groups = [group for runs in alike.values() for group in _of_seeds(runs, summaries)]
-        groups.sort()
+            label, named = summary.get("label", summary.get("policy")), summary.get("settings", {}).get("preset")
+            alike.setdefault((label, named, summary.get("cluster")), []).append(run)
+        groups = sorted(group for runs in alike.values() for group in _of_seeds(runs, summaries))
         of_run = {run: position for position, group in enumerate(groups) for run in group}
+        whole = [[summaries[run] for run in group] for group in groups]
         return cls(
             of_run=tuple(of_run[run] for run in range(len(summaries))),
-            summaries=tuple(_mean([summaries[run] for run in group]) for group in groups),
-            half_widths=tuple(_half_widths([summaries[run] for run in group]) for group in groups),
+            summaries=tuple(map(_mean, whole)),
+            half_widths=tuple(map(_half_widths, whole)),
         )
 
     @property
@@ -56,9 +55,8 @@ class Policies:
 
     def run_names(self, names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
         """Names of the runs, from the (P,) names of the policies: with the seed where a policy has several."""
-        alone = [self.of_run.count(policy) == 1 for policy in range(len(names))]
         return [
-            names[policy] if alone[policy] else f"{names[policy]}, seed {_seed(summary)}"
+            names[policy] if self.of_run.count(policy) == 1 else f"{names[policy]}, seed {_seed(summary)}"
             for policy, summary in zip(self.of_run, summaries, strict=True)
         ]
 
@@ -81,10 +79,6 @@ def _of_seeds(runs: list[int], summaries: Sequence[Mapping[str, Any]]) -> list[l
     return [runs] if different else [[run] for run in runs]
 
 
-def _label(summary: Mapping[str, Any]) -> Any:
-    return summary.get("label", summary.get("policy"))
-
-
 def _seed(summary: Mapping[str, Any]) -> Any:
     return summary.get("settings", {}).get("seed")
 
@@ -93,19 +87,16 @@ def _mean(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The first summary with the means of its numbers, and of those of the tables in it, over all of them."""
     if len(summaries) == 1:
         return summaries[0]
-    merged: dict[str, Any] = {}
-    for name, first in summaries[0].items():
-        values = [summary.get(name) for summary in summaries]
-        numbers = _numbers(values)
-        if name in _ROW_KEYS or all(value == first for value in values):
-            merged[name] = first
-        elif numbers:
-            merged[name] = math.fsum(numbers) / len(numbers)
-        elif isinstance(first, list):
-            merged[name] = _mean_rows([value or [] for value in values])
-        else:
-            merged[name] = first
-    return merged
+    return {name: _merged(name, [summary.get(name) for summary in summaries]) for name in summaries[0]}
+
+
+def _merged(name: str, values: Sequence[Any]) -> Any:
+    first, numbers = values[0], _numbers(values)
+    if name in _ROW_KEYS or all(value == first for value in values):
+        return first
+    if numbers:
+        return math.fsum(numbers) / len(numbers)
+    return _mean_rows([value or [] for value in values]) if isinstance(first, list) else first
 
 
 def _mean_rows(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:

@@ -30,22 +30,23 @@ def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
 
     Percentiles lie on the line between the two values next to them in rank.
     """
-    jct = _defined(_numbers(jobs, "jct"))
+    done = jobs[jobs["jct"].notna()]
+    jct, queueing, running = (done[name].to_numpy(np.float64) for name in ("jct", "queueing_time", "running_time"))
+    some = bool(jct.size and (jct > 0).all())
     figures = {
         "completed_jobs": int(jct.size),
-        "average_jct": _finite(jct.mean()) if jct.size else None,
+        "average_jct": _mean(jct),
         **_percentiles(jct, "jct"),
-        **_mean_figures(jct),
+        # the means that a few long jobs move less
+        "geometric_mean_jct": _finite(np.float64(exp(log(jct).mean()))) if some else None,
+        "harmonic_mean_jct": _finite(1 / (1 / jct).mean()) if some else None,
+        "average_queueing_time": _mean(queueing),
+        **_percentiles(queueing, "queueing_time"),
+        "average_running_time": _mean(running),
     }
-    for part in ("queueing_time", "running_time"):
-        values = _of_completed(jobs, part)
-        figures[f"average_{part}"] = _finite(values.mean()) if values.size else None
-        if part == "queueing_time":
-            figures |= _percentiles(values, part)
-    figures |= _rho_figures(jobs, "rho")
-    for name in ("rho_static", "rho_themis", "rho_isolated"):
-        if name in jobs:
-            figures |= _rho_figures(jobs, name)
+    for column in ("rho", "rho_static", "rho_themis", "rho_isolated"):
+        if column in jobs:
+            figures |= _rho_figures(jobs[column].dropna().to_numpy(np.float64), column.removeprefix("rho"))
     return figures
 
 
@@ -79,40 +80,18 @@ def _percentiles(values: _Floats, name: str) -> dict[str, float | None]:
     return {f"{prefix}_{name}": _finite(value) for prefix, value in zip(PERCENTILES, found, strict=True)}
 
 
-def _mean_figures(jct: _Floats) -> dict[str, Any]:
-    """The means that a few long jobs move less."""
-    some = bool(jct.size and (jct > 0).all())
-    return {
-        "geometric_mean_jct": _finite(np.float64(exp(log(jct).mean()))) if some else None,
-        "harmonic_mean_jct": _finite(1 / (1 / jct).mean()) if some else None,
-    }
-
-
-def _of_completed(jobs: pd.DataFrame, part: str) -> _Floats:
-    """A part of the completion times of the completed jobs; none where it is not known."""
-    if part not in jobs:
-        return np.empty(0)
-    return _defined(_numbers(jobs, part)[~np.isnan(_numbers(jobs, "jct"))])
-
-
-def _rho_figures(jobs: pd.DataFrame, column: str) -> dict[str, Any]:
+def _rho_figures(rho: _Floats, ending: str) -> dict[str, Any]:
     """Average, worst and unfair share of one kind of rho; the ending of its name goes to all of them."""
-    rho = _defined(_numbers(jobs, column))
-    ending = column.removeprefix("rho")
     return {
-        f"average_rho{ending}": _finite(rho.mean()) if rho.size else None,
+        f"average_rho{ending}": _mean(rho),
         f"worst_rho{ending}": _finite(rho.max()) if rho.size else None,
-        f"unfair_fraction{ending}": float((rho > UNFAIR_RHO).mean()) if rho.size else None,
-        f"very_unfair_fraction{ending}": float((rho > VERY_UNFAIR_RHO).mean()) if rho.size else None,
+        f"unfair_fraction{ending}": _mean(rho > UNFAIR_RHO),
+        f"very_unfair_fraction{ending}": _mean(rho > VERY_UNFAIR_RHO),
     }
 
 
-def _numbers(jobs: pd.DataFrame, column: str) -> _Floats:
-    return jobs[column].to_numpy(dtype=np.float64)
-
-
-def _defined(values: _Floats) -> _Floats:
-    return values[~np.isnan(values)]
+def _mean(values: NDArray[Any]) -> float | None:
+    return _finite(values.mean()) if values.size else None
 
 
 def _finite(value: np.floating[Any]) -> float | None:

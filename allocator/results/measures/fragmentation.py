@@ -33,19 +33,6 @@ GANG = 8
 
 
 @dataclass(frozen=True, eq=False)
-class _Course:
-    """A pool over time: K times (seconds, ascending), and what holds from each of them on.
-
-    `free` and `fragmented` are numbers of GPUs, `fits` says whether the gang fits.
-    """
-
-    time: _Floats
-    free: _Ints
-    fragmented: _Ints
-    fits: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
 class Fragmentation:
     """M pools over a stretch of time.
 
@@ -83,13 +70,14 @@ def measure_fragmentation(record: RunRecord, start: float, end: float, gang: int
     if courses is None or not end > start:
         return None
     n = len(courses)
-    free, fragmented, fits, blocked = (np.zeros(n) for _ in range(4))
+    free, fragmented, fits, blocked = np.zeros((4, n))
     for pool, course in enumerate(courses):
-        seconds = np.diff(np.clip(np.append(course.time, np.inf), start, end))
-        free[pool] = (course.free * seconds).sum()
-        fragmented[pool] = (course.fragmented * seconds).sum()
-        fits[pool] = seconds[course.fits].sum() / (end - start)
-        blocked[pool] = seconds[~course.fits & (course.free >= gang)].sum() / (end - start)
+        seconds = np.diff(np.clip(np.append(course["time"], np.inf), start, end))
+        gpus, fitted = course["free_gpus"].to_numpy(), course["gang_fits"].to_numpy()
+        free[pool] = (gpus * seconds).sum()
+        fragmented[pool] = (course["fragmented_gpus"].to_numpy() * seconds).sum()
+        fits[pool] = seconds[fitted].sum() / (end - start)
+        blocked[pool] = seconds[~fitted & (gpus >= gang)].sum() / (end - start)
     able = cluster.capacity >= gang
     weight = np.where(able, cluster.capacity, 0)
     overall = {
@@ -107,22 +95,22 @@ def fragmentation_table(record: RunRecord, gang: int = GANG) -> pd.DataFrame:
     """
     import pandas as pd
 
-    courses = _courses(record, gang)
-    if courses is None:
-        names = ("time", "accelerator", "free_gpus", "fragmented_gpus", "gang_fits")
-        return pd.DataFrame({name: [] for name in names})
-    pool = np.repeat(np.arange(len(courses)), [len(course.time) for course in courses])
-    columns = {
-        "time": np.concatenate([course.time for course in courses]),
-        "accelerator": pd.Categorical.from_codes(pool, pd.Index(record.cluster.accelerators)),
-        "free_gpus": np.concatenate([course.free for course in courses]),
-        "fragmented_gpus": np.concatenate([course.fragmented for course in courses]),
-        "gang_fits": np.concatenate([course.fits for course in courses]),
-    }
-    return pd.DataFrame(columns)
+    none = np.empty(0, dtype=np.int64)
+    courses = _courses(record, gang) or [_table(np.empty(0), none, none, none > 0)]
+    table = pd.concat(courses, ignore_index=True)
+    pool = np.repeat(np.arange(len(courses)), [len(course) for course in courses])
+    table.insert(1, "accelerator", pd.Series(pd.Categorical.from_codes(pool, pd.Index(record.cluster.accelerators))))
+    return table
 
 
-def _courses(record: RunRecord, gang: int) -> list[_Course] | None:
+def _table(time: _Floats, free: _Ints, fragmented: _Ints, fits: NDArray[np.bool_]) -> pd.DataFrame:
+    """A pool over time: what holds from each time on (seconds, ascending)."""
+    import pandas as pd
+
+    return pd.DataFrame({"time": time, "free_gpus": free, "fragmented_gpus": fragmented, "gang_fits": fits})
+
+
+def _courses(record: RunRecord, gang: int) -> list[pd.DataFrame] | None:
     """Each pool of the cluster over time."""
     cluster = record.cluster
     if max(cluster.gpus_per_server.values()) == 1 or record.fluid:
@@ -155,19 +143,18 @@ def _servers(cluster: Cluster) -> tuple[_Ints, _Ints, _Ints]:
     return server, np.bincount(server, minlength=int(count.sum())), np.repeat(np.arange(len(count)), count)
 
 
-def _course(time: _Floats, server: _Ints, change: _Ints, size: _Ints, whole: int, gang: int) -> _Course:
+def _course(time: _Floats, server: _Ints, change: _Ints, size: _Ints, whole: int, gang: int) -> pd.DataFrame:
     """One pool: its servers have `size` GPUs, `whole` of them where they are complete.
 
     The free GPUs of the `server` change by `change` at each `time`.
     """
+    import pandas as pd
+
     need, rest = divmod(gang, whole)
-    order = np.lexsort((time, server))
+    order = np.argsort(time, kind="stable")
     time, server, change = time[order], server[order], change[order]
     # what is free of a server after each of its changes, and before it
-    total = np.cumsum(change)
-    begins = np.flatnonzero(np.diff(server, prepend=-1))
-    base = np.repeat(total[begins] - change[begins], np.diff(np.append(begins, len(server))))
-    after = size[server] + total - base
+    after = size[server] + pd.Series(change).groupby(server).cumsum().to_numpy(np.int64)
     before = after - change
     steps = _counts(after, size[server], whole, rest) - _counts(before, size[server], whole, rest)
     first = _counts(size, size, whole, rest).sum(axis=1)
@@ -178,7 +165,7 @@ def _course(time: _Floats, server: _Ints, change: _Ints, size: _Ints, whole: int
         for begin, step in zip(first.tolist(), steps, strict=True)
     )
     fits = (empty >= need) & (roomy >= need + (rest > 0))
-    return _Course(times, free, fragmented, fits)
+    return _table(times, free, fragmented, fits)
 
 
 def _counts(free: _Ints, size: _Ints, whole: int, rest: int) -> _Ints:

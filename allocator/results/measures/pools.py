@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.results.measures.fragmentation import Fragmentation
-from allocator.results.measures.gpu_utilization import gpu_utilization
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +18,11 @@ _Floats = NDArray[np.float64]
 
 
 def accelerators_table(
-    record: RunRecord, start: float, end: float, fragmentation: Fragmentation | None
+    record: RunRecord,
+    start: float,
+    end: float,
+    fragmentation: Fragmentation | None,
+    gpu_utilization: _Floats | None,
 ) -> pd.DataFrame:
     """One row per accelerator type: accelerator, gpus, gpu_hours, gpu_hours_per_job (of the jobs that completed: what
     they had of this type, over their number), utilization (busy GPU time over GPU time up to the makespan),
@@ -31,16 +34,16 @@ def accelerators_table(
     ----------
     record : of a run.
     start, end : seconds.
-    fragmentation : from `start` to `end`; None: not known.
+    fragmentation, gpu_utilization : from `start` to `end`, the latter by type; None: not known.
     """
     import pandas as pd
 
     cluster, pool = record.cluster, record.row_accelerator
     n, gpus = len(cluster.accelerators), cluster.capacity.astype(np.float64)
     completed = ~np.isnan(record.jobs.completion_time)
-    used = np.bincount(pool, record.row_gpu_seconds, n).astype(np.float64)
+    used = np.bincount(pool, record.row_gpu_seconds, n)
     of_completed = np.bincount(pool, record.row_gpu_seconds * completed[record.row_job], n)
-    loaded = np.bincount(pool, record.gpu_seconds_between(start, end), n).astype(np.float64)
+    loaded = np.bincount(pool, record.gpu_seconds_between(start, end), n)
     columns = {
         "accelerator": list(cluster.accelerators),
         "gpus": cluster.capacity,
@@ -49,14 +52,13 @@ def accelerators_table(
         "utilization": _parts(used, gpus * record.makespan),
         "loaded_utilization": _parts(loaded, gpus * (end - start)),
     }
-    measured = gpu_utilization(record, start, end)
-    if measured is not None:
-        columns["gpu_utilization"] = measured.by_pool
+    if gpu_utilization is not None:
+        columns["gpu_utilization"] = gpu_utilization
     if fragmentation is not None:
         columns |= fragmentation.by_pool
     return pd.DataFrame(columns)
 
 
-def _parts(used: _Floats, total: _Floats) -> _Floats:
+def _parts(used: NDArray[Any], total: _Floats) -> _Floats:
     parts: _Floats = np.divide(used, total, out=np.full(len(used), np.nan), where=total > 0)
     return parts

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.results.output import read_summary
 from throughputs import InputError, read_trace
 from throughputs.files import read_frame, read_text
 from throughputs.frames import FrameReader
@@ -147,11 +148,7 @@ def _of_folder(folder: Path) -> tuple[pd.DataFrame, float]:
     """Jobs and end of a run of our own."""
     import pandas as pd
 
-    if not (folder / "summary.json").is_file():
-        inside = sorted(path.parent.name for path in folder.glob("*/summary.json"))
-        expected = f"the folder of one run, such as {folder / inside[0]}" if inside else "the folder of a finished run"
-        found = f"no summary.json, but runs in its folders {', '.join(inside)}" if inside else "no summary.json"
-        raise InputError(folder, found=found, expected=expected)
+    summary = read_summary(folder)
     frame, first_line = read_frame(folder / "jobs.csv")
     table = FrameReader(frame, str(folder / "jobs.csv"), first_line)
     table.check_columns(("job_id", "arrival_time", "completion_time", "status"), [*map(str, frame.columns)])
@@ -163,8 +160,7 @@ def _of_folder(folder: Path) -> tuple[pd.DataFrame, float]:
         "deadline": table.numbers("deadline", empty=math.nan) if table.has("deadline") else math.nan,
         "declined": np.isin(status.astype(str), ("rejected", "unserved")),
     }
-    makespan = _object(folder / "summary.json", read_text(folder / "summary.json"), None).get("makespan", 0.0)
-    return pd.DataFrame(jobs, index=table.names("job_id")), float(makespan)
+    return pd.DataFrame(jobs, index=table.names("job_id")), float(summary.get("makespan", 0.0))
 
 
 def _of_file(path: Path) -> tuple[pd.DataFrame, float]:

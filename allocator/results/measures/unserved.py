@@ -30,45 +30,32 @@ def unserved_reasons(record: RunRecord) -> list[str]:
     gpus = jobs.scale_factor[unserved]
     allowed = allowed_types(jobs.gpu_type[unserved], jobs.partition[unserved], cluster.accelerators)
     anywhere = np.ones((len(unserved), len(cluster.accelerators)), dtype=np.bool_)
-    kinds, of = np.unique(anywhere if allowed is None else allowed, axis=0, return_inverse=True)
-    places = [tuple(compress(cluster.accelerators, kind)) for kind in kinds]
-    most = np.array([max(cluster.gpus[name] for name in place) for place in places], dtype=np.int64)[of]
-    large = gpus > most
+    allowed = anywhere if allowed is None else allowed
+    most = (allowed * cluster.capacity).max(axis=1, initial=0)
     lines = []
-    if large.any():
-        where = _by_place(places, of[large], cluster, gpus[large])
-        who = "that ask for more GPUs than any type that they may use has"
-        lines.append(f"never served: {_counted(large, who)} ({where})")
-    if not large.all():
-        where = _by_place(places, of[~large], cluster)
-        who = "that have no throughput on any type that they may use and that is large enough"
-        lines.append(f"never served: {_counted(~large, who)} ({where})")
+    for rows, who in (
+        (gpus > most, "that ask for more GPUs than any type that they may use has"),
+        (gpus <= most, "that have no throughput on any type that they may use and that is large enough"),
+    ):
+        if not rows.any():
+            continue
+        places: dict[tuple[str, ...], list[int]] = {}
+        for row in np.flatnonzero(rows).tolist():
+            places.setdefault(tuple(compress(cluster.accelerators, allowed[row])), []).append(row)
+        first = sorted(places.items(), key=lambda place: -len(place[1]))
+        texts = [_at(place, of, gpus, most, cluster) for place, of in first[:_MOST_PLACES]]
+        where = "; ".join(texts + ["..."] * (len(places) > _MOST_PLACES))
+        count = int(rows.sum())
+        if count == 1:
+            who = who.replace("ask ", "asks ").replace("have ", "has ").replace("they", "it")
+        lines.append(f"never served: {count:,} job{'s' * (count > 1)} {who} ({where})")
     return lines
 
 
-def _counted(jobs: NDArray[np.bool_], who: str) -> str:
-    count = int(jobs.sum())
-    if count == 1:
-        who = who.replace("ask ", "asks ").replace("have ", "has ").replace("they", "it")
-        return f"1 job {who}"
-    return f"{count:,} jobs {who}"
-
-
-def _by_place(
-    places: list[tuple[str, ...]], of: NDArray[np.intp], cluster: Cluster, gpus: NDArray[np.int64] | None = None
+def _at(
+    place: tuple[str, ...], rows: list[int], gpus: NDArray[np.int64], most: NDArray[np.int64], cluster: Cluster
 ) -> str:
-    """Jobs by the types that they may use, most first, with the GPUs of these beside the most that are asked for."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for row, position in enumerate(of.tolist()):
-        groups.setdefault(places[position], []).append(row)
-    texts = []
-    for place, rows in sorted(groups.items(), key=lambda group: -len(group[1]))[:_MOST_PLACES]:
-        name = "any type" if place == cluster.accelerators and len(place) > 1 else " or ".join(place)
-        text = f"{len(rows):,} on {name}"
-        if gpus is not None:
-            asked, there = int(gpus[rows].max()), max(cluster.gpus[name] for name in place)
-            text += f", up to {asked:,} of {there:,} GPUs"
-        texts.append(text)
-    if len(groups) > _MOST_PLACES:
-        texts.append("...")
-    return "; ".join(texts)
+    """How many may use these types alone, and where they ask for more GPUs than there are, the most of them."""
+    name = "any type" if place == cluster.accelerators and len(place) > 1 else " or ".join(place)
+    asked, there = int(gpus[rows].max()), int(most[rows[0]])
+    return f"{len(rows):,} on {name}" + (f", up to {asked:,} of {there:,} GPUs" if asked > there else "")

@@ -5,6 +5,7 @@ It is sent to where jobs run, and imports the standard library alone, and `alloc
 
 from __future__ import annotations
 
+import _socket
 import errno
 import fcntl
 import os
@@ -200,6 +201,21 @@ def take_lock(folder: str) -> int | None:
             raise
         return None
     return lock
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on just now."""
+    probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    probe.bind(("", 0))
+    port = int(probe.getsockname()[1])
+    probe.close()
+    return port
+
+
+def variables_of_rank(rank: int, local: int, ranks: int, locals: int, address: str, port: int) -> dict[str, str]:
+    """What torchrun tells one of several processes, of which some are on its machine."""
+    told = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": locals, "MASTER_PORT": port}
+    return {name: str(value) for name, value in told.items()} | {"MASTER_ADDR": address}
 
 
 class Log:

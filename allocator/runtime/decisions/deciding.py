@@ -14,7 +14,8 @@ import contextlib
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -40,21 +41,6 @@ _TRIALS_OF_MEMORY = 2
 """Decisions that may fail in a row before what the policy remembers is taken to be the cause."""
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """What is known of the near future.
-
-    Attributes
-    ----------
-    ends : when the present round ends, seconds on the clock; inf: decisions are taken when something happens.
-    seconds : that a round takes. targets : who is wanted where, now and in the round that comes.
-    """
-
-    ends: float
-    seconds: float
-    targets: Mapping[str, Placed]
-
-
 class Deciding:
     """The verdict that holds, the one that is coming, and the news for the next.
 
@@ -70,7 +56,7 @@ class Deciding:
     trouble : why the last decision failed, "" if it did not.
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
     start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
-    prospects : of jobs on the nodes that there are now.
+    prospects : of jobs on the nodes that there are now. world : that is asked.
     """
 
     def __init__(
@@ -84,7 +70,7 @@ class Deciding:
         self._make_world, self._settings, self._clock = make_world, settings, clock
         self._hardware = hardware
         self._begin_world()
-        self.policy = self._world.policy
+        self.policy = self.world.policy
         self.serial, self.trouble = 0, ""
         self.prices: Mapping[str, float] = {}
         self.start_seconds = self.last_seconds = 0.0
@@ -101,12 +87,12 @@ class Deciding:
         self._clear_news()
 
     def _begin_world(self) -> None:
-        self._world = self._make_world(self._hardware)
+        self.world = self._make_world(self._hardware)
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        elastic = Need.CONFIGURATIONS in self._world.policy.needs
-        self.prospects = Prospects(self._world.knowledge, self._hardware, elastic)
+        elastic = Need.CONFIGURATIONS in self.world.policy.needs
+        self.prospects = Prospects(self.world.knowledge, self._hardware, elastic)
 
     def _clear_news(self) -> None:
         self._measured: dict[str, Ways] = {}
@@ -117,10 +103,6 @@ class Deciding:
         """Raise InputError where the policy cannot decide about this cluster, with all of its nodes in use."""
         self._make_world(self._hardware.in_full).check()
 
-    def check_entity(self, name: str) -> None:
-        """Raise InputError where a job belongs to an entity that there is not."""
-        self._world.check_entity(name)
-
     # -- news ---------------------------------------------------------------------------------------------------------
 
     def take_up(self, book: Book) -> None:
@@ -129,14 +111,14 @@ class Deciding:
         # for the world all others are through
         jobs = {u: self._known.get(u) or replace(job, state=COMPLETED) for u, job in book.jobs.items()}
         # a memory by which no decision can be made is none
-        state = self._memory.recall(self._world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
+        state = self._memory.recall(self.world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
         try:
-            self._world.take_up(jobs, state)
+            self.world.take_up(jobs, state)
         except Exception:
             if state is None:
                 raise
             self._begin_world()
-            self._world.take_up(jobs)
+            self.world.take_up(jobs)
 
     def _renew(self, book: Book) -> None:
         """Another world, as after a restart; the plan of the one before holds until it decides."""
@@ -147,11 +129,11 @@ class Deciding:
 
     def _decides(self, job: Job) -> bool:
         """Whether a job is the policy's: it fits the nodes in use, and does not run to its end on a drained one."""
-        return not self._stays(job) and self.prospects.fits(job)
+        return self.prospects.fits(job) and not self._stays(job)
 
     def fits(self, job: Job) -> bool:
         """Whether a job has room on the nodes in use, or runs to its end where it is."""
-        return self._stays(job) or self.prospects.fits(job)
+        return self.prospects.fits(job) or self._stays(job)
 
     def _stays(self, job: Job) -> bool:
         return job.state == RUNNING and self._hardware.stays(job.placed)
@@ -183,28 +165,26 @@ class Deciding:
         """A job asked for other GPUs, or another batch size: for the world it is another job from now on."""
         self._news = True
 
-    def type_at(self, job: Job, batch_size: int | None) -> str:
-        """What a job is in the throughput table at another batch size."""
-        return self._world.knowledge.type_at(job.job_type, batch_size)
-
     def measured(self, job: Job) -> None:
         """The speed of a job was measured."""
         self._measured[job.uuid] = dict(job.measured)
 
-    def capacity_changed(self, hardware: Hardware, holding: Mapping[str, Job]) -> None:
+    def capacity_changed(self, hardware: Hardware, book: Book) -> None:
         """Nodes came or went."""
-        stayed = {uuid for uuid, job in holding.items() if self._stays(job)}
+        stayed = {uuid: job.placed for uuid, job in book.holding.items() if self._stays(job)}
         self._hardware = hardware
         self._look_ahead()
-        if hardware.cluster.accelerators != self._world.cluster.accelerators:
+        if hardware.cluster.accelerators != self.world.cluster.accelerators:
             self._failures = max(self._failures, 1)
         # until the world decides about those whose node is back they stay
-        self._returning |= {uuid for uuid in stayed if hardware.numbers(holding[uuid].placed)}
+        self._returning |= {uuid for uuid, placed in stayed.items() if hardware.numbers(placed)}
+        for job in book.active.values():
+            self.prospects.fits(job)
 
     @property
     def _changed_hardware(self) -> bool:
         """Whether the world has not heard of the nodes that there are now."""
-        return self._hardware is not self._world.hardware
+        return self._hardware is not self.world.hardware
 
     def why_unfit(self, job: Job) -> str:
         """Why a job cannot run on any nodes there are, "" if it can."""
@@ -214,7 +194,7 @@ class Deciding:
         """Why a job that fits does not run."""
         if self.trouble:
             return f"no decision: {self.trouble}"
-        target = self._wanted().get(job.uuid)
+        target = self.wanted().get(job.uuid)
         if target is None:
             known = self._now is not None and job.uuid in self._known
             return f"not its turn under {self.policy.name}" if known else "waits for the next decision"
@@ -226,28 +206,12 @@ class Deciding:
 
     def believed_rate(self, job: Job) -> float:
         """Steps/s of a job where it runs."""
-        ways = self._world.knowledge.believed(job.job_type, job.gpus, job.measured)
-        return ways.get(job.placed.way, 0.0)
+        return self.world.knowledge.of(job).get(job.placed.way, 0.0)
 
-    def known_rate(self, job: Job) -> float | None:
-        """The same where it rests on a measurement or on the throughput table, else None."""
-        known = self._world.knowledge.known(job.job_type, job.gpus, job.measured)
-        return known.get(job.placed.way)
-
-    def ways(self, job: Job, measured: bool = True) -> Ways | None:
-        """Steps/s by type and GPUs of a job, with what was `measured` of it; None where nothing is known."""
-        own = job.measured if measured else {}
-        knowledge = self._world.knowledge
-        if not own and not knowledge.knows(job.job_type, job.gpus):
-            return None
-        return knowledge.believed(job.job_type, job.gpus, own)
-
-    def outlook(self) -> Outlook:
-        """Rounds and targets, as far as they are decided."""
-        plan = self._now
-        if plan is None or plan.interruptible:
-            return Outlook(inf, inf, self._wanted())
-        return Outlook(plan.end, plan.seconds, self._wanted())
+    @property
+    def round(self) -> Verdict | None:
+        """The round that holds; None where decisions are taken when something happens."""
+        return None if self._now is None or self._now.interruptible else self._now
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -277,7 +241,7 @@ class Deciding:
 
     def _idles(self, book: Book) -> bool:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
-        targets = {uuid: target for uuid, target in self._wanted().items() if uuid in book.active}
+        targets = {uuid: target for uuid, target in self.wanted().items() if uuid in book.active}
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
         taken = set(held(book.holding)).union(*(target.gpus for target in targets.values()))
         free = Counter(self._hardware.cluster.gpus)
@@ -299,11 +263,10 @@ class Deciding:
             except Exception as error:
                 self._fail(error, now)
                 return
-        plan, moved = self._now, self._changed_hardware
-        clock = now
-        if plan is not None and not plan.interruptible and (book.holding or self._coming is not None):
-            # in rounds it holds from the end of this one on, unless GPUs came that nobody is on, or went
-            clock = now if moved and not self._returning else max(plan.end, now)
+        plan, moved, clock = self._now, self._changed_hardware, now
+        if self.round is not None and (book.holding or self._coming is not None):
+            # it holds from the end of this one on, unless GPUs came that nobody is on, or went
+            clock = now if moved and not self._returning else max(self.round.end, now)
         news = News(clock, measured=self._measured, trouble=self._failed)
         news.steps = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         news.steps |= {uuid: expected(job, clock - now) for uuid, job in book.holding.items()}
@@ -312,30 +275,10 @@ class Deciding:
             if self._coming is None:
                 ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
                 news.seconds = {uuid: ends.get(uuid, clock) - plan.clock for uuid in plan.wanted}
-        before = self._known
-        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
-        self._known = {
-            uuid: before[uuid] if uuid in before and _alike(before[uuid], job) else replace(job)
-            for uuid, job in there.items()
-        }
-        news.left = [uuid for uuid, job in before.items() if self._known.get(uuid) is not job]
-        # a world on other nodes takes up who runs there
-        taken = {u: replace(job) for u, job in there.items() if u in book.holding and moved}
-        news.arrived = [job for u, job in self._known.items() if before.get(u) is not job and u not in taken]
-        hardware, world = self._hardware, self._world
-        jobs = before | taken if moved else {}
+        taken = self._take_stock(news, book, moved)
         self._clear_news()
-
-        def ask() -> Verdict:
-            if moved:
-                self._world = world.on(hardware)
-                self._world.take_up(jobs, world.state())
-            verdict = self._world.decide(news)
-            self._memory.write(self._world)
-            return verdict
-
         began = self._clock()
-        self._task = _in_thread(ask)
+        self._task = _in_thread(partial(self._ask, news, self._hardware, taken))
 
         def finished(_: object) -> None:
             self.last_seconds = round(self._clock() - began, 6)
@@ -343,6 +286,28 @@ class Deciding:
             done()
 
         self._task.add_done_callback(finished)
+
+    def _take_stock(self, news: News, book: Book, moved: bool) -> dict[str, Job]:
+        """Who arrived and who left since the world was last told; and the jobs that a world on other nodes takes up."""
+        before = self._known
+        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
+        stay = {uuid: job for uuid, job in before.items() if uuid in there and _alike(job, there[uuid])}
+        self._known = {uuid: stay[uuid] if uuid in stay else replace(job) for uuid, job in there.items()}
+        news.left = [uuid for uuid in before if uuid not in stay]
+        # those among them who run keep their GPUs
+        run = [uuid for uuid in there if uuid in book.holding and (uuid in stay or uuid not in before)] if moved else ()
+        taken = {uuid: replace(there[uuid]) for uuid in run}
+        news.arrived = [job for uuid, job in self._known.items() if uuid not in stay and uuid not in taken]
+        return before | taken
+
+    def _ask(self, news: News, hardware: Hardware, jobs: Mapping[str, Job]) -> Verdict:
+        if hardware is not self.world.hardware:
+            last = self.world
+            self.world = last.on(hardware)
+            self.world.take_up(jobs, last.state())
+        verdict = self.world.decide(news)
+        self._memory.write(self.world)
+        return verdict
 
     def ready(self, now: float) -> Verdict | None:
         """A verdict that has come since the last call."""
@@ -370,12 +335,12 @@ class Deciding:
 
     def _take_over(self) -> None:
         self._now, self._coming = self._coming, None
-        self._returning = {uuid for uuid in self._returning if uuid not in self._world.ids}
+        self._returning = {uuid for uuid in self._returning if uuid not in self.world.ids}
         self.serial += 1
 
     # -- what holds ---------------------------------------------------------------------------------------------------
 
-    def _wanted(self) -> dict[str, Placed]:
+    def wanted(self) -> dict[str, Placed]:
         """Targets of the verdict that holds and, behind them, of the one that is coming."""
         wanted = dict(self._now.wanted) if self._now is not None else {}
         if self._coming is not None and self._settings.early_dispatch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,7 @@ class Knowledge:
         self._accelerators, self._table = tuple(accelerators), table
         self._of_type: dict[tuple[str, int], Ways] = {}
         self._measured_of_type: dict[tuple[str, int], set[tuple[str, int]]] = {}
-        self._rows: dict[str, Ways] = {}
+        self._in_table = cache(self._looked_up)
 
     @property
     def job_types(self) -> tuple[str, ...]:
@@ -61,11 +62,6 @@ class Knowledge:
     def sizes(self, job_type: str) -> list[int]:
         """Numbers of GPUs with which the table has a job type on types of the cluster."""
         return sorted({gpus for _, gpus in self._in_table(job_type)})
-
-    def knows(self, job_type: str, gpus: int) -> bool:
-        """Whether the table has a job type, or a job of it has been measured."""
-        in_table = self._table is not None and job_type in self._table.job_types
-        return in_table or (job_type, gpus) in self._of_type
 
     def type_at(self, job_type: str, batch_size: int | None) -> str:
         """The row of the table for a type with another batch size; the type itself where the table has none."""
@@ -89,31 +85,35 @@ class Knowledge:
         founded = {*measured, *self._measured_of_type.get((job_type, gpus), ()), *self._in_table(job_type)}
         return {way: rate for way, rate in self.believed(job_type, gpus, measured).items() if way in founded}
 
-    def learn(self, job_type: str, gpus: int, measured: Mapping[tuple[str, int], float]) -> None:
-        """Later jobs of a type are expected to do what one of it did."""
-        if job_type and measured:
-            self._of_type[job_type, gpus] = dict(self.believed(job_type, gpus, measured))
-            self._measured_of_type.setdefault((job_type, gpus), set()).update(measured)
+    def of(self, job: Job) -> Ways:
+        """What is believed of a job."""
+        return self.believed(job.job_type, job.gpus, job.measured)
+
+    def known_of(self, job: Job) -> Ways:
+        """What is known of a job."""
+        return self.known(job.job_type, job.gpus, job.measured)
+
+    def learn(self, job: Job) -> None:
+        """Later jobs of its type are expected to do what one did."""
+        size = job.job_type, job.gpus
+        if job.job_type and job.measured:
+            self._of_type[size] = self.of(job)
+            self._measured_of_type.setdefault(size, set()).update(job.measured)
 
     def _expected(self, job_type: str, gpus: int) -> Ways:
         known = self._of_type.get((job_type, gpus))
         if known is not None:
-            return dict(known)
+            return known
         ways = self._in_table(job_type)
         own = {(name, gpus): 1.0 for name in self._accelerators if (name, gpus) not in ways}
         # a number of GPUs, or types, that the table lacks: as fast as nothing is known of
         return ways if any(size == gpus for _, size in ways) else ways | own
 
-    def _in_table(self, job_type: str) -> Ways:
-        """What the table says of a job type on the types of the cluster, looked up once."""
+    def _looked_up(self, job_type: str) -> Ways:
+        """What the table says of a job type on the types of the cluster."""
         table = self._table
         if table is None or job_type not in table.job_types:
             return {}
-        if job_type not in self._rows:
-            self._rows[job_type] = self._looked_up(table, job_type)
-        return self._rows[job_type]
-
-    def _looked_up(self, table: ThroughputTable, job_type: str) -> Ways:
         there = [name for name in self._accelerators if name in table.accelerators]
         sizes = table.scale_factors_of(job_type)
         rates = table.rates([job_type] * len(sizes), list(sizes), there)
@@ -162,31 +162,38 @@ class Prospects:
     knowledge: Knowledge
     hardware: Hardware
     elastic: bool = False
-    _runs_on: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    _fitting: dict[tuple[str, int], bool] = field(default_factory=dict)
 
     @property
     def _whole(self) -> Cluster:
         """The GPUs of all nodes."""
         return self.hardware.in_full.cluster
 
-    def fits(self, job: Job, *, anyhow: bool = False) -> bool:
-        """Whether the nodes in use have room for a job; or `anyhow` all nodes, drained and lost ones included."""
-        cluster = self._whole if anyhow else self.hardware.cluster
+    def fits(self, job: Job) -> bool:
+        """Whether the nodes in use have room for a job."""
+        size = job.job_type, job.gpus
+        # where jobs of a type run does not change with what is measured of their speed
+        if size not in self._fitting:
+            self._fitting[size] = self._has_room(self.hardware.cluster, job)
+        return self._fitting[size]
+
+    @property
+    def all_fit(self) -> bool:
+        """Whether all jobs that were asked about do."""
+        return all(self._fitting.values())
+
+    def _has_room(self, cluster: Cluster, job: Job) -> bool:
         return any(cluster.gpus.get(name, 0) >= job.gpus for name in self._types(job))
 
     def _types(self, job: Job) -> list[str]:
         """Accelerator types that a job runs on with its number of GPUs."""
-        size = job.job_type, job.gpus
-        if size not in self._runs_on:
-            ways = self.knowledge.believed(*size, {})
-            self._runs_on[size] = [name for (name, gpus), rate in ways.items() if gpus == job.gpus and rate > 0]
-        return self._runs_on[size]
+        return [name for (name, gpus), rate in self.knowledge.of(job).items() if gpus == job.gpus and rate > 0]
 
     def why_unfit(self, job: Job) -> str:
         """Why a job has no room on the nodes in use, and when it would have."""
         there, whole = self.hardware.cluster, self._whole
         why = f"needs {job.gpus} GPU{'s' * (job.gpus != 1)} of {self._kind(job)}; there are {there}"
-        if self.fits(job, anyhow=True):
+        if self._has_room(self._whole, job):
             return f"{why}, and {whole} when the nodes that are drained or down are in use again"
         return f"{why}, too few even with all nodes in use: cancel it, or serve more GPUs"
 
@@ -196,7 +203,7 @@ class Prospects:
 
     def check(self, job: Job) -> None:
         """Raise InputError where a job can never run on the nodes that there are."""
-        if not self.fits(job, anyhow=True):
+        if not self._has_room(self._whole, job):
             whole = self._whole
             most = max((whole.gpus.get(name, 0) for name in self._types(job)), default=0)
             expected = (
@@ -236,13 +243,13 @@ class Prospects:
         needed = f"is taken to need {self._seconds(job):.0f} s"
         if not (job.total_steps or job.duration):
             return f"{needed}, as it says neither --steps nor --duration"
-        if job.total_steps and not self.knowledge.known(job.job_type, job.gpus, job.measured):
+        if job.total_steps and not self.knowledge.known_of(job):
             return f"{needed}, at one step a second as nothing is known of its speed"
         return needed
 
     def _seconds(self, job: Job) -> float:
         """What a job needs from its present steps on, at best."""
-        ways = self.knowledge.believed(job.job_type, job.gpus, job.measured)
+        ways = self.knowledge.of(job)
         steps = self.knowledge.expected_steps(job.total_steps, job.duration, ways, job.gpus)
         room = self.hardware.cluster.gpus
         rates = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ from allocator.runtime.records.book import ACTIVE, Job
 from throughputs import InputError, ThroughputTable, Trace
 
 _Ids = NDArray[np.int64]
-_Told = TypeVar("_Told")
 
 _NOTICED_CHANGE = 0.01
 """Part of its speed by which a job must have changed for the policy to be asked again. No two measurements agree to the
@@ -122,7 +121,7 @@ class World:
     ) -> None:
         self.hardware, self.policy, self._settings = hardware, policy, settings
         self.cluster = cluster = hardware.cluster
-        self._seed, self._entities, self._throughputs = seed, entities, table
+        self._entities, self._of = entities, (policy, settings, table, entities, seed)
         self.knowledge = Knowledge(cluster.accelerators, table)
         self._jobs: dict[int, Job] = {}
         self._ways: dict[int, Ways] = {}
@@ -136,7 +135,7 @@ class World:
 
     def on(self, hardware: Hardware) -> World:
         """An empty world under the same policy that knows as much of speeds."""
-        made = type(self)(hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        made = type(self)(hardware, *self._of)
         made.knowledge = self.knowledge
         return made
 
@@ -179,8 +178,7 @@ class World:
         self.core.complete(sorted(i for u, i in self.ids.items() if jobs[u].state not in ACTIVE and i in active))
         new = [job for job in there if self.ids.get(job.uuid) not in active]
         self.core.arrive(self._submit(new, self._arrivals(new)))
-        for job in there:
-            self._advance(job.uuid, job.steps)
+        self._advance({job.uuid: job.steps for job in there})
         self.core.adopt(*self._rows_of(there))
 
     def check(self) -> None:
@@ -191,8 +189,7 @@ class World:
         InputError
             It cannot decide on this cluster.
         """
-        trial = World(self.hardware, self.policy, self._settings, self._throughputs, self._entities, self._seed)
-        trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
+        World(self.hardware, *self._of).decide(News(0.0, [Job(0, "trial", ("trial",))]))
 
     def check_entity(self, name: str) -> None:
         """Raise InputError where a job belongs to an entity that there is not."""
@@ -240,10 +237,9 @@ class World:
 
     def _tell(self, news: News) -> None:
         core, columns = self.core, self._table.columns
-        for uuid, steps in self._there(news.steps):
-            self._advance(uuid, steps)
-        for uuid, seconds in self._there(news.lost_seconds):
-            columns["lost_seconds"][self._row(uuid)] = seconds
+        self._advance(news.steps)
+        rows, lost_seconds = self._rows(news.lost_seconds)
+        columns["lost_seconds"][rows] = lost_seconds
         lost = columns["lost_seconds"]
         columns[_LAST_START][lost > 0] = lost[lost > 0]
         self._record(news)
@@ -251,24 +247,22 @@ class World:
         left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
         core.complete([job for job in left if (core.active == job).any()])
         for gone in (self._jobs[job] for job in left):
-            self.knowledge.learn(gone.job_type, gone.gpus, gone.measured)
+            self.knowledge.learn(gone)
         if news.arrived:
             core.arrive(self._submit(news.arrived, self._arrivals(news.arrived), news.clock))
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
-    def _there(self, told: Mapping[str, _Told]) -> list[tuple[str, _Told]]:
-        """What was told of jobs that are in the table."""
-        return [(uuid, value) for uuid, value in told.items() if uuid in self.ids]
+    def _rows(self, told: Mapping[str, float]) -> tuple[_Ids, NDArray[np.float64]]:
+        """What was told of jobs that are in the table, and where they are."""
+        known = [uuid for uuid in told if uuid in self.ids]
+        ids = np.array([self.ids[uuid] for uuid in known], dtype=np.int64)
+        return self._table.rows(ids), np.array([told[uuid] for uuid in known], dtype=np.float64)
 
-    def _row(self, uuid: str) -> int:
-        """Where a job is in the table."""
-        return int(self._table.rows(np.array([self.ids[uuid]]))[0])
-
-    def _advance(self, uuid: str, steps: float) -> None:
-        """A job has done so many steps."""
-        row = self._row(uuid)
-        self._table.steps_done[row] = min(steps, self._table.total_steps[row])
+    def _advance(self, steps: Mapping[str, float]) -> None:
+        """Jobs have done so many steps."""
+        rows, done = self._rows(steps)
+        self._table.steps_done[rows] = np.minimum(done, self._table.total_steps[rows])
 
     def _forget(self) -> None:
         """Nothing is asked any more of jobs that are through: what a decision costs does not grow with them."""
@@ -305,10 +299,9 @@ class World:
     def _measure(self, news: News) -> None:
         """Speeds that were measured take the place of those that were believed."""
         changed = []
-        for uuid, measured in self._there(news.measured):
-            i = self.ids[uuid]
+        for i, measured in [(self.ids[uuid], told) for uuid, told in news.measured.items() if uuid in self.ids]:
             self._jobs[i].measured = dict(measured)
-            believed = self._believed(self._jobs[i])
+            believed = self.knowledge.of(self._jobs[i])
             if _differs(self._ways[i], believed):
                 self._ways[i] = believed
                 changed.append(i)
@@ -323,9 +316,6 @@ class World:
         if self._table.configurations is not None:
             self._table.configurations = self._configurations(list(self._ways.values()))
         self.core.rates_changed(ids)
-
-    def _believed(self, job: Job) -> Ways:
-        return self.knowledge.believed(job.job_type, job.gpus, job.measured)
 
     def _arrivals(self, jobs: Sequence[Job]) -> list[float]:
         """When jobs arrived; one that comes again, with another number of GPUs, is no earlier than those before it."""
@@ -344,7 +334,7 @@ class World:
 
         In a table that goes on from another they are `numbered` as there: their ids, and that of the next job.
         """
-        ways = [self._believed(job) for job in jobs]
+        ways = [self.knowledge.of(job) for job in jobs]
         ids = self._table.submit(self._table_of(jobs, ways, arrivals))
         if numbered is not None:
             ids = self._table.renumber(*numbered)
@@ -391,21 +381,18 @@ class World:
 
     def _rows_of(self, jobs: Iterable[Job]) -> tuple[Assignment, list[tuple[int, ...]]]:
         """Those of the jobs that hold GPUs which are in use, as rows."""
-        rows = [
-            (self.ids[job.uuid], job.placed.pool, numbers)
-            for job in jobs
-            if job.uuid in self.ids and (numbers := self.hardware.numbers(job.placed))
-        ]
+        known = [job for job in jobs if job.uuid in self.ids]
+        rows = [(self.ids[job.uuid], job.placed, gpus) for job in known if (gpus := self.hardware.numbers(job.placed))]
         on: dict[tuple[int, ...], list[int]] = {}
-        for job, _, numbers in rows:
-            on.setdefault(numbers, []).append(job)
+        for job, _, gpus in rows:
+            on.setdefault(gpus, []).append(job)
         assignment = Assignment.of(
             [job for job, _, _ in rows],
-            [self.cluster.accelerators.index(pool) for _, pool, _ in rows],
-            [len(numbers) for _, _, numbers in rows],
-            [next((other for other in on[numbers] if other != job), -1) for job, _, numbers in rows],
+            [self.cluster.accelerators.index(placed.pool) for _, placed, _ in rows],
+            [len(gpus) for _, _, gpus in rows],
+            [next((other for other in on[gpus] if other != job), -1) for job, _, gpus in rows],
         )
-        return assignment, [numbers for _, _, numbers in rows]
+        return assignment, [gpus for _, _, gpus in rows]
 
 
 def _differs(before: Ways, after: Ways) -> bool:

@@ -6,11 +6,11 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from allocator.conversion import Range, read_field
 from allocator.runtime.door.client import MOST_AT_ONCE
@@ -83,7 +83,7 @@ class Requests:
                 raise InputError("request", found=type(asked).__name__, expected="an object with a field do")
             what = asked.get("do")
             checked("do", what, isinstance(what, str) and what in REQUESTS, f"one of {', '.join(REQUESTS)}")
-            return {"ok": True} | REQUESTS[str(what)].answer(self, asked)
+            return {"ok": True} | REQUESTS[str(what)](self, asked)
         except InputError as error:
             return {"ok": False, "error": str(error)}
         except JournalError as error:
@@ -98,7 +98,7 @@ class Requests:
         new: dict[str, dict[str, Any]] = {}
         for one in listed:
             data = _submission(one, self._service.clock())
-            self._service.deciding.check_entity(data.get("entity", ""))
+            self._service.deciding.world.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
             self._service.deciding.prospects.check(_as_job(key, data))
             asked_for.append(key)
@@ -138,7 +138,7 @@ class Requests:
     def _job(self, asked: Mapping[str, Any]) -> _Answer:
         (job,) = self._jobs([asked.get("job")])
         events = [
-            {"at": event.at, "clock": event.clock, "kind": event.kind} | dict(event.data or {})
+            {"at": event.at, "clock": event.clock, "kind": event.kind} | dict(event.data)
             for event in self._service.journal.events(job.uuid, last=1000)
         ]
         return {"job": job_view(self._service, job), "events": events}
@@ -149,11 +149,11 @@ class Requests:
         self._service.cancel(jobs)
         return {"cancelled": [job.id for job in jobs if job.id not in through], "through": through}
 
-    def _drain(self, asked: Mapping[str, Any], *, drained: bool) -> _Answer:
+    def _drain(self, asked: Mapping[str, Any]) -> _Answer:
         name, known = asked.get("node"), [node.name for node in self._service.hardware.nodes]
         checked("node", name, name in known, f"one of {', '.join(known)}")
         service = self._service
-        service.drain(str(name), drained, self._jobs(asked.get("evict", [])))
+        service.drain(str(name), asked["do"] == "drain", self._jobs(asked.get("evict", [])))
         left = [job.id for job in service.book.holding.values() if name in job.placed.places and job.state == RUNNING]
         return {"node": name, "drained": name in service.hardware.drained, "jobs": left}
 
@@ -169,7 +169,7 @@ class Requests:
                     "clock": event.clock,
                     "kind": event.kind,
                     "job": ids[event.job].id if event.job else None,
-                    "data": dict(event.data or {}),
+                    "data": dict(event.data),
                 }
                 for event in events
             )
@@ -202,25 +202,21 @@ class Requests:
         return list(named.values())
 
 
-class _Request(NamedTuple):
-    """What can be asked: who answers, and whether that changes anything, for which the web door needs leave."""
-
-    answer: Callable[[Requests, Mapping[str, Any]], _Answer]
-    changes: bool = True
-
-
-REQUESTS = {
-    "submit": _Request(Requests._submit),
-    "status": _Request(Requests._status, changes=False),
-    "job": _Request(Requests._job, changes=False),
-    "cancel": _Request(Requests._cancel),
-    "drain": _Request(partial(Requests._drain, drained=True)),
-    "resume": _Request(partial(Requests._drain, drained=False)),
-    "history": _Request(Requests._history, changes=False),
-    "policy": _Request(Requests._policy),
-    "stop": _Request(Requests._stop),
+REQUESTS: dict[str, Callable[[Requests, Mapping[str, Any]], _Answer]] = {
+    "submit": Requests._submit,
+    "status": Requests._status,
+    "job": Requests._job,
+    "cancel": Requests._cancel,
+    "drain": Requests._drain,
+    "resume": Requests._drain,
+    "history": Requests._history,
+    "policy": Requests._policy,
+    "stop": Requests._stop,
 }
 """By name: on the socket, and on the web where its door lets them."""
+
+READING = ("history", "job", "status")
+"""Those that change nothing; for others the web door needs leave."""
 
 
 def _submission(one: Any, now: float) -> dict[str, Any]:

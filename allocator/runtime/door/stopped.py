@@ -74,6 +74,8 @@ def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
 
     service.deciding = Deciding(world, service.hardware, service.settings, folder / "policy.state", service.clock)
     service.deciding.trouble = "no service runs"
+    for job in book.active.values():
+        service.deciding.arrived(job)
     for job in book.holding.values():
         service.watching.look(job, service.clock())
     return service

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,8 @@ def status(service: Service, jobs: Iterable[Job]) -> dict[str, Any]:
 def service_view(service: Service) -> dict[str, Any]:
     """Policy, clock, hardware, how many jobs are where, and what is wrong."""
     deciding = service.deciding
-    unfit = (job.id for job in service.book.active.values() if not deciding.fits(job))
+    active = () if deciding.prospects.all_fit else service.book.active.values()
+    unfit = (job.id for job in active if not deciding.fits(job))
     return {
         "policy": deciding.policy.name,
         "adapter": service.adapter.name,
@@ -61,12 +63,16 @@ def node_views(service: Service) -> list[dict[str, Any]]:
     ]
 
 
+def busy_gpus(view: Mapping[str, Any]) -> Counter[str]:
+    """GPUs of each type that jobs hold, of a `service_view`."""
+    return Counter(node["accelerator"] for node in view["nodes"] for jobs in node["jobs"] if jobs)
+
+
 def job_view(service: Service, job: Job) -> dict[str, Any]:
     """One job."""
     now, steps = service.clock(), service.steps_of(job)
-    report = service.watching.report(job)
+    saved = service.watching.of(job).report or job
     running = job.run_seconds + (now - job.since if job.state in HOLDS_GPUS else 0.0)
-    saved_at = report.saved_at if report is not None else job.saved_at
     return {name: getattr(job, name) for name in _AS_KEPT} | {
         "name": job.name or _program(job.command),
         "reason": reason(service, job),
@@ -76,8 +82,8 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "reckoned": service.reckons(job),
         "total_steps": job.total_steps or None,
         "duration": job.duration or None,
-        "saved_steps": report.saved_steps if report is not None else job.saved_steps,
-        "saved_at": saved_at or None,
+        "saved_steps": saved.saved_steps,
+        "saved_at": saved.saved_at or None,
         "met": job.met(now),
         "due_in": None if job.deadline is None else round(job.deadline - now, 3),
         "submitted_at": round(job.submitted_at, 3),
@@ -110,10 +116,10 @@ def seconds_left(service: Service, job: Job) -> float | None:
     """What a job needs if it runs on where it is: as it told, or as its speed there is known; None where nothing is."""
     if job.state not in HOLDS_GPUS:
         return None
-    told = service.watching.told(job)
+    told = service.watching.of(job).told
     if told is not None and told.seconds_left is not None:
         return round(max(told.seconds_left - (service.clock() - told.clock), 0.0), 3)
-    rate = service.watching.speed(job) or service.deciding.known_rate(job)
+    rate = service.watching.speed(job) or service.deciding.world.knowledge.known_of(job).get(job.placed.way)
     left = job.total_steps - service.steps_of(job)
     # steps that nobody told may be done anew after a stop, and are no more than a guess in the end
     astray = service.reckons(job) and (job.unsaved_stops > 0 or left <= 0)

@@ -169,7 +169,7 @@ class Posts:
         left = _number(status, "estimatedRemainingSeconds", _MOST_STEPS)
         metrics = dict(_metrics(status.get("metrics")))
         watching = self._service.watching
-        steps, before = self._steps(job, percentage, metrics), watching.told(job)
+        steps, before = self._steps(job, percentage, metrics), watching.of(job).told
         begins = steps is None and (before is None or before.begins)
         if steps is None:
             # a trainer that begins may do so in the middle

@@ -27,19 +27,18 @@ from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from allocator.runtime.door.requests import REQUESTS, Requests
+from allocator.runtime.door.requests import READING, Requests
 from allocator.runtime.page.access import Access, Posts
 from allocator.runtime.page.metrics import CONTENT_TYPE, metrics
 from allocator.runtime.page.picture import History, picture
 from throughputs import InputError
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from allocator.runtime.service import Service
 
@@ -156,8 +155,6 @@ _LONGEST_REQUEST, _LONGEST_POST, _LONGEST_LOGIN = 8 << 20, 64 << 10, 8 << 10
 _MOST_READERS = 32
 """Pages that are open at once."""
 
-_READING = sorted(name for name, request in REQUESTS.items() if not request.changes)
-
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -167,182 +164,145 @@ _HEADERS = (
 )
 
 
-@dataclass
 class Desk:
-    """What the application needs.
+    """The application: lets nobody in who may not, before anything else is looked at.
 
-    Attributes
+    Parameters
     ----------
-    service, requests, history, feed : whom it speaks for.
-    access : knows the token. guarded : whether it is asked for; else whoever is here is the user.
+    service, requests : whom it speaks for. access : knows the token.
+    guarded : whether it is asked for; else whoever is here is the user.
     changes : whether requests that change something are answered.
     """
 
-    service: Service
-    requests: Requests
-    access: Access
-    guarded: bool = True
-    changes: bool = False
-
-    def __post_init__(self) -> None:
-        self.history = History(self.service)
-        self.posts = Posts(self.service, self.access)
-        self.feed = Feed(lambda: picture(self.service, self.history))
-        self.page, self.login = document("page.html"), document("login.html")
-        self.readers, self.closed = 0, False
+    def __init__(
+        self, service: Service, requests: Requests, access: Access, guarded: bool = True, changes: bool = False
+    ) -> None:
+        self._service, self._requests, self._access = service, requests, access
+        self._guarded, self._changes = guarded, changes
+        self.history, self.posts = History(service), Posts(service, access)
+        self._feed = Feed(lambda: picture(service, self.history))
+        self._shown, self._asking = document("page.html"), document("login.html")
+        self._readers, self._closed = 0, False
+        self._app = Starlette(
+            routes=[
+                Route("/", self._page),
+                Route("/events", self._events),
+                Route("/metrics", self._metrics),
+                Route("/login", self._login, methods=["POST"]),
+                Route("/api", self._api, methods=["POST"]),
+                Route("/jobs/{uuid}/{epoch}/status", self._status, methods=["POST"]),
+            ],
+            exception_handlers={HTTPException: _refused},
+        )
+        # a redirection would be made of what the request says of its host
+        self._app.router.redirect_slashes = False
 
     def close(self) -> None:
         """The service ends: nothing more is answered."""
-        self.closed = True
-        self.feed.close()
-
-
-def make_app(desk: Desk) -> Starlette:
-    """The application."""
-    app = Starlette(
-        routes=[
-            Route("/", _page),
-            Route("/events", _events),
-            Route("/metrics", _metrics),
-            Route("/login", _login, methods=["POST"]),
-            Route("/api", _api, methods=["POST"]),
-            Route("/jobs/{uuid}/{epoch}/status", _status, methods=["POST"]),
-        ],
-        middleware=[Middleware(_Guard, desk=desk)],
-        exception_handlers={HTTPException: _refused},
-    )
-    app.state.desk = desk
-    # a redirection would be made of what the request says of its host
-    app.router.redirect_slashes = False
-    return app
-
-
-class _Guard:
-    """Lets nobody in who may not, before anything else is looked at, and adds headers to all answers."""
-
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app, self._desk = app, desk
+        self._closed = True
+        self._feed.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it; all answers get our headers."""
         if scope["type"] != "http":
             return
-        request = Request(scope)
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        refusal = self._refusal(request)
+        refusal = self._refusal(Request(scope))
         await (refusal or self._app)(scope, receive, answer)
 
     def _refusal(self, request: Request) -> Response | None:
-        desk, headers, path = self._desk, request.headers, request.scope["path"]
-        if desk.closed:
+        headers, path = request.headers, request.scope["path"]
+        if self._closed:
             return _text("the service ends", 503)
-        if not desk.guarded:
+        if not self._guarded:
             # a page elsewhere must not reach a port that a user has led to this socket
             host = re.sub(r":\d+$", "", headers.get("host", ""))
             return None if host in _HERE else _text("only as localhost", 421)
         if path == "/login" or path.startswith("/jobs/"):
             return None
-        if desk.access.in_header(headers.get("authorization", "")):
+        if self._access.in_header(headers.get("authorization", "")):
             return None
-        if path in ("/", "/events", "/metrics") and desk.access.is_session(
-            request.cookies.get(_COOKIE, ""), time.time()
-        ):
+        session = request.cookies.get(_COOKIE, "")
+        if path in ("/", "/events", "/metrics") and self._access.is_session(session, time.time()):
             return None
-        return _shown(desk.login, 401) if path == "/" else _text("token missing or wrong", 401, _ASK)
+        return _shown(self._asking, 401) if path == "/" else _text("token missing or wrong", 401, _ASK)
+
+    async def _page(self, _: Request) -> Response:
+        return _shown(self._shown)
+
+    async def _events(self, _: Request) -> Response:
+        if self._readers >= _MOST_READERS:
+            return _text(f"more than {_MOST_READERS} pages are open", 503)
+
+        async def read() -> AsyncIterator[bytes]:
+            self._readers += 1
+            try:
+                async for event in self._feed.events():
+                    yield event
+            finally:
+                self._readers -= 1
+
+        return StreamingResponse(read(), media_type="text/event-stream")
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(metrics(self._service, self.history), media_type=CONTENT_TYPE)
+
+    async def _login(self, request: Request) -> Response:
+        body = await _body(request, _LONGEST_LOGIN)
+        try:
+            shown = parse_qs(body.decode(errors="replace"), max_num_fields=4).get("token", [""])[0].strip()
+        except ValueError:
+            shown = ""
+        if not self._access.is_token(shown):
+            return _shown(self._asking, 401)
+        answer = Response(status_code=303, headers={"location": "/"})
+        session = self._access.session(time.time())
+        answer.set_cookie(_COOKIE, session, httponly=True, secure=True, samesite="lax")
+        return answer
+
+    async def _api(self, request: Request) -> Response:
+        # what a form or a script of another site can send without asking is no request
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return JSONResponse({"ok": False, "error": "content type: application/json"}, 415)
+        if "origin" in request.headers:
+            return JSONResponse({"ok": False, "error": "requests are not for browsers"}, 403)
+        try:
+            asked = json.loads(await _body(request, _LONGEST_REQUEST))
+            if isinstance(asked, dict) and asked.get("do") not in READING and not self._changes:
+                error = f"only {', '.join(READING)} here: serve was started without --web-api"
+                return JSONResponse({"ok": False, "error": error}, 403)
+            answer = self._requests.open(asked)
+        except (ValueError, RecursionError):
+            return JSONResponse({"ok": False, "error": "request: not JSON"}, 400)
+        pieces, code = self._requests.stream(answer), 200 if answer["ok"] else 422
+        return StreamingResponse(pieces, code, media_type="application/json")
+
+    async def _status(self, request: Request) -> Response:
+        start = request.path_params["uuid"], request.path_params["epoch"]
+        if not self._access.is_of_job(request.headers.get("authorization", ""), *start):
+            return JSONResponse({"message": "token missing or wrong"}, 401, _ASK)
+        job = self.posts.job(*start)
+        if job is None:
+            return JSONResponse({"message": "this start of the job is over"}, 409)
+        try:
+            self.posts.take(job, json.loads(await _body(request, _LONGEST_POST)))
+        except InputError as error:
+            return JSONResponse({"message": str(error)}, 422)
+        except (ValueError, RecursionError):
+            return JSONResponse({"message": "not JSON"}, 400)
+        return JSONResponse({})
 
 
 _HERE = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _ASK = {"www-authenticate": "Bearer"}
 
 
-# -- answers ----------------------------------------------------------------------------------------------------------
-
-
-async def _page(request: Request) -> Response:
-    return _shown(_desk(request).page)
-
-
-async def _events(request: Request) -> Response:
-    desk = _desk(request)
-    if desk.readers >= _MOST_READERS:
-        return _text(f"more than {_MOST_READERS} pages are open", 503)
-
-    async def read() -> AsyncIterator[bytes]:
-        desk.readers += 1
-        try:
-            async for event in desk.feed.events():
-                yield event
-        finally:
-            desk.readers -= 1
-
-    return StreamingResponse(read(), media_type="text/event-stream")
-
-
-async def _metrics(request: Request) -> Response:
-    desk = _desk(request)
-    return Response(metrics(desk.service, desk.history), media_type=CONTENT_TYPE)
-
-
-async def _login(request: Request) -> Response:
-    desk = _desk(request)
-    body = await _body(request, _LONGEST_LOGIN)
-    try:
-        shown = parse_qs(body.decode(errors="replace"), max_num_fields=4).get("token", [""])[0].strip()
-    except ValueError:
-        shown = ""
-    if not desk.access.is_token(shown):
-        return _shown(desk.login, 401)
-    answer = Response(status_code=303, headers={"location": "/"})
-    answer.set_cookie(_COOKIE, desk.access.session(time.time()), httponly=True, secure=True, samesite="lax")
-    return answer
-
-
-async def _api(request: Request) -> Response:
-    desk = _desk(request)
-    # what a form or a script of another site can send without asking is no request
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return JSONResponse({"ok": False, "error": "content type: application/json"}, 415)
-    if "origin" in request.headers:
-        return JSONResponse({"ok": False, "error": "requests are not for browsers"}, 403)
-    try:
-        asked = json.loads(await _body(request, _LONGEST_REQUEST))
-        if isinstance(asked, dict) and asked.get("do") not in _READING and not desk.changes:
-            error = f"only {', '.join(_READING)} here: serve was started without --web-api"
-            return JSONResponse({"ok": False, "error": error}, 403)
-        answer = desk.requests.open(asked)
-    except (ValueError, RecursionError):
-        return JSONResponse({"ok": False, "error": "request: not JSON"}, 400)
-    pieces, code = desk.requests.stream(answer), 200 if answer["ok"] else 422
-    return StreamingResponse(pieces, code, media_type="application/json")
-
-
-async def _status(request: Request) -> Response:
-    desk = _desk(request)
-    uuid, epoch = request.path_params["uuid"], request.path_params["epoch"]
-    if not desk.access.is_of_job(request.headers.get("authorization", ""), uuid, epoch):
-        return JSONResponse({"message": "token missing or wrong"}, 401, _ASK)
-    job = desk.posts.job(uuid, epoch)
-    if job is None:
-        return JSONResponse({"message": "this start of the job is over"}, 409)
-    try:
-        desk.posts.take(job, json.loads(await _body(request, _LONGEST_POST)))
-    except InputError as error:
-        return JSONResponse({"message": str(error)}, 422)
-    except (ValueError, RecursionError):
-        return JSONResponse({"message": "not JSON"}, 400)
-    return JSONResponse({})
-
-
 # -- in and out -------------------------------------------------------------------------------------------------------
-
-
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
 
 
 async def _body(request: Request, longest: int) -> bytes:

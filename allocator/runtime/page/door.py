@@ -13,7 +13,6 @@ import secrets
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -24,8 +23,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.door.server import private_socket
 from allocator.runtime.page.access import Access, read_token
-from allocator.runtime.page.app import Desk, make_app
+from allocator.runtime.page.app import Desk
 from allocator.runtime.records.ownership import check_parents
+from allocator.runtime.settings import DoorSettings
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -37,28 +37,6 @@ _TO_ASK, _TO_READ, _AT_ALL = 10.0, 20.0, 3600.0
 """Seconds that a connection has to ask (TLS included), to take what it was sent, and at all."""
 
 _TO_CLOSE = 2.0
-
-
-@dataclass(frozen=True)
-class DoorSettings:
-    """Where the web door is, and what it lets do.
-
-    Attributes
-    ----------
-    web : ``HOST:PORT`` or ``unix:PATH``.
-    certificate, key : files for TLS. authority : certificates by which jobs check that; the certificate itself if None.
-    token_file : made where it does not exist; None: the file ``token`` in the state folder.
-    url : by which jobs and people reach it, if not as `web` says.
-    changes : whether requests that change something are answered.
-    """
-
-    web: str
-    certificate: Path | None = None
-    key: Path | None = None
-    authority: Path | None = None
-    token_file: Path | None = None
-    url: str | None = None
-    changes: bool = False
 
 
 class Door:
@@ -82,10 +60,10 @@ class Door:
         # who comes through a file needs no token
         token_file = settings.token_file or service.folder / "token"
         access = Access(read_token(token_file) if address else secrets.token_hex())
-        desk = Desk(service, requests, access, self._path is None, settings.changes)
+        desk = Desk(service, requests, access, self._path is None, settings.web_api)
         self._desk = desk
         config = uvicorn.Config(
-            make_app(desk),
+            desk,
             http=_Bounded,
             ws="none",
             lifespan="off",
@@ -97,13 +75,13 @@ class Door:
             h11_max_incomplete_event_size=_LONGEST_HEAD,
             timeout_keep_alive=int(_TO_ASK),
             timeout_graceful_shutdown=int(_TO_CLOSE),
-            ssl_certfile=settings.certificate if address else None,
-            ssl_keyfile=settings.key if address else None,
+            ssl_certfile=settings.tls_cert if address else None,
+            ssl_keyfile=settings.tls_key if address else None,
         )
         try:
             config.load()
         except (ssl.SSLError, OSError) as error:
-            found = f"{settings.certificate}, {settings.key}: {error}"
+            found = f"{settings.tls_cert}, {settings.tls_key}: {error}"
             raise InputError(
                 "--tls-cert, --tls-key", found=found, expected="a certificate and its key, as PEM"
             ) from None
@@ -111,10 +89,10 @@ class Door:
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
         port = self._socket.getsockname()[1] if address else 0
-        self.url = settings.url or (_url(address[0], port) if address else settings.web)
+        self.url = settings.web_url or (_url(address[0], port) if address else settings.web)
         self.notice = f"{self.url}; the token is in {token_file}" if address else self.url
         if address:
-            authority = (settings.authority or settings.certificate or Path()).absolute()
+            authority = (settings.tls_ca or settings.tls_cert or Path()).absolute()
             service.dispatch.variables = lambda job: desk.posts.variables(job, self.url, authority)
 
     async def open(self) -> None:
@@ -142,11 +120,11 @@ def _address(settings: DoorSettings) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise InputError("--web", found=settings.web, expected="HOST:PORT, as in 127.0.0.1:8080, or unix:PATH")
-    if settings.certificate is None or settings.key is None:
+    if settings.tls_cert is None or settings.tls_key is None:
         expected = "--tls-cert FILE and --tls-key FILE with it (TCP is served with TLS only), or unix:PATH"
         raise InputError("--web", found=settings.web, expected=expected)
-    if settings.url is not None and urlsplit(settings.url).scheme != "https":
-        raise InputError("--web-url", found=settings.url, expected="an address such as https://host:8080")
+    if settings.web_url is not None and urlsplit(settings.web_url).scheme != "https":
+        raise InputError("--web-url", found=settings.web_url, expected="an address such as https://host:8080")
     return host, int(port)
 
 

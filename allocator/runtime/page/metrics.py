@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import accumulate
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from allocator.runtime.door.views import service_view
+from allocator.runtime.door.views import busy_gpus, service_view
 from allocator.runtime.page.picture import DECISION_SECONDS, History
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ def metrics(service: Service, history: History) -> str:
 
 def _families(service: Service, history: History) -> Iterator[Metric]:
     view, jobs, counts = service_view(service), service.book.by_id, service.book.counts
-    busy, nodes = dict.fromkeys(view["cluster"], 0), dict.fromkeys(("up", "drained", "down"), 0)
-    for node in view["nodes"]:
-        busy[node["accelerator"]] = busy.get(node["accelerator"], 0) + sum(map(bool, node["jobs"]))
-        nodes[node["state"]] += 1
+    busy = dict.fromkeys(view["cluster"], 0) | busy_gpus(view)
+    nodes = dict.fromkeys(("up", "drained", "down"), 0) | Counter(node["state"] for node in view["nodes"])
     waits = [view["clock"] - job.submitted_at for job in service.book.active.values() if job.started_at is None]
     gauge, counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)
 

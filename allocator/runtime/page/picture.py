@@ -11,7 +11,8 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.decisions.hardware import held, owners
-from allocator.runtime.door.views import job_view, seconds_left, service_view
+from allocator.runtime.door.views import busy_gpus, job_view, seconds_left, service_view
+from allocator.runtime.door.words import words
 from allocator.runtime.records.book import FINAL, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class History:
         for event in events:
             self.last = event.number
             if event.kind == "decision":
-                self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data or {}))
+                self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data))
             elif event.kind in _TOLD and event.get("outcome") != "yielded":
                 self.happenings.appendleft(self._happening(event))
 
@@ -88,23 +89,8 @@ class History:
             "at": event.at,
             "kind": event.get("outcome") or event.kind,
             "job": None if job is None else job.id,
-            "text": _text(event),
+            "text": words(event.kind, event.data),
         }
-
-
-def _text(event: Event) -> str:
-    """What an event says, in words."""
-    if event.kind == "node":
-        return f"{event['name']} {'drained' if event['drained'] else 'in use again'}"
-    if event.kind == "policy":
-        return str(event["name"])
-    if event.kind == "cluster":
-        changed = event.get("nodes", ())
-        return ", ".join(f"{node['name']} {'up' if node['up'] else 'down'}" for node in changed)
-    if event.kind == "resized":
-        size = event.get("batch_size")
-        return f"{event.get('gpus') or 'as many'} GPUs" + (f", batch size {size}" if size else "")
-    return "started" if event.kind == "service" else str(event.get("reason", ""))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -124,24 +110,24 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
     The queue is in the order of submission, those first that the last decision wants.
     """
     deciding, book, now = service.deciding, service.book, service.clock()
-    outlook = deciding.outlook()
-    to_end = max(outlook.ends - now, 0.0)
+    targets, this = deciding.wanted(), deciding.round
+    to_end = inf if this is None else max(this.end - now, 0.0)
     free = _free_at(service)
     waiting = [job for job in islice(book.active.values(), 2 * most + len(book.holding)) if job.state == QUEUED]
     waiting = [job for job in waiting if not deciding.why_unfit(job)]
-    waiting.sort(key=lambda job: job.uuid not in outlook.targets)
+    waiting.sort(key=lambda job: job.uuid not in targets)
     holders = held(book.holding)
     total = max(sum(map(len, free.values())), 1)
-    turns = outlook.ends < inf and any(job.epoch and not job.failures for job in waiting)
+    turns = any(job.epoch and not job.failures for job in waiting)
     guesses, before = {}, 0
     for job in waiting[:most]:
-        target = outlook.targets.get(job.uuid)
+        target = targets.get(job.uuid)
         start = _in_turn(service, job, free)
         if target is not None:
             taken = any(book.holding[uuid].state != STOPPING for uuid in owners(holders, target))
             start = min(start, to_end if taken and to_end < inf else 0.0)
-        elif turns:
-            start = min(start, to_end + before // total * outlook.seconds)
+        elif this is not None and turns:
+            start = min(start, to_end + before // total * this.seconds)
         before += job.gpus if target is None else 0
         if start < inf:
             guesses[job.uuid] = start
@@ -169,8 +155,8 @@ def _in_turn(service: Service, job: Job, free: dict[str, list[float]]) -> float:
     pool = min(starts, key=starts.__getitem__, default=None)
     if pool is None or starts[pool] == inf:
         return inf
-    ways = service.deciding.ways(job)
-    rate = 0.0 if ways is None else ways.get((pool, job.gpus), 0.0)
+    knowledge = service.deciding.world.knowledge
+    rate = knowledge.of(job).get((pool, job.gpus), 0.0) if knowledge.known_of(job) else 0.0
     known = job.total_steps and rate > 0
     needs = max(job.total_steps - service.steps_of(job), 0.0) / rate if known else job.duration or inf
     ends = starts[pool] + needs
@@ -199,10 +185,7 @@ def picture(service: Service, history: History) -> dict[str, Any]:
         "types": _types(view),
         "nodes": view["nodes"][:_MOST_NODES],
         "more_nodes": max(len(view["nodes"]) - _MOST_NODES, 0),
-        "running": [
-            _some(service, job, "places", "run_seconds", "reason", "saved_at") | _training(service, job)
-            for job in running
-        ],
+        "running": [_some(service, job, *_OF_RUNNING) | {"metrics": _metrics(service, job)} for job in running],
         "queue": [_some(service, job, "reason", "waited_seconds") | {"start": starts.get(job.uuid)} for job in queued],
         "finished": [_some(service, job, "reason", "run_seconds", "waited_seconds") for job in through],
         "decisions": list(history.decisions),
@@ -215,21 +198,17 @@ def picture(service: Service, history: History) -> dict[str, Any]:
 
 def _types(view: Mapping[str, Any]) -> list[dict[str, Any]]:
     """GPUs of each type: how many there are, how many are busy, and the price of one more."""
-    busy: dict[str, int] = {}
-    for node in view["nodes"]:
-        busy[node["accelerator"]] = busy.get(node["accelerator"], 0) + sum(map(bool, node["jobs"]))
-    return [
-        {"name": name, "gpus": gpus, "busy": busy.get(name, 0), "price": view["prices"].get(name)}
-        for name, gpus in view["cluster"].items()
-    ]
+    busy, prices = busy_gpus(view), view["prices"]
+    return [{"name": n, "gpus": gpus, "busy": busy[n], "price": prices.get(n)} for n, gpus in view["cluster"].items()]
 
 
 def _round(service: Service) -> float | None:
     """Seconds to the end of the round, None where there is none."""
-    left = service.deciding.outlook().ends - service.clock()
-    return round(max(left, 0.0), 1) if isfinite(left) else None
+    this = service.deciding.round
+    return None if this is None else round(max(this.end - service.clock(), 0.0), 1)
 
 
+_OF_RUNNING = ("places", "run_seconds", "reason", "saved_at", "seconds_left")
 _COMMON = ("id", "name", "user", "state", "gpus", "accelerator", "steps", "total_steps", "restarts", "failures")
 
 
@@ -238,15 +217,16 @@ def _some(service: Service, job: Job, *names: str) -> dict[str, Any]:
     return {name: view[name] for name in (*_COMMON, *names)}
 
 
-def _training(service: Service, job: Job) -> dict[str, Any]:
-    told = service.watching.told(job)
-    return {"left": seconds_left(service, job), "metrics": {} if told is None else dict(told.metrics)}
+def _metrics(service: Service, job: Job) -> dict[str, str]:
+    """What a trainer says of its training."""
+    told = service.watching.of(job).told
+    return {} if told is None else dict(told.metrics)
 
 
 def _speeds(service: Service, jobs: Iterable[Job]) -> Iterable[dict[str, Any]]:
     """Steps/s of jobs where they were measured, beside what was believed before they ran."""
     for job in jobs:
-        believed = service.deciding.ways(job, measured=False) or {}
+        believed = service.deciding.world.knowledge.known(job.job_type, job.gpus, {})
         for (pool, gpus), rate in job.measured.items():
             yield {
                 "id": job.id,

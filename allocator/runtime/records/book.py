@@ -218,7 +218,7 @@ class Book:
         elif event.kind == "node":
             (self.drained.add if event["drained"] else self.drained.discard)(event["name"])
         elif event.kind == "policy":
-            self.policy = dict(event.data or {})
+            self.policy = dict(event.data)
         elif event.kind == "service":
             self.adapter = event.get("adapter", "")
             self.nodes = _nodes(event)
@@ -226,7 +226,7 @@ class Book:
             self.nodes.update(_nodes(event))
 
     def _added(self, event: Event) -> Job:
-        told = {name: value for name, value in (event.data or {}).items() if name in SUBMITTED}
+        told = {name: value for name, value in event.data.items() if name in SUBMITTED}
         told["command"] = tuple(told["command"])
         job = Job(len(self.by_id), event.job, **told)
         job.submitted_at = job.since = event.clock
@@ -262,7 +262,7 @@ class Book:
         job.gpu_seconds += (event.clock - since) * job.held_gpus
 
     def _progress(self, job: Job, event: Event) -> None:
-        told: Mapping[str, Any] = event.data or {}
+        told: Mapping[str, Any] = event.data
         if job.saves_more(told):
             job.fruitless = 0
         for name in told.keys() & set(PROGRESS):
@@ -285,7 +285,7 @@ class Book:
         job.epoch = max(job.epoch, event["epoch"])
 
     def _ended(self, job: Job, event: Event) -> None:
-        fruitless, lost = job.fruitless_after(event.data or {}), job.lost_after(event.data or {})
+        fruitless, lost = job.fruitless_after(event.data), job.lost_after(event.data)
         self._progress(job, event)
         if job.state != STOPPING:
             job.run_seconds += max(event.clock - job.since, 0.0)
@@ -293,7 +293,7 @@ class Book:
         job.code, job.signal = event.get("code"), event.get("signal", 0)
         outcome = job.outcome = event["outcome"]
         if outcome == COMPLETED:
-            if "steps" not in (event.data or {}):
+            if "steps" not in event.data:
                 job.steps = max(job.steps, job.total_steps)
             self._leave(job, COMPLETED, event)
             return

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +61,16 @@ class Event:
     kind: str
     job: str = ""
     clock: float = 0.0
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     at: float = 0.0
     number: int = 0
 
     def __getitem__(self, name: str) -> Any:
-        return (self.data or {})[name]
+        return self.data[name]
 
     def get(self, name: str, default: Any = None) -> Any:
         """An entry of `data`."""
-        return (self.data or {}).get(name, default)
+        return self.data.get(name, default)
 
 
 class Journal:
@@ -155,12 +155,12 @@ class Journal:
         try:
             self._base.execute("BEGIN IMMEDIATE")
             for event in events:
-                data = json.dumps(dict(event.data or {}), separators=(",", ":"))
+                data = json.dumps(dict(event.data), separators=(",", ":"))
                 cursor = self._base.execute(
                     "INSERT INTO events (clock, at, kind, job, data) VALUES (?, ?, ?, ?, ?)",
                     (event.clock, now, event.kind, event.job, data),
                 )
-                written.append(Event(event.kind, event.job, event.clock, event.data, now, int(cursor.lastrowid or 0)))
+                written.append(replace(event, at=now, number=int(cursor.lastrowid or 0)))
             self._base.execute("COMMIT")
         except BaseException as error:
             self._roll_back()

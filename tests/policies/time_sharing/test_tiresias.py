@@ -95,12 +95,12 @@ def test_waiting_counts_from_the_first_start_on() -> None:
 
 def test_lines_by_turn_by_queue_and_by_arrival() -> None:
     """Jobs that come late run while a gang does not fit; as published with Pollux it comes first as soon as it does."""
-    for line, expected in (("entered", [1]), ("turn", [2]), ("arrival", [1])):
-        asked = tiresias(queue_limits=(57600.0,), promote_after=None, line=line)
+    for system, expected in (("pollux", [1]), ("default", [2]), ("lucid", [1])):
+        asked = tiresias(queue_limits=(57600.0,), promote_after=None, system=system)
         assert asked([0, 1, 2], [1, 2, 1], trained=[0, 0, 0])[0] == [0, 2]
         assert asked([1, 2], [2, 1], 60.0, [2], trained=[0, 60])[0] == expected
     # of those who arrived together who runs goes on
-    asked = tiresias(1, line="arrival")
+    asked = tiresias(1, system="lucid")
     assert asked([1, 2], [1, 1], 60.0, [2], elapsed_seconds=[9.0, 9.0])[0] == [2]
 
 

@@ -19,7 +19,7 @@ from allocator.runtime.adapters.base import Node
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.page.access import Access
-from allocator.runtime.page.app import Desk, make_app
+from allocator.runtime.page.app import Desk
 from allocator.runtime.page.door import Door
 from allocator.runtime.service import Service
 from tests.runtime.model_cluster import ModelCluster, settle
@@ -83,7 +83,7 @@ class Asker:
 
     def __init__(self, service, **more):
         self.desk = Desk(service, Requests(service), ACCESS, **more)
-        self.app = make_app(self.desk)
+        self.app = self.desk
 
     def get(self, path, headers=None):
         return self.ask("GET", path, headers)

@@ -220,7 +220,7 @@ def test_percentages_are_steps_and_metrics_with_steps_are_finer(posting):
     told = {"progressPercentage": 24} | counted("123", "500")
     assert posting.steps(told) == pytest.approx(246), "it counts otherwise: its share of the way counts"
     assert posting.steps(told, posting.unknown) == 123
-    assert posting.service.watching.told(posting.known).metrics["current_step"] == "123"
+    assert posting.service.watching.of(posting.known).told.metrics["current_step"] == "123"
     for total in ("0", "1e-320", "1e-5", "-3", "nan", "inf", "1e400"):
         for current in ("0", "5"):
             assert posting.steps(counted(current, total)) == float(current)
@@ -260,10 +260,10 @@ def test_only_a_start_that_runs_may_post_and_only_what_makes_sense(posting):
         assert posting.post(status) == 422
     for body in (b"", b"{", b"\xff", b"[" * 50_000, b"9" * 5000):
         assert posting.post(None, content=body) in (400, 422)
-    assert posting.service.watching.told(job) is None
+    assert posting.service.watching.of(job).told is None
     many = [{"name": f"m{k}" * 50, "value": "9" * 1000} for k in range(40)]
     assert posting.post({"progressPercentage": 1, "metrics": many}) == 200
-    kept = posting.service.watching.told(job).metrics
+    kept = posting.service.watching.of(job).told.metrics
     assert len(kept) <= 32
     assert all(len(name) + len(value) <= 128 for name, value in kept.items())
     assert posting.post({"metrics": [{"name": "x", "value": "y" * 100_000}]}) == 413

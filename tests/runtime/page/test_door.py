@@ -18,8 +18,9 @@ import pytest
 
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.page import app, door
-from allocator.runtime.page.door import Door, DoorSettings
+from allocator.runtime.page.door import Door
 from allocator.runtime.records.journal import Event
+from allocator.runtime.settings import DoorSettings
 from allocator.runtime.watching import Told
 from tests.runtime.page.chromium import CHROMIUM, opened
 from tests.runtime.page.clusters import Made, certificate, live, submission

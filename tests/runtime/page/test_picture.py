@@ -49,7 +49,7 @@ def test_measured_speeds_are_shown_beside_those_of_the_table(service):
     history = History(service)
 
     def left():
-        return [job["left"] for job in picture(service, history)["running"]]
+        return [job["seconds_left"] for job in picture(service, history)["running"]]
 
     assert left()[0] > 0, "the table knows how fast it is"
     assert left()[1] is None
@@ -84,11 +84,11 @@ def test_who_takes_turns_starts_with_a_round(service):
     assert expected_starts(service, 10) == {}, "nobody has made room for another yet"
     first = next(iter(service.book.holding.values()))
     service.record([Event("ended", first.uuid, data={"outcome": "yielded", "reason": "its lease ended"})])
-    outlook = service.deciding.outlook()
-    to_end, starts = outlook.ends - service.stop_clock(), expected_starts(service, 10)
+    this = service.deciding.round
+    to_end, starts = this.end - service.stop_clock(), expected_starts(service, 10)
     guesses = sorted(starts[job.uuid] for job in jobs if job.state == "queued")
     # the first at once, as GPUs are free
-    assert guesses == pytest.approx([0, to_end, to_end, to_end + outlook.seconds, to_end + outlook.seconds])
+    assert guesses == pytest.approx([0, to_end, to_end, to_end + this.seconds, to_end + this.seconds])
 
 
 SAMPLE = re.compile(r"allocator_([a-z_]+)(?:\{(.*)\})? (NaN|[+-]?[0-9.]+(?:e[+-]?[0-9]+)?)")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import AdapterError
+from allocator.runtime.adapters.base import AdapterError, Placed
 from tests.runtime.contract import AdapterContract, seen, until
 from tests.runtime.slurm.jobs import Jobs, holds
 from tests.runtime.test_contract import WithCommands
@@ -65,7 +66,7 @@ async def test_jobs_run_where_they_are_wanted_and_how_they_ended_is_told(jobs):
     assert all(path.stat().st_mode & 0o077 == 0 for path in order.folder.iterdir())
     ends = [await until(adapter, other, "ended") for other in others]
     assert [(end.code, end.signal) for end in ends] == list(failing)
-    uneven = type(order)(**(vars(order) | {"epoch": 2, "gpus": {"v1": (0, 1), "v2": (0,)}}))
+    uneven = replace(order, epoch=2, placed=Placed("v100", {"v1": (0, 1), "v2": (0,)}))
     with pytest.raises(AdapterError, match="the same number of GPUs"):
         await adapter.start(uneven)
 

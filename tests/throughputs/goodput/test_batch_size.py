@@ -94,8 +94,7 @@ def test_too_many_gpus_for_the_largest_batch():
 def test_gradients_of_which_nothing_is_known():
     """As many samples make as much progress as one: an initial step a step, whatever the batch."""
     statistics = GradientStatistics(0.0, 0.0)
-    assert statistics.efficiency([[1.0, 4.0]]).tolist() == [[1.0, 0.25]]
-    assert GradientStatistics([1.0, 0.0], [2.0, 1.0]).noise_scale([10, 10]).tolist() == [20, np.inf]
+    assert statistics.efficiency([1.0, 4.0]).tolist() == [1.0, 0.25]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.reference import goodput_cases as cases
 from tests.reference.goodput_tables import recorded_loss
-from throughputs.goodput import Samples, ThroughputModels, fit_model, fit_models, loss_of
+from throughputs.goodput import Samples, ThroughputModels, fit_model, fit_models
 from throughputs.goodput.log_errors import LEAST, Cells, minimised
 
 
@@ -36,7 +36,7 @@ def test_exact_samples_are_met(model):
     """Up to what the loss wants of gamma and of slopes beside constants."""
     samples = measured(model, [1, 1, 1, 2, 2, 4], [1, 2, 4, 8, 16, 32], [16, 32, 64, 128])
     fit = fit_model(samples)
-    assert fit.loss <= loss_of(model, samples)[0] + 1e-6
+    assert fit.loss <= cases.loss_of(model.parameters, samples) + 1e-6
     np.testing.assert_allclose(fit.model.gradient_time(samples.batch_size[None])[0], samples.gradient_time, rtol=0.02)
 
 
@@ -89,7 +89,7 @@ def test_losses_are_no_worse_than_the_published(public_data, tmp_path):
     for case in cases.recorded():
         samples = cases.samples_of(case, tables)
         assert len(samples) == case["n_points"]
-        published = loss_of(ThroughputModels(cases.parameters(case)), samples)[0]
+        published = cases.loss_of(cases.parameters(case), samples)
         assert published == pytest.approx(case["objective"], rel=1e-12)
         assert fit_model(samples).loss <= recorded_loss(case, samples) + 1e-9, cases.name(case)
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from throughputs.errors import InputError, one_of
 from throughputs.files import check_table_name, write_frame
+from throughputs.frames import columns_of as columns_of_trace
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
 from throughputs.traces.logs.columns import UNITS, Column, columns_of, fields, unit_of
@@ -66,23 +65,15 @@ class ImportedLog:
         """
         path = Path(path)
         check_table_name(path)
-        said = {
-            "priority_weight": self.trace.priority_weight != 1.0,
-            "deadline": ~np.isnan(self.trace.deadline),
-            "duration": ~np.isnan(self.trace.duration),
-            "user": self.trace.user != "",
-            "partition": self.trace.partition != "",
-            "gpu_type": self.trace.gpu_type != "",
-            "gpu_fraction": self.trace.gpu_fraction != 1.0,
-            "gpu_utilization": ~np.isnan(self.trace.gpu_utilization),
-            "recorded_start_seconds": ~np.isnan(self.trace.recorded_start_seconds),
-            "recorded_end_seconds": ~np.isnan(self.trace.recorded_end_seconds),
-            "trace_id": self.trace.trace_id != "",
-            "arrival_date": ~np.isnat(self.trace.arrival_date),
-        }
-        names = ["job_type", "scale_factor", "total_steps", "arrival_time", *(n for n in said if said[n].any())]
+        frame = self.trace.to_frame()
+        said = [
+            name
+            for name, column in columns_of_trace(Trace).items()
+            if column.empty is None
+            or any(value == value and value not in ("", column.empty) for value in frame[name].unique())
+        ]
         source = " ".join(self.source.split())
-        write_frame(path, self.trace.to_frame()[names], f"jobs of {source}; second 0 is {self.origin} there")
+        write_frame(path, frame[said], f"jobs of {source}; second 0 is {self.origin} there")
 
     @property
     def left_out(self) -> str:

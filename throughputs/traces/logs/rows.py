@@ -102,8 +102,8 @@ class Rows:
         deadline = self._deadline(submitted)
         self.is_job &= ~self.repeats.outdated(self.is_job & (self.reason < 0), submitted, running)
         self.notes += self.repeats.notes
-        if strict:
-            self._refuse_first()
+        if strict and (self.reason >= 0).any():
+            raise self._error(self.reason >= 0, "")
         kept = np.flatnonzero(self.is_job & (self.reason < 0))
         if not len(kept):
             raise self._none_usable()
@@ -111,7 +111,7 @@ class Rows:
         kept = kept[np.argsort(submitted[kept], kind="stable")]
         self.origin = float(submitted[kept[0]])
         started, ended = self._recorded(kept, submitted, seconds)
-        self._note(running[kept], self.clock.without_zone)
+        self._note(running[kept])
         partition, gpu_type, model = self._text("partition")[kept], self._gpu_types(kept), self._text("model")[kept]
         self._check_renamed(partition, gpu_type, model)
         return {
@@ -160,19 +160,15 @@ class Rows:
 
     def dropped(self) -> dict[str, int]:
         """Jobs that cannot be used, by reason, the most frequent first."""
-        counts = np.bincount(self.reason[self.reason >= 0], minlength=len(self.reasons)).tolist()
-        total: dict[str, int] = {}
-        for (reason, _, _), count in zip(self.reasons, counts, strict=True):
-            total[reason] = total.get(reason, 0) + count
-        return dict(sorted(total.items(), key=lambda item: -item[1]))
+        names = (self.reasons[k][0] for k in np.sort(self.reason[self.reason >= 0]).tolist())
+        return dict(Counter(names).most_common())
 
-    def _refuse_first(self) -> None:
-        bad = np.flatnonzero(self.reason >= 0)
-        if len(bad):
-            row = int(bad[0])
-            reason, column, expected = self.reasons[self.reason[row]]
-            found = self.log.cells[column][row] or None
-            raise self.log.error(row, column, found, f"{expected} ({reason})")
+    def _error(self, rows: NDArray[np.bool_], told: str) -> InputError:
+        """What is wrong with the first of some rows that cannot be used; `told` is said behind what was expected."""
+        row = int(np.argmax(rows))
+        reason, column, expected = self.reasons[self.reason[row]]
+        found = self.log.cells[column][row] or None
+        return self.log.error(row, column, found, f"{expected}{told or f' ({reason})'}")
 
     def _none_usable(self) -> InputError:
         """That no job can be used: how many for which reason, and a cell for which most cannot."""
@@ -180,36 +176,31 @@ class Rows:
         if not dropped:
             return InputError(self.log.source, found="no rows", expected="at least one job that can be used")
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in dropped.items())
-        most = next(iter(dropped))
-        row = next(int(row) for row in np.flatnonzero(self.reason >= 0) if self.reasons[self.reason[row]][0] == most)
-        _, column, expected = self.reasons[self.reason[row]]
-        found = self.log.cells[column][row] or None
-        return self.log.error(row, column, found, f"{expected}; no job can be used ({counts})")
+        most = [k for k, (reason, _, _) in enumerate(self.reasons) if reason == next(iter(dropped))]
+        return self._error(np.isin(self.reason, most), f"; no job can be used ({counts})")
 
     def _cells(self, field: str) -> NDArray[np.object_]:
         return self.log.cells[self.columns[field].name]
 
     def _time(self, field: str, missing: str | None) -> _Floats:
         """(N,) seconds on the clock; rows without are dropped where `missing` is a reason."""
-        cells = self._cells(field)
-        seconds, blank, kind = self.clock.seconds(cells, self.decimal_comma), is_blank(cells), self.clock.expected
-        self._check_format(field, np.flatnonzero(self.is_job), seconds[self.is_job])
+        seconds, blank, kind = self._told(field), is_blank(self._cells(field)), self.clock.expected
         if missing is not None:
             self._drop(blank, missing, field, kind)
         told = "submission" if field == "submit" else field
         self._drop(np.isnan(seconds) & ~blank, f"unreadable {told}", field, kind)
         return seconds
 
-    def _check_format(self, field: str, rows: NDArray[np.intp], seconds: _Floats) -> None:
-        """Raise `InputError` where most times of these rows (R,) are not of the form that was given."""
-        if self.clock.date_format is None:
-            return
-        cells, name = self._cells(field), self.columns[field].name
-        said = ~is_blank(cells[rows])
-        wrong = rows[np.isnan(seconds) & said]
-        if 2 * len(wrong) > said.sum():
+    def _told(self, field: str) -> _Floats:
+        """(N,) seconds on the clock, nan where there are none; `InputError` where most are not of the form given."""
+        cells = self._cells(field)
+        seconds = self.clock.seconds(cells, self.decimal_comma)
+        said = self.is_job & ~is_blank(cells)
+        wrong = np.flatnonzero(said & np.isnan(seconds))
+        if self.clock.date_format is not None and 2 * len(wrong) > said.sum():
             expected = f"{self.clock.expected}; {len(wrong):,} of {said.sum():,} rows have no such date there"
-            raise self.log.error(int(wrong[0]), name, cells[wrong[0]], expected)
+            raise self.log.error(int(wrong[0]), self.columns[field].name, cells[wrong[0]], expected)
+        return seconds
 
     def _states(self) -> _Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
@@ -270,8 +261,7 @@ class Rows:
         begin, lasting = submitted[kept], seconds[kept]
         if "start" not in self.columns or self.columns["start"] == self.columns["submit"]:
             return np.full(len(kept), np.nan), np.full(len(kept), np.nan)
-        start = self.clock.seconds(self._cells("start")[kept], self.decimal_comma)
-        self._check_format("start", kept, start)
+        start = self._told("start")[kept]
         unread = int(np.isnan(start).sum())
         if unread and layout_of(self.log.kind) is None:
             self.notes.append(f"without a recorded schedule: {unread:,}, as their start cannot be read")
@@ -279,8 +269,7 @@ class Rows:
         start = np.where(early, begin, start)
         end = start + lasting
         if "end" in self.columns:
-            told = self.clock.seconds(self._cells("end")[kept], self.decimal_comma)
-            self._check_format("end", kept, told)
+            told = self._told("end")[kept]
             self._compare(kept, told - recorded, lasting)
             end = np.where(told >= start, told, end)
         if early.any():
@@ -363,15 +352,11 @@ class Rows:
 
     def _types(self, named: NDArray[np.object_], partition: NDArray[np.object_]) -> NDArray[np.object_]:
         """(K,) the type of each job as a cluster names it: that of the log, else the one given for its partition."""
-        of_partition = np.array(
-            [
-                "|".join(self.renamed[part] for part in partition_names(name) if part in self.renamed)
-                for name in partition
-            ],
-            dtype=object,
+        of_partition = (
+            "|".join(self.renamed[n] for n in partition_names(name) if n in self.renamed) for name in partition
         )
-        of_type = ["|".join(self.renamed.get(part, part) for part in partition_names(name)) for name in named]
-        return np.where(named == "", of_partition, np.array(of_type, dtype=object)).astype(object)
+        of_type = ("|".join(self.renamed.get(n, n) for n in partition_names(name)) for name in named)
+        return np.array([own or other for own, other in zip(of_type, of_partition, strict=True)], dtype=object)
 
     def _check_renamed(self, *columns: NDArray[np.object_]) -> None:
         """Raise `InputError` for a name that was given another and that no job of the log has."""
@@ -399,30 +384,34 @@ class Rows:
                     )
         return models
 
-    def _note(self, running: _Flags, without_zone: bool) -> None:
-        if running.any():
-            self.notes.append(f"still running: {running.sum()}; the time until then stands for their duration")
-        if without_zone and (self.clock.zone is None or self.clock.zone_assumed):
-            self.notes.append(
-                f"dates without a zone are taken for {self.clock.zone or 'UTC'} (trace import --zone says otherwise)"
-            )
-        if self.clock.twice:
-            self.notes.append(
-                "dates in an hour that comes twice, as clocks are put back, are taken for the first of them"
-            )
-        if self.columns["submit"] == self.columns.get("start"):
-            self.notes.append(
+    def _note(self, running: _Flags) -> None:
+        zone, columns = self.clock.zone, self.columns
+        no_zone = self.clock.without_zone and (zone is None or self.clock.zone_assumed)
+        alone = "start" not in columns and layout_of(self.log.kind) is None
+        for true, told in (
+            (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
+            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (trace import --zone says otherwise)"),
+            (
+                self.clock.twice,
+                "dates in an hour that comes twice, as clocks are put back, are taken for the first of them",
+            ),
+            (
+                columns["submit"] == columns.get("start"),
                 "no column has the submission: the start stands in, as if no job had waited, and there is no recorded "
-                "schedule"
-            )
-        if "steps" in self.columns and "duration" not in self.columns and "end" not in self.columns:
-            self.notes.append("the log has steps and no durations: how fast they go is for a throughput table to say")
-        if "start" not in self.columns and layout_of(self.log.kind) is None:
-            name = self.columns["submit"].name
-            self.notes.append(
-                f"no recorded schedule: {name} is read as the submission, and no column says when jobs started "
-                "(--start names one)"
-            )
+                "schedule",
+            ),
+            (
+                "steps" in columns and not {"duration", "end"} & columns.keys(),
+                "the log has steps and no durations: how fast they go is for a throughput table to say",
+            ),
+            (
+                alone,
+                f"no recorded schedule: {columns['submit'].name} is read as the submission, and no column says when "
+                "jobs started (--start names one)",
+            ),
+        ):
+            if true:
+                self.notes.append(told)
 
     def units(self) -> tuple[dict[str, str], frozenset[str]]:
         """Units of the fields that are times in numbers, and for which of them nothing told it."""

@@ -14,7 +14,7 @@ archive's definition of version 2.2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,13 +29,16 @@ from throughputs.traces.logs.layouts import Cells, Layout, printed
 SWF = "swf"
 """Name of the format, and the extension of its files."""
 
-_FIELDS = 18
-_SUBMIT, _WAIT, _RUN, _USED, _ASKED, _STATUS = 1, 2, 3, 4, 7, 10
-_USER, _EXECUTABLE, _QUEUE, _PARTITION = 11, 13, 14, 15
+_FIELDS = (
+    "job number", "submit time", "wait time", "run time", "processors", "processor time", "memory", "asked processors",
+    "asked time", "asked memory", "status", "user", "group", "executable", "queue", "partition", "job before", "think",
+)  # fmt: skip
+"""Of each job, in their order."""
+
 _UNKNOWN = "-1"
 _NOT_RECORDED = "not recorded"
 _STATES = {"0": "FAILED", "1": "COMPLETED", "2": "PARTIAL", "3": "PARTIAL", "4": "PARTIAL", "5": "CANCELLED"}
-_NAMED = {"user": _USER, "executable": _EXECUTABLE, "queue": _QUEUE, "partition": _PARTITION}
+_NAMED = ("user", "executable", "queue", "partition")
 
 _COMMENT = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)\s*")
 _NOTE = re.compile(r"(user|executable) (\d+) is (.+)")
@@ -72,13 +75,13 @@ def _cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str,
                 _take(comment[1], comment[2], names, notes)
         elif line:
             cells = line.split()
-            if len(cells) != _FIELDS:
-                expected = f"{_FIELDS} numbers, as the Standard Workload Format has for each job"
+            if len(cells) != len(_FIELDS):
+                expected = f"{len(_FIELDS)} numbers, as the Standard Workload Format has for each job"
                 raise InputError(source, line=number, found=f"{len(cells)} fields", expected=expected)
             rows.append(cells)
             lines.append(number)
-    table = [np.array(column, dtype=object) for column in zip(*rows, strict=True)] or [np.zeros(0, object)] * _FIELDS
-    return _columns(table, names), np.array(lines, dtype=np.int64), tuple(notes)
+    table = np.array(rows, dtype=object).reshape(-1, len(_FIELDS)).T
+    return _columns(dict(zip(_FIELDS, table, strict=True)), names), np.array(lines, dtype=np.int64), tuple(notes)
 
 
 def _take(label: str, value: str, names: dict[str, dict[str, str]], notes: list[str]) -> None:
@@ -91,26 +94,26 @@ def _take(label: str, value: str, names: dict[str, dict[str, str]], notes: list[
         names[named[1]][named[2]] = named[3]
 
 
-def _columns(table: Sequence[NDArray[np.object_]], names: dict[str, dict[str, str]]) -> Cells:
-    """The columns under names; those that follow from several are reckoned."""
-    submit, wait, run = (numbers(table[i]) for i in (_SUBMIT, _WAIT, _RUN))
+def _columns(table: Cells, names: dict[str, dict[str, str]]) -> Cells:
+    """The columns with those that follow from several, and names in place of numbers."""
+    submit, wait, run = (numbers(table[name]) for name in ("submit time", "wait time", "run time"))
     started = np.where(wait >= 0, submit + wait, np.nan)
     ended = np.where(run >= 0, started + run, np.nan)
-    processors = np.where(numbers(table[_USED]) > 0, table[_USED], table[_ASKED])
     starts = printed(started)
     starts[(starts == "") & (run > 0)] = _NOT_RECORDED
+    used, asked = table["processors"], table["asked processors"]
     columns: Cells = {
-        "job number": _known(table[0]),
-        "submit time": table[_SUBMIT],
+        "job number": _known(table["job number"]),
+        "submit time": table["submit time"],
         "start time": starts,
         "end time": printed(ended),
-        "run time": _known(table[_RUN]),
-        "processors": _known(processors),
-        "status": np.array([_STATES.get(status, "") for status in table[_STATUS].tolist()], dtype=object),
+        "run time": _known(table["run time"]),
+        "processors": _known(np.where(numbers(used) > 0, used, asked)),
+        "status": np.array([_STATES.get(status, "") for status in table["status"].tolist()], dtype=object),
     }
-    for name, position in _NAMED.items():
+    for name in _NAMED:
         known = names[name]
-        columns[name] = np.array([known.get(cell, cell) for cell in _known(table[position]).tolist()], dtype=object)
+        columns[name] = np.array([known.get(cell, cell) for cell in _known(table[name]).tolist()], dtype=object)
     if not (columns["partition"] != "").any():
         columns["partition"] = columns["queue"]
     return columns
@@ -132,25 +135,26 @@ def swf_text(trace: Trace, whole: Callable[[str, NDArray[np.float64]], NDArray[n
         texts = getattr(trace, name)
         one_line = np.array(["\n" not in text and "\r" not in text for text in texts], dtype=np.bool_)
         require(one_line, texts, trace.source, name, "text without line ends")
-    unknown = np.full(len(trace), -1.0)
-    start = trace.recorded_start_seconds
-    wait = np.where(np.isnan(start), -1.0, start - trace.arrival_time)
-    users, executables, partitions = (_numbered(column) for column in (trace.user, trace.job_type, trace.partition))
-    columns: list[NDArray[Any]] = [unknown] * _FIELDS
-    columns[0] = _job_numbers(trace)
-    columns[_SUBMIT] = whole("arrival_time", trace.arrival_time)
-    columns[_WAIT] = whole("recorded_start_seconds", wait)
-    columns[_RUN] = whole("duration", np.where(np.isnan(trace.duration), -1.0, trace.duration))
-    columns[_USED] = columns[_ASKED] = trace.scale_factor
-    columns[_STATUS] = np.where(np.isnan(trace.duration), -1, 1)
-    columns[_USER], columns[_EXECUTABLE], columns[_PARTITION] = (of for _, of in (users, executables, partitions))
+    start, lasts = trace.recorded_start_seconds, trace.duration
+    named = {"user": trace.user, "executable": trace.job_type, "partition": trace.partition}
+    numbered = {name: _numbered(column) for name, column in named.items()}
+    known: dict[str, NDArray[Any]] = {
+        "job number": _job_numbers(trace),
+        "submit time": whole("arrival_time", trace.arrival_time),
+        "wait time": whole("recorded_start_seconds", np.where(np.isnan(start), -1.0, start - trace.arrival_time)),
+        "run time": whole("duration", np.where(np.isnan(lasts), -1.0, lasts)),
+        "processors": trace.scale_factor,
+        "asked processors": trace.scale_factor,
+        "status": np.where(np.isnan(lasts), -1, 1),
+        **{name: of for name, (_, of) in numbered.items()},
+    }
+    columns = [known.get(name, np.full(len(trace), -1)).astype(np.int64).tolist() for name in _FIELDS]
     head = ["; Version: 2.2", f"; Conversion: of {' '.join(trace.source.split())}"]
     head += [f"; MaxJobs: {len(trace)}", f"; MaxRecords: {len(trace)}"]
-    head += [f"; Partition: {number} {name}" for number, name in enumerate(partitions[0], start=1)]
-    for what, (named, _) in (("user", users), ("executable", executables)):
-        head += [f"; Note: {what} {number} is {name}" for number, name in enumerate(named, start=1)]
-    rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
-    return "\n".join([*head, *(" ".join(map(str, row)) for row in rows)]) + "\n"
+    head += [f"; Partition: {number} {name}" for number, name in enumerate(numbered["partition"][0], start=1)]
+    for what in ("user", "executable"):
+        head += [f"; Note: {what} {number} is {name}" for number, name in enumerate(numbered[what][0], start=1)]
+    return "\n".join([*head, *(" ".join(map(str, row)) for row in zip(*columns, strict=True))]) + "\n"
 
 
 def _job_numbers(trace: Trace) -> NDArray[np.int64]:

@@ -47,10 +47,12 @@ from allocator.runtime.adapters.node import (
     children,
     descendants,
     end_processes,
+    free_port,
     is_alive,
     left_of,
     signal_all,
     take_lock,
+    variables_of_rank,
 )
 
 _ANSWER_SECONDS = 30.0
@@ -346,10 +348,8 @@ class LocalAdapter(Adapter):
         common |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         if not order.one_process_per_gpu:
             return [common]
-        world = str(len(indices))
-        common |= {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
-        common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-        return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(len(indices))]
+        ranks, port = len(indices), free_port()
+        return [common | variables_of_rank(rank, rank, ranks, ranks, "127.0.0.1", port) for rank in range(ranks)]
 
     async def stop(self, job: str, epoch: int) -> None:
         """SIGTERM to each process of the command and its group, once however often it is asked for."""
@@ -454,10 +454,3 @@ async def _read_all(source: int) -> str:
     finally:
         loop.remove_reader(source)
     return b"".join(pieces).decode(errors="replace")
-
-
-def _free_port() -> int:
-    """A port of this machine that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

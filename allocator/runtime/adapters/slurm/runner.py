@@ -37,8 +37,10 @@ from allocator.runtime.adapters.node import (
     Log,
     Stream,
     Watch,
+    free_port,
     set_of_process,
     take_lock,
+    variables_of_rank,
 )
 
 START_FILE, KILL_FILE, RUNNER_FILE = "start.json", "kill.json", "runner.py"
@@ -125,9 +127,7 @@ def environment_of(order: dict[str, Any], rank: int, local_rank: int, address: s
     variables |= order["lease"]
     if order["one_process_per_gpu"]:
         gpus = order["gpus_per_node"]
-        ranks = {"RANK": rank, "LOCAL_RANK": local_rank, "WORLD_SIZE": gpus * order["nodes"], "LOCAL_WORLD_SIZE": gpus}
-        variables |= {name: str(value) for name, value in (ranks | {"MASTER_PORT": port}).items()}
-        variables["MASTER_ADDR"] = address
+        variables |= variables_of_rank(rank, local_rank, gpus * order["nodes"], gpus, address, port)
     return variables
 
 
@@ -163,13 +163,6 @@ def start(watch: Watch, command: list[str], variables: dict[str, str], directory
     if failure:
         log.write(f"allocator: {failure}\n".encode())
     return not failure
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def see_through(watch: Watch, epoch: int) -> bool:

@@ -1,9 +1,10 @@
-"""Optimus as the simulator of Pollux has it."""
+"""Optimus and Tiresias as the simulator of Pollux has them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from allocator.policies.goodput.optimus import Optimus
+from allocator.policies.time_sharing.tiresias import Tiresias
 
 
 @dataclass(frozen=True)
@@ -12,3 +13,10 @@ class PublishedOptimus(Optimus):
 
     single_steps: ClassVar[bool] = True
     smaller_first: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class TiresiasByEntry(Tiresias):
+    """In a queue goes first who came to it first, whether it runs or waits."""
+
+    runs_first: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Events of the journal, one short line each."""
+"""Events of the journal in words, for terminals and for the page."""
 
 from __future__ import annotations
 
@@ -7,21 +7,33 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from allocator.cli.service.tables import span
-
 _WIDTH = 100
 """Characters of a line; what is longer is in the details."""
 
 _Data = Mapping[str, Any]
 
 
+def span(seconds: float | None) -> str:
+    """A length of time, short."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.0f}s"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f}m"
+    return f"{seconds / 3600:.1f}h" if seconds < 172_800 else f"{seconds / 86_400:.1f}d"
+
+
+def words(kind: str, data: _Data) -> str:
+    """What happened."""
+    return _WORDS[kind](data) if kind in _WORDS else f"{kind} {details(data)}"
+
+
 def event_line(event: Mapping[str, Any]) -> str:
     """When, whose, and what happened, in at most `_WIDTH` characters."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["at"]))
     whose = f"job {event['job']} " if event.get("job") is not None else ""
-    kind, data = event["kind"], event["data"]
-    text = _WORDS[kind](data) if kind in _WORDS else f"{kind} {details(data)}"
-    line = " ".join(f"{stamp} {whose}{text}".split())
+    line = " ".join(f"{stamp} {whose}{words(event['kind'], event['data'])}".split())
     return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
 
 
