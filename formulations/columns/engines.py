@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.columns.near import Searched, search_near
+from formulations.columns.near import search_near
 from formulations.columns.rounding import rounded_rows
 from formulations.columns.written import Written
 from formulations.core.solution import InfeasibleError
@@ -120,8 +120,8 @@ class Engine:
 
     def _search_some(
         self, written: Written, cost: Array, aim: float, opened: Flags, point: Array, start: Array | None
-    ) -> Searched:
-        """The best point with variables that are not `opened` as in `point`."""
+    ) -> tuple[Array, float, bool]:
+        """The best point with variables that are not `opened` as in `point`; see `near.Search`."""
         scale = _scale(cost)
         # the relaxation of a program with rounded rows is nearly whole: presolve takes longer than what it saves
         presolve = "choose" if written is self._written else "off"
@@ -130,7 +130,7 @@ class Engine:
         before = float(np.add.reduce(cost * z))
         known = None if start is None else start[opened]
         z[opened], found = self._run(model, StopRule(absolute_gap=aim / scale), start=known, presolve=presolve)
-        return Searched(z, before - scale * found.bound, found.proven)
+        return z, before - scale * found.bound, found.proven
 
     def _run(self, model: Any, stop: StopRule, **options: Any) -> tuple[Array, LinearAnswer]:
         """The point that the solver finds, and all that it says.

@@ -12,7 +12,6 @@ one row of capacity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,24 +29,9 @@ limits."""
 _ROUNDING = 1e-9
 """Relative to the largest cost: reduced costs that differ by less are equal."""
 
-
-@dataclass(frozen=True, eq=False)
-class Searched:
-    """What a search of some variables found.
-
-    Attributes
-    ----------
-    z : (V,) the point. bound : no point with the other variables where they are has more.
-    proven : whether the search came to its end.
-    """
-
-    z: Array
-    bound: float
-    proven: bool
-
-
-Search = Callable[[Flags, Array, Array | None], Searched]
-"""Searches the variables that are open (V,), the others being at their values in a point (V,), from a known point."""
+Search = Callable[[Flags, Array, Array | None], tuple[Array, float, bool]]
+"""Searches the variables that are open (V,), the others being at their values in a point (V,), from a known point; says
+what point (V,) was found, what no point with the others where they are exceeds, and whether it came to its end."""
 
 
 def search_near(written: Written, cost: Array, multipliers: Array, aim: float, search: Search) -> tuple[Array, float]:
@@ -75,12 +59,12 @@ def search_near(written: Written, cost: Array, multipliers: Array, aim: float, s
         # equal losses are opened together
         more = 2 * max(int(np.count_nonzero(opened)) - rows, more)
         try:
-            found = search(opened, better, start)
+            start, bound, proven = search(opened, better, start)
         except InfeasibleError:
             if opened.all():
                 raise
             continue
-        start, value = found.z, float(np.add.reduce(cost * found.z))
-        if elsewhere <= value + aim or not found.proven:
-            return found.z, max(found.bound, elsewhere)
+        value = float(np.add.reduce(cost * start))
+        if elsewhere <= value + aim or not proven:
+            return start, max(bound, elsewhere)
         needed = most - value

@@ -59,7 +59,7 @@ class _Saving(Marginal):
                 if queue[0][3] is not best:
                     continue
             heappop(queue)
-            following, _ = self.adopt(best)
+            following = self.adopt(best)
             free = self.profile.free[0]
             if following is not None and following.level - following.held <= free and self.reckon(following):
                 heappush(queue, (following.increase, j, self.steps, following))

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
-from formulations.deadlines.profile import Change, FreeProfile, JobPlan
+from formulations.deadlines.profile import FreeProfile, JobPlan
 
 
 class Candidate:
@@ -89,14 +89,19 @@ class Marginal(ABC):
         ]
         return seconds[1] < seconds[0]
 
-    def adopt(self, candidate: Candidate) -> tuple[Candidate | None, Change]:
-        """Scale the job; returns its next level, None where it has none, and how the profile has changed."""
+    def adopt(self, candidate: Candidate) -> Candidate | None:
+        """Scale the job; returns its next level, None where it has none."""
         j, scaled = candidate.job, candidate.plan
         assert scaled is not None
-        change = self.profile.replace(self.plans[j], scaled)
+        self.replace(self.plans[j], scaled)
         self.plans[j], self.used[j] = scaled, candidate.used
         following = self.following(j)
         if following is not None and candidate.steps == self.steps:
             following.without, following.steps = candidate.without, self.steps + 1
         self.steps += 1
-        return following, change
+        return following
+
+    def replace(self, old: JobPlan, new: JobPlan) -> None:
+        """Take the GPUs of one plan in place of those of another."""
+        self.profile.give(old)
+        self.profile.take(new)

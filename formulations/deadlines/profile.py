@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from math import inf
-from typing import NamedTuple
 
 
 class JobPlan:
@@ -72,19 +71,6 @@ class JobPlan:
         return JobPlan(starts, gpus, max(self.end, until), self.real_end, self.met, self.charged_until)
 
 
-class Change(NamedTuple):
-    """How a profile has changed.
-
-    Attributes
-    ----------
-    borders : (seconds, by how many GPUs the number of free ones jumps up more there than before), ascending.
-    least : free GPUs at least between two neighbouring borders; inf where there are not fewer than before.
-    """
-
-    borders: list[tuple[float, int]]
-    least: list[float]
-
-
 class FreeProfile:
     """Free GPUs as a step function of time.
 
@@ -126,46 +112,6 @@ class FreeProfile:
     def give(self, plan: JobPlan) -> None:
         """With the GPUs of a plan that was taken."""
         self._change(plan, -1)
-
-    def replace(self, old: JobPlan, new: JobPlan) -> Change:
-        """Without the GPUs of a plan, and with those of another that was taken, both from the start of the profile."""
-        net: dict[float, int] = {}
-        held = 0
-        for start, gpus in zip(old.starts, old.gpus, strict=True):
-            net[start] = gpus - held
-            held = gpus
-        net[old.end] = -held
-        held = 0
-        for start, gpus in zip(new.starts, new.gpus, strict=True):
-            net[start] = net.get(start, 0) + held - gpus
-            held = gpus
-        net[new.end] = net.get(new.end, 0) + held
-        borders = sorted([border for border in net.items() if border[1]])
-        times, free = self.times, self.free
-        change, i = 0, 0
-        touched: list[int] = []
-        least: list[float] = []
-        for time, jump in borders:
-            j = bisect_left(times, time, i)
-            if time < inf and (j == len(times) or times[j] != time):
-                times.insert(j, time)
-                free.insert(j, free[j - 1])
-            if change:
-                if j == i + 1:
-                    free[i] += change
-                    least.append(free[i] if change < 0 else inf)
-                else:
-                    free[i:j] = [count + change for count in free[i:j]]
-                    least.append(min(free[i:j]) if change < 0 else inf)
-            elif touched:
-                least.append(inf)
-            change += jump
-            i = j
-            touched.append(j)
-        for i in reversed(touched):
-            if 0 < i < len(times) and free[i] == free[i - 1]:
-                del times[i], free[i]
-        return Change(borders, least)
 
     def _change(self, plan: JobPlan, sign: int) -> None:
         times, free, starts = self.times, self.free, plan.starts

@@ -22,9 +22,6 @@ _SAMPLE_PRECISION = 1e-6
 SMALLEST_PRICE = 0.01
 """Part of the highest price below which errors of a price are measured as if it were so high."""
 
-_MET = 1e-12
-"""Part of a floor that rounding may take."""
-
 _SAME_LEVEL = 1e-5
 """Relative difference up to which the sample's level is that of the hardest job alone."""
 
@@ -67,10 +64,6 @@ class Goal(ABC):
     def is_limit(self, level: float) -> bool:  # noqa: ARG002
         """Whether no level can be better, however much capacity there is."""
         return False
-
-    def is_met(self, u: Array) -> bool:  # noqa: ARG002
-        """Whether every job has the throughput `u` (K,) that it needs whatever the level, but for rounding."""
-        return True
 
     def without_negligible(self, prices: Array, capacity: Array, negligible: float) -> Array:
         """Prices (M,), 0 where an interior point left a capacity that is worth a part `negligible` of all at most."""
@@ -160,10 +153,6 @@ class WorthGoal(Goal):
             return self.floors / self.fastest
         assert self.gain is not None
         return np.asarray(self.gain * self.fastest)
-
-    def is_met(self, u: Array) -> bool:
-        """The floors, or more."""
-        return self.floors is None or bool((u >= self.floors * (1.0 - _MET)).all())
 
     def solve(self, part: Polytope) -> tuple[Place, int]:
         """By the interior point, roughly."""

@@ -28,7 +28,6 @@ from formulations import (
     solve_packed,
 )
 from formulations.packed.engines import ENGINES
-from formulations.packed.published import published_makespan
 from formulations.solving.choice import bisected_makespan
 from tests.formulations.programs import (
     draw_packed,
@@ -238,6 +237,8 @@ def test_recorded_optima(reference_data):
 @pytest.mark.parametrize("seed", range(6))
 def test_the_published_makespan_is_the_point_of_ecos(seed):
     """On the program as the paper writes it out: within 5 % of the optimum, at the last time of the bisection."""
+    from allocator.published.gavel.packed import published_makespan
+
     ecos = pytest.importorskip("ecos")
     rng, n = np.random.default_rng(seed), 4 + 3 * seed
     size, alone = rng.choice((1, 2) if seed % 2 else (1,), 6), rng.uniform(1, 20, (6, 3))

@@ -22,7 +22,7 @@ ALLOWED = {
     "formulations/columns/objectives.py": "sparse matrices, multiplied by SciPy's own loops",
     "formulations/columns/solver.py": "a sparse matrix",
     "formulations/columns/written.py": "sparse matrices",
-    "formulations/packed/published.py": "a sparse matrix",
+    "allocator/published/gavel/packed.py": "a sparse matrix",
     "formulations/reference/mixed_integer.py": "a sparse matrix",
     "allocator/report/svg.py": "pixels of a picture",
     "formulations/core/objectives.py": "statements in cvxpy",

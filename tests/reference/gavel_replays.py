@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator import Cluster, Policy, get_policy, read_table, read_trace, simulate
-from allocator.registry import settings_of
+from allocator import Cluster, Policy, read_table, read_trace, simulate
+from allocator.presets import preset
 from allocator.results.result import SimulationResult
 from tests.conftest import _data_root, _reference_root
 
@@ -132,9 +132,9 @@ def run_with(
     return simulate(read_trace(data(f"gavel/traces/{trace}.trace")), cluster, policy, table, preset="gavel", seed=seed)
 
 
-def replay(run: dict[str, Any], data: Callable[[str], Path], **settings: str) -> SimulationResult:
-    """The recorded run of a policy with these settings, each of which it must have."""
-    policy = get_policy(run["policy"], **settings)
+def replay(run: dict[str, Any], data: Callable[[str], Path]) -> SimulationResult:
+    """The recorded run of a policy, which is as the preset has it."""
+    policy = preset("gavel").make_policy(run["policy"], cluster_of(run))
     return run_with(policy, run["trace"].removesuffix(".trace"), cluster_of(run), data, run["seed"])
 
 
@@ -158,17 +158,12 @@ def _per_cent(part: float) -> str:
     return "0" if float(text) == 0 else text
 
 
-def settings(policy: str) -> dict[str, str]:
-    """Those that the preset gives a policy."""
-    return {"choice": "published"} if "choice" in settings_of(policy) else {}
-
-
 def table(runs: list[tuple[str, str]]) -> str:
     """Agreement of these runs under the preset as it comes, from new runs."""
     found: dict[str, dict[str, str]] = {}
     for trace, policy in sorted(runs, key=lambda run: (_ORDER.index(run[1]) if run[1] in _ORDER else 0, run[0])):
         run = _recorded()[trace, policy]
-        found.setdefault(policy, {})[trace] = agreement(replay(run, _public, **settings(policy)), run)
+        found.setdefault(policy, {})[trace] = agreement(replay(run, _public), run)
     lines = ["| policy | trace | difference |", "|---|---|---|"]
     for policy, rows in found.items():
         alike = len(rows) > 1 and len(set(rows.values())) == 1

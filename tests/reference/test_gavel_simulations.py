@@ -14,7 +14,6 @@ from tests.reference.gavel_replays import (
     recorded_jct,
     replay,
     runs_of,
-    settings,
 )
 from tests.reference.tiers import tiered
 from tests.tables import printed_rows
@@ -46,7 +45,7 @@ def test_recorded_runs(trace, policy, gavel_inputs, public_data, gavel_runs):
         pytest.importorskip("ecos", reason="ECOS is an extra: pip install cluster-allocator[ecos]")
     run, printed = gavel_runs[trace, policy], PRINTED[trace, policy]
     data = public_data if policy.endswith("packed") else gavel_inputs
-    result = replay(run, data, **settings(policy))
+    result = replay(run, data)
     assert agreement(result, run) == printed
     assert (result.jobs["status"] == "completed").all()
     if policy in ORDERS:

@@ -14,18 +14,12 @@ Source: Narayanan et al., OSDI 2020, section 3.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 
-from allocator.policies.base.packed import PackedPolicy, served_part
+from allocator.policies.base.packed import PackedPolicy
 from allocator.policies.gavel.finish_time import FinishTimeFairnessPerf
 from allocator.policies.gavel.makespan import MinTotalDurationPerf
 from allocator.policies.gavel.max_min import MaxMinFairnessPerf
-from allocator.protocol import ClusterState
-from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from formulations import solve_packed
-from formulations.packed.published import published_makespan
-from formulations.solving.choice import check_choice
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
 
@@ -78,24 +72,6 @@ class MinTotalDurationPacked(PackedPolicy):
         min_(x,z)  max_i  n_i / u_i                                 (x, z) in the polytope with pairs
 
     n: steps left.
-
-    Parameters
-    ----------
-    choice : which of the optima: "balanced" (`formulations.packed.choice`), or "published", the point on which the
-        published system acts, up to 5 % above the optimum (`formulations.packed.published`).
     """
 
-    choice: str = "balanced"
-
     alone = MinTotalDurationPerf()
-
-    def allocate(self, state: ClusterState) -> Allocation:
-        """Solve the program for `state`, and choose."""
-        check_choice(self.choice)
-        started = perf_counter()
-        part = served_part(state, priced=self.choice != "published")
-        objective = self.alone.objective(part.state, part.state.rates)
-        solution = solve_packed(part.polytope, objective, solver=self.solver)
-        if self.choice == "published":
-            solution = published_makespan(part.polytope, objective, solution)
-        return part.allocation(self, solution, started)

@@ -10,9 +10,64 @@ from __future__ import annotations
 from bisect import bisect_left
 from math import inf
 from operator import attrgetter
+from typing import NamedTuple
 
 from formulations.deadlines.marginal import Candidate, Marginal
-from formulations.deadlines.profile import Change, FreeProfile, JobPlan
+from formulations.deadlines.profile import FreeProfile, JobPlan
+
+
+class Change(NamedTuple):
+    """How a profile has changed.
+
+    Attributes
+    ----------
+    borders : (seconds, by how many GPUs the number of free ones jumps up more there than before), ascending.
+    least : free GPUs at least between two neighbouring borders; inf where there are not fewer than before.
+    """
+
+    borders: list[tuple[float, int]]
+    least: list[float]
+
+
+def replaced(profile: FreeProfile, old: JobPlan, new: JobPlan) -> Change:
+    """Take the GPUs of one plan in place of those of another that was taken, both from the start of the profile."""
+    net: dict[float, int] = {}
+    held = 0
+    for start, gpus in zip(old.starts, old.gpus, strict=True):
+        net[start] = gpus - held
+        held = gpus
+    net[old.end] = -held
+    held = 0
+    for start, gpus in zip(new.starts, new.gpus, strict=True):
+        net[start] = net.get(start, 0) + held - gpus
+        held = gpus
+    net[new.end] = net.get(new.end, 0) + held
+    borders = sorted([border for border in net.items() if border[1]])
+    times, free = profile.times, profile.free
+    change, i = 0, 0
+    touched: list[int] = []
+    least: list[float] = []
+    for time, jump in borders:
+        j = bisect_left(times, time, i)
+        if time < inf and (j == len(times) or times[j] != time):
+            times.insert(j, time)
+            free.insert(j, free[j - 1])
+        if change:
+            if j == i + 1:
+                free[i] += change
+                least.append(free[i] if change < 0 else inf)
+            else:
+                free[i:j] = [count + change for count in free[i:j]]
+                least.append(min(free[i:j]) if change < 0 else inf)
+        elif touched:
+            least.append(inf)
+        change += jump
+        i = j
+        touched.append(j)
+    for i in reversed(touched):
+        if 0 < i < len(times) and free[i] == free[i - 1]:
+            del times[i], free[i]
+    return Change(borders, least)
 
 
 class _Listed:
@@ -122,6 +177,10 @@ class Published(Marginal):
         """Until the end of the interval of the profile in which the job ends."""
         return plan.gpu_seconds(plan.charged_until)
 
+    def replace(self, old: JobPlan, new: JobPlan) -> None:
+        """Note how the profile has changed."""
+        self.change = replaced(self.profile, old, new)
+
     def run(self) -> list[int]:
         """Scale until nobody's next level fits; returns the jobs in the order of the list, which is sorted by score."""
         self.passed_ends = set[float]()
@@ -152,8 +211,8 @@ class Published(Marginal):
                 entry.next = None
                 continue
             self.passed_ends.add(self.plans[best.job].end)
-            entry.next, change = self.adopt(best)
-            self._update(at, _Step(change, self.profile))
+            entry.next = self.adopt(best)
+            self._update(at, _Step(self.change, self.profile))
 
     def _score(self, entry: _Listed, candidate: Candidate) -> None:
         """Reckon the score of a job whose plan may be another, or who has moved up."""

@@ -22,4 +22,5 @@ GAVEL = Preset(
         BatchSizes("off"),
     ),
     choice="published",
+    policies={"min_total_duration_packed": "allocator.published.gavel.packed:PublishedMinTotalDurationPacked"},
 )

@@ -13,12 +13,18 @@ Source: D. Narayanan et al., OSDI 2020, sections 3.1 and 4.2, public artifact.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.policies.base.packed import served_part
+from allocator.policies.gavel.packed import MinTotalDurationPacked
+from allocator.protocol import ClusterState
+from allocator.protocol.allocation import Allocation
+from formulations import solve_packed
 from formulations.core.certificate import relative_gap
 from formulations.core.objectives import Makespan
 from formulations.packed.polytope import PackedPolytope, Pairs
@@ -28,6 +34,19 @@ from formulations.solving.backends import BACKENDS
 from formulations.solving.choice import bisected_makespan
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PublishedMinTotalDurationPacked(MinTotalDurationPacked):
+    """The point on which the published system acts, up to 5 % above the optimum."""
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`, and choose."""
+        started = perf_counter()
+        part = served_part(state, priced=False)
+        objective = self.alone.objective(part.state, part.state.rates)
+        solution = solve_packed(part.polytope, objective, solver=self.solver)
+        return part.allocation(self, published_makespan(part.polytope, objective, solution), started)
 
 
 def published_makespan(polytope: PackedPolytope, objective: Makespan, solution: PackedSolution) -> PackedSolution:
