@@ -240,10 +240,15 @@ class Deciding:
         return min(known, round_seconds / 2)
 
     def _idles(self, book: Book) -> bool:
-        """Whether GPUs idle that a waiting job could use which has none in sight."""
-        targets = {uuid: target for uuid, target in self.wanted().items() if uuid in book.active}
+        """Whether GPUs idle that a waiting job could use which has none in sight, or only those of somebody else."""
+        holders = held(book.holding)
+        targets = {
+            uuid: target
+            for uuid, target in self.wanted().items()
+            if uuid in book.active and (uuid in book.holding or not owners(holders, target))
+        }
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
-        taken = set(held(book.holding)).union(*(target.gpus for target in targets.values()))
+        taken = set(holders).union(*(target.gpus for target in targets.values()))
         free = Counter(self._hardware.cluster.gpus)
         for node in self._hardware.nodes:
             if waiting and self._hardware.usable(node):
@@ -275,6 +280,8 @@ class Deciding:
             if self._coming is None:
                 ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
                 news.seconds = {uuid: ends.get(uuid, clock) - plan.clock for uuid in plan.wanted}
+        if self._coming is not None:
+            news.holding = {uuid: job.placed for uuid, job in book.holding.items()}
         taken = self._take_stock(news, book, moved)
         self._clear_news()
         began = self._clock()

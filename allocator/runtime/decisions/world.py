@@ -8,7 +8,7 @@ that a solver that takes its time holds nothing else up.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
@@ -54,6 +54,7 @@ class News:
         was told before.
     lost_seconds : what the last start cost, by UUID.
     trouble : whether a job failed.
+    holding : who holds GPUs, and where, by UUID, where the last decision has not begun: it is taken back.
     """
 
     clock: float
@@ -64,6 +65,7 @@ class News:
     seconds: Mapping[str, float] | None = None
     lost_seconds: Mapping[str, float] = field(default_factory=dict)
     trouble: bool = False
+    holding: Mapping[str, Placed] | None = None
 
 
 @dataclass(frozen=True)
@@ -173,13 +175,13 @@ class World:
             self._submit([jobs[uuid] for uuid in state["jobs"]], state["arrivals"], numbered=numbered)
             progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
             self._table.restore(state["table"] | {"progress": progress})
-            self.core.resume(state["core"], *self._rows_of(there))
+            self.core.resume(state["core"], *self._rows_of({job.uuid: job.placed for job in there}))
         active = set(self.core.active.tolist())
         self.core.complete(sorted(i for u, i in self.ids.items() if jobs[u].state not in ACTIVE and i in active))
         new = [job for job in there if self.ids.get(job.uuid) not in active]
         self.core.arrive(self._submit(new, self._arrivals(new)))
         self._advance({job.uuid: job.steps for job in there})
-        self.core.adopt(*self._rows_of(there))
+        self.core.adopt(*self._rows_of({job.uuid: job.placed for job in there}))
 
     def check(self) -> None:
         """Ask the policy about a job that nobody submitted, in a world of its own.
@@ -206,6 +208,8 @@ class World:
         """
         self._tell(news)
         core, calls, seconds = self.core, self.core.policy_calls, self.core.policy_seconds
+        if news.holding is not None:
+            core.adopt(*self._rows_of(news.holding))
         decision = self._last = core.next(news.clock)
         types, rows = self.cluster.accelerators, decision.assignment
         names, gpus = self._names(decision.jobs), decision.gpus or map(core.gpus_of, decision.jobs.tolist())
@@ -379,10 +383,11 @@ class World:
     def _configurations(self, ways: Sequence[Ways]) -> Any:
         return self.knowledge.configurations(ways).fitting(self.cluster.capacity)
 
-    def _rows_of(self, jobs: Iterable[Job]) -> tuple[Assignment, list[tuple[int, ...]]]:
-        """Those of the jobs that hold GPUs which are in use, as rows."""
-        known = [job for job in jobs if job.uuid in self.ids]
-        rows = [(self.ids[job.uuid], job.placed, gpus) for job in known if (gpus := self.hardware.numbers(job.placed))]
+    def _rows_of(self, holding: Mapping[str, Placed]) -> tuple[Assignment, list[tuple[int, ...]]]:
+        """Those of the jobs, by UUID, that hold GPUs which are in use, as rows."""
+        active = set(self.core.active.tolist())
+        known = [(self.ids[uuid], placed) for uuid, placed in holding.items() if self.ids.get(uuid) in active]
+        rows = [(job, placed, gpus) for job, placed in known if (gpus := self.hardware.numbers(placed))]
         on: dict[tuple[int, ...], list[int]] = {}
         for job, _, gpus in rows:
             on.setdefault(gpus, []).append(job)
