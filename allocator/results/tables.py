@@ -54,8 +54,8 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "preemptions": record.preemptions,
         "status": pd.Categorical(record.status(), [*STATUSES[1:], UNSERVED, STATUSES[OPEN]]),
     }
-    for name, fair in record.contended_jct().items():
-        columns[f"rho_{name}"] = jct / fair
+    if fair := record.contended_jct():
+        columns |= {f"rho_{name}": jct / seconds for name, seconds in fair.items()}
         columns["scheduled_fraction"] = _rounds_run(record) / np.maximum(record.rounds_present(), 1)
     columns |= _optional_columns(record)
     if not np.isnat(jobs.arrival_date).all():

@@ -43,8 +43,8 @@ LASTED = re.compile(
     r"|, in \d+(\.\d+)? s\b.*|; about .* left|(?<=│)(\s+\d+\.\d\d │){2}$"
 )
 """What texts say of it; the last two columns of the tables of sweeps are seconds of the policy and of the run."""
-PROGRESS = re.compile(r"\d+ of \d+: ")
-"""Lines that come as runs end, in the order in which processes do."""
+PROGRESS = re.compile(r"\d+ of \d+: |\S+: \d+ of \d+ jobs completed, simulated clock ")
+"""Lines that come as runs end, in the order in which processes do, and while they last long."""
 DIGITS = re.compile(r"-?\d+\.\d+(e[-+]\d+)?")
 OPAQUE = {".gz", ".ckpt", ".png", ".zip", ".state", ".npz", ".svg", ".html", ".log"}
 

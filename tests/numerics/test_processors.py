@@ -67,7 +67,7 @@ def others():
 
 def test_every_processor_gives_the_same_bytes():
     expected = output([str(SCRIPT)])
-    assert len(expected) > 40
+    assert len(expected) >= 40
     for variables in others():
         found = output([str(SCRIPT)], **variables)
         differing = [name for name in expected if found[name] != expected[name]]
