@@ -102,6 +102,10 @@ LOGS = {
 }
 
 
+OF_SYSTEMS = {"philly": pytest.mark.published, "pai-2020": pytest.mark.published}
+"""Logs whose layouts are entry points of the published systems."""
+
+
 @pytest.fixture
 def written(tmp_path):
     """Writes text into a file."""
@@ -118,7 +122,7 @@ def figures(trace, *names):
     return [getattr(trace, name).tolist() for name in names]
 
 
-@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=OF_SYSTEMS.get(k, ())) for k in LOGS])
 @pytest.mark.parametrize("name", ["of_any_name.txt", "log.csv.gz"])
 def test_a_log_is_told_by_what_it_holds(written, kind, name):
     path = written(LOGS[kind], name)
@@ -133,6 +137,7 @@ def test_a_log_is_told_by_what_it_holds(written, kind, name):
         read_trace(path, format=other)
 
 
+@pytest.mark.published
 def test_philly_sums_attempts_on_the_clock_of_the_pacific_coast(written):
     imported = import_log(written(LOGS["philly"]))
     trace = imported.trace
@@ -153,6 +158,7 @@ def test_philly_sums_attempts_on_the_clock_of_the_pacific_coast(written):
     assert import_log(written(LOGS["philly"]), zone="UTC").origin == "2017-10-14T01:11:39+00:00"
 
 
+@pytest.mark.published
 def test_philly_names_the_entry_that_is_no_job(written):
     path = written(json.dumps([json.loads(PHILLY)[0], {"vc": "x"}]))
     with pytest.raises(InputError, match=r"field 'jobs\[1\]': found .*expected an object with a list of attempts"):
@@ -212,6 +218,7 @@ def test_spot_multiplies_workers(written):
     assert np.isnan(imported.trace.recorded_start_seconds).all()
 
 
+@pytest.mark.published
 def test_pai_joins_tasks_and_jobs(written):
     path = written(PAI_TASKS, "pai_task_table.csv")
     written(PAI_JOBS, "pai_job_table.csv")
@@ -233,6 +240,7 @@ def test_pai_joins_tasks_and_jobs(written):
     assert imported.notes == ("jobs that the table of jobs lacks: 1",)
 
 
+@pytest.mark.published
 def test_pai_has_what_workers_used_of_their_gpus(written):
     """Three workers with half a GPU each, which take it whole: of one nothing is known, one used more than a GPU."""
     path = written(PAI_TASKS, "pai_task_table.csv")
@@ -249,6 +257,7 @@ def test_pai_has_what_workers_used_of_their_gpus(written):
         read_trace(path)
 
 
+@pytest.mark.published
 def test_pai_without_the_table_of_jobs(written):
     imported = import_log(written(PAI_TASKS, "pai_task_table.csv"))
     assert imported.trace.arrival_time.tolist() == [0.0, 40.0]
