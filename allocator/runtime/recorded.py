@@ -351,7 +351,7 @@ def preset_of(run: RecordedRun) -> Preset:
     chosen = preset(str(told.get("preset", "default")))
     own = {name: told[name] for name in chosen.as_dict() if name in told and name not in _NAMES}
     return chosen.replace(
-        **own, restart_penalty_seconds=run.restart_seconds, restart_when_moved=True, restart_delays=True
+        **own | {"restart_penalty_seconds": run.restart_seconds, "restart_when_moved": True, "restart_delays": True}
     )
 
 
