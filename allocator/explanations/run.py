@@ -338,7 +338,7 @@ def _run(
 ) -> FinishedRun:
     names = cluster.accelerators
     table, rates = tables["jobs.csv"], tables["rates.parquet"]
-    jobs = Jobs(**_columns(Jobs, table), rates=_by_type(rates, names))
+    jobs = Jobs(**_columns(Jobs, table, "completion_time", "restart_gpu_seconds"), rates=_by_type(rates, names))
     if len(jobs.rates) != len(jobs):
         raise InputError(rates.source, found=f"{len(jobs.rates)} jobs", expected=f"{len(jobs)}, as in {table.source}")
     rounds = Rounds(**_columns(Rounds, tables["timeline.parquet"]))

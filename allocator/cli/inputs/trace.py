@@ -106,7 +106,7 @@ def generate_command(
             raise InputError("--generator", found=generator, expected=one_of(generator, known))
     owned = {field.name for field in fields(workloads()[generator])}
     said = {"priorities": "--priorities", "fixed_duration_seconds": "--duration"}
-    _refuse(f"jobs of the generator {generator}", {said[name]: given[name] for name in given.keys() - owned})
+    _refuse(f"jobs of the generator {generator}", {said[name]: given[name] for name in given if name not in owned})
     drawn = workload({"generator": generator, "multi_gpu": not single_gpu, **given})
     speeds = load_throughputs(throughputs) if trainings is None else trainings
     trace = drawn.jobs(Draw(jobs, mean_interarrival, seed, speeds, servers, grows=False))

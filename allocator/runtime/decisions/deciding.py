@@ -245,7 +245,7 @@ class Deciding:
         targets = {
             uuid: target
             for uuid, target in self.wanted().items()
-            if uuid in book.active and (uuid in book.holding or not owners(holders, target))
+            if uuid in book.active and (uuid in book.holding or free_for(uuid, target, holders))
         }
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
         taken = set(holders).union(*(target.gpus for target in targets.values()))

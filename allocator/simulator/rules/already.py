@@ -19,6 +19,7 @@ from throughputs.frames import FrameReader, column, columns_of
 from throughputs.limits import Range
 
 if TYPE_CHECKING:
+    from allocator.protocol.jobs import JobTable
     from allocator.simulator.world import World
 
 
@@ -85,44 +86,39 @@ class _Already(Running):
 
     def __init__(self, running: tuple[tuple[int, tuple[int, ...], float], ...], world: World) -> None:
         self.told, self._world = False, world
-        jobs, held, done = zip(*running, strict=True)
-        self._gpus: tuple[tuple[int, ...], ...] = held
-        cluster, table = world.core.cluster, world.jobs
-        self._check(np.array(jobs), held, np.array(done))
+        cluster = world.core.cluster
         pool = np.repeat(np.arange(len(cluster.accelerators)), cluster.capacity)
-        order = np.argsort(jobs)
-        self._gpus = tuple(held[k] for k in order)
-        ids = np.array(jobs, dtype=np.int64)[order]
-        self._rows = Assignment.of(ids, pool[[gpus[0] for gpus in self._gpus]], np.array([*map(len, self._gpus)]))
-        table.steps_done[ids] = np.array(done)[order]
-
-    def _check(self, jobs: NDArray[np.int64], held: tuple[tuple[int, ...], ...], done: NDArray[np.float64]) -> None:
-        world = self._world
-        cluster, table = world.core.cluster, world.jobs
-        pool = np.repeat(np.arange(len(cluster.accelerators)), cluster.capacity)
-        taken: set[int] = set()
-        for job, gpus, steps in zip(jobs.tolist(), held, done.tolist(), strict=True):
-            place = f"job {job}"
-            if not 0 <= job < len(table) or np.count_nonzero(jobs == job) > 1:
-                raise InputError("start", field=place, found=job, expected=f"each once, of {len(table)} jobs")
-            if table.arrival_time[job] > 0:
-                expected = "jobs that arrive at time 0"
-                raise InputError(
-                    "start", field=place, found=f"arrives at {table.arrival_time[job]:g} s", expected=expected
-                )
-            if gpus[-1] >= len(pool) or len(set(pool[list(gpus)])) > 1 or taken & {*gpus}:
-                expected = f"GPUs of one type, of ids below {len(pool)}, that no other job has"
-                raise InputError("start", field=place, found=" ".join(map(str, gpus)), expected=expected)
-            if table.configurations is None and len(gpus) != table.scale_factor[job]:
-                expected = f"{table.scale_factor[job]}, as many as its gang has"
-                raise InputError("start", field=place, found=f"{len(gpus)} GPUs", expected=expected)
-            if steps >= table.total_steps[job]:
-                expected = f"fewer steps than it has, {table.total_steps[job]:g}"
-                raise InputError("start", field=place, found=steps, expected=expected)
-            taken.update(gpus)
+        _check(running, world.jobs, pool)
+        jobs, self._gpus, done = zip(*sorted(running), strict=True)
+        self._rows = Assignment.of(jobs, pool[[gpus[0] for gpus in self._gpus]], [len(gpus) for gpus in self._gpus])
+        world.jobs.steps_done[self._rows.jobs] = done
 
     def happen(self) -> None:
         """At once."""
         if not self.told:
             self.told = True
             self._world.adopt(self._rows, self._gpus)
+
+
+def _check(running: tuple[tuple[int, tuple[int, ...], float], ...], table: JobTable, pool: NDArray[np.int64]) -> None:
+    """Raise InputError for the first that cannot run so; `pool` has the type of each GPU."""
+    taken: set[int] = set()
+    seen: set[int] = set()
+    for job, gpus, steps in running:
+        place = f"job {job}"
+        if not 0 <= job < len(table) or job in seen:
+            raise InputError("start", field=place, found=job, expected=f"each once, of {len(table)} jobs")
+        if table.arrival_time[job] > 0:
+            found, expected = f"arrives at {table.arrival_time[job]:g} s", "jobs that arrive at time 0"
+            raise InputError("start", field=place, found=found, expected=expected)
+        if gpus[-1] >= len(pool) or len(set(pool[list(gpus)])) > 1 or taken & {*gpus}:
+            expected = f"GPUs of one type, of ids below {len(pool)}, that no other job has"
+            raise InputError("start", field=place, found=" ".join(map(str, gpus)), expected=expected)
+        if table.configurations is None and len(gpus) != table.scale_factor[job]:
+            expected = f"{table.scale_factor[job]}, as many as its gang has"
+            raise InputError("start", field=place, found=f"{len(gpus)} GPUs", expected=expected)
+        if steps >= table.total_steps[job]:
+            expected = f"fewer steps than it has, {table.total_steps[job]:g}"
+            raise InputError("start", field=place, found=steps, expected=expected)
+        taken.update(gpus)
+        seen.add(job)
