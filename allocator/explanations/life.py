@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.explanations.replay import settings_of
 from allocator.explanations.run import FinishedRun, Rows
+from allocator.presets import preset_of
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.starts import StartsTakeTime
 
@@ -83,7 +83,7 @@ def starting_seconds(run: FinishedRun, rows: Rows, job: int) -> NDArray[np.float
     Zeros where starts are free, where they shorten a round instead of coming first, and where the sum over the rows is
     not what the run wrote down (`restart_gpu_seconds` in jobs.csv), as with rules of published simulators.
     """
-    preset = settings_of(run)
+    preset = preset_of(run.settings)
     cost = rule_of(preset.world, StartsTakeTime)
     if not len(rows) or run.ideal or (run.in_rounds and not cost.restart_delays):
         return np.zeros(len(rows))

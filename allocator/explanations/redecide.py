@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.explanations.replay import Instant, job_table, mechanism_of, settings_of
+from allocator.explanations.replay import Instant, job_table, mechanism_of
 from allocator.explanations.run import FinishedRun, Rows
 from allocator.fractions import WHOLE, GpuFractions
 from allocator.mechanism.core import DecisionCore
+from allocator.presets import preset_of
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Hindrance, Need, PlanPolicy, SharePolicy
@@ -100,7 +101,7 @@ def _core_at(run: FinishedRun, at: Instant, cluster: Cluster, table: JobTable, a
     policy = cast(PlanPolicy, run.policy)
     # A new core begins with nobody's service, and here it is known.
     known, table.columns = table.columns, {}
-    core = DecisionCore(policy, cluster, table, settings_of(run).mechanism)
+    core = DecisionCore(policy, cluster, table, preset_of(run.settings).mechanism)
     table.columns = known
     memory = policy.memory_at(dict(zip(at.running.jobs.tolist(), at.started, strict=True)))
     state = core.state() | {"active": active}
@@ -260,7 +261,7 @@ class EventReplay:
 
     def __init__(self, run: FinishedRun) -> None:
         self._run, self._table = run, job_table(run)
-        cost = rule_of(settings_of(run).world, StartsTakeTime)
+        cost = rule_of(preset_of(run.settings).world, StartsTakeTime)
         self._lost = cost.seconds_of(run.rows.gpu_count, run.jobs.job_type[run.rows.job_id])
 
     @staticmethod

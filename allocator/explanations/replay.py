@@ -20,7 +20,7 @@ from allocator.explanations.run import LEAST_SHARE, FinishedRun, Rows
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets import Preset, discipline_named, preset, preset_names
+from allocator.presets import discipline_named, preset_of
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
@@ -101,25 +101,10 @@ def job_table(run: FinishedRun) -> JobTable:
     return JobTable(trace, run.jobs.rates, run.cluster, None if given is None else Entities.parse(given))
 
 
-def settings_of(run: FinishedRun) -> Preset:
-    """Settings of mechanism and simulator in the run.
-
-    Raises
-    ------
-    InputError
-        A setting that is out of range.
-    """
-    named, discipline = run.settings.get("preset"), discipline_named(run.settings.get("discipline", ""))
-    chosen = preset(named if named in preset_names() else "default")
-    chosen = chosen if discipline is None else chosen.replace(discipline=discipline)
-    names = chosen.kinds().keys() - {"discipline"}
-    return chosen.replace(**{name: run.settings[name] for name in names if name in run.settings})
-
-
 def mechanism_of(run: FinishedRun, table: JobTable, cluster: Cluster) -> RoundMechanism:
     """A new round mechanism as in the run, for the jobs of `table` on `cluster`."""
     assert isinstance(run.policy, SharePolicy)
-    return settings_of(run).mechanism.start(run.policy, cluster, table, int(run.settings.get("seed", 0)))
+    return preset_of(run.settings).mechanism.start(run.policy, cluster, table, int(run.settings.get("seed", 0)))
 
 
 class RoundReplay:

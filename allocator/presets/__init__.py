@@ -56,6 +56,21 @@ def discipline_named(name: str) -> Discipline | None:
     return next((type(discipline)() for discipline in found if discipline.name == name), None)
 
 
+def preset_of(settings: Mapping[str, Any]) -> Preset:
+    """What a run had whose `settings` are as `Preset.as_dict` tells them, from JSON or not; others are left out.
+
+    Raises
+    ------
+    InputError
+        A setting that is out of range.
+    """
+    named, discipline = settings.get("preset"), discipline_named(settings.get("discipline", ""))
+    chosen = preset(named if named in preset_names() else "default")
+    chosen = chosen if discipline is None else chosen.replace(discipline=discipline)
+    names = chosen.kinds().keys() - {"discipline"}
+    return chosen.replace(**{name: settings[name] for name in names if name in settings})
+
+
 @cache
 def kinds_of_presets() -> Mapping[str, Any]:
     """Settings that `Preset.replace` changes under any preset, each with the types that it has anywhere."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.presets import Preset, preset
+from allocator.presets import Preset
+from allocator.presets import preset_of as preset_of_settings
 from allocator.protocol import Need
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -347,33 +348,20 @@ FIGURES = ("average_jct", "median_jct", "makespan", "utilization", "preemptions"
 
 def preset_of(run: RecordedRun) -> Preset:
     """The settings with which a service ran, as its journal says; with what a start cost it on average."""
-    told = _settings(run, "settings")
-    chosen = preset(str(told.get("preset", "default")))
-    own = {name: told[name] for name in chosen.as_dict() if name in told and name not in _NAMES}
-    return chosen.replace(
-        **own | {"restart_penalty_seconds": run.restart_seconds, "restart_when_moved": True, "restart_delays": True}
-    )
-
-
-_NAMES = ("preset", "choice", "fairness")
+    chosen = preset_of_settings(run.run.get("settings", {}))
+    return chosen.replace(restart_penalty_seconds=run.restart_seconds, restart_when_moved=True, restart_delays=True)
 
 
 def simulated(run: RecordedRun, chosen: Preset) -> SimulationResult:
     """The jobs of a recorded run under the same policy, in a world where all goes as `chosen` says."""
     known = settings_of(run.policy)
-    own = {name: value for name, value in _settings(run, "policy_settings").items() if name in known}
+    own = {name: value for name, value in run.run.get("policy_settings", {}).items() if name in known}
     policy, trace, cluster = get_policy(run.policy, **own), run.trace, run.cluster
     # a service knows how fast jobs are, and nothing of their epochs, which a table would tell by job type
     whole = policy.needs & (Need.COLOCATION | Need.CONFIGURATIONS)
     rates = run.table if whole else run.table.rates(trace.job_type, trace.scale_factor, cluster.accelerators)
     seed, entities = int(run.run.get("seed", 0)), run.run.get("entities")
     return simulate(trace, cluster, policy, rates, preset=chosen, seed=seed, entities=entities)
-
-
-def _settings(run: RecordedRun, group: str) -> dict[str, Any]:
-    """As they were before they were written as JSON."""
-    told = run.run.get(group, {})
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
 
 
 @dataclass(frozen=True)

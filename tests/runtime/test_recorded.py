@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from allocator.cli.app import app
 from allocator.cli.service.admission import present_jobs
+from allocator.presets import preset, preset_names
 from allocator.report.errors import errors_section
 from allocator.runtime.door.client import Client
-from allocator.runtime.recorded import RecordedRun, caveats, compared
+from allocator.runtime.recorded import RecordedRun, caveats, compared, preset_of
 from allocator.runtime.records.journal import Event
 from tests.runtime.test_requests import Serving
 from throughputs import InputError, ThroughputTable
@@ -91,6 +92,15 @@ def test_leases_by_hand():
     assert result.jobs["preemptions"].tolist() == [1, 0]
     assert result.rounds["steps"].tolist() == [90.0, 50.0, 10.0]
     assert result.timeline["active_jobs"].tolist()[-1] == 1
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_journal_tells_the_settings_of_a_service(name):
+    """But for what starts cost, which it saw."""
+    run = RecordedRun(events(), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
+    run.run = {"settings": json.loads(json.dumps(preset(name).as_dict()))}
+    starts = {"restart_penalty_seconds": run.restart_seconds, "restart_when_moved": True, "restart_delays": True}
+    assert preset_of(run).as_dict() == preset(name).replace(**starts).as_dict()
 
 
 RUN = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_seconds": 5.0}, "seed": 0}
