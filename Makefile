@@ -1,6 +1,6 @@
 # Everything runs in an environment of its own, .venv, made at first use.
 #   make demo      compare nine policies on one cluster; ends with a table and demo-output/report.html
-#   make test      the tests, in under four minutes; those marked exhaustive are left out
+#   make test      the tests, in under three minutes; those marked exhaustive are left out
 #   make test-all  all tests but the deep ones: whole simulations too, every solver on every instance
 #   make test-deep  the deep ones, an hour: further draws, workloads and sizes, every notebook
 #   make test-slurm  the Slurm adapter on a real Slurm, whose Debian packages it installs where they are absent
@@ -34,17 +34,17 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
 
-# One worker more than there are cores: many tests wait for processes.
-WORKERS ?= $(shell $(BIN)/python -c "import os; print(1 + len(os.sched_getaffinity(0)))")
+CORES ?= $(shell $(BIN)/python -c "import os; print(len(os.sched_getaffinity(0)))")
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive"
+	$(BIN)/python -m pytest -n $(CORES) -m "not exhaustive"
 
+# One worker more than there are cores: many exhaustive tests wait for processes.
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not deep"
+	$(BIN)/python -m pytest -n $$((1 + $(CORES))) -m "not deep"
 
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) -m deep
+	$(BIN)/python -m pytest -n $(CORES) -m deep
 
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge
 AS_ROOT = $(shell test "$$(id -u)" = 0 || echo sudo)

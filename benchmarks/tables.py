@@ -154,13 +154,13 @@ def duration(seconds: float) -> str:
 
 def intervals(draws: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means over draws and half widths of their confidence intervals, nan for a single draw; draws is (S, K)."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     n = len(draws)
     mean = draws.mean(axis=0)
     if n < 2:
         return mean, np.full(mean.shape, np.nan)
-    return mean, t.ppf((1 + CONFIDENCE) / 2, n - 1) * (draws.std(axis=0, ddof=1) / np.sqrt(n))
+    return mean, stdtrit(n - 1, (1 + CONFIDENCE) / 2) * (draws.std(axis=0, ddof=1) / np.sqrt(n))
 
 
 def interval(figures: Iterable[float]) -> tuple[float, float]:

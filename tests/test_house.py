@@ -143,6 +143,7 @@ RULES = ("direction", "circle", "folder", "late")
 
 
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.exhaustive
 def test_the_rules_of_the_house(rule: str, violations: set[str]) -> None:
     found = {line for line in violations if line.startswith(f"{rule}: ")}
     assert not found

@@ -67,6 +67,7 @@ def test_a_system_is_compared_by_its_name(installed) -> None:
     assert json.loads(slower.stdout)[0]["average_jct"] > rows[1]["average_jct"]
 
 
+@pytest.mark.exhaustive
 def test_its_log_is_read_without_options(installed) -> None:
     done = installed(
         "compare --preset campus --trace tickets.csv --cluster v100:4 --policies campus_line --out own --json"

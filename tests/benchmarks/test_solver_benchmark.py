@@ -54,6 +54,7 @@ def test_peers_find_the_value_that_is_proven(decision: str, family: str) -> None
         assert found[path]["objective"] == pytest.approx(best, rel=near)
 
 
+@pytest.mark.exhaustive
 def test_rows_tell_what_declines_and_what_is_left_out_and_compare_with_the_plain_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_full_run_holds_every_target_and_a_quick_one_small_problems() -> None:
     assert max(problem.jobs for problem in problems(Options(quick=True))) == 128
 
 
+@pytest.mark.exhaustive
 def test_targets_are_compared_with_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     small = Problem("max_min", "published", 8, 3)
     monkeypatch.setattr(solvers, "TARGETS", {small: ("cpu_seconds", 0.5)})
