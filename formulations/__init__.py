@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from formulations.assignment import Line, assign_to_lines
+    from formulations.composed import Program, ProgramSolution
     from formulations.core.closed_forms import (
         isolated_shares,
         isolated_throughput,
@@ -61,6 +62,8 @@ __all__ = [
     "PlanSolution",
     "PlanningProgram",
     "Polytope",
+    "Program",
+    "ProgramSolution",
     "Solution",
     "SolverError",
     "Threshold",
@@ -100,6 +103,8 @@ _HOME = {
     "PlanSolution": "formulations.shockwave",
     "PlanningProgram": "formulations.shockwave",
     "Polytope": "formulations.core.polytope",
+    "Program": "formulations.composed",
+    "ProgramSolution": "formulations.composed",
     "Solution": "formulations.core.solution",
     "SolverError": "formulations.core.solution",
     "TOLERANCE": "formulations.solving.solver",

@@ -74,6 +74,10 @@ class ProgramPolicy(Prepared, SharePolicy):
     def objective(self, state: ClusterState, rates: Array) -> Objective:
         """The objective for the jobs of `state` when their rates are `rates`."""
 
+    def solved(self, state: ClusterState, polytope: Polytope, objective: Objective) -> Solution:  # noqa: ARG002
+        """The best shares of the jobs of `state`, which all gain something."""
+        return solve(polytope, objective, solver=self.solver, choice=self.choice)
+
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
         started = perf_counter()
@@ -91,12 +95,8 @@ class ProgramPolicy(Prepared, SharePolicy):
         if self.choice == "published":
             types = state.cluster.by_name
             part, believed, usable = with_types(part, types), believed[:, types], usable[:, types]
-        solution = solve(
-            Polytope(PlainColumns(part.throughputs.with_rates(usable)), part.capacity),
-            self.objective(part, believed),
-            solver=self.solver,
-            choice=self.choice,
-        )
+        polytope = Polytope(PlainColumns(part.throughputs.with_rates(usable)), part.capacity)
+        solution = self.solved(part, polytope, self.objective(part, believed))
         if self.choice == "published":
             listed = np.argsort(types)
             solution = replace(solution, shares=solution.shares[:, listed], prices=solution.prices[listed])
