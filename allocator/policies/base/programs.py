@@ -67,7 +67,7 @@ class ProgramPolicy(Prepared, SharePolicy):
     choice: str = "balanced"
 
     def believed_rates(self, state: ClusterState) -> Array:
-        """(N, M) throughput the policy reckons with: the true one."""
+        """(N, M) throughput the policy counts with: the true one."""
         return state.rates
 
     @abstractmethod
@@ -231,7 +231,7 @@ class BlindPolicy(ProgramPolicy):
     Parameters
     ----------
     reference_accelerator : type whose throughput stands for all; None: v100, as in the paper, if the cluster has it,
-        otherwise the type with the highest mean throughput. A job that cannot run there is reckoned with its fastest.
+        otherwise the type with the highest mean throughput. A job that cannot run there is counted with its fastest.
     """
 
     reference_accelerator: str | None = None
