@@ -52,6 +52,7 @@ _OWN_MODULES = (
     "orders.fifo",
     "orders.in_line",
     "orders.shortest_first",
+    "orders.slurm",
     "lucid.policy",
     "pairing_rules",
     "shockwave.policy",

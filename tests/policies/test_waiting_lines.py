@@ -56,6 +56,20 @@ T | fcfs | backfill="skip" | 0-10 14-19 2-8 3-12 10-14
 # a gang that waits for two pools lets nobody pass there, nor does who may use two pools pass where a gang waits
 0 1 10 a; 0 1 20 b; 1 2 5 -; 2 1 1 a; 2 1 1 b | fcfs | cluster="a:2,b:2" | 0-10 0-20 10-15 15-16 10-11
 0 1 10 a; 0 1 20 b; 1 2 5 a; 2 1 1 - | fcfs | cluster="a:2,b:1" | 0-10 0-20 10-15 15-16
+# the same by time limits; without reservations whoever fits starts
+T | slurm | | 0-10 10-15 2-8 15-24 15-19
+T | slurm | reservations=0 | 0-10 14-19 2-8 3-12 10-14
+# the fourth runs beyond its limit, and is expected to end within a minute: who needs no longer may start
+T | slurm | predicted_seconds=[10.0, 5.0, 60.0, 2.0, 4.0] | 0-10 16-21 10-16 3-12 10-14
+T | slurm | predicted_seconds=[10.0, 5.0, 99.0, 2.0, 99.0] | 0-10 12-17 17-23 3-12 17-21
+# the last does not delay the first gang that waits, but the second one
+0 3 10; 1 3 5; 2 4 10; 3 1 30 | slurm | | 0-10 10-15 33-43 3-33
+0 3 10; 1 3 5; 2 4 10; 3 1 30 | slurm | reservations=2 | 0-10 10-15 15-25 25-55
+# the wide one first, or the narrow one
+0 4 10; 1 1 5; 2 4 3 | slurm | size_weight=1.0 | 0-10 13-18 10-13
+0 4 10; 1 4 5; 2 1 3 | slurm | size_weight=1.0, favor_small=True | 0-10 13-18 10-13
+# partitions do not hold each other up
+0 1 10 a; 1 2 5 a; 2 1 1 a; 3 1 1 b | slurm | cluster="a:2,b:2" | 0-10 10-15 2-3 3-4
 """
 TEXTBOOK = "0 2 10; 1 4 5; 2 1 6; 3 1 9; 4 2 4"
 

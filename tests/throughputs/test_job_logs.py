@@ -473,3 +473,44 @@ def test_a_form_that_most_dates_do_not_have_is_refused(imported):
     for part in ("log.csv:4:", "submit_time", "'13/05/2024 08:15'", "18 of 20"):
         assert part in str(error.value)
     assert len(imported(text, date_format="%d/%m/%Y %H:%M").trace) == 20
+
+
+LIMITED = """JobID|User|Account|Partition|Submit|Start|Elapsed|{limit}|State|AllocTRES|
+1|ann|nlp|gpu|2026-03-01T08:00:00|2026-03-01T08:00:10|02:00:00|{0}|COMPLETED|cpu=8,gres/gpu=4|
+2|bob||gpu|2026-03-01T08:10:00|2026-03-01T10:00:10|01:00:00|{1}|COMPLETED|cpu=8,gres/gpu=8|
+3|ann|nlp|gpu|2026-03-01T08:20:00|2026-03-01T08:20:10|00:30:00|{2}|TIMEOUT|cpu=8,gres/gpu=2|
+4|cat|ai|gpu|2026-03-01T08:30:00|2026-03-01T11:00:10|02:00:00|{3}|COMPLETED|cpu=8,gres/gpu=4|
+"""
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "expected", "unread"),
+    [
+        ("Timelimit", ["04:00:00", "1-00:00:00", "30:00", "UNLIMITED"], [14400.0, 86400.0, 1800.0, np.nan], 0),
+        ("TimelimitRaw", ["240", "1440", "30", "Partition_Limit"], [14400.0, 86400.0, 1800.0, np.nan], 0),
+        ("Timelimit", ["04:00:00", "soon", "", "0"], [14400.0, np.nan, np.nan, np.nan], 1),
+    ],
+)
+def test_time_limits_and_accounts_of_slurm(tmp_path, column, cells, expected, unread):
+    path = tmp_path / "sacct.txt"
+    path.write_text(LIMITED.format(*cells, limit=column))
+    log = import_log(path)
+    np.testing.assert_array_equal(log.trace.predicted_seconds, expected)
+    assert log.trace.entity.tolist() == ["nlp", "", "nlp", "ai"]
+    assert len([note for note in log.notes if "time limits" in note]) == unread
+    assert log.columns["limit"].name == column
+
+
+def test_time_limits_and_accounts_in_json(tmp_path):
+    job = {"time": {"submission": 100, "start": 110, "end": 210, "elapsed": 100}, "state": {"current": ["COMPLETED"]}}
+    job |= {"association": {"user": "ann", "account": "nlp"}, "partition": "gpu", "tres": {"allocated": GPU}}
+    limits = [{"set": True, "infinite": False, "number": 30}, {"set": True, "infinite": True, "number": 0}, 90, None]
+    jobs = [job | {"job_id": i, "time": job["time"] | {"limit": limit}} for i, limit in enumerate(limits)]
+    path = tmp_path / "sacct.json"
+    path.write_text(json.dumps({"jobs": jobs}))
+    trace = import_log(path).trace
+    np.testing.assert_array_equal(trace.predicted_seconds, [1800.0, np.nan, 5400.0, np.nan])
+    assert set(trace.entity.tolist()) == {"nlp"}
+
+
+GPU = [{"type": "gres", "name": "gpu", "id": 1001, "count": 2}]

@@ -35,6 +35,8 @@ _COLUMNS = {
     "duration": "How long it ran: a number, or [D-]HH:MM:SS.",
     "gpus": "Its GPUs: a number, or gres/gpu=N in text as of Slurm.",
     "user": "Who submitted it.",
+    "account": "The account, team or project that it is charged to: its entity.",
+    "limit": "Its time limit: a number, or [D-]HH:MM:SS; kept as predicted_seconds.",
     "model": "What it trains: the job type.",
     "fraction": "Share of each GPU, at most 1; not used yet.",
     "utilization": "How much of its GPUs it used: percent, or shares up to 1.",

@@ -234,14 +234,26 @@ def _of_json(content: Any, source: str) -> Log:
         if not isinstance(job, dict):
             raise InputError(source, field=f"jobs[{i}]", found=job, expected="an object, as sacct --json prints it")
         rows.append(_json_row(job))
-    names = ("submit", "start", "end", "elapsed", "gpus", "user", "partition", "state", "job_id")
+    names = (
+        "submit",
+        "start",
+        "end",
+        "elapsed",
+        "gpus",
+        "user",
+        "account",
+        "partition",
+        "time_limit",
+        "state",
+        "job_id",
+    )
     table = list(zip(*rows, strict=True)) or [()] * len(names)
     columns = {name: np.array(cells, dtype=object) for name, cells in zip(names, table, strict=True)}
     return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=np.bool_))
 
 
 def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
-    """Submission, start, end, elapsed, GPUs, user, partition, state and id of a job of sacct, as text."""
+    """Submission, start, end, elapsed, GPUs, user, account, partition, limit, state and id of a job, as text."""
     time, owner = _object(job.get("time")), _object(job.get("association"))
     state = job.get("state", job.get("job_state"))
     state = state.get("current", "") if isinstance(state, dict) else state
@@ -249,8 +261,16 @@ def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
     moments = [_text(time.get(name)) for name in ("submission", "start", "end")]
     begun = ["" if text == str(_NOT_STARTED) else text for text in moments]
     user = owner.get("user") or job.get("user")
-    gpus, partition = _json_gpus(job), _text(job.get("partition"))
-    return (*begun, _text(time.get("elapsed")), gpus, _text(user), partition, _text(state), _json_id(job))
+    gpus, partition, account = _json_gpus(job), _text(job.get("partition")), owner.get("account") or job.get("account")
+    whose = _text(user), _text(account), partition, _json_limit(time.get("limit"))
+    return (*begun, _text(time.get("elapsed")), gpus, *whose, _text(state), _json_id(job))
+
+
+def _json_limit(limit: Any) -> str:
+    """The time limit as the column Timelimit has it; sacct counts minutes, and says apart that there is none."""
+    if isinstance(limit, dict):
+        limit = "" if limit.get("infinite") or not limit.get("set", True) else limit.get("number")
+    return f"{limit * 60}" if isinstance(limit, int) and not isinstance(limit, bool) else ""
 
 
 def _json_id(job: dict[str, Any]) -> str:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import POSITIVE, SHARE
-from throughputs.limits import LARGEST_WHOLE_NUMBER, Range, check_number_of_jobs
+from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, check_number_of_jobs
 from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
 from throughputs.traces.logs.cells import Clock, durations, gpu_counts, gpu_types, is_blank, numbers
-from throughputs.traces.logs.columns import Column
+from throughputs.traces.logs.columns import Column, unit_of
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import Log
 from throughputs.traces.logs.repeats import Repeats
@@ -29,6 +29,9 @@ _Flags = NDArray[np.bool_]
 _WAITING = ("PENDING", "REQUEUED", "QUEUED", "WAITING", "HELD")
 _PARTIAL = "PARTIAL"
 _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")
+
+_NO_LIMIT = ("UNLIMITED", "PARTITION_LIMIT", "NOT_SET", "INVALID")
+"""How Slurm writes that a job has no time limit of its own."""
 
 SLURM_PRIORITY = "Priority"
 """Column of sacct: the place of a job in the queue, which is no weight."""
@@ -99,7 +102,7 @@ class Rows:
         seconds = self._seconds(running)
         steps = self._steps(seconds)
         priority = self._figure("priority", POSITIVE, "unreadable priority", "a weight above 0")
-        deadline = self._deadline(submitted)
+        deadline, limit = self._deadline(submitted), self._limits()
         self.is_job &= ~self.repeats.outdated(self.is_job & (self.reason < 0), submitted, running)
         self.notes += self.repeats.notes
         if strict and (self.reason >= 0).any():
@@ -123,6 +126,8 @@ class Rows:
             "deadline": np.round(deadline[kept] - self.origin, 6),
             "duration": seconds[kept],
             "user": self._text("user")[kept],
+            "entity": self._text("account")[kept],
+            "predicted_seconds": limit[kept],
             "partition": partition,
             "gpu_type": self._types(gpu_type, partition),
             "gpu_fraction": fraction[kept],
@@ -310,6 +315,20 @@ class Rows:
         self._drop(seconds == 0, "zero duration", timed_by, "more than no time")
         self._drop(seconds < 0, "negative duration", timed_by, "more than no time")
         return seconds
+
+    def _limits(self) -> _Floats:
+        """(N,) time limits, seconds; nan for none, as for ``UNLIMITED`` and ``Partition_Limit``."""
+        if "limit" not in self.columns:
+            return np.full(len(self.is_job), np.nan)
+        cells, sacct = self._cells("limit"), self.log.kind == "sacct"
+        raw = self.columns["limit"].name == "TimelimitRaw"
+        unit = "min" if raw else unit_of(self.columns["limit"].name) or "s"
+        seconds = durations(cells, unit, sacct, self.decimal_comma)
+        none = np.fromiter((text.strip().upper() in _NO_LIMIT for text in cells), np.bool_, len(cells))
+        unread = int((np.isnan(seconds) & ~none & ~is_blank(cells) & self.is_job).sum())
+        if unread:
+            self.notes.append(f"time limits that cannot be read: {unread:,}; these jobs have none")
+        return np.where((seconds > 0) & (seconds <= LATEST_TIME), seconds, np.nan)
 
     def _steps(self, seconds: _Floats) -> _Floats:
         """(N,) steps of the log, else one for each second."""

@@ -1,0 +1,333 @@
+"""The scheduler that most clusters have: Slurm's multifactor priority with backfill, and preemption by weight."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf, log
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.conversion import NotNegative, NotNegativeWhole, Positive
+from allocator.policies.base.ordering import blocked
+from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
+from allocator.protocol.plan import Memory
+from allocator.protocol.policy import Hindrance
+from allocator.protocol.views import Needs
+from allocator.registry import register
+from throughputs.numerics import exp
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+_DAY = 86400.0
+
+_GRACE_SECONDS = 60.0
+"""A job that runs beyond its limit is expected to end within so long."""
+
+
+@dataclass(eq=False)
+class Usage(Memory):
+    """GPU seconds that each account has had, the older the less they count.
+
+    Attributes
+    ----------
+    clock : up to when they are counted, seconds. running : GPUs that each account has from then on.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    running: dict[str, float] = field(default_factory=dict)
+    clock: float = 0.0
+
+    def until(self, clock: float, half_life: float) -> None:
+        """Count what has run since, each second decaying from when it was used."""
+        kept = 0.5 ** ((clock - self.clock) / half_life)
+        of_one_gpu = (1.0 - kept) * half_life / log(2.0)
+        accounts = self.seconds.keys() | self.running.keys()
+        self.seconds = {
+            name: self.seconds.get(name, 0.0) * kept + self.running.get(name, 0.0) * of_one_gpu
+            for name in sorted(accounts)
+        }
+        self.clock = clock
+
+
+@register(
+    "slurm",
+    paper="SchedMD, Slurm 24.05 documentation: priority/multifactor and sched/backfill; Lifka, JSSPP 1995 (EASY)",
+    program="in order of w_a min(a_i / A, 1) + w_f 2^(-U_k / S_k) + w_s s_i / C + w_q q_i, started where none of the "
+    "first R that wait would start later by it",
+)
+@dataclass(frozen=True)
+class Slurm(PlanPolicy):
+    """Multifactor priority with backfill by time limits: what most clusters run today.
+
+        p_i = w_a min(a_i / A, 1) + w_f 2^(-U_k / S_k) + w_s s_i / C + w_q q_i / max_l q_l
+
+    a: seconds since submission; U: part of all GPU time, decaying by its half life, that the account k of the job had;
+    S: the part that is its due; s: GPUs; C: GPUs of the cluster; q: the job's weight (QOS). Jobs are looked at in this
+    order, equal ones as they came. One that finds no room on any of its types, and is among the first `reservations`
+    there, is promised the earliest time at which it has room if everybody runs to the time limit; whoever comes after
+    may start now where no promise is broken. Types, and partitions that are types, do not hold each other up. A job
+    keeps its GPUs to its end.
+
+    Time limits are the predicted lengths (trace column predicted_seconds, where a log's limits go); a job without one
+    counts with its true length. The account of a job is its entity, else who submitted it.
+
+    Parameters
+    ----------
+    age_weight, fairshare_weight, size_weight, priority_weight : w_a, w_f, w_s, w_q; all 0: first come, first served.
+    max_age_days : A in days. half_life_days : of GPU time that was used.
+    favor_small : 1 - s / C in place of s / C.
+    reservations : R, by type; 1 is EASY backfilling, a large number conservative backfilling, 0: whoever fits starts.
+    depth : jobs that wait are looked at up to so many.
+    preempts : whether a job may take the GPUs of jobs of less weight, those of the least weight and the shortest run
+        first, where it can start in no other way.
+    """
+
+    age_weight: NotNegative = 0.0
+    fairshare_weight: NotNegative = 0.0
+    size_weight: NotNegative = 0.0
+    priority_weight: NotNegative = 0.0
+    max_age_days: Positive = 7.0
+    half_life_days: Positive = 7.0
+    favor_small: bool = False
+    reservations: NotNegativeWhole = 1
+    depth: NotNegativeWhole = 500
+    preempts: bool = False
+
+    needs: ClassVar[Needs] = Need.PREDICTIONS | Need.SERVICE | Need.FRACTIONS
+    triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
+    in_order_of_rows: ClassVar[bool] = True
+
+    def new_memory(self) -> Usage:
+        """Nobody has had anything."""
+        return Usage()
+
+    def memory_at(self, started: Mapping[int, float]) -> Usage | None:  # noqa: ARG002
+        """Decisions hang on the past through fair shares alone."""
+        return None if self.fairshare_weight else Usage()
+
+    def plan(self, state: ClusterState, memory: Usage) -> Plan:
+        """Who runs from now on: those who run, and those who start."""
+        if self.fairshare_weight:
+            memory.until(state.clock, self.half_life_days * _DAY)
+        search = _Backfill(self, state, self._line(state, memory))
+        rows = search.rows()
+        if self.fairshare_weight:
+            gpus = state.gpus_taken.take(rows.jobs).tolist()
+            memory.running = {}
+            for name, count in zip(_accounts(state).take(rows.jobs).tolist(), gpus, strict=True):
+                memory.running[name] = memory.running.get(name, 0.0) + count
+        return Plan.until_next_event(rows)
+
+    def priorities(self, state: ClusterState, memory: Usage) -> _Floats:
+        """(N,) p, the largest first."""
+        size = state.gpus_taken / max(float(state.capacity.sum()), 1.0)
+        weights = state.priority_weights
+        factors = (
+            (self.age_weight, np.minimum(state.elapsed_seconds / (self.max_age_days * _DAY), 1.0)),
+            (self.size_weight, 1.0 - size if self.favor_small else size),
+            (self.priority_weight, weights / max(float(weights.max(initial=0.0)), 1e-300)),
+        )
+        total = np.zeros(state.n_jobs)
+        for weight, factor in factors:
+            if weight:
+                total += weight * factor
+        if self.fairshare_weight:
+            total += self.fairshare_weight * self._fair_shares(state, memory)
+        return total
+
+    def _fair_shares(self, state: ClusterState, memory: Usage) -> _Floats:
+        """(N,) ``2^(-U_k / S_k)`` of the account of each job; an entity's share is its weight, that of others 1."""
+        names, of_job = np.unique(_accounts(state), return_inverse=True)
+        used, everything = memory.seconds, sum(memory.seconds.values())
+        if not everything:
+            return np.ones(state.n_jobs)
+        due = dict.fromkeys([*used, *names.tolist()], 1.0)
+        if state.membership is not None:
+            entities = state.membership.entities
+            due |= dict(zip(entities.names, np.asarray(entities.weights).tolist(), strict=True))
+        whole = sum(due.values())
+        over = [used.get(name, 0.0) / everything / (due[name] / whole) for name in names.tolist()]
+        return np.asarray(exp(-log(2.0) * np.array(over))[of_job])
+
+    def _line(self, state: ClusterState, memory: Usage) -> _Ids:
+        """Positions of those who wait, the first in line first."""
+        waits = np.ones(state.n_jobs, dtype=np.bool_)
+        waits[state.running.jobs] = False
+        waiting = waits.nonzero()[0]
+        if len(waiting) < 2:
+            return waiting
+        return np.asarray(waiting[np.argsort(-self.priorities(state, memory)[waiting], kind="stable")])
+
+    def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
+        """Its place in line, and the first before it that waits as well and would be delayed."""
+        line = self._line(state, Usage())
+        place = int((line == job).argmax()) if job in line else 0
+        if not place:
+            return None
+        rows = _Backfill(self, state, line).rows()
+        behind, pools = f"place {place + 1} in line", state.runnable_rates > 0
+        stuck = [i for i in line[:place].tolist() if i not in rows.jobs and (pools[i] & pools[job]).any()]
+        if job in rows.jobs or not stuck or not self.reservations:
+            return Hindrance("ranked_behind", behind)
+        first = stuck[0]
+        return blocked(behind, state.throughputs.jobs[first], state.gpus_taken[first], "would be delayed")
+
+
+class _Timetable:
+    """Free GPUs of a pool from now on, if everybody runs to the time limit: `free[k]` from `times[k]` on."""
+
+    def __init__(self, now: float, free: float, ends: list[tuple[float, float]]) -> None:
+        self.times, self.free = [now], [free]
+        for end, gpus in sorted(ends):
+            if end > self.times[-1]:
+                self.times.append(end)
+                self.free.append(self.free[-1])
+            self.free[-1] += gpus
+
+    def fits_now(self, gpus: float, seconds: float) -> bool:
+        """Whether so many GPUs are free from now on for so long."""
+        end = self.times[0] + seconds
+        for time, free in zip(self.times, self.free, strict=True):
+            if time >= end:
+                return True
+            if free < gpus:
+                return False
+        return True
+
+    def earliest(self, gpus: float, seconds: float) -> float:
+        """The first time after now from which that holds; inf: never."""
+        start = inf
+        for time, free in zip(self.times[1:], self.free[1:], strict=True):
+            if free < gpus:
+                start = inf
+            elif start == inf:
+                start = time
+            if time - start >= seconds:
+                break
+        return start
+
+    def take(self, start: float, seconds: float, gpus: float) -> None:
+        """Somebody has so many GPUs from `start` on for so long."""
+        first, last = self._at(start), self._at(start + seconds)
+        for k in range(first, last):
+            self.free[k] -= gpus
+
+    def _at(self, time: float) -> int:
+        """Position of the step that begins at a time, which is split off where there is none."""
+        k = bisect_left(self.times, time)
+        if time < inf and (k == len(self.times) or self.times[k] > time):
+            self.times.insert(k, time)
+            self.free.insert(k, self.free[k - 1])
+        return k
+
+
+class _Backfill:
+    """Who starts, looked for in the order of a line."""
+
+    def __init__(self, policy: Slurm, state: ClusterState, line: _Ids) -> None:
+        self.policy, self.state, self.line = policy, state, line[: policy.depth]
+        self.room, self.free = state.room(), state.capacity - state.running.gpus_used(len(state.capacity))
+        self.tables: dict[int, _Timetable] = {}
+        self.promised: dict[int, int] = {}
+        self.stopped: set[int] = set()
+
+    def rows(self) -> Assignment:
+        """Who runs from now on."""
+        state, gpus, usable = self.state, self.state.gpus_taken, self.state.runnable_rates
+        started: list[tuple[int, int]] = []
+        # who cannot start now is looked at as long as promises are given
+        able = usable.take(self.line, axis=0) > 0
+        fits = (able & (gpus.take(self.line)[:, None] <= self.free)).any(axis=1).tolist()
+        left = dict.fromkeys(range(able.shape[1]), self.policy.reservations)
+        ranked = (-usable.take(self.line, axis=0)).argsort(axis=1, kind="stable").tolist()
+        counts = able.sum(axis=1).tolist()
+        for job, may, order, count in zip(self.line.tolist(), fits, ranked, counts, strict=True):
+            pools = order[:count]
+            if not may and not self.policy.preempts and not any(left[pool] > 0 for pool in pools):
+                continue
+            size, limit = float(gpus[job]), float(state.predicted_seconds[job])
+            pool = self._start(pools, size, limit, job)
+            if pool >= 0:
+                started.append((job, pool))
+            elif any(left[pool] > 0 for pool in pools):
+                self._promise([pool for pool in pools if left[pool] > 0], size, limit, left)
+        return self._assignment(started)
+
+    def _start(self, pools: list[int], gpus: float, limit: float, job: int) -> int:
+        """The pool on which a job starts now, -1 for none."""
+        for pool in pools:
+            if self._table(pool).fits_now(gpus, limit) and self.room.take(pool, gpus):
+                self._table(pool).take(self.state.clock, limit, gpus)
+                return pool
+        if self.policy.preempts:
+            for pool in pools:
+                if self._evict(pool, gpus, job):
+                    self._table(pool).take(self.state.clock, limit, gpus)
+                    return pool
+        return -1
+
+    def _promise(self, pools: list[int], gpus: float, limit: float, left: dict[int, int]) -> None:
+        """Reserve GPUs on the pool that has them first."""
+        starts = {pool: self._table(pool).earliest(gpus, limit) for pool in pools}
+        pool = min(starts, key=starts.__getitem__)
+        left[pool] -= 1
+        if starts[pool] < inf:
+            self._table(pool).take(starts[pool], limit, gpus)
+
+    def _evict(self, pool: int, gpus: float, job: int) -> bool:
+        """Stop jobs of less weight for a gang, as few as it needs; False: that is not enough, and nobody stops."""
+        state, rows = self.state, self.state.running
+        weights = state.priority_weights
+        there = (rows.pool == pool) & (weights[rows.jobs] < weights[job])
+        victims = [i for i in rows.jobs[there].tolist() if i not in self.stopped]
+        victims.sort(key=lambda i: (weights[i], state.run_seconds[i]))
+        missing, chosen = gpus - self._table(pool).free[0], []
+        for victim in victims:
+            if missing <= 0:
+                break
+            chosen.append(victim)
+            missing -= float(state.gpus_taken[victim])
+        if missing > 0:
+            return False
+        for victim in chosen:
+            self.room.give_back(victim)
+            self.stopped.add(victim)
+            self._table(pool).take(state.clock, self._left(victim), -float(state.gpus_taken[victim]))
+        return self.room.take(pool, gpus)
+
+    def _left(self, job: int) -> float:
+        """Seconds to the time limit of a job that runs."""
+        left = float(self.state.predicted_seconds[job]) - float(self.state.run_seconds[job])
+        return left if left > 0 else _GRACE_SECONDS
+
+    def _table(self, pool: int) -> _Timetable:
+        if pool not in self.tables:
+            state, rows = self.state, self.state.running
+            jobs = rows.jobs[rows.pool == pool]
+            left = state.predicted_seconds[jobs] - state.run_seconds[jobs]
+            ends = state.clock + np.where(left > 0, left, _GRACE_SECONDS)
+            taken = state.gpus_taken[jobs].astype(np.float64)
+            free = float(self.free[pool])
+            self.tables[pool] = _Timetable(state.clock, free, list(zip(ends.tolist(), taken.tolist(), strict=True)))
+        return self.tables[pool]
+
+    def _assignment(self, started: list[tuple[int, int]]) -> Assignment:
+        running = self.state.running
+        if self.stopped:
+            running = running.without(np.array(sorted(self.stopped)))
+        if not started:
+            return running
+        jobs, pools = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
+        gpus = np.maximum(self.state.scale_factors[jobs], 1)
+        return running.followed_by(Assignment.of(jobs, pools, gpus))
+
+
+def _accounts(state: ClusterState) -> NDArray[Any]:
+    """(N,) the entity of each job, else who submitted it."""
+    named = state.account.astype(str)
+    return np.where(named == "", state.submitter.astype(str), named)
