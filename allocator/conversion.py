@@ -18,8 +18,8 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from itertools import repeat
 from numbers import Integral, Real
@@ -140,6 +140,12 @@ def kinds_of(owner: type) -> Mapping[str, Any]:
         return {}
     hints = _hints(owner)
     return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
+
+
+def required_fields(owner: type) -> Set[str]:
+    """Names of the fields that a dataclass cannot be made without; nothing of any other class."""
+    known = fields(owner) if is_dataclass(owner) else ()
+    return {each.name for each in known if each.init and each.default is each.default_factory is MISSING}
 
 
 @cache

@@ -11,7 +11,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isabstract
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from allocator.conversion import convert, kinds_of
+from allocator.conversion import convert, kinds_of, required_fields
 from allocator.protocol import Policy
 from allocator.simulator.rules.base import Rule
 from allocator.simulator.rules.world import GENERAL
@@ -82,11 +81,12 @@ def rule_of_text(text: str) -> Rule:
     if not whole:
         raise InputError(WORLD, found=text, expected="FILE.py:RULE(NAME=VALUE, ...), values as Python writes them")
     kinds = kinds_of(kind)
+    if not kinds and given:
+        raise InputError(WORLD, found=text, expected=f"no fields: {kind.__name__} is no dataclass with any")
     if unknown := next((name for name in given if name not in kinds), None):
         raise InputError(WORLD, field=unknown, found=text, expected=one_of(unknown, kinds))
-    missing = [f.name for f in fields(kind) if f.name not in given and f.default is f.default_factory is MISSING]
-    if missing:
-        raise InputError(WORLD, field=missing[0], found=text, expected=f"a value of {missing[0]}")
+    if missing := required_fields(kind) - given.keys():
+        raise InputError(WORLD, field=min(missing), found=text, expected=f"a value of {min(missing)}")
     made: Rule = kind(**{name: convert(value, kinds[name], source=WORLD, field=name) for name, value in given.items()})
     return made
 
@@ -186,7 +186,8 @@ def _failed(place: str, error: Exception, source: str) -> InputError:
     if isinstance(error, SyntaxError):
         where = f"{error.filename}, line {error.lineno}"
     else:
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        last = next((frame for frame in reversed(frames) if frame.filename == place), frames[-1])
         where = f"{last.filename}, line {last.lineno}"
     expected = f"a module that can be imported: {type(error).__name__}: {error} ({where})"
     return InputError(source, found=place, expected=expected)

@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from allocator.conversion import convert, kinds_of
+from allocator.conversion import convert, kinds_of, required_fields
 from allocator.plugins import name_of, policies_of
 from allocator.protocol import Policy
 from throughputs import InputError
@@ -129,8 +129,8 @@ def list_policies() -> tuple[PolicyEntry, ...]:
 
 
 def source_of(factory: type) -> Path | None:
-    """The file in which a policy is written that is not one of this package; None for our own, and without a file."""
-    if factory.__module__.partition(".")[0] == __name__.partition(".")[0]:
+    """The file in which somebody else's class is written; None for our own, and without a file."""
+    if factory.__module__.partition(".")[0] in (__name__.partition(".")[0], "formulations", "throughputs"):
         return None
     file = getattr(sys.modules.get(factory.__module__), "__file__", None)
     return Path(file) if file and Path(file).is_file() else None
@@ -169,6 +169,9 @@ def made(factory: type, name: str, settings: Mapping[str, Any]) -> Policy:
     typed = {
         setting: convert(value, known[setting], source=source, field=setting) for setting, value in settings.items()
     }
+    missing = required_fields(factory) - typed.keys()
+    if missing:
+        raise InputError(source, field=min(missing), found="nothing", expected="a value: it has none of its own")
     policy: Policy = factory(**typed)
     return policy
 

@@ -218,9 +218,9 @@ class Run:
     def chosen(self) -> Preset:
         """The preset with the limits of a continuous run and the run's own settings and rules."""
         changes = {**self._usual_limits, **self.settings}
-        chosen = preset(self.preset).replace(**changes) if changes else preset(self.preset)
         own = self.world if self.start is None else (*self.world, RunsAlready.read(self.start))
-        return chosen.with_rules(*own) if own else chosen
+        chosen = preset(self.preset).with_rules(*own) if own else preset(self.preset)
+        return chosen.replace(**changes) if changes else chosen
 
     @cached_property
     def all_settings(self) -> dict[str, Any]:
@@ -309,11 +309,14 @@ class Run:
         usual = preset(self.preset).as_dict()
         measured = {"repetitions": self.repetitions, "max_decision_seconds": self.max_decision_seconds}
         source = source_of(self.policy_class)
+        parts = map(source_of, map(type, (*self.chosen.world, self.workload)))
+        others = sorted({_digest(file) for file in parts if file is not None})
         only_where_set = {
             "accelerator": self.accelerator,
             "entities": None if self.entities is None else _digest(Path(self.entities)),
-            # a policy of somebody's own is another run when what it is written in changes
+            # a policy, a rule or a workload of somebody's own is another run when what it is written in changes
             "policy_source": None if source is None else _digest(source),
+            "world_sources": others or None,
         }
         return {
             "format": FORMAT,
@@ -392,7 +395,7 @@ class Run:
     def log_name(self) -> str:
         """Name of the log of the run."""
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", self.policy)
-        return f"{plain}-{self.load:g}-seed{self.seed}-{self.key}.log"
+        return f"{plain}-{1.0 if self.load is None else self.load:g}-seed{self.seed}-{self.key}.log"
 
     def columns(self, named: Sequence[str]) -> dict[str, Any]:
         """The cells of the table of results that say what was run; `named` settings have a column each."""
@@ -577,7 +580,7 @@ def _once(runs: Iterable[Run]) -> list[Run]:
         jobs = run.recorded
         whose = id(run.workload) if isinstance(run.workload, Trace) else jobs and (jobs.trace, jobs.entities_by)
         rates = rule_of(run.chosen.world, GangRates).gang_rates
-        found.setdefault((whose, run.speeds, str(run.prices), run.cluster, rates), run)
+        found.setdefault((whose, run.kind, run.speeds, run.accelerator, str(run.prices), run.cluster, rates), run)
     return list(found.values())
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -122,6 +122,10 @@ def checked_policy(policy: Policy) -> Policy:
         if isinstance(policy, str):
             raise InputError("policy", found=policy, expected=f"{expected}, as get_policy({policy!r}) makes it")
         raise InputError("policy", found=type(policy).__name__, expected=expected)
+    needs: Any = policy.needs
+    if not isinstance(needs, Set):
+        expected = "views joined by |, as in Need.SERVICE | MY_VIEW"
+        raise InputError(f"policy {policy.name}", field="needs", found=type(needs).__name__, expected=expected)
     return policy
 
 

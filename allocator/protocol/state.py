@@ -15,6 +15,7 @@ from allocator.fractions import WHOLE, Held, RoomForFractions, SummedFractions, 
 from allocator.protocol.views import TAKEN, VIEWS, Needs, Source, View, Views, view_named
 from allocator.room import CountedGpus, Room
 from throughputs import InputError, PackedColumns, ThroughputMatrix
+from throughputs.errors import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +134,7 @@ class ClusterState(Views):
     def __getattr__(self, name: str) -> Any:
         # Only called for what is not there: a view that is declared elsewhere, or what may not be read.
         if name not in VIEWS:
-            raise AttributeError(f"this ClusterState has no {name!r}")
+            raise AttributeError(f"this ClusterState has no {name!r}{did_you_mean(name, VIEWS)}")
         return VIEWS[name].read(self)
 
     def known(self, name: str) -> Any:

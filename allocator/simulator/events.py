@@ -212,8 +212,9 @@ class EventExecution:
     def _steps(self, stretch: Stretch, speed: _Floats, end: float, left: _Floats) -> _Floats:
         """(n,) steps that jobs at `speed` (n,) do up to `end` (seconds), of so many `left` (n,)."""
         for train in self._hooks.train:
-            steps: _Floats = train(stretch, end)
-            return steps
+            steps: _Floats | None = train(stretch, end)
+            if steps is not None:
+                return steps
         until = stretch.until
         until = min(until, end) if isinstance(until, float) else np.minimum(until, end)
         return np.asarray(np.minimum(speed * seconds_between(stretch.begin, until), left))

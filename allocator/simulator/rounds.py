@@ -108,7 +108,7 @@ class RoundExecution:
     def _rounds_to_event(self, rows: _Rows) -> float:
         """Rounds before anything can happen: an arrival, the end of a job, of the run, of a tolerated overtime."""
         world, at = self.world, self._table.rows(rows.jobs)
-        wake_up = min(world.arrivals.next_time, world.core.next_price_change)
+        wake_up = min(world.arrivals.next_time, world.core.next_price_change, world.next_event)
         left = (self._table.total_steps[at] - self._table.steps_done[at]) / rows.full
         bounds: list[float] = [left_of(rows.jobs, self.seconds) for left_of in self._hooks.rounds_left]
         return min((wake_up - world.clock) / self.seconds, float(left.min()), *bounds) - 2

@@ -28,8 +28,9 @@ from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECT
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
 from allocator.simulator.rounds import RoundExecution
-from allocator.simulator.rules.base import Rules, all_hooks
+from allocator.simulator.rules.base import Rules, Running, all_hooks, saved, started
 from allocator.simulator.truth import Truth
+from throughputs import InputError
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -59,7 +60,7 @@ class World:
 
     Attributes
     ----------
-    clock : seconds.
+    clock : seconds. seed : of the run, for rules that draw.
     round : rounds (between events: stretches) so far.
     outcome : (N,) column of the job table: one of `allocator.results.outcomes.STATUSES`, by position.
     stop_reason : why the run was cut short, "" if it was not.
@@ -102,7 +103,9 @@ class World:
             first, end = window
             self._window_left = end - first
             self._count_unserved(0)
-        self.running = [running for rule in self.rules for running in rule.start(self)]
+        self.seed, self._total = seed, len(cluster.servers)
+        self._away: dict[int, frozenset[int]] = {}
+        self.running = [running for rule in self.rules for running in started(rule, self)]
         self.hooks = all_hooks(self.running)
         self._all_in_stretches = any(running.in_stretches for running in self.running)
         self._rounds = RoundExecution(self)
@@ -127,6 +130,8 @@ class World:
                 self._admit()
             for happen in self.hooks.happen:
                 happen()
+            if self.hooks.happen and self.next_event <= self.clock:
+                raise self._stuck_event()
             if not (yield from self._step()):
                 break
             self.watch_limits(0)
@@ -154,7 +159,8 @@ class World:
         elif self.arrivals.next_time < np.inf:
             arrival = self.arrivals.next_time
             arrival = self._events.seen_at(arrival) if self._in_stretches(decision) else arrival
-            self.clock = min(arrival, self.next_event) if len(self.core.active) else arrival
+            wake_up = min(self.next_event, self.core.next_price_change, self.core.asked_at + self.core.period_seconds)
+            self.clock = min(arrival, wake_up) if len(self.core.active) else arrival
         elif len(self.core.active):
             yield from self._run_out()
         else:
@@ -218,13 +224,25 @@ class World:
     @property
     def next_event(self) -> float:
         """When a rule lets something happen next, seconds."""
-        return min([next_event() for next_event in self.hooks.next_event], default=np.inf)
+        return float(min([next_event() for next_event in self.hooks.next_event], default=np.inf))
 
-    def use(self, gpus: Sequence[int], stopped: Iterable[int]) -> None:
-        """From now on there are these GPUs (ids, ascending); `stopped` are the jobs (ids) that had others."""
-        self._events.leave(np.array(sorted(stopped), dtype=np.int64))
-        self.core.use(gpus, stopped)
+    def withhold(self, rule: Running, away: Iterable[int], stopped: Iterable[int]) -> None:
+        """From now on these GPUs (ids) are away because of a rule, beside those that others withhold.
+
+        `stopped` are the jobs (ids) that run on some of them.
+        """
+        self._away[self.running.index(rule)] = frozenset(away)
+        gone = frozenset().union(*self._away.values())
+        stopped = sorted(set(stopped))
+        self._events.leave(np.array(stopped, dtype=np.int64))
+        self.core.use([gpu for gpu in range(self._total) if gpu not in gone], stopped)
         self.rates_changed()
+
+    def set_back(self, at: NDArray[np.int64], steps: NDArray[np.float64]) -> None:
+        """The (K,) jobs `at` these rows of the table lose so many steps; every rule hears of it."""
+        self.jobs.steps_done[at] -= steps
+        for set_back in self.hooks.set_back:
+            set_back(at, steps)
 
     def adopt(self, rows: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
         """Active jobs run as these (K,) rows already, on these GPUs (ids, ascending)."""
@@ -288,6 +306,12 @@ class World:
         for cut_short in self.hooks.cut_short:
             self.stop_reason = cut_short(waiting) or self.stop_reason
 
+    def _stuck_event(self) -> InputError:
+        """Of the rule whose next event is no later than now although what was to happen has happened."""
+        late = next(rule for rule in self.running if rule.next_event() <= self.clock)
+        expected = f"a time later than now, {self.clock:g} s, or inf, once `happen` has been called"
+        return InputError(f"rule {type(late).__name__}", field="next_event", found=late.next_event(), expected=expected)
+
     def note_progress(self) -> None:
         """A job did a step."""
         self._stalled_rounds = 0
@@ -326,7 +350,8 @@ class World:
             "jobs": self.jobs.state(),
             "truth": self.truth.state(),
             "core": self.core.state(),
-            "rules": [running.state() for running in self.running],
+            "rules": [saved(running) for running in self.running],
+            "away": [(at, sorted(gpus)) for at, gpus in self._away.items()],
             "leases": self._events.leases.state(),
         }
 
@@ -341,6 +366,7 @@ class World:
         self.core.restore(state["core"], allocation)
         for running, kept in zip(self.running, state["rules"], strict=True):
             running.restore(kept)
+        self._away = {at: frozenset(gpus) for at, gpus in state["away"]}
         self._events.leases.restore(state["leases"])
 
 

@@ -8,7 +8,7 @@
 >>> capped = program.where(watts=np.array([300.0, 150.0]) @ program.gpus_used <= 330.0)
 >>> solution = capped.solve()
 >>> solution.status, round(solution.objective, 6), solution.prices["watts"].round(6).tolist()
-('optimal', 0.52, 0.00125)
+('optimal', 0.55, 0.001667)
 """
 
 from formulations.composed.expressions import Linear, Row

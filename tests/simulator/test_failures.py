@@ -140,13 +140,13 @@ def test_a_world_in_which_nothing_fails_in_time_is_as_one_without_failures(polic
 
 
 def test_servers_fail_alike_under_every_policy(monkeypatch):
-    seen, use = [], World.use
+    seen, withhold = [], World.withhold
 
-    def noted(world, gpus, stopped):
-        seen[-1].append((world.clock, tuple(gpus)))
-        use(world, gpus, stopped)
+    def noted(world, rule, away, stopped):
+        seen[-1].append((world.clock, tuple(away)))
+        withhold(world, rule, away, stopped)
 
-    monkeypatch.setattr(World, "use", noted)
+    monkeypatch.setattr(World, "withhold", noted)
     chosen = preset("default").replace(mtbf_hours=0.5, repair_hours=0.1, failure_seed=3)
     for policy in ("srtf", "fcfs"):
         seen.append([])

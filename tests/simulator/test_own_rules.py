@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
+from allocator import Allocation, SharePolicy
 from allocator.cluster import Cluster
+from allocator.experiments.run import Run as RunOfAPolicy
 from allocator.plugins import rule_of_text
-from allocator.presets import Preset
+from allocator.presets import Preset, preset
 from allocator.registry import get_policy
-from allocator.simulator import simulate
+from allocator.simulator import Rule, Running, simulate
 from throughputs import InputError, Trace
 
 FILE = """
@@ -78,3 +83,175 @@ def test_what_is_wrong_with_a_rule_is_named(file, text, named):
     with pytest.raises(InputError, match="--world") as refused:
         rule_of_text(f"{file}:{text}")
     assert named in str(refused.value)
+
+
+@dataclass(frozen=True)
+class Away(Rule):
+    """GPUs are away from one time to another, and who has them is stopped."""
+
+    gpus: tuple[int, ...] = ()
+    since: float = 0.0
+    until: float = 0.0
+
+    def start(self, world):
+        return [_Away(self, world)]
+
+
+class _Away(Running):
+    keeps = ("next",)
+
+    def __init__(self, rule, world):
+        self.rule, self.world, self.next = rule, world, rule.since
+
+    def next_event(self):
+        return self.next
+
+    def happen(self):
+        while self.next <= self.world.clock:
+            gone = self.rule.gpus if self.next == self.rule.since else ()
+            core = self.world.core
+            hit = [job for job in core.running.jobs.tolist() if {*core.gpus_of(job)} & {*gone}]
+            self.next = self.rule.until if self.next == self.rule.since else np.inf
+            self.world.withhold(self, gone, hit)
+
+
+@dataclass(frozen=True)
+class AwayToo(Away):
+    """The same, beside it."""
+
+
+@pytest.mark.parametrize("policy", ["srtf", "isolated"])
+def test_two_rules_take_gpus_away_beside_each_other(policy):
+    """A GPU is there again only when nobody withholds it."""
+    world = preset("default").replace(restart_penalty_seconds=0.0, round_seconds=10.0)
+    world = world.with_rules(Away((0,), 100.0, 300.0), AwayToo((0, 1), 200.0, 400.0))
+    trace = Trace(["a"], [1], [1000.0], [0.0])
+    result = simulate(trace, Cluster({"v100": 2}), get_policy(policy), [[1.0]], preset=world)
+    # nothing is there from 200 to 400
+    assert result.jobs["completion_time"].tolist() == [1200.0]
+
+
+@dataclass(frozen=True)
+class Cut(Rule):
+    """Jobs lose all they have done at one time; a second rule counts it."""
+
+    at: float = 0.0
+
+    def start(self, world):
+        return [_Cut(self, world), _Counts()]
+
+
+class _Counts(Running):
+    lost: ClassVar[list[float]] = []
+
+    def set_back(self, at, steps):  # noqa: ARG002
+        self.lost.extend(steps.tolist())
+
+
+class _Cut(Running):
+    keeps = ("next",)
+
+    def __init__(self, rule, world):
+        self.world, self.next = world, rule.at
+
+    def next_event(self):
+        return self.next
+
+    def happen(self):
+        if self.next <= self.world.clock:
+            self.next = np.inf
+            at = self.world.jobs.rows(self.world.core.active)
+            self.world.set_back(at, self.world.jobs.steps_done[at].copy())
+
+
+def test_jobs_are_set_back_by_one_door_and_other_rules_hear_of_it():
+    _Counts.lost.clear()
+    chosen = preset("default").replace(restart_penalty_seconds=0.0).with_rules(Cut(40.0))
+    jobs = simulate(Trace(["a"], [1], [100.0], [0.0]), "v100:1", "srtf", [[1.0]], preset=chosen).jobs
+    assert jobs["completion_time"].tolist() == [140.0]
+    assert _Counts.lost == [40.0]
+
+
+@dataclass(frozen=True)
+class Wrong(Rule):
+    """Whatever is made by that name."""
+
+    kind: str = ""
+
+    def start(self, world):  # noqa: ARG002
+        return WRONG[self.kind]()
+
+
+class _Misspelt(Running):
+    def next_events(self):
+        return 5.0
+
+
+class _Stuck(Running):
+    def next_event(self):
+        return 0.0
+
+    def happen(self):
+        pass
+
+
+class _Forgets(Running):
+    keeps = ("nothing_of_that_name",)
+
+
+WRONG: dict[str, Any] = {
+    "no list": _Misspelt,
+    "no rule": lambda: [object()],
+    "misspelt": lambda: [_Misspelt()],
+    "stuck": lambda: [_Stuck()],
+    "forgets": lambda: [_Forgets()],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("no list", ("Wrong", "start", "_Misspelt")),
+        ("no rule", ("Wrong", "start", "object")),
+        ("misspelt", ("Wrong", "next_events", "next_event")),
+        ("stuck", ("_Stuck", "next_event", "0")),
+        ("forgets", ("_Forgets", "keeps", "nothing_of_that_name")),
+    ],
+)
+def test_a_rule_that_cannot_be_followed_is_named(kind, named, tmp_path):
+    trace, chosen = Trace(["a"] * 3, [1] * 3, [1e3] * 3, [0.0] * 3), preset("default").with_rules(Wrong(kind))
+    with pytest.raises(InputError) as refused:
+        simulate(trace, "v100:1", "srtf", [[1.0]] * 3, preset=chosen, checkpoint=tmp_path / "c", checkpoint_every=1)
+    assert all(word in str(refused.value) for word in named)
+
+
+@dataclass(frozen=True)
+class Later(SharePolicy):
+    """Nobody runs before an hour is over; asked every half hour."""
+
+    name = "later"
+    period_seconds = 1800.0
+
+    def allocate(self, state):
+        return Allocation(
+            "later", state.throughputs, np.full((state.n_jobs, 1), float(state.clock >= 3600.0)), "made up"
+        )
+
+
+def test_a_policy_is_asked_at_the_latest_after_its_period_though_nobody_runs():
+    trace = Trace(["a", "a"], [1, 1], [360.0, 360.0], [0.0, 1e6])
+    jobs = simulate(trace, "v100:1", Later(), [[1.0], [1.0]], preset=preset("default").replace(idle_fill="off")).jobs
+    assert jobs["start_time"].tolist() == [3600.0, 1e6]
+
+
+def test_a_run_is_another_one_when_its_rule_is_written_otherwise(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keys = []
+    for factor in (1, 2):
+        path = tmp_path / "rule_that_changes.py"
+        path.write_text(FILE + f"\n# {factor}\n")
+        rule = rule_of_text(f"{path}:Slower(factor=1.0)")
+        keys.append(RunOfAPolicy("static", "fifo", "v100:8", load=3, world=(rule,)).key)
+        sys.modules.pop(path.stem)
+    assert keys[0] != keys[1]
+    sys.path.remove(str(tmp_path))

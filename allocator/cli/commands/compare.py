@@ -17,9 +17,10 @@ from allocator.cli.options.shared import JsonOption, console, print_json, say, s
 from allocator.cli.options.values import read_jobs
 from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
+from allocator.conversion import kinds_of
 from allocator.experiments.compare import compare
 from allocator.experiments.run import Materials
-from allocator.experiments.workloads import Draw, TrainingWorkload, workload
+from allocator.experiments.workloads import Draw, TrainingWorkload, workload, workloads
 from allocator.presets import preset
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.html import write_report
@@ -109,7 +110,9 @@ def compare_command(
         materials = Materials.of(runs, {str(trace): read}, check=False)
         warn_of_models(trace, runs, read, materials.speeds_of(runs[0]))
     else:
-        settings = {"generator": "default", "multi_gpu": True} | dict(usual.workload)
+        settings = {"generator": "default"} | dict(usual.workload)
+        if "multi_gpu" in kinds_of(workloads()[settings["generator"]]):
+            settings.setdefault("multi_gpu", True)
         materials = Materials.of(runs, dict.fromkeys(names.values(), None), check=False)
         table, gap = materials.speeds_of(runs[0]), usual.mean_interarrival_seconds
         drawn = TrainingWorkload(multi_gpu=True) if isinstance(table, Trainings) else workload(settings)

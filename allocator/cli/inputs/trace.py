@@ -107,7 +107,8 @@ def generate_command(
     owned = {field.name for field in fields(workloads()[generator])}
     said = {"priorities": "--priorities", "fixed_duration_seconds": "--duration"}
     _refuse(f"jobs of the generator {generator}", {said[name]: given[name] for name in given if name not in owned})
-    drawn = workload({"generator": generator, "multi_gpu": not single_gpu, **given})
+    gangs = {"multi_gpu": not single_gpu} if "multi_gpu" in owned else {}
+    drawn = workload({"generator": generator, **gangs, **given})
     speeds = load_throughputs(throughputs) if trainings is None else trainings
     trace = drawn.jobs(Draw(jobs, mean_interarrival, seed, speeds, servers, grows=False))
     write_trace(trace, out, format=format)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from allocator.policies.base.programs import Array, ProgramPolicy
 from allocator.protocol import ClusterState
 from formulations import MaxSum, Polytope, Program
-from throughputs import PlainColumns
+from throughputs import InputError, PlainColumns
 
 if TYPE_CHECKING:
     from formulations import Objective, Solution
@@ -52,8 +52,14 @@ class ConstrainedPolicy(ProgramPolicy):
 
     def solved(self, state: ClusterState, polytope: Polytope, objective: Objective) -> Solution:
         """With the rows."""
-        program = Program(polytope, objective)
-        return program.where(**self.rows(state, program)).solve(solver=self.solver).whole
+        return self._within_rows(state, Program(polytope, objective)).solve(solver=self.solver).whole
+
+    def _within_rows(self, state: ClusterState, program: Program) -> Program:
+        rows: Any = self.rows(state, program)
+        if not isinstance(rows, Mapping):
+            expected = "a dict of rows by name, as in {'cap': program.gpus_used.sum() <= 8}"
+            raise InputError(f"policy {self.name}", field="rows", found=type(rows).__name__, expected=expected)
+        return program.where(**rows)
 
     def best_without_loss(self, state: ClusterState, gains: Array, floors: Array) -> tuple[Array, Solution]:
         """Shares (N, M) of the largest worth that the rows allow, nobody's throughput below its floor.
@@ -71,7 +77,7 @@ class ConstrainedPolicy(ProgramPolicy):
         part = state.take(able)
         polytope = Polytope(PlainColumns(part.throughputs.with_rates(part.runnable_rates)), part.capacity)
         program = Program(polytope, MaxSum(gains[able]))
-        kept = program.where(**self.rows(part, program)).where(floors=program.throughput >= floors[able])
+        kept = self._within_rows(part, program).where(program.throughput >= floors[able])
         solution, shares = kept.solve().whole, np.zeros(state.rates.shape)
         shares[able] = solution.shares
         return shares, solution

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -20,6 +21,7 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Need, Policy
 from allocator.protocol.views import Needs
+from throughputs import InputError
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
@@ -245,6 +247,42 @@ class Running:
         """Go on from `state`."""
         for name, value in state.items():
             setattr(self, name, value)
+
+
+def started(rule: Rule, world: World) -> list[Running]:
+    """What a rule is in this run.
+
+    Raises
+    ------
+    InputError
+        It made something that is no `Running`, or that has a method whose name is nearly that of a hook.
+    """
+    given: Any = rule.start(world)
+    made = list(given) if isinstance(given, Iterable) else [given]
+    if not isinstance(given, Iterable) or not all(isinstance(one, Running) for one in made):
+        found = next(type(one).__name__ for one in made if given is one or not isinstance(one, Running))
+        expected = "a list of objects of subclasses of Running"
+        raise InputError(f"rule {type(rule).__name__}", field="start", found=found, expected=expected)
+    known = dir(Running)
+    for one in made:
+        for name in (name for name in dir(type(one)) if name not in known and not name.startswith("_")):
+            if near := get_close_matches(name, known, n=1, cutoff=_NEARLY_A_HOOK):
+                expected = f"the hook {near[0]}, or a name that is not so near to it"
+                raise InputError(f"rule {type(rule).__name__}", field="hook", found=name, expected=expected)
+    return made
+
+
+def saved(running: Running) -> dict[str, Any]:
+    """What a checkpoint keeps of a rule; InputError where it names an attribute that it does not have."""
+    missing = [name for name in running.keeps if not hasattr(running, name)]
+    if missing:
+        source = f"rule {type(running).__name__}"
+        raise InputError(source, field="keeps", found=missing[0], expected="names of attributes of the object")
+    return running.state()
+
+
+_NEARLY_A_HOOK = 0.9
+"""Similarity of a method's name to that of a hook from which it is taken for a misspelling."""
 
 
 def hooks(rules: Iterable[Running], name: str) -> list[Callable[..., Any]]:

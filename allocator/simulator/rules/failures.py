@@ -131,19 +131,17 @@ class _Nodes(Running):
             else:
                 self._next[server] += self._uptime(server)
         hit = np.array([fallen[self._server[list(ids)]].any() for ids in gpus], dtype=np.bool_)
-        world.use((~self._down[self._server]).nonzero()[0].tolist(), rows.jobs[hit].tolist())
+        world.withhold(self, self._down[self._server].nonzero()[0].tolist(), rows.jobs[hit].tolist())
         self._lose(self._table.rows(rows.jobs[hit]), rows.gpus_taken[hit])
 
     def _lose(self, at: _Ids, gpus: _Floats) -> None:
         """Jobs `at` these rows of the table, which had so many GPUs, go back to their last checkpoints."""
         columns = self._table.columns
         lost = self._table.steps_done[at] - columns["saved_steps"][at]
-        self._table.steps_done[at] = columns["saved_steps"][at]
         columns["lost_gpu_seconds"][at] += columns["unsaved_seconds"][at] * gpus
         columns["unsaved_seconds"][at] = 0.0
         columns["failures"][at] += 1
-        for set_back in self._world.hooks.set_back:
-            set_back(at, lost)
+        self._world.set_back(at, lost)
 
     def _gpus_of(self, rows: Assignment, placed: tuple[_Gpus, ...]) -> tuple[_Gpus, ...]:
         """The GPUs of each row where they are `placed`; else the next ones of its type that are up."""
