@@ -113,8 +113,7 @@ class Tiresias(PlanPolicy):
         attained: Array = state.gpu_seconds - memory.spent
         self._demote(state, memory, ran, attained)
         if self.promote_after is not None:
-            self._promote(state, memory, ran, attained, self.promote_after)
-            attained = state.gpu_seconds - memory.spent
+            attained = self._promote(state, memory, ran, attained, self.promote_after)
         order = self._line(state, memory, ran)
         gpus = state.gpus_taken
         chosen, pool = fill_state(state, order)
@@ -147,7 +146,7 @@ class Tiresias(PlanPolicy):
 
     def falling(self, due: _Ids, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:  # noqa: ARG002
         """Positions of the jobs that fall, where they are `due` (N,) in these queues."""
-        return np.flatnonzero(due > memory.queue)
+        return (due > memory.queue).nonzero()[0]
 
     def queues_of(self, due: _Ids, memory: TiresiasMemory, down: _Ids) -> _Ids:  # noqa: ARG002
         """(K,) the queues to which those at `down` fall."""
@@ -155,14 +154,16 @@ class Tiresias(PlanPolicy):
 
     def _promote(
         self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array, after: float
-    ) -> None:
-        """Let those up who have waited for `after` times what they have trained."""
+    ) -> Array:
+        """Let those up who have waited for `after` times what they have trained; what all have attained then."""
         trained = attained / state.gpus_taken
         enough = memory.waited >= after * trained * (1.0 - _ROUNDING)
-        up = np.flatnonzero(~ran & (memory.queue > 0) & (trained > 0) & enough)
-        up = up[np.argsort(memory.turn[up], kind="stable")]
-        memory.send(up, 0)
+        up = (~ran & (memory.queue > 0) & (trained > 0) & enough).nonzero()[0]
+        if not len(up):
+            return attained
+        memory.send(up[np.argsort(memory.turn[up], kind="stable")], 0)
         memory.spent[up], memory.waited[up] = state.gpu_seconds[up], 0.0
+        return np.asarray(state.gpu_seconds - memory.spent)
 
     @cached_property
     def _limits(self) -> Array:
