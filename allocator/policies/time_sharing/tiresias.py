@@ -109,7 +109,7 @@ class Tiresias(PlanPolicy):
         ran = np.zeros(state.n_jobs, dtype=np.bool_)
         ran[state.running.jobs] = True
         if self.promote_after is not None:
-            memory.waited[~ran & (state.run_seconds > 0)] += elapsed
+            memory.waited += np.where(~ran & (state.run_seconds > 0), elapsed, 0.0)
         attained: Array = state.gpu_seconds - memory.spent
         self._demote(state, memory, ran, attained)
         if self.promote_after is not None:
@@ -124,7 +124,7 @@ class Tiresias(PlanPolicy):
             memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
         seconds = self._until_demotion(memory, chosen, attained.take(chosen), gpus.take(chosen))
         if self.promote_after is not None:
-            behind = waits & (memory.queue > 0)
+            behind = (waits & (memory.queue > 0)).nonzero()[0]
             left = self.promote_after * attained[behind] / gpus[behind] - memory.waited[behind]
             seconds = min(seconds, float(left.min(initial=np.inf)))
         assignment = Assignment.of(chosen, pool, state.scale_factors.take(chosen))
