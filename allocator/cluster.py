@@ -135,7 +135,7 @@ class Cluster:
             found += [first + gpu // size for gpu in range(gpus)]
         return tuple(found)
 
-    @property
+    @cached_property
     def total_gpus(self) -> int:
         """All GPUs of the cluster."""
         return int(self.capacity.sum())

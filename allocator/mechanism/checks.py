@@ -109,15 +109,12 @@ def _checked_step(
     if rows is state.running and not len(rejected) and not rows.shares_gpus:
         # Everybody goes on as they are.
         return step
+    _positions(rows.jobs, state, where, "jobs")
     thousandths = state.known("gpu_thousandths")
     if thousandths is not None:
-        _positions(rows.jobs, state, where, "jobs")
         rows = rows.with_fractions(thousandths.take(rows.jobs))
-        rows.check(state.capacity, where)
         step = PlanStep(rows, step.seconds)
-    else:
-        _positions(rows.jobs, state, where, "jobs")
-        rows.check(state.capacity, where)
+    rows.check(state.capacity, where)
     if len(rejected) and among_ids(rows.jobs, rejected).any():
         found = np.intersect1d(rows.jobs, rejected).tolist()
         raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")

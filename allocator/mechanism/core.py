@@ -126,7 +126,11 @@ class DecisionCore:
         self.cluster = cluster
         self._executor = _executor(self.policy, cluster, self.jobs, settings, self._seed, self.ideal)
         self._isolated = IsolatedTime(self.jobs, cluster)
-        self._placement = _placement(self.policy, cluster, self.jobs, "off" if self.ideal else settings.placement)
+        placement = _placement(self.policy, cluster, self.jobs, "off" if self.ideal else settings.placement)
+        self._placement = placement
+        self._room = placement.room if isinstance(placement, Placement | FractionPlacement) else None
+        # A round is written down with all its GPUs; of a step that may be short only what changes.
+        self._by_changes = None if isinstance(placement, RoundPlacement | None) else placement
 
     def arrive(self, jobs: ArrayLike) -> None:
         """Jobs of the table (ids) arrived."""
@@ -271,8 +275,8 @@ class DecisionCore:
         if self._prices is not None:
             given["gpu_prices"] = self._prices.price_at(clock, self.cluster.accelerators)
         state = self.jobs.snapshot(active, clock, self.cluster, self.policy.needs, self._running, **given)
-        if isinstance(self._placement, Placement | FractionPlacement):
-            state.room_source = partial(self._placement.room, active, self._left)
+        if self._room is not None:
+            state.room_source = partial(self._room, active, self._left)
         yield state
         answer = self._executor.ask(self.policy, state, active)
         self.policy_seconds += answer.seconds
@@ -294,9 +298,8 @@ class DecisionCore:
             if same and last[1].before is last[1].assignment:
                 return last[1]
             gpus, assignment = last[1].gpus, last[1].assignment
-        elif step.interruptible and not isinstance(self._placement, RoundPlacement | None):
-            # A round is written down with all its GPUs; of a step that may be short only what changes.
-            change = self._placement.place_changes(assignment)
+        elif step.interruptible and self._by_changes is not None:
+            change = self._by_changes.place_changes(assignment)
             assignment = change.next
         elif self._placement is not None:
             gpus = self._named(self._placement.place(assignment))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,7 @@ PolicyT = TypeVar("PolicyT", bound=Policy)
 _WHOLE = 1 - 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+class Step(NamedTuple):
     """Who runs as what next, before placement.
 
     Attributes
@@ -40,8 +38,7 @@ class Step:
     shares: NDArray[np.float64] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(NamedTuple):
     """What came of asking the policy.
 
     Attributes
@@ -53,7 +50,7 @@ class Answer:
 
     allocation: Allocation | None
     seconds: float
-    rejected: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    rejected: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 class Executor(ABC, Generic[PolicyT]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -105,8 +104,8 @@ class PlanBook(Executor[PlanPolicy]):
                 self._ends_at = clock + step.seconds
         else:
             whole = self._steps[self._next - 1]
-            step = replace(whole, seconds=self._ends_at - clock)
-        return replace(step, assignment=step.assignment.without(self._gone)) if len(self._gone) else step
+            step = whole._replace(seconds=self._ends_at - clock)
+        return step._replace(assignment=step.assignment.without(self._gone)) if len(self._gone) else step
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

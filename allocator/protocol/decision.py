@@ -28,7 +28,7 @@ _JOB: Final = 32
 _NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Transition:
     """Job ids, ascending, each in one of five sets; all but `stop` together are the jobs of the next assignment.
 
@@ -116,7 +116,7 @@ def _packed(assignment: Assignment) -> _Ids:
     return packed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Decision:
     """Who runs as what from now on.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
 
 
-@dataclass(frozen=True)
-class UpcomingRounds:
+class UpcomingRounds(NamedTuple):
     """The rounds that a plan is about to fill.
 
     Attributes

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,7 +159,7 @@ class View(Set["View[Any]"], Generic[T]):
     @overload
     def __get__(self, state: object, owner: Any = None) -> View[T]: ...
     def __get__(self, state: Any, owner: Any = None) -> View[T] | T:
-        return self.read(cast("ClusterState", state)) if isinstance(state, Views) else self
+        return self.read(state) if isinstance(state, Views) else self  # type: ignore[arg-type]
 
     def read(self, state: ClusterState) -> T:
         """The value in this state, which keeps it; AttributeError where its policy does not say that it needs it."""
@@ -167,22 +167,23 @@ class View(Set["View[Any]"], Generic[T]):
             said = need_of(self.needed if isinstance(self.needed, View) else self)
             raise AttributeError(f"state.{self.name} is known to policies only that declare it: {said} in the class")
         source = state.source
-        if source is False and (self.source is not None or self.adds is not None):
-            raise AttributeError(f"state.{self.name} was not read before its decision was over")
         value: Any
-        if not source or (self.source is None and self.adds is None):
+        if source is None or (self.source is None and self.adds is None):
             value = self.default_in(state)
+        elif source is False:
+            raise AttributeError(f"state.{self.name} was not read before its decision was over")
         elif isinstance(self.source, str):
             value = source.column(self.source)
         else:
             value = source.kept(self.column, self.default) if self.source is None else self.source(source, state)
         state.__dict__[self.name] = value
-        return cast(T, value)
+        return value  # type: ignore[no-any-return]
 
     def known_to(self, needs: Needs | None) -> bool:
         """Whether a policy with these `needs` may read it."""
-        wanted = self if self.needed is True else self.needed
-        return needs is None or not wanted or wanted in needs
+        # A view has a length, so that `not` would call it.
+        wanted = self.needed
+        return wanted is False or needs is None or (self if wanted is True else wanted) in needs
 
     def default_in(self, state: ClusterState) -> Any:
         """What it is in a state that does not say."""

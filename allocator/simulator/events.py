@@ -179,7 +179,8 @@ class EventExecution:
             self._note_standstill(end, trouble=not n_running, starting=self._goes_on_starting(stretch, running))
         if not self._ends_said:
             through = (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
-            steps[through] = left[through]
+            if len(through):
+                steps[through] = left[through]
         elif stretch.trained is not None:
             early = running & (finish > end) & (steps >= left)
             finish = np.where(early, stretch.trained, finish)

@@ -88,11 +88,9 @@ class Leases:
         ended, self._ended = self._ended, []
         if not ended:
             return StretchOutcome(index, start, end, _NOBODY, (), _NONE, _NONE, active, started=_NONE, running=running)
-        jobs, leases, finish, steps = zip(*ended, strict=True)
-        pool, gpus, partner, began, _, ids = zip(*leases, strict=True)
-        rows = Assignment(*(np.array(column, dtype=np.int64) for column in (jobs, pool, gpus, partner)))
-        ended_at, did, since = (np.array(column, dtype=np.float64) for column in (finish, steps, began))
-        held = ids if ids[0] else ()
+        rows = Assignment(*np.array([(job, *lease[:3]) for job, lease, _, _ in ended], dtype=np.int64).T)
+        ended_at, did, since = np.array([(finish, steps, lease[3]) for _, lease, finish, steps in ended]).T
+        held = tuple([lease[5] for _, lease, _, _ in ended]) if ended[0][1][5] else ()
         return StretchOutcome(index, start, end, rows, held, ended_at, did, active, started=since, running=running)
 
     def state(self) -> dict[str, Any]:

@@ -157,16 +157,13 @@ class Placement(Places):
 
     def _without_room(self, change: Change) -> list[int]:
         """Ids of the jobs that would start and find no room."""
-        if not len(change.rows):
-            return []
         rows = change.rows[change.before == NOT_RUNNING]
         if not len(rows):
             return []
-        wanted = change.assignment.take(rows)
+        all_rows, tried = change.assignment, dict[int, FreeServers]()
+        columns = [c[rows].tolist() for c in (all_rows.jobs, all_rows.pool, all_rows.gpus, all_rows.partner)]
         stopped = dict(zip(change.stopped.tolist(), change.stopped_before.tolist(), strict=True))
-        starting, tried = set(wanted.jobs.tolist()), dict[int, FreeServers]()
-        columns = wanted.jobs.tolist(), wanted.pool.tolist(), wanted.gpus.tolist(), wanted.partner.tolist()
-        waits: list[int] = []
+        starting, waits = set(columns[0]), list[int]()
         for job, pool, size, partner in zip(*columns, strict=True):
             rule = self._pools[pool] if 0 <= pool < len(self._pools) else None
             # One that joins a job which runs needs no more GPUs.

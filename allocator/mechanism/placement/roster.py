@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +36,7 @@ def runs_as(code: int) -> tuple[int, int, int]:
     return code >> _PARTNER_BITS & _POOL_MASK, code >> _GPUS_SHIFT, (code & _PARTNER) - 1
 
 
-@dataclass(frozen=True, eq=False)
-class Change:
+class Change(NamedTuple):
     """What is other in an assignment than in the one before.
 
     Attributes
@@ -63,20 +61,18 @@ class Change:
         stop = _ascending(self.stopped.tolist())
         if not (len(self.rows) or len(rows)):
             return Transition(_NOBODY, stop, _NOBODY, _NOBODY, _NOBODY, self.assignment)
-        before = dict(zip(self.rows.tolist(), self.before.tolist(), strict=True))
-        now = dict(zip(before, self.now.tolist(), strict=True))
+        codes = dict(zip(self.rows.tolist(), zip(self.before.tolist(), self.now.tolist(), strict=True), strict=True))
         start, move, resize = [], [], []
         for row, job in zip(rows.tolist(), self.assignment.jobs[rows].tolist(), strict=True):
-            code = before.get(row)
-            if code == NOT_RUNNING:
+            before, now = codes.pop(row, (0, 0))
+            if before == NOT_RUNNING:
                 start.append(job)
-            elif code is None or runs_as(code)[0] != runs_as(now[row])[0] or runs_as(code)[1] == runs_as(now[row])[1]:
+            elif runs_as(before)[0] != runs_as(now)[0] or runs_as(before)[1] == runs_as(now)[1]:
                 move.append(job)
             else:
                 resize.append(job)
-        other = set(rows.tolist())
         # Who runs as something else and has the GPUs that it had shares them with somebody else.
-        regroup = [row for row in before if row not in other]
+        regroup = list(codes)
         return Transition(
             _ascending(start),
             stop,

@@ -90,19 +90,17 @@ class FreeServers:
 
     def give_back(self, gpus: Gpus) -> None:
         """These ids are free."""
-        by_server: dict[int, int] = {}
-        for gpu in gpus:
-            server = (gpu - self._first) // self._per_server
-            by_server[server] = by_server.get(server, 0) + 1
-        for server, count in by_server.items():
-            self._move(1 << server, count)
+        servers = [(gpu - self._first) // self._per_server for gpu in gpus]
+        for server in set(servers):
+            self._move(1 << server, servers.count(server))
 
     def _move(self, server: int, more: int) -> None:
         """The server (as a bit) has so many more free GPUs."""
-        with_free = self._with_free
-        free = next(i for i, servers in enumerate(with_free) if servers & server)
-        with_free[free] ^= server
-        with_free[free + more] ^= server
+        for free, servers in enumerate(self._with_free):
+            if servers & server:
+                self._with_free[free] ^= server
+                self._with_free[free + more] ^= server
+                return
 
 
 class WholeServers(Consolidated):

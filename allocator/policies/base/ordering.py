@@ -121,9 +121,9 @@ def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, stric
         return chosen, np.zeros(len(chosen), dtype=np.int64)
     free = capacity.copy()
     usable, sizes = rates.take(order, axis=0), gpus.take(order)
-    able = usable > 0
-    if np.count_nonzero(able) <= len(order) and not (able.sum(axis=1) > 1).any():
-        return _fill_own_pools(order, sizes, able, free, strict)
+    rows, own = (usable > 0).nonzero()
+    if not np.count_nonzero(rows[1:] == rows[:-1]):
+        return _fill_own_pools(order.take(rows), sizes.take(rows), own, free, strict)
     picked, pools = [order[:0]], [order[:0]]
     while len(order):
         wanted, somewhere = _best_with_room(usable, sizes, free)
@@ -166,22 +166,20 @@ def _fill_one_pool(order: _Ids, gpus: _Ids, rates: _Floats, free: int, strict: b
     return np.array(chosen, dtype=np.int64)
 
 
-def _fill_own_pools(order: _Ids, sizes: _Ids, able: NDArray[np.bool_], free: _Ids, strict: bool) -> tuple[_Ids, _Ids]:
-    """The same where no job can choose between pools, as on virtual clusters; `sizes`, `able` in the order of jobs."""
-    runs = able.any(axis=1)
-    order, sizes, pools = order.compress(runs), sizes.compress(runs), able.argmax(axis=1).compress(runs)
+def _fill_own_pools(order: _Ids, sizes: _Ids, pools: _Ids, free: _Ids, strict: bool) -> tuple[_Ids, _Ids]:
+    """The same where no job can choose between pools, as on virtual clusters: of each in `order` its size and pool."""
     # In each pool they get it up to the first for whom those before it leave too little.
     by_pool = pools.argsort(kind="stable")
-    asked = sizes.take(by_pool).cumsum()
-    count = np.bincount(pools, minlength=len(free))
-    before = np.concatenate([[0], asked]).take(count.cumsum() - count)
+    wanted = np.bincount(pools, sizes, len(free))
+    limit = free + (wanted.cumsum() - wanted)
     fits = np.empty(len(order), dtype=np.bool_)
-    fits[by_pool] = asked - np.repeat(before, count) <= np.repeat(free, count)
-    if strict and not fits.all():
+    fits[by_pool] = sizes.take(by_pool).cumsum() <= limit.take(pools.take(by_pool))
+    some_wait = np.count_nonzero(fits) < len(fits)
+    if strict and some_wait:
         fits[fits.argmin() :] = False
-    elif not fits.all():
-        left = free - np.bincount(pools.compress(fits), sizes.compress(fits), len(free)).astype(np.int64)
-        small = np.flatnonzero(~fits & (sizes <= left.take(pools)))
+    elif some_wait:
+        left = free - np.bincount(pools, sizes * fits, len(free)).astype(np.int64)
+        small = (~fits & (sizes <= left.take(pools))).nonzero()[0]
         rest = left.tolist()
         for at, size, pool in zip(small.tolist(), sizes[small].tolist(), pools[small].tolist(), strict=True):
             if size <= rest[pool]:

@@ -148,8 +148,8 @@ class LinePolicy(PlanPolicy):
             return Plan((PlanStep(running),))
         if state.gpu_thousandths is not None:
             started = [(job, pool, max(gpus, 1)) for job, pool, gpus in started]
-        ids, pools, counts = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
-        rows = running.followed_by(Assignment.of(state.ids.searchsorted(ids), pools, counts))
+        ids, pools, counts = np.array(started, dtype=np.int64).T
+        rows = running.followed_by(Assignment.alone(state.ids.searchsorted(ids), pools, counts))
         return Plan((PlanStep(rows),))
 
     def _join(self, state: ClusterState, memory: LineMemory) -> set[int]:

@@ -267,14 +267,15 @@ class LucidMemory(Memory):
         Returns the numbers of their kinds, the kind of each by position among these, and the fraction of its throughput
         that each kind keeps beside each; 0: may not share.
         """
-        kinds, first, own, count = np.unique(
-            [self.jobs[job].kind for job in ids.tolist()], return_index=True, return_inverse=True, return_counts=True
-        )
+        kind_of = [self.jobs[job].kind for job in ids.tolist()]
+        kinds = np.array(sorted(set(kind_of)))
+        own = kinds.searchsorted(kind_of)
         fractions = self.retained[pool][kinds[:, None], kinds]
         unknown = fractions < 0
         # A kind that is there once shares with others only.
-        unknown.ravel()[:: len(kinds) + 1] &= count > 1
+        unknown.ravel()[:: len(kinds) + 1] &= np.bincount(own) > 1
         if unknown.any():
+            first = [kind_of.index(kind) for kind in kinds.tolist()]
             self._read(state, pool, np.sort(ids[first]))
             fractions = self.retained[pool][kinds[:, None], kinds]
         return kinds, own, np.maximum(fractions, 0.0)

@@ -109,12 +109,11 @@ class Tiresias(PlanPolicy):
         ran = np.zeros(state.n_jobs, dtype=np.bool_)
         ran[state.running.jobs] = True
         if self.promote_after is not None:
-            memory.waited[~ran & (state.run_seconds > 0)] += elapsed
+            memory.waited += np.where(~ran & (state.run_seconds > 0), elapsed, 0.0)
         attained: Array = state.gpu_seconds - memory.spent
         self._demote(state, memory, ran, attained)
         if self.promote_after is not None:
-            self._promote(state, memory, ran, attained, self.promote_after)
-            attained = state.gpu_seconds - memory.spent
+            attained = self._promote(state, memory, ran, attained, self.promote_after)
         order = self._line(state, memory, ran)
         gpus = state.gpus_taken
         chosen, pool = fill_state(state, order)
@@ -125,7 +124,7 @@ class Tiresias(PlanPolicy):
             memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
         seconds = self._until_demotion(memory, chosen, attained.take(chosen), gpus.take(chosen))
         if self.promote_after is not None:
-            behind = waits & (memory.queue > 0)
+            behind = (waits & (memory.queue > 0)).nonzero()[0]
             left = self.promote_after * attained[behind] / gpus[behind] - memory.waited[behind]
             seconds = min(seconds, float(left.min(initial=np.inf)))
         assignment = Assignment.of(chosen, pool, state.scale_factors.take(chosen))
@@ -147,7 +146,7 @@ class Tiresias(PlanPolicy):
 
     def falling(self, due: _Ids, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:  # noqa: ARG002
         """Positions of the jobs that fall, where they are `due` (N,) in these queues."""
-        return np.flatnonzero(due > memory.queue)
+        return (due > memory.queue).nonzero()[0]
 
     def queues_of(self, due: _Ids, memory: TiresiasMemory, down: _Ids) -> _Ids:  # noqa: ARG002
         """(K,) the queues to which those at `down` fall."""
@@ -155,14 +154,16 @@ class Tiresias(PlanPolicy):
 
     def _promote(
         self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array, after: float
-    ) -> None:
-        """Let those up who have waited for `after` times what they have trained."""
+    ) -> Array:
+        """Let those up who have waited for `after` times what they have trained; what all have attained then."""
         trained = attained / state.gpus_taken
         enough = memory.waited >= after * trained * (1.0 - _ROUNDING)
-        up = np.flatnonzero(~ran & (memory.queue > 0) & (trained > 0) & enough)
-        up = up[np.argsort(memory.turn[up], kind="stable")]
-        memory.send(up, 0)
+        up = (~ran & (memory.queue > 0) & (trained > 0) & enough).nonzero()[0]
+        if not len(up):
+            return attained
+        memory.send(up[np.argsort(memory.turn[up], kind="stable")], 0)
         memory.spent[up], memory.waited[up] = state.gpu_seconds[up], 0.0
+        return np.asarray(state.gpu_seconds - memory.spent)
 
     @cached_property
     def _limits(self) -> Array:
