@@ -6,7 +6,6 @@ names the one that it takes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -28,7 +27,7 @@ class Backend:
     Attributes
     ----------
     name : what users write for ``solver=``.
-    module, function : where it is in this package; imported at first use only.
+    module, function : where it is; imported at first use only.
     description : one line.
     requires : packages it imports.
     install : how to get them.
@@ -44,7 +43,7 @@ class Backend:
     @property
     def aggregates(self) -> bool:
         """Whether identical jobs are one class to it; its answer then does not depend on the order of the jobs."""
-        return not self.module.startswith("reference.")
+        return self.module.startswith(("formulations.interior_point.", "formulations.prices."))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -60,7 +59,7 @@ class Backend:
                 found=f"no package {', '.join(self.missing)}",
                 expected=f"it to be installed: {self.install}",
             )
-        run: Run = getattr(import_module(f"formulations.{self.module}"), self.function)
+        run: Run = getattr(import_module(self.module), self.function)
         return run
 
 
@@ -75,50 +74,51 @@ BACKENDS: dict[str, Backend] = {
     for backend in (
         Backend(
             "prices",
-            "prices.search",
+            "formulations.prices.search",
             "solve",
             "many classes: responses to prices, interior point over the undecided",
         ),
         Backend(
             "structured",
-            "interior_point.structured",
+            "formulations.interior_point.structured",
             "solve",
             "interior point on the structure: M prices, a block per job class",
         ),
         Backend(
-            "highs", "reference.linear", "solve_highs", "direct sparse linear programs in HiGHS", requires=("highspy",)
+            "highs",
+            "formulations.reference.linear",
+            "solve_highs",
+            "direct sparse linear programs in HiGHS",
+            requires=("highspy",),
         ),
         Backend(
             "clarabel",
-            "reference.convex",
+            "formulations.reference.convex",
             "solve_clarabel",
             "cvxpy, Clarabel interior point",
             requires=("cvxpy", "clarabel"),
         ),
         Backend(
             "ecos",
-            "reference.ecos_cones",
-            "solve",
-            "ECOS as the published systems call it: ends at their points",
-            requires=("ecos",),
+            "formulations.reference.convex",
+            "solve_ecos",
+            "cvxpy, ECOS interior point (moderate accuracy)",
+            requires=("cvxpy", "ecos"),
             install="pip install cluster-allocator[ecos]",
         ),
         Backend(
             "scs",
-            "reference.convex",
+            "formulations.reference.convex",
             "solve_scs",
             "cvxpy, SCS operator splitting (low accuracy)",
             requires=("cvxpy", "scs"),
         ),
-        Backend("cbc", "reference.linear", "solve_cbc", "PuLP, CBC simplex", requires=("pulp",)),
+        Backend("cbc", "formulations.reference.linear", "solve_cbc", "PuLP, CBC simplex", requires=("pulp",)),
     )
 }
 
 AUTO = ("prices", "structured", "highs", "clarabel")
 """Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
-
-_MOST_FOR_ECOS = 16_000
-"""Number of jobs up to which a published point is that of ECOS; of an interior point where it is not installed."""
 
 
 def available() -> tuple[str, ...]:
@@ -133,12 +133,6 @@ def get_backend(name: str) -> Backend:
     return BACKENDS[name]
 
 
-def in_order(solver: str, choice: str, n_jobs: int) -> list[Backend]:
-    """The backends that are asked in turn; a published point is that of ECOS, and there is a warning without it."""
-    if solver != "auto" or choice != "published" or n_jobs >= _MOST_FOR_ECOS:
-        return [get_backend(name) for name in (AUTO if solver == "auto" else (solver,))]
-    ecos, others = BACKENDS["ecos"], [BACKENDS[name] for name in AUTO if name != "prices"]
-    if ecos.missing:
-        warnings.warn(f"the published point is that of ECOS, which is missing: {ecos.install}", stacklevel=3)
-        return others
-    return [ecos, *others]
+def in_order(solver: str) -> list[Backend]:
+    """The backends that are asked in turn."""
+    return [get_backend(name) for name in (AUTO if solver == "auto" else (solver,))]
