@@ -16,28 +16,31 @@ from formulations.statements import cp, shares
 Array = NDArray[np.float64]
 
 # Tighter than the solvers' defaults, which leave up to 3e-4 on finish-time fairness.
-_CLARABEL = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 200}
-_SCS = {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20000}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "CLARABEL": {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 200},
+    "SCS": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20000},
+    "ECOS": {},
+}
 
 
 def solve_clarabel(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in Clarabel."""
-    return _solve(polytope, objective, "CLARABEL", _CLARABEL)
+    return _solve(polytope, objective, "CLARABEL")
 
 
 def solve_ecos(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in ECOS with its default settings."""
-    return _solve(polytope, objective, "ECOS", {})
+    return _solve(polytope, objective, "ECOS")
 
 
 def solve_scs(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in SCS."""
-    return _solve(polytope, objective, "SCS", _SCS)
+    return _solve(polytope, objective, "SCS")
 
 
-def _solve(polytope: Polytope, objective: Objective, solver: str, options: dict[str, Any]) -> Answer:
+def _solve(polytope: Polytope, objective: Objective, solver: str) -> Answer:
     problem = shares.best(polytope, objective)
-    found = point_of(problem, solver, options)
+    found = point_of(problem, solver, **_OPTIONS[solver])
     prices, of_time = (rows.dual_value for rows in problem.constraints[-2:])
     return answer_of(polytope, found, prices, of_time, int(problem.solver_stats.num_iters or 0))
 
@@ -53,7 +56,7 @@ def answer_of(polytope: Polytope, shares: Array, prices: Array, of_time: Array, 
     return Answer(shares, each.min(axis=1), prices, iterations)
 
 
-def point_of(problem: Any, solver: str, options: dict[str, Any]) -> Array:
+def point_of(problem: Any, solver: str, **options: Any) -> Array:
     """The variable x at which a solver of cvxpy ends; RuntimeError where it has none."""
     with warnings.catch_warnings():
         # inaccuracy is judged by the certificate, not by the solver's own word

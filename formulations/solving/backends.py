@@ -28,17 +28,15 @@ class Backend:
     ----------
     name : what users write for ``solver=``.
     module, function : where it is; imported at first use only.
-    description : one line.
-    requires : packages it imports.
+    requires : packages it imports that are extras.
     install : how to get them.
     """
 
     name: str
     module: str
     function: str
-    description: str
     requires: tuple[str, ...] = ()
-    install: str = "pip install cluster-allocator"
+    install: str = ""
 
     @property
     def aggregates(self) -> bool:
@@ -72,58 +70,24 @@ def _installed(package: str) -> bool:
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
+        # many classes: responses to prices, interior point over the undecided
+        Backend("prices", "formulations.prices.search", "solve"),
+        # interior point on the structure: M prices, a block per job class
+        Backend("structured", "formulations.interior_point.structured", "solve"),
+        # direct sparse linear programs in HiGHS, and through PuLP in CBC
+        Backend("highs", "formulations.reference.linear", "solve_highs"),
+        Backend("cbc", "formulations.reference.linear", "solve_cbc"),
+        # statements in cvxpy: interior points, and operator splitting of low accuracy
+        Backend("clarabel", "formulations.reference.convex", "solve_clarabel"),
         Backend(
-            "prices",
-            "formulations.prices.search",
-            "solve",
-            "many classes: responses to prices, interior point over the undecided",
+            "ecos", "formulations.reference.convex", "solve_ecos", ("ecos",), "pip install cluster-allocator[ecos]"
         ),
-        Backend(
-            "structured",
-            "formulations.interior_point.structured",
-            "solve",
-            "interior point on the structure: M prices, a block per job class",
-        ),
-        Backend(
-            "highs",
-            "formulations.reference.linear",
-            "solve_highs",
-            "direct sparse linear programs in HiGHS",
-            requires=("highspy",),
-        ),
-        Backend(
-            "clarabel",
-            "formulations.reference.convex",
-            "solve_clarabel",
-            "cvxpy, Clarabel interior point",
-            requires=("cvxpy", "clarabel"),
-        ),
-        Backend(
-            "ecos",
-            "formulations.reference.convex",
-            "solve_ecos",
-            "cvxpy, ECOS interior point (moderate accuracy)",
-            requires=("cvxpy", "ecos"),
-            install="pip install cluster-allocator[ecos]",
-        ),
-        Backend(
-            "scs",
-            "formulations.reference.convex",
-            "solve_scs",
-            "cvxpy, SCS operator splitting (low accuracy)",
-            requires=("cvxpy", "scs"),
-        ),
-        Backend("cbc", "formulations.reference.linear", "solve_cbc", "PuLP, CBC simplex", requires=("pulp",)),
+        Backend("scs", "formulations.reference.convex", "solve_scs"),
     )
 }
 
 AUTO = ("prices", "structured", "highs", "clarabel")
 """Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
-
-
-def available() -> tuple[str, ...]:
-    """Names of the backends whose packages are installed."""
-    return tuple(name for name, backend in BACKENDS.items() if not backend.missing)
 
 
 def get_backend(name: str) -> Backend:

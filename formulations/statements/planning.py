@@ -22,7 +22,7 @@ def rounds(program: PlanningProgram, stage: int) -> Any:
 
     Zheng et al., NSDI 2023.
     """
-    N, R, G, D = program.n_jobs, program.rounds, program.gpus, program.round_seconds
+    N, R = program.n_jobs, program.rounds
     s = cp.Variable((N, R), boolean=True, name="s")
     p = cp.Variable(N, nonneg=True, name="p")
     progress = cp.multiply(1.0 / program.epochs, program.epochs_done + p)
@@ -31,8 +31,8 @@ def rounds(program: PlanningProgram, stage: int) -> Any:
     utility = cp.min(cp.vstack([logs[b] + slopes[b] * (progress - bases[b]) for b in range(len(slopes))]), axis=0)
     left = cp.pos(program.remaining_seconds - cp.multiply(program.epoch_seconds, p))
     rows = [
-        program.widths @ s <= G,
-        cp.multiply(program.epoch_seconds, p) <= D * cp.sum(s, axis=1),
+        program.widths @ s <= program.gpus,
+        cp.multiply(program.epoch_seconds, p) <= program.round_seconds * cp.sum(s, axis=1),
         p <= program.epochs - program.epochs_done,
     ]
     if stage == 1:

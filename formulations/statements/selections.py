@@ -21,8 +21,8 @@ def columns(program: ColumnProgram, values: Array) -> Any:
     ways, counts = program.columns, program.counts
     x = cp.Variable(ways.n_columns, boolean=bool(program.whole.all()), name="x")
     time, used = ways.time @ x, ways.usage @ cp.multiply(counts[ways.job], x)
-    rows = [x >= 0, x <= program.most, time <= 1, time >= program.exactly.astype(float), used <= program.capacity]
-    rows.append(ways.rates @ x >= program.floors)
+    rows = [x >= 0, x <= program.most, time <= 1, time >= program.exactly]
+    rows += [used <= program.capacity, ways.rates @ x >= program.floors]
     if program.rows is not None:
         upper, lower = np.isfinite(program.rows.upper), np.isfinite(program.rows.lower)
         coupled = program.rows.matrix @ x
@@ -33,7 +33,7 @@ def columns(program: ColumnProgram, values: Array) -> Any:
 def _one_each(ways: Configurations, capacity: ArrayLike) -> tuple[Any, list[Any]]:
     """One column for each job or none, ``x_c`` 0 or 1, on the GPUs that there are."""
     x = cp.Variable(ways.n_columns, boolean=True, name="x")
-    return x, [ways.time @ x <= 1, ways.usage @ x <= np.asarray(capacity)]
+    return x, [ways.time @ x <= 1, ways.usage @ x <= capacity]
 
 
 def sia(program: SiaProgram) -> Any:
@@ -61,17 +61,17 @@ def pollux(ways: Configurations, speedup: Array, capacity: ArrayLike, mean: Powe
     Qiao et al., OSDI 2021. One column of a job is chosen, or none: its f is ``f(0) + sum_c (f(s_c) - f(0)) x_c``.
     """
     x, rows = _one_each(ways, capacity)
-    nothing = float(mean.terms(0.0))
+    nothing = mean.terms(0.0)
     return cp.Problem(cp.Maximize(ways.n_jobs * nothing + (mean.terms(speedup) - nothing) @ x), rows)
 
 
-def lines(seconds: Array, gpus: ArrayLike, sizes: Array) -> Any:
+def lines(seconds: Array, gpus: Array, sizes: Array) -> Any:
     """``min_y sum_ijk k p_ij y_ijk``: one type and position from the end for each job. Le et al., EuroSys 2020."""
-    runs = np.isfinite(seconds) & (sizes[:, None] <= np.asarray(gpus))
+    runs = np.isfinite(seconds) & (sizes[:, None] <= gpus)
     length = np.where(runs, seconds, 0.0)
     y = [cp.Variable(seconds.shape, boolean=True, name=f"y{k}") for k in range(1, len(seconds) + 1)]
     rows = [cp.sum(sum(y[1:], y[0]), axis=1) == 1]
-    rows += [row for each in y for row in (sizes @ each <= np.asarray(gpus), each <= runs.astype(float))]
+    rows += [row for each in y for row in (sizes @ each <= gpus, each <= runs)]
     return cp.Problem(cp.Minimize(sum(k * cp.sum(cp.multiply(length, each)) for k, each in enumerate(y, 1))), rows)
 
 
@@ -79,5 +79,5 @@ def pairs(savings: Array) -> Any:
     """``max_z sum_ij b_ij z_ij``: one guest a host and back; -inf for two that may not. Hu et al., ASPLOS 2023."""
     z = cp.Variable(savings.shape, boolean=True, name="z")
     may = np.isfinite(savings)
-    rows = [cp.sum(z, axis=0) <= 1, cp.sum(z, axis=1) <= 1, z <= may.astype(float)]
+    rows = [cp.sum(z, axis=0) <= 1, cp.sum(z, axis=1) <= 1, z <= may]
     return cp.Problem(cp.Maximize(cp.sum(cp.multiply(np.where(may, savings, 0.0), z))), rows)

@@ -33,7 +33,7 @@ from formulations.core.solution import InfeasibleError
 from formulations.deadlines.program import DeadlineProgram, least_gpu_seconds, most_value
 from formulations.goodput import PowerMean, SiaProgram, fittest_selection, least_remaining_time, relative_goodput
 from formulations.leases import LeaseProgram, solve_leases
-from formulations.leases.statement import keep_bonus
+from formulations.leases.written import keep_bonus
 from formulations.packing import best_pairs, pair_savings
 from formulations.reference.mixed_integer import MODELS, TIGHT, MixedProgram
 from formulations.statements import planning, selections, shares

@@ -53,7 +53,7 @@ def stated(polytope, goal_of, *rows_of):
     x = cp.Variable(polytope.rates.shape, name="x")
     times = Times(polytope, x)
     problem = cp.Problem(goal_of(times.u), [x >= 0, *times.rows(polytope.capacity), *(row(times.u) for row in rows_of)])
-    shares = convex.point_of(problem, "ECOS", {})
+    shares = convex.point_of(problem, "ECOS")
     prices, of_time = (row.dual_value for row in problem.constraints[1:3])
     return convex.answer_of(polytope, shares, prices, of_time, problem.solver_stats.num_iters)
 

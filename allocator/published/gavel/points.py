@@ -73,7 +73,7 @@ class PublishedPoints(Chooser):
 
     def backends(self, solver: str, n_jobs: int) -> list[Backend]:
         """ECOS first, which is asked without cvxpy; there is a warning where it is missing."""
-        ecos = replace(BACKENDS["ecos"], module=__name__, function="solve", requires=("ecos",))
+        ecos = replace(BACKENDS["ecos"], module=__name__, function="solve")
         if solver != "auto" or n_jobs >= _MOST_FOR_ECOS:
             return [ecos] if solver == "ecos" else in_order(solver)
         others = [BACKENDS[name] for name in AUTO if name != "prices"]
@@ -162,7 +162,7 @@ class _Published(Method[Answer]):
 def _stated_point(polytope: Polytope, floors: Array, solver: str) -> Array:
     times = Times(polytope)
     problem = cp.Problem(cp.Maximize(1), [*times.rows(polytope.capacity), times.u >= floors])
-    return convex.point_of(problem, solver, {})
+    return convex.point_of(problem, solver)
 
 
 def _solve(
