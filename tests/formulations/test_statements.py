@@ -427,7 +427,7 @@ def test_a_few_programs_of_each_family_beside_their_statement(family: str) -> No
 @pytest.mark.parametrize("family", FAMILIES)
 def test_programs_of_each_family_beside_their_statement(family: str) -> None:
     """Programs in whole variables cost three times as much CPU time."""
-    beside(family, range(30 if FAMILIES[family][1] == WHOLE else 100))
+    beside(family, range(20 if FAMILIES[family][1] == WHOLE else 100))
 
 
 @pytest.mark.deep
