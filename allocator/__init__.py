@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from allocator.experiments.run import Run
     from allocator.experiments.whatif import whatif
     from allocator.explanations.explain import explain
+    from allocator.policies.base.constrained import ConstrainedPolicy
     from allocator.policies.base.convex import ConvexPolicy
     from allocator.policies.base.ordering import OrderPolicy
     from allocator.policies.base.programs import ProgramPolicy
@@ -55,6 +56,7 @@ __all__ = [
     "Assignment",
     "Cluster",
     "ClusterState",
+    "ConstrainedPolicy",
     "ConvexPolicy",
     "Decision",
     "Entities",
@@ -101,6 +103,7 @@ _HOME = {
     "Assignment": "allocator.protocol",
     "Cluster": "allocator.cluster",
     "ClusterState": "allocator.protocol",
+    "ConstrainedPolicy": "allocator.policies.base.constrained",
     "ConvexPolicy": "allocator.policies.base.convex",
     "Decision": "allocator.protocol",
     "Entities": "allocator.protocol.entities",

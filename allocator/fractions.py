@@ -74,7 +74,7 @@ class GpuFractions:
         return GpuFractions(self.thousandths[rows], self.source)
 
     def joined(self, later: GpuFractions | None, count: int) -> GpuFractions:
-        """With those of `count` later jobs; None: they have their GPUs whole."""
+        """Append fractions for `count` new jobs; None means whole GPUs."""
         more = np.full(count, WHOLE) if later is None else later.thousandths
         return GpuFractions(np.concatenate([self.thousandths, more]), self.source)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from formulations.assignment import Line, assign_to_lines
+    from formulations.composed import Program, ProgramSolution
     from formulations.core.closed_forms import (
         isolated_shares,
         isolated_throughput,
@@ -60,6 +61,8 @@ __all__ = [
     "PlanSolution",
     "PlanningProgram",
     "Polytope",
+    "Program",
+    "ProgramSolution",
     "Solution",
     "SolverError",
     "Threshold",
@@ -85,6 +88,7 @@ __all__ = [
 # Names are imported at first use: few programs need all rooms.
 _NAMES = {
     "formulations.assignment": "Line assign_to_lines",
+    "formulations.composed": "Program ProgramSolution",
     "formulations.core.closed_forms": "isolated_shares isolated_throughput proportional_shares proportional_throughput",
     "formulations.core.objectives": "FinishTimeFairness Makespan MaxMin MaxSum NashWelfare Objective Threshold",
     "formulations.core.polytope": "Polytope",

@@ -179,6 +179,7 @@ def _take(room: list[int], k: int, gpus: int, size: int) -> None:
 
 
 _ROUNDING = 1e-9
+"""Relative slack of reduced costs that is rounding, not an improvement."""
 _FIRST_REACH = 1e-4
 """Reduced cost, relative to the value, up to which columns are in the first integer program."""
 

@@ -11,12 +11,14 @@ import pytest
 
 from allocator import Cluster, default_table, simulate
 from allocator.results.result import SimulationResult
+from allocator.testing import check_policy
 from throughputs import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "docs" / "examples" / "own_policies"
 NAMES = (
     "equal_steps",
+    "power_cap",
     "envy_free",
     "gang_quota",
     "user_quota",
@@ -50,11 +52,12 @@ def policies() -> dict[str, type]:
         from own_policies.fair_share import FairShare
         from own_policies.gang_quota import GangQuota
         from own_policies.least_gpu_time import LeastGpuTime
+        from own_policies.power_cap import PowerCap
         from own_policies.thrifty import Thrifty
         from own_policies.user_quota import UserQuota
     finally:
         sys.path.remove(str(PACKAGE))
-    own = (EqualSteps, EnvyFree, GangQuota, UserQuota, LeastGpuTime, FairShare, Thrifty, BestSpeedup)
+    own = (EqualSteps, PowerCap, EnvyFree, GangQuota, UserQuota, LeastGpuTime, FairShare, Thrifty, BestSpeedup)
     return dict(zip(NAMES, own, strict=True))
 
 
@@ -97,6 +100,20 @@ HOUR = 3600 * float(default_table().rates([LM], [1], ["v100"])[0, 0])
 def one_gpu(policy: object, steps: list[float], arrivals: list[float], **columns: object) -> SimulationResult:
     trace = Trace([LM] * len(steps), [1] * len(steps), steps, arrivals, **columns)  # type: ignore[arg-type]
     return simulate(trace, Cluster({"v100": 1}), policy, default_table())  # type: ignore[arg-type]
+
+
+def test_gpus_draw_no_more_power_than_the_cap(policies: dict[str, type]) -> None:
+    """Four V100 and two K80 draw 1,500 W; 700 W are for less than half of them, and all are used."""
+    capped = policies["power_cap"](watts=700.0)
+    check_policy(capped)
+    result = run(capped)
+    drawn = [(found.throughputs.scale_factors @ found.shares) @ [300.0, 150.0] for _, _, found in result.decisions]
+    assert max(drawn) == pytest.approx(700.0, rel=1e-6)
+    rounds = result.rounds.assign(gpus=result.rounds["gpus"].str.split().str.len())
+    used = rounds["gpus"] * (rounds["end_time"] - rounds["start_time"])
+    joules = float((used * rounds["accelerator"].astype(str).map({"v100": 300.0, "k80": 150.0})).sum())
+    # a gang may be ahead of its shares by a round
+    assert joules / result.jobs["completion_time"].max() <= 700.0 + 600.0 * 360.0 / result.jobs["completion_time"].max()
 
 
 def test_fair_share_goes_by_user(policies: dict[str, type]) -> None:

@@ -138,7 +138,7 @@ def pareto_efficiency(case: Case, state: ClusterState | None = None, policy: obj
 
     The linear program ``max sum_i g_i u'_i`` over ``u' >= u``, g_i = s_i / p_i, has the optimum ``sum_i g_i u_i``
     exactly when the allocation is efficient; its bound proves it. x' shares GPUs where the policy could, and keeps the
-    rows of a policy that has rows of its own (`ConvexPolicy`, in the `state` that it decided from).
+    rows that a policy has of its own (`ConstrainedPolicy`, `ConvexPolicy`, in the `state` that it decided from).
     """
     rows = ", x' within the rows of the policy" if isinstance(policy, HasRows) else ""
     definition = f"max_x' sum_i g_i (u'_i - u_i) / sum_i g_i u_i with u' >= u{rows}, g_i = s_i / p_i; holds at 0"

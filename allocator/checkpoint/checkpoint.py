@@ -1,4 +1,4 @@
-"""Checkpoints: a run is put away in a file, and goes on from it as if it had never stopped.
+"""Checkpoints: a run is saved in a file, and goes on from it as if it had never stopped.
 
 A file holds plain numbers, texts and arrays (`allocator.checkpoint.state_file`): what run it belongs to, the state of
 the world, and what was recorded so far. Nothing in it is executed. Still, a checkpoint is a working file of one machine

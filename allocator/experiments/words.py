@@ -11,7 +11,7 @@ ACCELERATOR = Said(
 SERVERS = Said("--gpus-per-server", "GPUs in one server of each type; 1 if omitted.", "TYPE:COUNT,...")
 TIME_UNIT = Said(
     "--time-unit",
-    "One unit of the times in a trace of ElasticFlow or Chronus; told from the trace if omitted.",
+    "One unit of the times in a trace of ElasticFlow or Chronus; inferred from the trace if omitted.",
     "SECONDS",
 )
 THROUGHPUTS = Said(

@@ -340,7 +340,7 @@ class Recorded(Workload):
     entities_by : "user" or "partition", whose names in the trace are entities of equal weight; None: they are not.
     deadline_factors, best_effort, categories : drawn anew, as for the workloads that draw jobs; None: as the trace has
         them.
-    time_unit_seconds : one unit of the times in a trace of ElasticFlow or Chronus; None: told from the trace.
+    time_unit_seconds : one unit of the times in a trace of ElasticFlow or Chronus; None: inferred from the trace.
     predictions : file with predicted lengths of the jobs.
     """
 

@@ -209,7 +209,7 @@ class DecisionCore:
     def rates_changed(self, jobs: _Ids, step_factor: NDArray[np.float64] | None = None, *, news: bool = True) -> None:
         """The (K,) jobs of the table have other rates and steps from now on (their batch size changed).
 
-        `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same. The
+        `step_factor` (K,) is new steps over old; without it progress is extrapolated as if the steps were the same. The
         policy is asked about it where it is `news`.
         """
         self._rates_version += 1

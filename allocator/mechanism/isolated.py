@@ -30,9 +30,9 @@ class IsolatedTime:
         self._rate: _Floats = np.empty(0)
 
     def rates_changed(self, jobs: _Ids, step_factor: _Floats | None) -> None:
-        """Some jobs have other rates; the progress since the last decision is still reckoned at the rates of then.
+        """Some jobs have other rates; the progress since the last decision is still counted at the rates of then.
 
-        `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same.
+        `step_factor` (K,) is new steps over old; without it progress is extrapolated as if the steps were the same.
         """
         if step_factor is None or not len(self._ids):
             return

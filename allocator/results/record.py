@@ -75,7 +75,7 @@ class RunRecord:
     cluster : the cluster.
     outcomes : the rounds in order.
     window : (first, end) ids of the jobs that are measured; None: all.
-    prices : dollars per GPU hour, see `cost`; None: costs are not reckoned.
+    prices : dollars per GPU hour, see `cost`; None: costs are not computed.
     fluid : whether the run had no rounds; outcomes are then intervals between events, and their rows have shares.
     by_gpus : what the jobs do by number of GPUs, asked for when it is needed; None: not known.
     promises : the decisions on shares of time; None under a policy whose answers are none.

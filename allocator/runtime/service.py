@@ -362,7 +362,7 @@ class Service:
         return job.steps
 
     def reckons(self, job: Job) -> bool:
-        """Whether steps of a job are not told by it, but reckoned from the time that it ran."""
+        """Whether steps of a job are not told by it, but estimated from the time that it ran."""
         return job.epoch > 0 and not job.reports and self.watching.steps(job) is None
 
     def _expected_steps(self, job: Job, ahead: float) -> float:

@@ -80,7 +80,7 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     cluster took it or refused it.
     A trainer that knows of leases says whether it is done or has made room. Of one that does not, exit status 0 means
     that it is done, unless it was told to end: then it may have been in the middle. Nobody knows what such a trainer
-    has saved: the steps that it `posted` are taken to count, or where it posted none those that are reckoned of it.
+    has saved: the steps that it `posted` are taken to count, or where it posted none those that are estimated of it.
     """
     told = report.state if report is not None else ""
     asked = job.state == STOPPING
@@ -228,7 +228,7 @@ class Watching:
         return None if said is None else said.steps
 
     def tell(self, job: Job, told: Told) -> None:
-        """Progress was posted; its `trained` is reckoned here."""
+        """Progress was posted; its `trained` is computed here."""
         watch = self.of(job)
         before = watch.told
         if before is not None:

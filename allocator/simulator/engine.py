@@ -101,7 +101,7 @@ def simulate(
         takes; without them what jobs name is ignored. They are for policies with water filling; all others ignore them.
     estimation : for policies that pack: what they know of pairs of jobs is estimated, until the pairs have run; None:
         they know what `throughputs` says.
-    checkpoint : file into which the run is put away as it goes; taken away when the run is complete.
+    checkpoint : file into which the run is saved as it goes; taken away when the run is complete.
     checkpoint_every : rounds (without rounds: events) between two checkpoints.
     resume : go on from `checkpoint` if it exists. The result is the same as that of a run that never stopped, the
         wall times aside; `observers` see the rest of the run only.

@@ -40,7 +40,7 @@ def check_policy(policy: Policy | type[Policy] | str, lacks: Collection[str] = (
 
     Its answers are shares of time in the polytope; they depend on the state alone, and there neither on the order of
     jobs nor on the unit in which steps are counted; it copes with no jobs, no GPUs, one job, and jobs that can run
-    nowhere; what it calls optimal has a bound; a planner's memory can be put away; a small simulation ends, the same
+    nowhere; what it calls optimal has a bound; a planner's memory can be saved; a small simulation ends, the same
     whether or not it was interrupted, and without anybody beyond its shares where GPUs are left idle on purpose. What a
     policy lacks by intent it says as class data (`relative_shares`, `in_order_of_rows`), or its author by `lacks`. One
     that refuses clusters with several types of accelerator is checked on one.
@@ -109,7 +109,7 @@ def _listed(failures: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _simulates(policy: Policy, cluster: Cluster) -> None:
-    """A run ends with every job completed or rejected, and the same when it was put away in between."""
+    """A run ends with every job completed or rejected, and the same when it was saved in between."""
     whole = _run(policy, cluster)
     status = whole.jobs["status"].astype(str)
     left = ~status.isin(["completed", "rejected"])
@@ -129,9 +129,7 @@ def _simulates(policy: Policy, cluster: Cluster) -> None:
         again = _run(policy, cluster, path)
     ends, expected = again.jobs["completion_time"].to_numpy(), whole.jobs["completion_time"].to_numpy()
     if not np.array_equal(ends, expected, equal_nan=True):
-        raise BrokenError(
-            "a simulation that was put away and resumed ends otherwise: the policy keeps something itself"
-        )
+        raise BrokenError("a simulation that was saved and resumed ends otherwise: the policy keeps something itself")
 
 
 def _run(

@@ -243,5 +243,5 @@ PROPERTIES = (
         tuple(World(n, s, (1, 0, 0)) for n in (2, 5) for s in range(3)),
     ),
     Property("proves what it calls optimal", proves_what_it_says, _few(1, 3, 9)),
-    Property("plans alike with a memory that was put away", remembers_what_it_says, _few(2, 5)),
+    Property("plans alike with a memory that was saved", remembers_what_it_says, _few(2, 5)),
 )

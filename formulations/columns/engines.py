@@ -34,6 +34,7 @@ _WHOLE = 1e-10
 """Distance from a whole number up to which a vertex of the relaxation counts as whole."""
 
 _BELOW_ONE = 0.99
+"""Absolute gap below which a whole objective is the largest."""
 
 _FEW_COLUMNS = 2000
 """Up to so many variables all of them are searched at once."""

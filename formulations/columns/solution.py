@@ -31,6 +31,8 @@ class Stage:
     prices : (M,) or (M, S) improvement of the objective per additional GPU; of the relaxation for whole columns, nan
         where the solver has none.
     multipliers : (N,) improvement per unit by which the floor of a job is lowered, per steps/s.
+    row_prices : (R,) improvement per unit by which the limit of a coupling row is raised; of a lower limit it is at
+        most 0.
     solver : what answered.
     unit : what a unit of a ratio is in its last sum, ``sum_c (v_c - r d_c) x_c``: the costs; 1 of other objectives.
     """
@@ -41,6 +43,7 @@ class Stage:
     gap: float
     prices: Array
     multipliers: Array
+    row_prices: Array
     solver: str
     unit: float = 1.0
 

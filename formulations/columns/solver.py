@@ -294,9 +294,9 @@ class _Search:
         gap = float(max(bound - signed, 0.0) / size) if np.isfinite(bound) else np.inf
         written, y = self.ordered.written, proof.multipliers / proof.unit
         multipliers = np.full(program.columns.n_jobs, np.nan if not len(y) else 0.0)
-        prices = np.full(len(written.capacity_rows), np.nan)
+        prices, row_prices = np.full(len(written.capacity_rows), np.nan), np.full(len(written.coupling_rows), np.nan)
         if len(y):
-            prices = np.maximum(y[written.capacity_rows], 0.0)
+            prices, row_prices = np.maximum(y[written.capacity_rows], 0.0), y[written.coupling_rows]
             # rows of floors are in units of the floor
             multipliers[written.floor_jobs] = -y[written.floor_rows] / program.floors[written.floor_jobs]
         by_slot = prices.reshape(program.n_slots, -1)
@@ -308,6 +308,7 @@ class _Search:
             gap=gap,
             prices=by_slot[0] if program.capacity.ndim == 1 else by_slot.T.copy(),
             multipliers=np.maximum(multipliers, 0.0),
+            row_prices=row_prices,
             solver=self.name,
             unit=proof.unit,
         )

@@ -32,6 +32,7 @@ class Written:
     denominators : for each objective what it is divided by (V,), None for nothing.
     capacity_rows : positions of the rows of pools, slot after slot.
     floor_rows, floor_jobs : positions of the rows of floors, and the job of each.
+    coupling_rows : positions of the coupling rows.
     """
 
     matrix: Any
@@ -45,6 +46,7 @@ class Written:
     capacity_rows: NDArray[np.intp]
     floor_rows: NDArray[np.intp]
     floor_jobs: NDArray[np.intp]
+    coupling_rows: NDArray[np.intp]
 
     def with_rows(self, matrix: Any, lower: Array, upper: Array) -> Written:
         """The same with more rows at the end."""
@@ -82,6 +84,7 @@ class Written:
             upper=self.upper[order],
             capacity_rows=place[self.capacity_rows],
             floor_rows=place[self.floor_rows],
+            coupling_rows=place[self.coupling_rows],
         )
 
     def counts(self, cost: Array) -> bool:
@@ -168,6 +171,7 @@ def write_out(program: ColumnProgram, objectives: Sequence[Objective]) -> Writte
         capacity_rows=N * S + np.arange(M * S),
         floor_rows=(N + M) * S + np.arange(len(held)),
         floor_jobs=held,
+        coupling_rows=(N + M) * S + len(held) + np.arange(0 if program.rows is None else len(program.rows.lower)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Dual repair: prices and multipliers that prove more than those found, from the shares found with them.
+"""Dual repair by complementary slackness: prices and multipliers recomputed from the shares.
 
 Any prices and multipliers prove a bound, and what is missing at good ones is rounding. Where capacity is next to
 nothing, or some jobs' demands are a millionth of others', rounding is not small: a share's reduced cost is found to

@@ -81,6 +81,7 @@ class Solution:
     solver : backend whose answer this is (of water filling: of its first level).
     seconds : time for everything, and `phases` split into build, solve (with its proof) and choose.
     attempts : every backend that was tried, in order.
+    row_prices : multipliers of the rows that an author added, as their solver has them; empty where there are none.
     """
 
     shares: Array
@@ -98,6 +99,7 @@ class Solution:
     iterations: int = 0
     attempts: tuple[Attempt, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)
+    row_prices: tuple[Array, ...] = ()
 
     @classmethod
     def empty(cls: type[S], n_jobs: int, prices: Array, *, efficiency_gap: float = np.nan, **more: Any) -> S:

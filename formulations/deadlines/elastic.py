@@ -40,26 +40,26 @@ class _Saving(Marginal):
         """Scale until nobody's next level fits."""
         free = self.profile.free[0]
         found = [self.following(j) for j in range(len(self.jobs))]
-        # (increase, place of the job, the number of steps when that was reckoned, candidate); no two of one place
+        # (increase, place of the job, the number of steps when it was scored, candidate); no two of one place
         queue = [
             (candidate.increase, candidate.job, 0 if candidate.held else -1, candidate)
             for candidate in found
             if candidate is not None
             and candidate.level - candidate.held <= free
-            and (not candidate.held or self.reckon(candidate))
+            and (not candidate.held or self.rescore(candidate))
         ]
         heapify(queue)
         while queue:
-            _, j, reckoned, best = queue[0]
-            if best.level - best.held > free or (reckoned != self.steps and not self.reckon(best)):
+            _, j, scored_at, best = queue[0]
+            if best.level - best.held > free or (scored_at != self.steps and not self.rescore(best)):
                 heappop(queue)
                 continue
-            if reckoned != self.steps and len(queue) > 1:
+            if scored_at != self.steps and len(queue) > 1:
                 heapreplace(queue, (best.increase, j, self.steps, best))
                 if queue[0][3] is not best:
                     continue
             heappop(queue)
             following = self.adopt(best)
             free = self.profile.free[0]
-            if following is not None and following.level - following.held <= free and self.reckon(following):
+            if following is not None and following.level - following.held <= free and self.rescore(following):
                 heappush(queue, (following.increase, j, self.steps, following))

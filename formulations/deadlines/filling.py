@@ -22,6 +22,7 @@ _TIE = 1e-9
 """Relative distance within which a closed form may fall on another side of a limit than the sum over intervals."""
 
 _NEARLY = 1.0 + _TIE
+"""Factor by which work may fall short and count as done."""
 
 _Left = tuple[int | None, int, float, int, float]
 """What is left after a forced first interval: GPUs in that, the interval from which on the plan is free (0 or 1), steps

@@ -62,7 +62,7 @@ class Marginal(ABC):
         level = self.jobs[j].curve.next_level.get(held)
         return None if level is None else Candidate(j, held, level)
 
-    def reckon(self, candidate: Candidate) -> bool:
+    def rescore(self, candidate: Candidate) -> bool:
         """Plan the job with its next level; False where it is not to be scaled."""
         j = candidate.job
         job, plan, without = self.jobs[j], self.plans[j], candidate.without

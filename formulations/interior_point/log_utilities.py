@@ -20,10 +20,12 @@ from formulations.prices.log_search import solve_by_prices
 Array = NDArray[np.float64]
 
 _PRECISION = 1e-11
+"""Relative gap that the interior point method is run to."""
 _LEAST_FOR_PRICES = 3000
 """Number of classes from which prices come first."""
 
 _PROBED_JOBS = 4096
+"""Jobs that are compared first, to see whether classes are worth looking for among all."""
 _SAME_DECIMALS = 12
 """Decimals to which two jobs' relative rates must agree to be one class."""
 

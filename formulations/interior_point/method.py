@@ -30,18 +30,23 @@ from throughputs.numerics import dot, einsum, matmul
 Array = NDArray[np.float64]
 
 _MOST_ITERATIONS = 250
+"""Iterations after which the best iterate so far is the answer."""
 # relative gap from which iterates are compared (further off, residuals do not say which is best), and iterates without
 # progress after which rounding has stopped it
 _NEARLY_SOLVED, _PATIENCE = 1e-5, 4
 _STEP_TO_BOUNDARY = 0.9995
+"""Part of the way to the boundary that a step goes at most."""
 _NEARNESS = 0.5
-# with budgets: how near the boundary a step may end, the least and the most that may be left of the vanishing products
-# (more while budgets are not met), the step below which the predictor is not trusted, and the least product relative
-# to what is asked for
+"""Weight of a given starting point against the centre."""
+# With log utilities (budgets):
 _STEP_WITH_BUDGETS = 0.99
+"""Part of the way to the boundary that a step goes at most."""
 _FASTEST, _SLOWEST = 0.005, 0.8
+"""Least and most of the mean complementarity product that a step aims at; more while budgets are not met."""
 _SHORTEST = 0.1
+"""Step length below which the corrector of the predictor-corrector pair is left out."""
 _SMALLEST = 0.1
+"""Least complementarity product aimed at, relative to that of the precision asked for."""
 
 
 @dataclass(frozen=True, eq=False)

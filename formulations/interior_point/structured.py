@@ -28,6 +28,7 @@ _ACCEPTED_GAP, _STALLED = 1e-9, 0.3
 """A gap that is good enough when a program as fine as can be leaves more than this part of the gap before."""
 
 _MOST_PROGRAMS = 40
+"""Max-min programs, one for each level that is tried, after which the search for a level ends."""
 
 
 def solve(polytope: Polytope, objective: Objective) -> Answer:

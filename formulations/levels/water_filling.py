@@ -48,6 +48,7 @@ _LEEWAY = 2e-10
 """Part of its throughput that a job may lose to the levels above its own."""
 
 _MOST_STEPS = 100
+"""Steps of the bracketed search for a bound's level; it ends sooner at rounding."""
 
 
 @dataclass(frozen=True, eq=False)

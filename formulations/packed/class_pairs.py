@@ -27,6 +27,7 @@ _LEAST_PROFIT = 1e-10
 """Profit of a column, relative to what it pays for, above which it is added."""
 
 _MOST_ROUNDS = 100
+"""Rounds of generated columns after which this engine gives up."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ _SETTLED, _UNMOVED = 4e-11, 1e-13
 """Gap of a level that is not closed in on further, and a relative change of the level that is none."""
 
 _MOST_PROGRAMS = 40
+"""Programs, one for each level that is tried, after which the search for a level ends."""
 
 _SAME_BOUND = 1e-10
 """Relative distance of bounds from which the better one is proven by what proves it, not by the other's multipliers."""

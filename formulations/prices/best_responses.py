@@ -30,6 +30,7 @@ Result = TypeVar("Result")
 Work = Callable[[Iterator[slice]], list[Result]]
 
 _CHUNK = 8192
+"""Jobs whose arrays stay in the processor's cache together."""
 
 _ROUNDING = 1e-12
 """How far beyond its fastest type a demand may be."""

@@ -29,7 +29,9 @@ Array = NDArray[np.float64]
 Result = TypeVar("Result")
 
 _CHUNK = 16384
+"""Jobs whose arrays stay in the processor's cache together."""
 _THREADS = 2
+"""Threads that share the chunks; the passes are bound by memory, and more bring little."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,15 +40,21 @@ from throughputs.numerics import dot
 Array = NDArray[np.float64]
 
 _SAMPLE_SIZE = 4096
+"""Most jobs in the sample whose market gives the first prices."""
 _SAMPLE_PRECISION = 1e-6
+"""Relative gap that the sample's market is solved to."""
 _PRICE_DIFFERENCE = 0.02
 """Relative change of a price by which slopes are measured on the sample."""
 _MOST_STEPS = 12
+"""Newton steps on the prices of all jobs before the undecided ones are solved for."""
 _MOST_UNDECIDED = 40_000
+"""Undecided jobs, where an eighth of all is less, beyond which the interior point over all is the better way."""
 _SETTLING_MARGIN = 3.0
 """Jobs are settled if they would be so with this many times the estimated error of the prices."""
 _MOST_ROUNDS = 8
+"""Rounds of settling jobs and solving for the rest after which the search gives up."""
 _PRECISION = 1e-11
+"""Relative gap that the program over undecided jobs is solved to."""
 _ACCEPTED_MISMATCH = 1e-8
 """Mismatch of demand and capacity with which the answer is as good as that of the interior point method."""
 _SMALLEST_PRICE = 0.01

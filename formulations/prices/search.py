@@ -53,6 +53,7 @@ _MOST_UNDECIDED = 0.35
 """Part of all jobs beyond which undecided ones are too many: the interior point over all of them is the better way."""
 
 _MOST_STEPS, _MOST_ROUNDS = 12, 3
+"""Newton steps of one approach, and approaches, after which the search gives up."""
 
 _SETTLING_ERROR = 0.5
 """Relative error of the prices from which jobs are settled."""

@@ -25,6 +25,7 @@ _ACCEPTED_RESIDUAL = 1e-12
 """Relative residual of an equation that is met, and share by which rounding may fall below 0."""
 
 _MOST_SUPPORTS = 4
+"""Changes of the support after which no vertex is looked for."""
 
 
 @dataclass(frozen=True, eq=False)

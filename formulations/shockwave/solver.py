@@ -36,6 +36,7 @@ _LARGEST_COMPARABLE = 1e5
 """Where a gap is stated, priorities count up to this much."""
 
 _ROUNDING = 1e-6
+"""What branch and bound leaves of a gap that is closed."""
 _ACCEPTED_DELAY = 1e-6
 """A fairness row may be broken by so many seconds."""
 

@@ -112,6 +112,7 @@ def solve_stated(
         seconds=perf_counter() - started,
         attempts=tuple(attempts),
         phases={"build": built - started, "solve": perf_counter() - built, "choose": 0.0},
+        row_prices=found.row_prices,
     )
 
 
@@ -164,6 +165,7 @@ class _Found:
     gap: float
     prices: Array
     word: str
+    row_prices: tuple[Array, ...]
 
 
 def _stated(polytope: Polytope, statement: Statement, open_: NDArray[np.bool_], source: str) -> _Program:
@@ -264,7 +266,8 @@ def _proven(program: _Program, name: str, word: str, data: dict[str, Any], raw: 
     scale = max(abs(value - idle) if np.isfinite(idle) else 0.0, worth) or abs(value) or 1.0
     kept = max((_violation(row) for row in program.own_rows), default=0.0) <= _TOLERANCE
     gap = abs(sign * value - bound) / scale if kept and np.isfinite(value) else np.inf
-    return _Found(shares, value, sign * bound if np.isfinite(bound) else np.nan, gap, prices, word)
+    row_prices = tuple(np.asarray(np.nan if row.dual_value is None else row.dual_value) for row in program.own_rows)
+    return _Found(shares, value, sign * bound if np.isfinite(bound) else np.nan, gap, prices, word, row_prices)
 
 
 def _columns_and_multipliers(name: str, raw: Any) -> tuple[Array | None, Array | None]:

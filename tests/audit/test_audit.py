@@ -12,10 +12,11 @@ import pytest
 from scipy.optimize import linprog
 
 import allocator
-from allocator import Cluster, ClusterState, ConvexPolicy, ThroughputMatrix, get_policy
+from allocator import Cluster, ClusterState, ConstrainedPolicy, ConvexPolicy, ThroughputMatrix, get_policy
 from allocator.audit import audit
 from allocator.audit.case import case_of
 from allocator.audit.properties import throughput_in_place_of
+from formulations import MaxSum
 from tests.formulations.programs import written_out
 from throughputs import InputError, PackedColumns
 
@@ -266,8 +267,24 @@ class Capped(ConvexPolicy):
         return cp.Maximize(cp.sum(cp.multiply(speed, shares))), [used <= 0.2 * state.capacity]
 
 
-def test_a_policy_with_rows_of_its_own_leaves_nothing_that_they_allow():
-    state, policy = draw(0, gangs=False), Capped()
+@dataclasses.dataclass(frozen=True)
+class Limited(ConstrainedPolicy):
+    """The same as an objective with rows."""
+
+    name = "limited"
+
+    def objective(self, state, rates):  # noqa: ARG002
+        """Normalised throughput."""
+        return MaxSum(1.0 / rates.max(axis=1))
+
+    def rows(self, state, program):
+        """A fifth of each type."""
+        return {"quota": program.gpus_used <= 0.2 * state.capacity}
+
+
+@pytest.mark.parametrize("policy", [Capped(), Limited()])
+def test_a_policy_with_rows_of_its_own_leaves_nothing_that_they_allow(policy):
+    state = draw(0, gangs=False)
     allocation = policy.allocate(state)
     found = audit(allocation, state, policy, probed_jobs=0)["Pareto efficiency"]
     assert "rows" in found.definition

@@ -151,7 +151,7 @@ POLYTOPE = "answers with shares of time in the polytope"
         ),
         (Starves, "runs a job that is alone", False, ["carries a small simulation to its end"]),
         pytest.param(Returns, POLYTOPE, False, ["returned ndarray", "the same as under"], marks=pytest.mark.exhaustive),
-        (Forgets, "plans alike with a memory that was put away", False, []),
+        (Forgets, "plans alike with a memory that was saved", False, []),
     ],
 )
 def test_what_is_lacking_is_told(policy: type, lacks: str, alone: bool, told: list[str]) -> None:

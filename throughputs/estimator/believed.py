@@ -1,7 +1,7 @@
 """What is believed of jobs that share GPUs, before they have run together and after.
 
 Job types are profiled a little (`throughputs.ThroughputEstimator`), and what pairs of them do is estimated from that;
-policies and the mechanism reckon with the estimates. Once a pair has run on a type, what it really does there is known.
+policies and the mechanism count with the estimates. Once a pair has run on a type, what it really does there is known.
 
 >>> from throughputs import PackedColumns
 >>> truth = PackedColumns([0, 1], [[4.0], [2.0]], [[[2.0], [3.0]], [[1.0], [1.2]]])

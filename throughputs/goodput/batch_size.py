@@ -31,6 +31,7 @@ Whole = NDArray[np.int64]
 
 _SAMPLES = Range(1)
 _CANDIDATES = 50
+"""Batch sizes that are tried between the least and the largest, evenly in the logarithm, as published."""
 _ROUNDED = 1e-8
 """What a number may exceed a whole one by and still count as that: the published rounding up."""
 _CHUNK = 1 << 17

@@ -38,12 +38,14 @@ _OVERLAPS = (1.001, 1.5, 2.0, 3.0)
 _LEAST_SYNC = 1e-3
 """Of the time of a step to the power of gamma, where a starting point is made."""
 _WEIGHT_OF_OVERLAP, _WEIGHT_OF_SLOPE = 1e-3, 1e-2
+"""Weights of the published penalties: on the overlap exponent, and on slopes relative to their constants."""
 _PENALISED = (2, 3), (4, 5)
 """Constant and slope of synchronisation, on several nodes and on one."""
 
 _ENOUGH = 1e-13
 """Of the loss: a step that gains less is the last."""
 _ITERATIONS = 200
+"""Gauss-Newton steps after which a fit ends."""
 _DAMPING = (1e-3, 1e-9, 1e8)
 """First, least and largest, relative to the diagonal."""
 _VANISHED = 1e-24

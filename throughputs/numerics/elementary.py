@@ -20,9 +20,11 @@ _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 """The rest of ln 2."""
 _ROOT_HALF = 0.7071067811865476
+"""Mantissas below it are doubled, so that logarithms are taken near 1."""
 _LN10_HIGH, _LN10_LOW = 2.302585092994046, -2.1707562233822494e-16
 """ln 10 as a sum of two."""
 _SPLITTER = 2.0**27 + 1.0
+"""Dekker's: its product splits a number into two halves of 26 bits."""
 _BEYOND = 800.0
 """An argument whose exponential is beyond all numbers, or with the other sign below all."""
 

@@ -32,6 +32,7 @@ _LIGHTGBM = {
     "seed": 0,
 }
 _TREES = 100
+"""Boosting rounds of LightGBM, its default."""
 
 _BOOSTING = {"interactions": 0, "outer_bags": 1, "n_jobs": 1, "random_state": 0}
 _STEPS = {"max_rounds": 1000, "learning_rate": 0.05, "max_bins": 64}

@@ -20,6 +20,7 @@ SHARING_CLASSES = ("tiny", "medium", "jumbo")
 """Classes 0, 1 and 2."""
 
 _MEDIUM, _TINY = 0.85, 0.95
+"""Speed retained in a pair from which a job is of class 1, and of class 0."""
 
 
 def sharing_class(retained: _Floats) -> NDArray[np.int64]:

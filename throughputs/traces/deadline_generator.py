@@ -36,7 +36,9 @@ DEADLINE_FACTORS = (0.5, 1.5)
 
 _SOURCE = "deadline_trace"
 _LONG_JOBS = 0.2
+"""Part of the jobs that are long."""
 _LONG, _SHORT = (2.5, 4.0), (1.0, 2.5)
+"""Decimal exponents of minutes that lengths are drawn between."""
 _MINUTE = 60.0
 
 

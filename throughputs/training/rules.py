@@ -31,6 +31,7 @@ View = Literal["profile", "course"]
 
 _OTHERWISE = "otherwise"
 _MOST_DIGITS = 16
+"""Digits of a key of a rule at most."""
 _JOB_TYPE = re.compile(r"(?P<model>.+) \(batch size (?P<size>[1-9]\d{0,15})\)")
 
 

@@ -44,7 +44,7 @@ def simulate_command(
     given: Annotated[Given, RUN],
     checkpoint: Annotated[
         Path | None,
-        option("--checkpoint", "File into which the run is put away as it goes.", "FILE"),
+        option("--checkpoint", "File into which the run is saved as it goes.", "FILE"),
     ] = None,
     checkpoint_every: Annotated[int, option("--checkpoint-every", "Rounds between checkpoints.", min=1)] = 2000,
     resume: Annotated[bool, option("--resume", "Go on from the checkpoint, if there is one.")] = False,

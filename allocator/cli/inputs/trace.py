@@ -48,7 +48,7 @@ app = typer.Typer(
 app.command("import")(import_command)
 app.command("example-log")(example_command)
 
-FormatHelp = f"{', '.join(TRACE_FORMATS[:-1])} or {TRACE_FORMATS[-1]}; told from the name if omitted, never pollux."
+FormatHelp = f"{', '.join(TRACE_FORMATS[:-1])} or {TRACE_FORMATS[-1]}; inferred from the name if omitted, never pollux."
 *_OTHERS, _LAST = read_formats()
 SourceFormatHelp = f"{', '.join(_OTHERS)} or {_LAST}; told by what the file holds if omitted."
 

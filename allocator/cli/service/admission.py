@@ -32,7 +32,7 @@ class Presence:
     throughputs : what is believed of these jobs, each a type of its own, and of job types.
     clock : of the service, seconds.
     policy : in force.
-    slot_seconds, margin_seconds : with which it reckons.
+    slot_seconds, margin_seconds : that it plans with.
     restart_seconds : what a start is taken to need: by the setting of its policy, or the dearest of the last starts of
         these jobs, whichever is more.
     repair : when it admits jobs by plans in other orders.

@@ -112,7 +112,7 @@ def _footnotes(jobs: Sequence[dict[str, Any]]) -> list[str]:
     notes = []
     if any(job["reckoned"] and job["steps"] for job in there):
         notes.append(
-            " ~ reckoned from the time that the job ran, at one step a second where no throughput is known: "
+            " ~ estimated from the time that the job ran, at one step a second where no throughput is known: "
             "its program tells no steps."
         )
     losing = [str(job["id"]) for job in there if job["unsaved_stops"]]

@@ -67,12 +67,16 @@ class ProgramPolicy(Prepared, SharePolicy):
     choice: str = "balanced"
 
     def believed_rates(self, state: ClusterState) -> Array:
-        """(N, M) throughput the policy reckons with: the true one."""
+        """(N, M) throughput the policy counts with: the true one."""
         return state.rates
 
     @abstractmethod
     def objective(self, state: ClusterState, rates: Array) -> Objective:
         """The objective for the jobs of `state` when their rates are `rates`."""
+
+    def solved(self, state: ClusterState, polytope: Polytope, objective: Objective) -> Solution:  # noqa: ARG002
+        """The best shares of the jobs of `state`, which all gain something."""
+        return solve(polytope, objective, solver=self.solver, choice=self.choice)
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
@@ -91,12 +95,8 @@ class ProgramPolicy(Prepared, SharePolicy):
         if self.choice != "balanced":
             types = state.cluster.by_name
             part, believed, usable = with_types(part, types), believed[:, types], usable[:, types]
-        solution = solve(
-            Polytope(PlainColumns(part.throughputs.with_rates(usable)), part.capacity),
-            self.objective(part, believed),
-            solver=self.solver,
-            choice=self.choice,
-        )
+        polytope = Polytope(PlainColumns(part.throughputs.with_rates(usable)), part.capacity)
+        solution = self.solved(part, polytope, self.objective(part, believed))
         if self.choice != "balanced":
             listed = np.argsort(types)
             solution = replace(solution, shares=solution.shares[:, listed], prices=solution.prices[listed])
@@ -231,7 +231,7 @@ class BlindPolicy(ProgramPolicy):
     Parameters
     ----------
     reference_accelerator : type whose throughput stands for all; None: v100, as in the paper, if the cluster has it,
-        otherwise the type with the highest mean throughput. A job that cannot run there is reckoned with its fastest.
+        otherwise the type with the highest mean throughput. A job that cannot run there is counted with its fastest.
     """
 
     reference_accelerator: str | None = None

@@ -243,7 +243,7 @@ class Chronus(Prepared, PlanPolicy):
     # Arrivals: each is packed, latest slot first, beside those that were promised their deadlines.
 
     def _look_at_arrivals(self, state: ClusterState, memory: ChronusMemory, pool: int, now: int) -> None:
-        """Take new jobs over, reckon what they need, and promise those that fit a deadline (`now`: units)."""
+        """Take new jobs over, compute what they need, and promise those that fit a deadline (`now`: units)."""
         rows, unit, first = [], self.clock.units, self.clock.running_lease(now) + 1
         able = (memory.kind == UNSEEN) & (state.rates[:, pool] > 0) & (state.steps_remaining > 0)
         for row in in_order_of_arrival(state, np.flatnonzero(able)).tolist():
@@ -617,7 +617,7 @@ class Promises:
 
 
 def rounded_gpus(gpus: Integers) -> Integers:
-    """GPUs that the lease program reckons with: up to 8, the next power of two."""
+    """GPUs that the lease program counts with: up to 8, the next power of two."""
     steps = np.array([1, 2, 4, 8])
     return np.where(gpus <= 8, steps[np.minimum(np.searchsorted(steps, gpus), 3)], gpus)
 

@@ -42,7 +42,7 @@ class NodeMemory(Restarts):
     population: Whole = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.int64))
 
     def recalled(self, jobs: tuple[Hashable, ...], nodes: int, gpus_per_node: int) -> tuple[Whole, Whole | None]:
-        """(N, n) GPUs of these jobs, and the population in these jobs; nothing of another cluster."""
+        """(N, n) GPUs of the current jobs, and the population carried over to them; dropped if the cluster changed."""
         gpus = np.zeros((len(jobs), nodes), dtype=np.int64)
         if self.population.shape[1:] != (nodes, gpus_per_node):
             return gpus, None

@@ -1,6 +1,6 @@
 """ElasticFlow's published order of scaling: the largest score first, all of them up to date.
 
-A score is reckoned anew where the plan behind it may have become another one. What decides on a plan is in most cases
+A score is computed anew where the plan behind it may have become another one. What decides on a plan is in most cases
 little: when the first interval ends, whether its GPUs are free, and the breakpoints around its start and its end
 (`JobPlan.bounds`).
 """
@@ -207,7 +207,7 @@ class Published(Marginal):
             best = entry.next
             assert best is not None
             outdated = best.plan is None or (entry.floats and best.steps != self.steps)
-            if outdated and not self.reckon(best):
+            if outdated and not self.rescore(best):
                 entry.next = None
                 continue
             self.passed_ends.add(self.plans[best.job].end)
@@ -216,7 +216,7 @@ class Published(Marginal):
 
     def _score(self, entry: _Listed, candidate: Candidate) -> None:
         """Reckon the score of a job whose plan may be another, or who has moved up."""
-        if candidate.level - candidate.held > self.profile.free[0] or (candidate.held and not self.reckon(candidate)):
+        if candidate.level - candidate.held > self.profile.free[0] or (candidate.held and not self.rescore(candidate)):
             entry.next, entry.score = None, -inf
         elif not candidate.held:
             entry.score = inf

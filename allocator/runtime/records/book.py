@@ -70,7 +70,7 @@ class Job:
     placed : on the GPUs that it holds.
     since : when the present state began, seconds on the clock.
     steps : done so far, those not saved included.
-    reports : whether its trainer has told steps, in whatever start; otherwise they are reckoned from the time it ran.
+    reports : whether its trainer has told steps, in whatever start; otherwise they are estimated from the time it ran.
     unsaved_stops : how often it made room, as long as it has not told any.
     saved_steps, saved_at : of the last checkpoint (seconds since 1970).
     run_seconds, gpu_seconds : that it ran, in leases that are over.

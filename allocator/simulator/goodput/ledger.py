@@ -374,7 +374,7 @@ class GoodputLedger:
         return np.where(replicas * unit == columns.gpus, found / self.initial[jobs, None], 0.0)
 
     def _up_to_submitted(self, jobs: Whole, pool: int, replicas: Whole) -> GoodputModels:
-        """Models of jobs whose batches are not above those asked for, or above the least of so many replicas."""
+        """Cap the batch size at max(requested, minimum per replica x replicas)."""
         models = self._models(jobs, pool)
         least = np.maximum(models.limits.initial, models.limits.least_local * replicas)
         asked = np.minimum(self.batch_size[jobs], models.limits.largest)

@@ -34,7 +34,7 @@ class Goodput(Rule):
         or when it is trained, if that comes first.
     goodput_in_rounds : how jobs with goodput train under policies in rounds, with the GPUs and the batch size that they
         asked for: "mean": at the mean throughput on packed nodes; "trained": as under policies at events, epoch by
-        epoch, on the nodes where they are. Then policies reckon with steps as they were measured, time received is
+        epoch, on the nodes where they are. Then policies count with steps as they were measured, time received is
         whole rounds, a start is busy first, and with slot_grid rounds begin with the slots.
     epoch_ends : when jobs with goodput begin another epoch, with another batch size: "exact": then, which is an event;
         "second": at a whole second, unnoticed until the next event.

@@ -74,7 +74,7 @@ def goodput_world(
     jobs = dataclasses.replace(jobs, trace=dataclasses.replace(jobs.trace, scale_factor=asked))
     rules, kinds = settings.known, jobs.trainings
     if in_rounds:
-        # policies reckon with steps as they were measured, on packed nodes
+        # policies count with steps as they were measured, on packed nodes
         rates, kinds = jobs.gang_rates(*types, asked_for=True, always_two=True), jobs.submitted()
         rules = dataclasses.replace(rules, knowledge="true", batch_size="submitted", counts="progress")
         table = JobTable.from_trace(whole, rates, cluster, needs=policy.needs, entities=entities)

@@ -94,7 +94,7 @@ class SpreadGangs(Rule):
     Attributes
     ----------
     unconsolidated_throughputs : a gang whose GPUs are on more than one server goes at the throughput that the table
-        has for that. Policies reckon with the consolidated one.
+        has for that. Policies count with the consolidated one.
     """
 
     unconsolidated_throughputs: bool = False

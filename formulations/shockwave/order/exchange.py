@@ -13,6 +13,7 @@ Array = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 _MOST_EXCHANGES = 200
+"""Exchanges after which a schedule is taken as it is."""
 _LEAST_IMPROVEMENT = 1e-12
 """Least improvement, relative to the costs exchanged."""
 

@@ -36,6 +36,7 @@ _SOURCE = "training_trace"
 _USED = (0.5, 0.8)
 """Speedup over one GPU, by GPUs, that users find worth while."""
 _MOST_GPUS = 64
+"""GPUs beyond which no drawn job asks, unless the caller says otherwise."""
 
 
 def training_trace(

@@ -1,4 +1,4 @@
-"""The layouts of published job logs, as data: which columns tell them, what each holds, what must be reckoned first.
+"""The layouts of published job logs, as data: which columns tell them, what each holds, what is derived first.
 
 They are in ``data/job_logs.toml``, and entry points of any package in the group ``throughputs.logs``, whose values are
 layouts. A log of one of these is told by its header or its first line, and read without options; its dates and figures
@@ -43,7 +43,7 @@ class Layout:
     line : of text without a header: what its first line is like, a regular expression.
     cells : the reader of such text.
     zone : of dates that name none; None: UTC.
-    reckoned : columns that follow from others, in the order in which they are made: how, and of which columns.
+    derived : columns that follow from others, in the order in which they are made: how, and of which columns.
     notes : what a user should know of any such log, in sentences.
     """
 
@@ -54,20 +54,20 @@ class Layout:
     line: str = ""
     cells: Reader | None = None
     zone: str | None = None
-    reckoned: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    derived: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     def completed(self, cells: Mapping[str, NDArray[np.object_]]) -> Cells:
-        """The columns of a log with those that are reckoned; a figure that does not come out is an empty cell."""
+        """The columns of a log with derived ones; a figure that does not come out is an empty cell."""
         whole = dict(cells)
-        for name, (how, *of) in self.reckoned.items():
+        for name, (how, *of) in self.derived.items():
             whole[name] = printed(_RECKONED[how](*(numbers(whole[column]) for column in of)))
         return whole
 
     @property
     def used(self) -> frozenset[str]:
         """Columns that something is made of."""
-        return frozenset(self.columns.values()).union(*(of for _, *of in self.reckoned.values()))
+        return frozenset(self.columns.values()).union(*(of for _, *of in self.derived.values()))
 
 
 @cache

@@ -16,7 +16,7 @@ class EqualSteps(ProgramPolicy):
     program = "max_x min_i T_i.x_i"
 
     def believed_rates(self, state):
-        """(N, M) steps/s that the policy reckons with."""
+        """(N, M) steps/s that the policy counts with."""
         return state.rates
 
     def objective(self, state, rates):
