@@ -40,12 +40,11 @@ if TYPE_CHECKING:
     from formulations.levels.water_filling import WaterFilling
     from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
     from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
-    from formulations.solving.choice import CHOICES
+    from formulations.solving.choice import choices
     from formulations.solving.solver import TOLERANCE, solve
     from formulations.stated import solve_stated
 
 __all__ = [
-    "CHOICES",
     "TOLERANCE",
     "FinishTimeFairness",
     "Hierarchy",
@@ -69,6 +68,7 @@ __all__ = [
     "Threshold",
     "WaterFilling",
     "assign_to_lines",
+    "choices",
     "isolated_shares",
     "isolated_throughput",
     "keep_most_floors",
@@ -86,46 +86,25 @@ __all__ = [
 ]
 
 # Names are imported at first use: few programs need all rooms.
-_HOME = {
-    "CHOICES": "formulations.solving.choice",
-    "FinishTimeFairness": "formulations.core.objectives",
-    "Hierarchy": "formulations.levels.hierarchy",
-    "KeptFloors": "formulations.floors.attainable",
-    "Line": "formulations.assignment",
-    "Makespan": "formulations.core.objectives",
-    "MaxMin": "formulations.core.objectives",
-    "MaxSum": "formulations.core.objectives",
-    "NashWelfare": "formulations.core.objectives",
-    "Objective": "formulations.core.objectives",
-    "PackedPolytope": "formulations.packed",
-    "PackedSolution": "formulations.packed",
-    "Pairs": "formulations.packed",
-    "PlanSolution": "formulations.shockwave",
-    "PlanningProgram": "formulations.shockwave",
-    "Polytope": "formulations.core.polytope",
-    "Program": "formulations.composed",
-    "ProgramSolution": "formulations.composed",
-    "Solution": "formulations.core.solution",
-    "SolverError": "formulations.core.solution",
-    "TOLERANCE": "formulations.solving.solver",
-    "Threshold": "formulations.core.objectives",
-    "WaterFilling": "formulations.levels.water_filling",
-    "assign_to_lines": "formulations.assignment",
-    "isolated_shares": "formulations.core.closed_forms",
-    "isolated_throughput": "formulations.core.closed_forms",
-    "keep_most_floors": "formulations.floors.attainable",
-    "keep_most_packed_floors": "formulations.floors.attainable",
-    "maximise_packed_ratio": "formulations.floors.packed",
-    "maximise_packed_worth": "formulations.floors.packed",
-    "maximise_ratio": "formulations.floors.worth",
-    "maximise_worth": "formulations.floors.worth",
-    "proportional_shares": "formulations.core.closed_forms",
-    "proportional_throughput": "formulations.core.closed_forms",
-    "solve": "formulations.solving.solver",
-    "solve_packed": "formulations.packed",
-    "solve_plan": "formulations.shockwave",
-    "solve_stated": "formulations.stated",
+_NAMES = {
+    "formulations.assignment": "Line assign_to_lines",
+    "formulations.composed": "Program ProgramSolution",
+    "formulations.core.closed_forms": "isolated_shares isolated_throughput proportional_shares proportional_throughput",
+    "formulations.core.objectives": "FinishTimeFairness Makespan MaxMin MaxSum NashWelfare Objective Threshold",
+    "formulations.core.polytope": "Polytope",
+    "formulations.core.solution": "Solution SolverError",
+    "formulations.floors.attainable": "KeptFloors keep_most_floors keep_most_packed_floors",
+    "formulations.floors.packed": "maximise_packed_ratio maximise_packed_worth",
+    "formulations.floors.worth": "maximise_ratio maximise_worth",
+    "formulations.levels.hierarchy": "Hierarchy",
+    "formulations.levels.water_filling": "WaterFilling",
+    "formulations.packed": "PackedPolytope PackedSolution Pairs solve_packed",
+    "formulations.shockwave": "PlanSolution PlanningProgram solve_plan",
+    "formulations.solving.choice": "choices",
+    "formulations.solving.solver": "TOLERANCE solve",
+    "formulations.stated": "solve_stated",
 }
+_HOME = {name: room for room, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,7 @@ from formulations.core.solution import Solution
 from formulations.levels.water_filling import WaterFilling
 from formulations.solving.solver import solve
 from formulations.stated import solve_stated
+from formulations.statements.shares import goal as in_cvxpy
 from throughputs import Configurations, InputError
 
 Array = NDArray[np.float64]
@@ -332,7 +333,7 @@ class Program:
             for row in rows:
                 left, right = row.matrix @ flat, row.limits
                 made.append(left == right if row.sign == "==" else left <= right if row.sign == "<=" else left >= right)
-            return goal.take(served).statement(cp, u), made
+            return in_cvxpy(goal.take(served), u), made
 
         whole = solve_stated(self.polytope, statement, solver=solver, source="program")
         of_rows = [

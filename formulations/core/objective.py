@@ -83,8 +83,8 @@ class Objective(ABC):
     """What is optimised over the polytope, as a function of the jobs' throughputs u (N,).
 
     An objective brings along what is needed to solve for it: which operation of a method it calls (`accept`), what
-    proves an answer (`certify`), what is chosen among optima (`choose`), its statement in cvxpy, and what makes jobs
-    interchangeable (`key`). A new one that is a threshold or a sum inherits most of that.
+    proves an answer (`certify`), what is chosen among optima (`choose`), and what makes jobs interchangeable (`key`). A
+    new one that is a threshold or a sum inherits most of that. How it reads in cvxpy: `formulations.statements`.
 
     Attributes
     ----------
@@ -109,10 +109,6 @@ class Objective(ABC):
     def choose(self, among: Among) -> Choice:
         """The balanced choice among optima (see `formulations.solving.choice`)."""
 
-    def choose_published(self, among: Among) -> Choice:
-        """The choice that the published system makes: its solver's own point."""
-        return among.as_found()
-
     def attained(self, u: Array, proof: Proven) -> tuple[float, float]:
         """Value at throughputs `u` of a choice, and its gap to the bound of `proof`."""
         value = self.value(u)
@@ -133,14 +129,6 @@ class Objective(ABC):
     def gap(self, value: float, bound: float) -> float:
         """Distance of a value from its bound, relative to the larger."""
         return relative_gap(value, bound)
-
-    @abstractmethod
-    def statement(self, cp: Any, u: Any) -> Any:
-        """The objective in cvxpy's language: ``cp.Maximize(...)`` or ``cp.Minimize(...)`` of an expression of u."""
-
-    def in_inverses(self) -> tuple[Array, Array] | None:
-        """a and b (N,) where the statement is to minimise ``max_i a_i + b_i / u_i``; None where it is another."""
-        return None
 
     @abstractmethod
     def take(self, jobs: NDArray[np.intp]) -> Objective:

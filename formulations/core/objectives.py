@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,10 +80,6 @@ class MaxMin(Threshold):
         total = dot(multipliers, self.weights)
         return supply / total if total > 0 else np.inf
 
-    def statement(self, cp: Any, u: Any) -> Any:
-        """``max min_i u_i / d_i``."""
-        return cp.Maximize(cp.min(cp.multiply(1.0 / self.weights, u)))
-
     def take(self, jobs: NDArray[np.intp]) -> MaxMin:
         """Over some jobs."""
         return type(self)(self.weights[jobs])
@@ -108,10 +104,6 @@ class Makespan(MaxMin):
 
     maximise = False
     unit = "s"
-
-    def choose_published(self, among: Among) -> Choice:
-        """A point at the last time of the published bisection at which all jobs can end."""
-        return among.bisected(self)
 
     def report(self, level: float) -> float:
         """Seconds."""
@@ -193,15 +185,6 @@ class FinishTimeFairness(Threshold):
             level += step
         return level
 
-    def statement(self, cp: Any, u: Any) -> Any:
-        """``min max_i (e_i + n_i / u_i) / D_i``."""
-        rho = cp.multiply(1.0 / self.isolated, self.elapsed + cp.multiply(self.remaining, cp.inv_pos(u)))
-        return cp.Minimize(cp.max(rho))
-
-    def in_inverses(self) -> tuple[Array, Array]:
-        """``e_i / D_i`` and ``n_i / D_i``."""
-        return 1.0 / self.isolated * self.elapsed, 1.0 / self.isolated * self.remaining
-
     def take(self, jobs: NDArray[np.intp]) -> FinishTimeFairness:
         """Over some jobs."""
         return FinishTimeFairness(self.elapsed[jobs], self.remaining[jobs], self.isolated[jobs])
@@ -260,10 +243,6 @@ class MaxSum(Objective):
     def value(self, u: Array) -> float:
         """``g . u``."""
         return dot(self.totals, u)
-
-    def statement(self, cp: Any, u: Any) -> Any:
-        """``max g . u``."""
-        return cp.Maximize(self.totals @ u)
 
     def take(self, jobs: NDArray[np.intp]) -> MaxSum:
         """Over some jobs."""
@@ -334,10 +313,6 @@ class NashWelfare(Objective):
         """``(bound - value) / sum B``."""
         difference = bound - value
         return max(difference, 0.0) / float(self.totals.sum()) if np.isfinite(difference) else np.inf
-
-    def statement(self, cp: Any, u: Any) -> Any:
-        """``max B . log u``."""
-        return cp.Maximize(self.totals @ cp.log(u))
 
     def take(self, jobs: NDArray[np.intp]) -> NashWelfare:
         """Over some jobs."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from formulations.leases.program import Integers, LeaseProgram
-from formulations.leases.statement import keep_bonus
+from formulations.leases.written import keep_bonus
 from formulations.reference.mixed_integer import Array, MixedProgram, RowBuilder
 
 

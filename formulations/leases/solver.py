@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from formulations.leases.demands import demands, first_slot
 from formulations.leases.packing import greedy_choice, slot_by_slot
 from formulations.leases.program import Array, Integers, LeaseProgram
-from formulations.leases.statement import Statement, state
+from formulations.leases.written import Statement, state
 from formulations.reference.mixed_integer import LinearAnswer, MixedProgram, solve_mixed
 from formulations.reference.stopping import StopRule
 from throughputs import InputError

@@ -23,7 +23,7 @@ from formulations.arguments import figures, instance
 from formulations.core.certificate import Certificate, relative_gap
 from formulations.core.objective import Method, Objective, Proven, Threshold
 from formulations.core.polytope import Array, Polytope
-from formulations.core.solution import Answer, NotAcceptedError, SolverError
+from formulations.core.solution import Answer, SolverError
 from formulations.levels.hierarchy import TOP, Filling, Hierarchy
 from throughputs.numerics import dot
 
@@ -132,10 +132,6 @@ class WaterFilling(Objective):
         given = np.bincount(top, time, minlength=len(weights)) / weights
         return np.where(np.bincount(top, minlength=len(weights)) > 0, given, np.inf)
 
-    def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
-        """None: a lexicographic optimum is no single program."""
-        raise NotAcceptedError("water filling is a sequence of programs")
-
     def take(self, jobs: NDArray[np.intp]) -> WaterFilling:
         """Over some jobs."""
         return WaterFilling(self.units[jobs], self.weights[jobs], self.hierarchy.take(jobs), self.counts[jobs])
@@ -220,10 +216,6 @@ class WaterLevel(Threshold):
                 break
             level = following if low < following < high else 0.5 * (low + high)
         return level
-
-    def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
-        """None: demands are not concave."""
-        raise NotAcceptedError("a water level is solved by a sequence of linear programs")
 
     def take(self, jobs: NDArray[np.intp]) -> WaterLevel:
         """For some jobs only; time is handed on as it would be among all."""

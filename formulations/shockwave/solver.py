@@ -22,7 +22,7 @@ from formulations.shockwave.order.ordering import Ordering, Placement, order_rou
 from formulations.shockwave.program import PlanningProgram
 from formulations.shockwave.rounds import RoundsAnswer, solve_rounds
 from formulations.shockwave.solution import PlanSolution
-from formulations.shockwave.statement import rounds_of, significant, state
+from formulations.shockwave.written import rounds_of, significant, state
 from throughputs import InputError
 
 Array = NDArray[np.float64]

@@ -6,7 +6,6 @@ names the one that it takes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -28,23 +27,21 @@ class Backend:
     Attributes
     ----------
     name : what users write for ``solver=``.
-    module, function : where it is in this package; imported at first use only.
-    description : one line.
-    requires : packages it imports.
+    module, function : where it is; imported at first use only.
+    requires : packages it imports that are extras.
     install : how to get them.
     """
 
     name: str
     module: str
     function: str
-    description: str
     requires: tuple[str, ...] = ()
-    install: str = "pip install cluster-allocator"
+    install: str = ""
 
     @property
     def aggregates(self) -> bool:
         """Whether identical jobs are one class to it; its answer then does not depend on the order of the jobs."""
-        return not self.module.startswith("reference.")
+        return self.module.startswith(("formulations.interior_point.", "formulations.prices."))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -60,7 +57,7 @@ class Backend:
                 found=f"no package {', '.join(self.missing)}",
                 expected=f"it to be installed: {self.install}",
             )
-        run: Run = getattr(import_module(f"formulations.{self.module}"), self.function)
+        run: Run = getattr(import_module(self.module), self.function)
         return run
 
 
@@ -73,57 +70,24 @@ def _installed(package: str) -> bool:
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
+        # many classes: responses to prices, interior point over the undecided
+        Backend("prices", "formulations.prices.search", "solve"),
+        # interior point on the structure: M prices, a block per job class
+        Backend("structured", "formulations.interior_point.structured", "solve"),
+        # direct sparse linear programs in HiGHS, and through PuLP in CBC
+        Backend("highs", "formulations.reference.linear", "solve_highs"),
+        Backend("cbc", "formulations.reference.linear", "solve_cbc"),
+        # statements in cvxpy: interior points, and operator splitting of low accuracy
+        Backend("clarabel", "formulations.reference.convex", "solve_clarabel"),
         Backend(
-            "prices",
-            "prices.search",
-            "solve",
-            "many classes: responses to prices, interior point over the undecided",
+            "ecos", "formulations.reference.convex", "solve_ecos", ("ecos",), "pip install cluster-allocator[ecos]"
         ),
-        Backend(
-            "structured",
-            "interior_point.structured",
-            "solve",
-            "interior point on the structure: M prices, a block per job class",
-        ),
-        Backend(
-            "highs", "reference.linear", "solve_highs", "direct sparse linear programs in HiGHS", requires=("highspy",)
-        ),
-        Backend(
-            "clarabel",
-            "reference.convex",
-            "solve_clarabel",
-            "cvxpy, Clarabel interior point",
-            requires=("cvxpy", "clarabel"),
-        ),
-        Backend(
-            "ecos",
-            "reference.ecos_cones",
-            "solve",
-            "ECOS as the published systems call it: ends at their points",
-            requires=("ecos",),
-            install="pip install cluster-allocator[ecos]",
-        ),
-        Backend(
-            "scs",
-            "reference.convex",
-            "solve_scs",
-            "cvxpy, SCS operator splitting (low accuracy)",
-            requires=("cvxpy", "scs"),
-        ),
-        Backend("cbc", "reference.linear", "solve_cbc", "PuLP, CBC simplex", requires=("pulp",)),
+        Backend("scs", "formulations.reference.convex", "solve_scs"),
     )
 }
 
 AUTO = ("prices", "structured", "highs", "clarabel")
 """Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
-
-_MOST_FOR_ECOS = 16_000
-"""Number of jobs up to which a published point is that of ECOS; of an interior point where it is not installed."""
-
-
-def available() -> tuple[str, ...]:
-    """Names of the backends whose packages are installed."""
-    return tuple(name for name, backend in BACKENDS.items() if not backend.missing)
 
 
 def get_backend(name: str) -> Backend:
@@ -133,12 +97,6 @@ def get_backend(name: str) -> Backend:
     return BACKENDS[name]
 
 
-def in_order(solver: str, choice: str, n_jobs: int) -> list[Backend]:
-    """The backends that are asked in turn; a published point is that of ECOS, and there is a warning without it."""
-    if solver != "auto" or choice != "published" or n_jobs >= _MOST_FOR_ECOS:
-        return [get_backend(name) for name in (AUTO if solver == "auto" else (solver,))]
-    ecos, others = BACKENDS["ecos"], [BACKENDS[name] for name in AUTO if name != "prices"]
-    if ecos.missing:
-        warnings.warn(f"the published point is that of ECOS, which is missing: {ecos.install}", stacklevel=3)
-        return others
-    return [ecos, *others]
+def in_order(solver: str) -> list[Backend]:
+    """The backends that are asked in turn."""
+    return [get_backend(name) for name in (AUTO if solver == "auto" else (solver,))]

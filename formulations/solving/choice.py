@@ -22,13 +22,9 @@ undecided. The choice is part of the policy:
     of 1e-9 settles throughputs to the square root of that, within 1e-4.
     In a sum whose gains span many decades less is resolved for jobs whose time is worth a millionth of others'; and
     another solver finds the optimum with other last digits, on which what is left for the choice may hang.
-``published``
-    The point that the solver returns, as the published systems use it. An interior point method ends near the
-    analytic centre of the optimal face; this is what Gavel's ECOS does. Where exactly depends on how it is asked: on
-    the order of rows and columns and on last digits of coefficients (docs/fidelity.md). With types listed by name, as
-    policies do, it is the very point of the published systems; where ECOS is not installed (an extra: it is under the
-    GPL), that of another interior point. For the makespan Gavel bisects on the time T and stops within 5 %; its
-    allocation is the centre of what is feasible at the last feasible T.
+
+Another choice is a `Chooser` that a package brings along, under its name in the entry points ``formulations.choices``:
+whom it asks, how nearly, and what it takes. ``published`` is that of `allocator.published.gavel`.
 """
 
 from __future__ import annotations
@@ -39,21 +35,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.certificate import Certificate
-from formulations.core.objectives import Threshold
+from formulations.core.objectives import Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import classes_of
 from formulations.interior_point.structured import solve_with_floors
 from formulations.prices import search as prices
-from formulations.reference import convex, ecos_cones
-from formulations.solving.backends import BACKENDS
+from formulations.solving.backends import Backend, in_order
 from formulations.solving.uniqueness import is_unique
 from throughputs import InputError
+from throughputs.entry_points import entries_of
 from throughputs.errors import one_of
 from throughputs.numerics import dot
 
 Array = NDArray[np.float64]
-
-CHOICES = ("balanced", "published")
 
 EVENNESS = 1e-6
 """Weight e of the squared shares; a tenth of it where the worth is the objective itself (a sum of throughputs)."""
@@ -91,12 +85,6 @@ class Choice:
     efficiency_gap: float = np.nan
 
 
-def check_choice(choice: str) -> None:
-    """InputError unless `choice` is known."""
-    if not isinstance(choice, str) or choice not in CHOICES:
-        raise InputError("choice among optima", found=choice, expected=one_of(choice, CHOICES))
-
-
 @dataclass(frozen=True, eq=False)
 class Among:
     """The optima of a program, of which `best` is one: the ways to choose among them that objectives ask for.
@@ -104,13 +92,10 @@ class Among:
     Most contended programs leave nothing to choose, and their multipliers prove it; the others are solved for the
     total worth, and once more for evenness where that is not unique either. Should rounding keep every choice from
     attaining the optimum, its own shares are returned with no proof of efficiency.
-
-    `solver` is the backend that was asked for, where a published choice depends on it.
     """
 
     polytope: Polytope
     best: Certificate
-    solver: str = "auto"
 
     def as_found(self) -> Choice:
         """The optimum at hand."""
@@ -160,9 +145,46 @@ class Among:
                 return chosen
         return self.as_found()
 
-    def bisected(self, objective: Threshold) -> Choice:
-        """The published choice of a makespan (see `published_makespan`)."""
-        return published_makespan(self.polytope, objective, self.best.shares, self.solver)
+
+@dataclass(frozen=True)
+class Chooser:
+    """How one of the optima is chosen: balanced here, otherwise where it is derived from.
+
+    Attributes
+    ----------
+    as_stated : whether the program is solved as it is stated, types and jobs in the order in which they come; else
+        interchangeable jobs are one class, in an order of its own, and a choice that costs the proof is not taken.
+    """
+
+    as_stated: bool = False
+
+    def backends(self, solver: str, n_jobs: int) -> list[Backend]:  # noqa: ARG002
+        """Who is asked in turn."""
+        return in_order(solver)
+
+    def enough(self, tolerance: float) -> float:
+        """The relative gap from which nobody else is asked."""
+        return tolerance
+
+    def choose(self, objective: Objective, among: Among, solver: str) -> Choice:  # noqa: ARG002
+        """One of the optima."""
+        return objective.choose(among)
+
+
+def choices() -> tuple[str, ...]:
+    """Names of the choices that are known."""
+    return ("balanced", *entries_of(_GROUP))
+
+
+def chooser(choice: str) -> Chooser:
+    """By name; InputError unless it is known."""
+    if not isinstance(choice, str) or choice not in choices():
+        raise InputError("choice among optima", found=choice, expected=one_of(choice, choices()))
+    found: Chooser = Chooser() if choice == "balanced" else entries_of(_GROUP)[choice].load()
+    return found
+
+
+_GROUP = "formulations.choices"
 
 
 def _settled(polytope: Polytope, gap: float, unique: bool) -> bool:
@@ -274,44 +296,3 @@ def _choose(
         return None
     # the square costs e/2; what is missing beyond it was not found
     return Choice(shares, gap) if gap <= 2 * max(evenness, EVENNESS) else None
-
-
-# Where Gavel's bisection on the makespan (seconds) starts, by how much it steps up, and when it stops.
-_BISECTION_START = (100.0, 1e6)
-_BISECTION_STOP = 1.05
-
-
-def bisected_makespan(makespan: float) -> float:
-    """Last feasible time of the published bisection when `makespan` is the optimum, seconds.
-
-    Whether a time is feasible is known once the optimum is: the bisection needs no further programs.
-    """
-    low, high = _BISECTION_START
-    while makespan > high:
-        low, high = high, high * 10.0
-    last = high
-    while _BISECTION_STOP * low < high:
-        middle = (low + high) / 2.0
-        if middle >= makespan:
-            last = high = middle
-        else:
-            low = middle
-    return last
-
-
-def published_makespan(polytope: Polytope, objective: Threshold, optimum: Array, solver: str) -> Choice:
-    """A point at which every job would end within the bisected time, as the named backend's interior point finds it."""
-    level = objective.level(polytope.throughput(optimum))
-    if not level > 0:
-        return Choice(optimum)
-    floors = objective.demand(1.0 / bisected_makespan(1.0 / level))
-    if solver == "auto" and not BACKENDS["ecos"].missing:
-        solver = "ecos"
-    try:
-        if solver == "ecos":
-            return Choice(polytope.repaired(ecos_cones.feasible_point(polytope, floors)))
-        if solver in ("clarabel", "scs"):
-            return Choice(polytope.repaired(convex.feasible_point(polytope, floors, solver.upper())))
-    except RuntimeError:
-        pass  # at the last feasible time a solver may find nothing; our own method then does
-    return Choice(polytope.repaired(solve_with_floors(polytope, None, floors, 0.0).shares))

@@ -19,8 +19,8 @@ from formulations.core.solution import Attempt, Solution
 from formulations.levels.residual_program import ResidualProgram
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.solving.absent_types import prices_of_none, with_absent_types
-from formulations.solving.backends import Backend, in_order
-from formulations.solving.choice import Among, Choice, check_choice
+from formulations.solving.backends import Backend
+from formulations.solving.choice import Among, Choice, chooser
 
 Array = NDArray[np.float64]
 
@@ -30,8 +30,8 @@ TOLERANCE = 1e-7
 _AIMED_GAP, _MOST_CLASSES_TO_AIM = 1e-9, 512
 """Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""
 
-_PUBLISHED_GAP = 1e-2
-"""Relative gap up to which a published point is taken for what its solver returns, not for a failure."""
+_ROUGH = 1e-2
+"""Relative gap; who is content with that aims for no better one."""
 
 
 def solve(
@@ -63,30 +63,28 @@ def solve(
     instance("solve", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
     objective_over("solve", objective, polytope.n_jobs)
     tolerance_of("solve", tolerance)
-    check_choice(choice)
-    backends = in_order(solver, choice, polytope.n_jobs)
+    rule = chooser(choice)
+    backends = rule.backends(solver, polytope.n_jobs)
     served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
-    if choice == "balanced":
+    if not rule.as_stated:
         types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
     if not len(jobs):
         none, seconds = prices_of_none(polytope.rates), perf_counter() - started
         return Solution.empty(polytope.n_jobs, none, unit=objective.unit, efficiency_gap=0.0, seconds=seconds)
-    classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
+    classes = _reduce(polytope, objective, jobs, types, aggregates=not rule.as_stated or backends[0].aggregates)
     counts = classes.counts * polytope.counts[jobs[classes.first]]
     part = polytope.restricted(jobs[classes.first], types, counts)
     goal = objective.of_classes(jobs[classes.first], counts)
     built = perf_counter()
 
-    # the published point is taken as it is, at the precision of its solver; its gap is reported
-    enough = max(tolerance, _PUBLISHED_GAP) if choice == "published" else tolerance
-    best, attempts = goal.accept(_Programs(backends, part, enough))
+    best, attempts = goal.accept(_Programs(backends, part, rule.enough(tolerance)))
     solved = perf_counter()
 
     proof = best.certificate
-    chosen = _choose(part, goal, proof, choice, solver)
+    chosen = rule.choose(goal, Among(part, proof), solver)
     objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
-    if choice == "balanced" and proof.gap <= tolerance < gap:
+    if not rule.as_stated and proof.gap <= tolerance < gap:
         # the choice cost the last digits of a proven optimum
         chosen = Choice(proof.shares)
         objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
@@ -212,7 +210,7 @@ def _ask_in_turn(
 ) -> tuple[_Best, list[Attempt]]:
     """Ask the backends in turn until one is proven within `enough` (of small programs: far within); the best answer,
     and all attempts."""
-    aim = min(enough, _AIMED_GAP) if enough < _PUBLISHED_GAP else enough
+    aim = min(enough, _AIMED_GAP) if enough < _ROUGH else enough
     attempts: list[Attempt] = []
 
     def turn(backend: Backend) -> Turn[tuple[Certificate, int]]:
@@ -259,8 +257,3 @@ def _fill(
         whole = replace(whole, proving=(objective.held_by(polytope.fastest), np.zeros(len(polytope.capacity))))
     iterations = sum(level.source[0].iterations for level in levels)
     return _Best(whole, levels[0].source[0].solver, iterations), attempts
-
-
-def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:
-    among = Among(polytope, best, solver)
-    return objective.choose_published(among) if choice == "published" else objective.choose(among)

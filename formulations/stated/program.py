@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +18,7 @@ from formulations.core.polytope import Polytope
 from formulations.core.solution import Attempt, InfeasibleError, Solution
 from formulations.stated.certificate import ConicForm, lower_bound
 from formulations.stated.cones import Cones
+from formulations.statements import cp
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 from throughputs.numerics import dot
@@ -169,7 +169,6 @@ class _Found:
 
 
 def _stated(polytope: Polytope, statement: Statement, open_: NDArray[np.bool_], source: str) -> _Program:
-    cp: Any = import_module("cvxpy")
     from scipy.sparse import csr_array
 
     N, M = polytope.rates.shape
@@ -219,8 +218,6 @@ def _turns(program: _Program, names: Sequence[str]) -> Iterable[Turn[_Found]]:
 
 def _judged(program: _Program, name: str, options: dict[str, Any]) -> Judged[_Found]:
     """The answer of one solver; RuntimeError where it has none."""
-    cp: Any = import_module("cvxpy")
-
     problem, upper = program.problem, name.upper()
     try:
         with warnings.catch_warnings():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import csr_array, hstack, vstack
+from scipy.sparse import csr_array, vstack
 
 from formulations import (
     FinishTimeFairness,
@@ -366,14 +366,3 @@ def most(polytope, worth, floors=None):
     rows, limits = rows_of(polytope, floors)
     result = linprog(-worth, A_ub=rows, b_ub=limits, bounds=(0, None), options=EXACT)
     return -float(result.fun) if result.status == 0 else None
-
-
-def most_per_cost(polytope, worth, cost, floors=None):
-    """The largest ratio, by the linear program of Charnes and Cooper (Naval Research Logistics Quarterly 9, 1962)."""
-    rows, limits = rows_of(polytope, floors)
-    scaled = hstack([rows, csr_array(-limits[:, None])])
-    result = linprog(
-        -np.append(worth, 0.0), A_ub=scaled, b_ub=0 * limits, A_eq=np.append(cost, 0.0)[None], b_eq=[1.0], options=EXACT
-    )
-    assert result.status == 0, result.message
-    return -float(result.fun)

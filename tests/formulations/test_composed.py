@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from formulations import (
 )
 from formulations.columns import InfeasibleError, Ratio, Total
 from formulations.composed import Linear
+from formulations.statements.shares import Times, goal
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,16 +50,12 @@ def polytope_of(seed: int, n: int = 5) -> tuple[Polytope, np.random.Generator]:
 
 
 def stated(program: Program, limits: dict[str, float]) -> float:
-    """The optimum of the same program, written in cvxpy."""
-    import cvxpy as cp
-
+    """The optimum of the same program in cvxpy."""
     p = program.polytope
-    x = cp.Variable(p.rates.shape, nonneg=True)
-    u = cp.sum(cp.multiply(p.rates, x), axis=1)
-    used = p.loads @ x
-    rows = [cp.sum(x, axis=1) <= 1, used <= p.capacity, cp.multiply(p.rates == 0, x) == 0]
-    rows += [POWER @ used <= limits["watts"], u >= limits["floor"], x[0, 0] - x[1, 0] == limits["apart"]]
-    value = float(cp.Problem(program.objective.statement(cp, u), rows).solve(solver=cp.CLARABEL))
+    times = Times(p)
+    rows = [*times.rows(p.capacity), cp.multiply(p.rates == 0, times.x) == 0, POWER @ times.used <= limits["watts"]]
+    rows += [times.u >= limits["floor"], times.x[0, 0] - times.x[1, 0] == limits["apart"]]
+    value = float(cp.Problem(goal(program.objective, times.u), rows).solve(solver=cp.CLARABEL))
     return 1 / value if isinstance(program.objective, Makespan) else value
 
 

@@ -19,7 +19,6 @@ from formulations.goodput import (
     NodeProgram,
     PowerMean,
     SiaProgram,
-    fittest_selection,
     least_remaining_time,
     marginal_gains,
     relative_goodput,
@@ -177,18 +176,6 @@ def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> No
     ways = ways_of("a1=1 a2=1.2")
     with pytest.raises(InputError, match=message):
         SiaProgram(**({"ways": ways, "goodput": ways.rate, "capacity": np.array([2])} | changes))
-
-
-@pytest.mark.exhaustive
-@settings(max_examples=25, deadline=None)
-@given(SEEDS, st.sampled_from([-2.0, -1.0, -0.7, 0.0, 0.5, 1.0]))
-def test_no_choice_has_a_larger_mean(seed: int, exponent: float) -> None:
-    rng, ways, capacity = draw(seed)
-    mean, speedup = PowerMean(exponent), rng.uniform(0.0, 2.0, ways.n_columns)
-    found = fittest_selection(ways, speedup, capacity, mean)
-    best = max(mean.of([speedup[x > 0][ways.job[x > 0] == i].sum() for i in range(4)]) for x in choices(ways, capacity))
-    assert found.fitness == pytest.approx(best, rel=1e-6)
-    assert found.bound >= found.fitness
 
 
 def test_means_are_those_of_textbooks() -> None:

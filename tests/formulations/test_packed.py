@@ -28,13 +28,13 @@ from formulations import (
     solve_packed,
 )
 from formulations.packed.engines import ENGINES
-from formulations.solving.choice import bisected_makespan
+from formulations.reference.mixed_integer import TIGHT
+from formulations.statements import shares
 from tests.formulations.programs import (
     draw_packed,
     feasible,
     given,
     most,
-    most_per_cost,
     polytope_of,
     verify,
     with_jobs,
@@ -102,18 +102,15 @@ def draw_floors(seed, largest=8, ambition=0.9):
 
 
 @pytest.mark.parametrize("solver", ["auto", "highs"])
-def test_worth_and_ratio_above_floors_are_those_of_simplex(solver):
+def test_worth_and_ratio_above_floors_are_those_stated(solver):
     """Over all pairs, and without pairs by the plain programs and the packed ones."""
     held = 0
     for seed in range(14):
         polytope, gains, cost, floors = draw_floors(seed)
         lonely, plain = without_pairs(polytope), Polytope(polytope.columns.plain, polytope.capacity)
-        for p, general in ((polytope, written_out(polytope.columns)), (lonely, written_out(plain.columns))):
-            over = polytope if p is polytope else plain
+        for p, over in ((polytope, polytope), (lonely, plain)):
             kept = keep_most_packed_floors(p, floors * (seed % 4 > 0)).floors * (1 - 1e-7)
-            by_type = gains[:, general.accelerator]
-            steps, paid = np.asarray(general.rate.sum(axis=0)).ravel(), cost @ general.usage
-            best = most(over, np.asarray(general.rate.multiply(by_type).sum(axis=0)).ravel(), kept)
+            best = shares.most_worth(over, gains, kept).solve(solver="HIGHS", **TIGHT)
             found = [
                 maximise_packed_worth(p, gains, kept, solver=solver),
                 maximise_packed_ratio(p, cost, kept, solver=solver),
@@ -121,7 +118,8 @@ def test_worth_and_ratio_above_floors_are_those_of_simplex(solver):
             if found[0].status == "empty":
                 assert best == pytest.approx(0.0, abs=1e-9)
                 continue
-            expected = [best, most_per_cost(over, steps, paid, kept)]
+            stated = shares.most_per_cost(over, np.ones(len(kept)), cost, kept)
+            expected = [best, stated.solve(solver="HIGHS", **TIGHT)]
             if p is lonely and solver == "auto":
                 dollars = np.outer(plain.scale_factors, cost)
                 found += [
@@ -238,6 +236,7 @@ def test_recorded_optima(reference_data):
 def test_the_published_makespan_is_the_point_of_ecos(seed):
     """On the program as the paper writes it out: within 5 % of the optimum, at the last time of the bisection."""
     from allocator.published.gavel.packed import published_makespan
+    from allocator.published.gavel.points import bisected_makespan
 
     ecos = pytest.importorskip("ecos")
     rng, n = np.random.default_rng(seed), 4 + 3 * seed

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import formulations.solving.solver
+import formulations.solving.choice
 from formulations import (
     FinishTimeFairness,
     Makespan,
@@ -27,7 +29,8 @@ from formulations import (
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, NotAcceptedError
 from formulations.packed.engines import ENGINES
-from formulations.solving.backends import BACKENDS, available, get_backend
+from formulations.solving.backends import BACKENDS, get_backend
+from formulations.statements.shares import goal
 from tests.formulations.programs import (
     FEATURES,
     KINDS,
@@ -56,8 +59,7 @@ ACCURACY = {
 TAKES = {
     **dict.fromkeys(("highs", "cbc"), PACKED),
     "structured": KINDS,
-    **dict.fromkeys(("clarabel", "scs"), (*LINEAR, "nash_welfare")),
-    "ecos": LINEAR,
+    **dict.fromkeys(("clarabel", "ecos", "scs"), (*LINEAR, "nash_welfare")),
 }
 """The families that each backend takes; the others it refuses by name."""
 
@@ -90,7 +92,7 @@ def test_optimum_in_pairs_is_proven_by_hand(kind, solver, blocks):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("solver", TAKES)
 def test_every_solver_finds_the_same_and_claims_no_more(solver, kind):
-    if solver not in available():
+    if BACKENDS[solver].missing:
         pytest.skip(f"{solver} is not installed: {BACKENDS[solver].install}")
     if kind not in TAKES[solver]:
         polytope, objectives = draw_contended(0)
@@ -190,14 +192,16 @@ class AboveReserve(Threshold):
         weight = float(multipliers @ self.weights)
         return (supply - float(multipliers @ self.reserve)) / weight if weight > 0 else np.inf
 
-    def statement(self, cp, u):
-        return cp.Maximize(cp.min(cp.multiply(1.0 / self.weights, u - self.reserve)))
-
     def take(self, jobs):
         return AboveReserve(self.reserve[jobs], self.weights[jobs])
 
     def key(self):
         return np.column_stack([self.reserve, self.weights])
+
+
+@goal.register
+def stated(objective: AboveReserve, u: Any) -> Any:
+    return cp.Maximize(cp.min(cp.multiply(1.0 / objective.weights, u - objective.reserve)))
 
 
 def above_reserve(seed, N):
@@ -274,7 +278,7 @@ def test_optimal_is_what_is_proven_within_the_tolerance(monkeypatch, kind, loss,
         columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
         found = solve_packed(PackedPolytope(columns, [1.0, 1.0]), ROUGH["max_min"], solver="rough")
     else:
-        monkeypatch.setattr(formulations.solving.solver, "in_order", lambda *_: [Rough()])
+        monkeypatch.setattr(formulations.solving.choice, "in_order", lambda *_: [Rough()])
         found = solve(polytope, ROUGH[kind], solver="rough")
     assert found.status == status
     assert found.gap == pytest.approx(loss, rel=0.7 if kind in ROUGH else 0.01, abs=2e-9)

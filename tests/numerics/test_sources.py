@@ -25,7 +25,9 @@ ALLOWED = {
     "allocator/published/gavel/packed.py": "a sparse matrix",
     "formulations/reference/mixed_integer.py": "a sparse matrix",
     "allocator/report/svg.py": "pixels of a picture",
-    "formulations/core/objectives.py": "statements in cvxpy",
+    **dict.fromkeys(
+        (f"formulations/statements/{name}.py" for name in ("planning", "selections", "shares")), "statements in cvxpy"
+    ),
 }
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from allocator import Allocation, Cluster, ClusterState, ThroughputMatrix, get_policy
 from formulations import MaxMin, Polytope, keep_most_floors, maximise_ratio, maximise_worth, solve
+from formulations.statements import shares
 from tests.policies.worlds import PRICES, TYPES, state_of
 from throughputs import InputError, PlainColumns, PriceTable
 
@@ -37,25 +37,14 @@ def draw(seed: int, n: int = 12, gpus: int = 3) -> tuple[Any, Any, Any, Polytope
     )
 
 
-def rows_of(rates: Any, sizes: Any, floors: Any, gpus: int = 3) -> tuple[Any, Any]:
-    """``A x <= b`` of the polytope with floors, columns job by job."""
-    N, M = rates.shape
-    demand = np.zeros((N, N * M))
-    for i in range(N):
-        demand[i, i * M : (i + 1) * M] = -rates[i]
-    use = np.kron(sizes, np.eye(M)).reshape(M, N * M)
-    return np.vstack([np.kron(np.eye(N), np.ones(M)), use, demand]), np.concatenate([np.ones(N), [gpus] * M, -floors])
-
-
 @pytest.mark.parametrize("seed", range(4))
-def test_largest_worth_and_ratio_are_those_of_linear_programs(seed: int) -> None:
-    """The ratio by Charnes and Cooper's transformation, written out densely."""
+def test_largest_worth_and_ratio_are_those_stated(seed: int) -> None:
     rates, sizes, floors, polytope = draw(seed)
     kept = keep_most_floors(polytope, floors).floors
     rng = np.random.default_rng(seed)
-    worth = rates * rng.uniform(-0.2, 1.0, rates.shape)
-    A, b = rows_of(rates, sizes, kept)
-    exact = -linprog(-worth.ravel(), A_ub=A, b_ub=b * (1 + 1e-12 * np.sign(b))).fun
+    by_step = rng.uniform(-0.2, 1.0, rates.shape)
+    worth = rates * by_step
+    exact = shares.most_worth(polytope, by_step, kept).solve(solver="HIGHS")
     slack = 1e-7 * np.abs(worth).max()
     found = maximise_worth(polytope, worth, kept)
     assert found.status == "optimal"
@@ -64,11 +53,11 @@ def test_largest_worth_and_ratio_are_those_of_linear_programs(seed: int) -> None
     assert (polytope.throughput(found.shares) >= kept * (1 - 1e-7)).all()
     assert polytope.violation(found.shares) <= 1e-12
 
-    cost, gains = sizes[:, None] * np.array(list(PRICES.values())), rng.uniform(0.5, 2.0, len(rates))
+    prices, gains = np.array(list(PRICES.values())), rng.uniform(0.5, 2.0, len(rates))
+    cost = sizes[:, None] * prices
     found = maximise_ratio(polytope, gains, cost, kept)
     worth = (gains[:, None] * rates).ravel()
-    scaled = {"A_ub": np.column_stack([A, -b]), "b_ub": np.zeros(len(b)), "A_eq": [[*cost.ravel(), 0.0]], "b_eq": [1.0]}
-    exact = -linprog(-np.append(worth, 0.0), **scaled).fun
+    exact = shares.most_per_cost(polytope, gains, prices, kept).solve(solver="HIGHS")
     assert found.objective == pytest.approx(exact, rel=1e-8)
     assert found.objective == pytest.approx(worth @ found.shares.ravel() / (cost * found.shares).sum(), rel=1e-12)
     assert found.bound >= exact * (1 - 1e-9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -12,6 +11,7 @@ from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.audit import audit
 from allocator.policies.fair_sharing.oef import entitled_gpus
 from formulations import NashWelfare, Polytope, solve
+from formulations.statements.shares import envy_free
 from tests.policies.worlds import TYPES
 from throughputs import PlainColumns
 
@@ -96,17 +96,12 @@ def relative(state: ClusterState) -> Any:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("seed", [2, 5])
 def test_oef_is_the_program_with_every_row(seed: int, form: str) -> None:
-    """In cvxpy; contended, so that everybody is entitled to less than its gang."""
+    """As it is stated; contended, so that everybody is entitled to less than its gang."""
     state = draw(seed, 14, gangs=seed % 2 == 1, weights=seed % 4 > 1, gaps=seed > 4)
     np.testing.assert_allclose(entitled(state) / state.priority_weights, 6 / state.priority_weights.sum())
-    a, s, w, n = relative(state), state.scale_factors, state.priority_weights, state.n_jobs
-    x = cp.Variable((n, 3), nonneg=True)
-    rows = [cp.sum(x, axis=1) <= 1, s @ x <= state.capacity, x[a == 0] == 0]
-    if form == "cooperative":
-        rows += [s[i] / w[i] * a[i] @ x[i] >= s[k] / w[k] * a[i] @ x[k] for i in range(n) for k in range(n)]
-    else:
-        rows += [s[i] / w[i] * a[i] @ x[i] == s[0] / w[0] * a[0] @ x[0] for i in range(n)]
-    stated = cp.Problem(cp.Maximize(sum(s[i] * a[i] @ x[i] for i in range(n))), rows).solve(solver=cp.HIGHS)
+    a, s = relative(state), state.scale_factors
+    polytope = Polytope(PlainColumns(state.throughputs.with_rates(a)), state.capacity)
+    stated = envy_free(polytope, state.priority_weights, equal=form != "cooperative").solve(solver="HIGHS")
     allocation = get_policy("oef", form=form).allocate(state)
     assert allocation.status == "optimal"
     assert allocation.objective == pytest.approx(float(stated), rel=1e-7)

@@ -50,10 +50,10 @@ class ProgramPolicy(Prepared, SharePolicy):
     Parameters
     ----------
     solver : "auto" or the name of a backend (`formulations.solving.backends`).
-    choice : which of the optima, "balanced" or "published" (`formulations.solving.choice`). Only "balanced" looks at
-        what a gang can really use: types on which the job's throughput is 0, or that have fewer GPUs than its scale
-        factor, are closed to it. "published" believes the rates as the paper states the program, and lists the types
-        by name, as the published systems do: where their solvers end depends on the order of the columns.
+    choice : which of the optima, "balanced" or that of a package (`formulations.solving.choice`). Only "balanced" looks
+        at what a gang can really use: types on which the job's throughput is 0, or that have fewer GPUs than its scale
+        factor, are closed to it. Others believe the rates as the paper states the program, and list the types by name,
+        as published systems do: where their solvers end depends on the order of the columns.
 
     >>> from formulations import MaxMin
     >>> class EqualSteps(ProgramPolicy):
@@ -95,12 +95,12 @@ class ProgramPolicy(Prepared, SharePolicy):
         if not whole:
             believed, usable = believed[able], usable[able]
         types = np.arange(len(state.capacity))
-        if self.choice == "published":
+        if self.choice != "balanced":
             types = state.cluster.by_name
             part, believed, usable = with_types(part, types), believed[:, types], usable[:, types]
         polytope = Polytope(PlainColumns(part.throughputs.with_rates(usable)), part.capacity)
         solution = self.solved(part, polytope, self.objective(part, believed))
-        if self.choice == "published":
+        if self.choice != "balanced":
             listed = np.argsort(types)
             solution = replace(solution, shares=solution.shares[:, listed], prices=solution.prices[listed])
         shares = solution.shares

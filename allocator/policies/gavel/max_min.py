@@ -25,7 +25,7 @@ class MaxMinFairnessPerf(ProgramPolicy):
 
     def objective(self, state: ClusterState, rates: Array) -> MaxMin:
         """Throughput in proportional shares, times GPUs, per weight."""
-        per_job = max(state.n_jobs, 1) if self.choice == "published" else 1
+        per_job = max(state.n_jobs, 1) if self.choice != "balanced" else 1
         normaliser = proportional_throughput(rates, state.capacity, per_job)
         return MaxMin(state.priority_weights * normaliser / state.scale_factors)
 

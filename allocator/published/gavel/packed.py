@@ -24,14 +24,13 @@ from allocator.policies.base.packed import served_part
 from allocator.policies.gavel.packed import MinTotalDurationPacked
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
+from allocator.published.gavel.points import bisected_makespan, run_ecos
 from formulations import solve_packed
 from formulations.core.certificate import relative_gap
 from formulations.core.objectives import Makespan
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.solver import PackedSolution
-from formulations.reference.ecos_cones import run_ecos
 from formulations.solving.backends import BACKENDS
-from formulations.solving.choice import bisected_makespan
 
 Array = NDArray[np.float64]
 

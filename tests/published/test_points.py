@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
+from allocator.published.gavel import points
+from allocator.published.gavel.points import bisected_makespan
 from formulations import FinishTimeFairness, Makespan, MaxMin, MaxSum, proportional_throughput, solve
 from formulations.core.solution import NotAcceptedError
 from formulations.levels.water_filling import WaterFilling, WaterLevel
-from formulations.reference import convex, ecos_cones
+from formulations.reference import convex
 from formulations.solving.backends import Backend
-from formulations.solving.choice import bisected_makespan
+from formulations.statements.shares import Times, goal
 from tests.formulations.programs import draw_contended, draw_hard, feasible, polytope_of
 
 
@@ -41,33 +45,47 @@ def draw_crowd(seed):
     }
 
 
+def stated(polytope, goal_of, *rows_of):
+    """Where ECOS ends through cvxpy, and its multipliers.
+
+    The original writes ``x >= 0`` as its first row; of a variable that is declared so, cvxpy makes the last one.
+    """
+    x = cp.Variable(polytope.rates.shape, name="x")
+    times = Times(polytope, x)
+    problem = cp.Problem(goal_of(times.u), [x >= 0, *times.rows(polytope.capacity), *(row(times.u) for row in rows_of)])
+    shares = convex.point_of(problem, "ECOS")
+    prices, of_time = (row.dual_value for row in problem.constraints[1:3])
+    return convex.answer_of(polytope, shares, prices, of_time, problem.solver_stats.num_iters)
+
+
 @pytest.mark.usefixtures("_ecos")
 def test_the_programs_are_those_that_cvxpy_makes():
     """Of every objective, and of the makespan's bisection: the same answer to the last digit."""
     for seed in range(12):
         polytope, objectives = draw_crowd(seed)
         ages = np.random.default_rng(seed).uniform(10.0, 90.0, (3, polytope.n_jobs))
-        for goal in (*objectives.values(), FinishTimeFairness(*ages)):
-            found, stated = ecos_cones.solve(polytope, goal), convex.solve_ecos(polytope, goal)
-            assert found.iterations == stated.iterations, f"seed {seed}"
+        for objective in (*objectives.values(), FinishTimeFairness(*ages)):
+            found, same = points.solve(polytope, objective), stated(polytope, partial(goal, objective))
+            assert found.iterations == same.iterations, f"seed {seed}"
             for name in ("shares", "multipliers", "prices"):
-                np.testing.assert_array_equal(getattr(found, name), getattr(stated, name), err_msg=f"seed {seed}")
+                np.testing.assert_array_equal(getattr(found, name), getattr(same, name), err_msg=f"seed {seed}")
         seconds = bisected_makespan(solve(polytope, objectives["makespan"]).objective)
         floors = objectives["makespan"].demand(1.0 / seconds)
-        found, stated = ecos_cones.feasible_point(polytope, floors), convex.feasible_point(polytope, floors, "ECOS")
-        np.testing.assert_array_equal(found, stated, err_msg=f"seed {seed}")
-        assert polytope.violation(found) <= 1e-8, f"seed {seed}"
-        assert (polytope.throughput(found) >= floors * (1 - 1e-7)).all(), f"seed {seed}"
+        point = points.feasible_point(polytope, floors)
+        same = stated(polytope, lambda _: cp.Maximize(1), lambda u, floors=floors: u >= floors)
+        np.testing.assert_array_equal(point, same.shares, err_msg=f"seed {seed}")
+        assert polytope.violation(point) <= 1e-8, f"seed {seed}"
+        assert (polytope.throughput(point) >= floors * (1 - 1e-7)).all(), f"seed {seed}"
 
 
 @pytest.mark.usefixtures("_ecos")
 def test_what_ecos_cannot_solve_is_refused():
     polytope = polytope_of(np.ones((2, 2)), None, [1, 1])
     with pytest.raises(RuntimeError, match="infeasible"):
-        ecos_cones.feasible_point(polytope, np.array([2.0, 0.5]))
+        points.feasible_point(polytope, np.array([2.0, 0.5]))
     level = WaterLevel.after(WaterFilling(np.ones(2), np.ones(2)), np.zeros(2), np.ones(2))
     with pytest.raises(NotAcceptedError, match="WaterLevel"):
-        ecos_cones.solve(polytope, level)
+        points.solve(polytope, level)
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -80,11 +98,11 @@ def test_a_published_point_is_that_of_ecos_where_it_is_installed(missing, monkey
     else:
         pytest.importorskip("ecos", reason="the published solver is optional: pip install cluster-allocator[ecos]")
     polytope, objectives = draw_crowd(0)
-    for goal in objectives.values():
+    for objective in objectives.values():
         with pytest.warns(UserWarning, match="ecos") if missing else nullcontext():
-            found = solve(polytope, goal, choice="published")
+            found = solve(polytope, objective, choice="published")
         feasible(polytope, found)
-        if not isinstance(goal, Makespan):
+        if not isinstance(objective, Makespan):
             assert found.solver == ("structured" if missing else "ecos")
             assert found.gap <= 1e-6
 
