@@ -15,12 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from formulations.assignment import Line, assign_to_lines
-    from formulations.core.closed_forms import (
-        isolated_shares,
-        isolated_throughput,
-        proportional_shares,
-        proportional_throughput,
-    )
     from formulations.core.objectives import (
         FinishTimeFairness,
         Makespan,
@@ -30,7 +24,13 @@ if TYPE_CHECKING:
         Objective,
         Threshold,
     )
-    from formulations.core.polytope import Polytope
+    from formulations.core.polytope import (
+        Polytope,
+        isolated_shares,
+        isolated_throughput,
+        proportional_shares,
+        proportional_throughput,
+    )
     from formulations.core.solution import Solution, SolverError
     from formulations.floors.attainable import KeptFloors, keep_most_floors, keep_most_packed_floors
     from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
@@ -106,16 +106,16 @@ _HOME = {
     "Threshold": "formulations.core.objectives",
     "WaterFilling": "formulations.levels.water_filling",
     "assign_to_lines": "formulations.assignment",
-    "isolated_shares": "formulations.core.closed_forms",
-    "isolated_throughput": "formulations.core.closed_forms",
+    "isolated_shares": "formulations.core.polytope",
+    "isolated_throughput": "formulations.core.polytope",
     "keep_most_floors": "formulations.floors.attainable",
     "keep_most_packed_floors": "formulations.floors.attainable",
     "maximise_packed_ratio": "formulations.floors.packed",
     "maximise_packed_worth": "formulations.floors.packed",
     "maximise_ratio": "formulations.floors.worth",
     "maximise_worth": "formulations.floors.worth",
-    "proportional_shares": "formulations.core.closed_forms",
-    "proportional_throughput": "formulations.core.closed_forms",
+    "proportional_shares": "formulations.core.polytope",
+    "proportional_throughput": "formulations.core.polytope",
     "solve": "formulations.solving.solver",
     "solve_packed": "formulations.packed",
     "solve_plan": "formulations.shockwave",

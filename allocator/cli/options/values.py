@@ -15,7 +15,7 @@ from allocator.protocol import Need, Policy
 from allocator.registry import get_policy, settings_of
 from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_trace
 from throughputs.goodput.trainings import Trainings
-from throughputs.goodput.trainings.finding import EMBEDDED, find_trainings
+from throughputs.goodput.trainings.profiled import EMBEDDED, find_trainings
 from throughputs.tables.files import accelerator_of_folder
 from throughputs.trace import allowed_types, named_types
 from throughputs.traces.formats import named_format, read_job_log

@@ -27,7 +27,7 @@ from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace, write_trace
 from throughputs.files import read_frame
-from throughputs.goodput.trainings.finding import EMBEDDED
+from throughputs.goodput.trainings.profiled import EMBEDDED
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,7 +15,7 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
 from throughputs import InputError
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]

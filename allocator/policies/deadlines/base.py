@@ -16,7 +16,7 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from formulations.deadlines import DeadlineJob, Filling, JobPlan, ScalingCurve
 from throughputs import InputError
 from throughputs.configurations import Configurations
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 
 Levels = Literal["useful", "all"]
 

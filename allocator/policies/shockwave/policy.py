@@ -17,7 +17,7 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations.shockwave import PlanningProgram, solve_plan
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs
 from throughputs.training.forecast import CALIBRATION_BAND
 
