@@ -33,15 +33,10 @@ IMPORT_VARIABLE = "ALLOCATOR_IMPORT"
 """Environment variable with references to policies of other packages, separated by commas."""
 
 _OWN_MODULES = (
-    "gavel.max_min",
-    "gavel.water_filling",
-    "gavel.finish_time",
-    "gavel.makespan",
-    "gavel.throughput",
+    "gavel.programs",
     "gavel.cost",
     "gavel.packed",
     "fair_sharing.closed_form",
-    "fair_sharing.nash",
     "fair_sharing.oef",
     "fair_sharing.strategy_proof",
     "time_sharing.gandiva",

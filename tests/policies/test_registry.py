@@ -24,7 +24,7 @@ TWO = '''
 from dataclasses import dataclass
 import numpy as np
 from allocator import ConvexPolicy, OrderPolicy, ProgramPolicy, SharePolicy, register
-from allocator.policies.fair_sharing.nash import ProportionalFairness
+from allocator.policies.fair_sharing.closed_form import ProportionalFairness
 
 @dataclass(frozen=True)
 class HalfDone(OrderPolicy):
@@ -73,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "mine_two.py": TWO,
         "mine_package/__init__.py": "from mine_package.inner import FewestSteps\nfrom allocator import OrderPolicy\n",
         "mine_package/inner.py": TWO,
-        "mine_ours.py": "from allocator.policies.fair_sharing.nash import ProportionalFairness as Mine\n",
+        "mine_ours.py": "from allocator.policies.fair_sharing.closed_form import ProportionalFairness as Mine\n",
         "mine_broken.py": "import sys\n1 / 0\n",
         "mine_typo.py": "def f(:\n",
         "mine_needy.py": "import mine_absent\n",

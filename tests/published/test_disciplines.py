@@ -14,7 +14,7 @@ from allocator.presets import preset
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.published.gavel.rounds import TimeFractions, in_turn
-from allocator.published.sia.rounds import FractionsSinceArrival
+from allocator.published.sia import FractionsSinceArrival
 from tests.mechanism.test_round_mechanism import alone, order, start
 from tests.simulator.cases import check, rows, run
 from tests.simulator.worlds import SharesPolicy, make_trace

@@ -18,7 +18,7 @@ import pytest
 from allocator.cluster import Cluster
 from allocator.conversion import convert_text, kinds_of
 from allocator.presets import Preset, preset
-from allocator.presets.default import DEFAULT
+from allocator.presets.preset import DEFAULT
 from allocator.protocol import Policy, Trigger
 from allocator.published.chronus import WaitingCounts
 from allocator.published.elasticflow.world import DecisionsCostTime, Ends, SlotsThatSpare

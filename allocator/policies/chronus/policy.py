@@ -12,7 +12,6 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 
 from allocator.conversion import AtLeastOne, NotNegative, Positive, Range
-from allocator.policies.base.one_type import the_one_type
 from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.base.programs import Prepared
 from allocator.policies.chronus.clock import LeaseClock
@@ -27,6 +26,7 @@ from allocator.policies.chronus.memory import (
     Integers,
 )
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.leases import LeaseProgram, LeaseSolution, packs, solve_leases
 from throughputs import InputError

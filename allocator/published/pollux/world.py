@@ -1,13 +1,18 @@
-"""What the simulator of Pollux does that others do not (Qiao et al., OSDI 2021, public artifact)."""
+"""What the simulator of Pollux does that others do not, and Optimus and Tiresias as it has them.
+
+Source: Qiao et al., OSDI 2021, public artifact.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from allocator.conversion import NotNegative
+from allocator.policies.goodput.optimus import Optimus
+from allocator.policies.time_sharing.tiresias import Tiresias
 from allocator.simulator.rules.base import Stretch
 from allocator.simulator.rules.slots import Slots
 from allocator.simulator.rules.starts import Starts, StartsTakeTime
@@ -53,3 +58,18 @@ class _Serve(Starts):
         """From the beginning."""
         super().begin(s)
         s.served = np.minimum(s.begin, s.clock)
+
+
+@dataclass(frozen=True)
+class PublishedOptimus(Optimus):
+    """Marginal gains are those of one GPU at a time, and smaller gangs are placed first."""
+
+    single_steps: ClassVar[bool] = True
+    smaller_first: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class TiresiasByEntry(Tiresias):
+    """In a queue goes first who came to it first, whether it runs or waits."""
+
+    runs_first: ClassVar[bool] = False

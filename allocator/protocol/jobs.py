@@ -3,7 +3,8 @@
 Rows are jobs in the order in which they were submitted; a job's id is its number in that order and is never used again.
 The world (simulator, runtime) writes the progress, the decision core keeps the ledgers that policies read; a policy
 sees neither, only the `ClusterState` of the active jobs. Whoever else keeps something for each job registers a column,
-which then grows and shrinks with the table.
+which then grows and shrinks with the table. Deadlines with their
+values, and predicted lengths, follow from a trace as it was submitted.
 """
 
 from __future__ import annotations
@@ -20,16 +21,47 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take, where_allowed
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
-from allocator.protocol.jobs.submitted import deadlines_of, options_of, predictions_of
 from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger
 from allocator.protocol.views import Need, Needs, Source
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.deadlines import DeadlineOptions
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     from throughputs.estimator.believed import BelievedColocation
+
+# The published deadlines are multiples of a job's duration on this type (Gavel, OSDI'20, public artifact).
+REFERENCE_ACCELERATOR = "v100"
+
+
+def deadlines_of(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
+    """(N,) seconds on the clock, nan for a job without a deadline."""
+    duration = trace.duration
+    if np.isnan(duration[~np.isnan(trace.slo)]).any():
+        speed = rates.max(axis=1, initial=0.0)
+        if REFERENCE_ACCELERATOR in cluster.accelerators:
+            reference = rates[:, cluster.accelerators.index(REFERENCE_ACCELERATOR)]
+            speed = np.where(reference > 0, reference, speed)
+        with np.errstate(divide="ignore"):
+            duration = np.where(np.isnan(duration), trace.total_steps / speed, duration)
+    return np.where(np.isnan(trace.deadline), trace.arrival_time + trace.slo * duration, trace.deadline)
+
+
+def predictions_of(trace: Trace, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N,) the predictions of the trace; the length on the fastest type for a job without, 0 where none can run it."""
+    length = quotient(trace.total_steps, rates.max(axis=1, initial=0.0), 0.0)
+    return np.where(np.isnan(trace.predicted_seconds), length, trace.predicted_seconds)
+
+
+def options_of(trace: Trace, deadline: NDArray[np.float64]) -> DeadlineOptions:
+    """Those of the trace; of the `deadline` (N,) alone for a job without."""
+    if not trace.deadline_options.astype(bool).any():
+        return DeadlineOptions.of_deadlines(deadline)
+    rows = zip(trace.deadline_options, deadline.tolist(), strict=True)
+    return DeadlineOptions.of_rows([row or (((at, 1.0),) if np.isfinite(at) else ()) for row, at in rows])
+
 
 _Ids = NDArray[np.int64]
 _Floats = NDArray[np.float64]
