@@ -103,6 +103,7 @@ def test_signals_end_a_service_that_serves_and_leave_its_jobs(tmp_path, number):
         (["--throughputs", "/nowhere.csv"], "/nowhere.csv"),
         (["--adapter", "punch cards"], "punch cards"),
         (["--grace", "-1"], "grace"),
+        (["--web", "127.0.0.1:8080"], "--tls-cert"),
         (["--state", ""], "--state"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,8 +15,9 @@ from allocator.cluster import Cluster
 from allocator.plugins import rule_of_text
 from allocator.presets import Preset, preset
 from allocator.registry import get_policy
-from allocator.simulator import simulate
+from allocator.simulator import SimulationStalledError, simulate
 from allocator.simulator.rules import failures
+from allocator.simulator.rules.base import Rule, Running
 from allocator.simulator.rules.failures import NodesFail
 from allocator.simulator.world import World
 from tests.simulator.worlds import make_trace
@@ -181,3 +184,38 @@ def test_general_rules_go_by_their_bare_names(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code in (0, None), capsys.readouterr().err
+
+
+@dataclass(frozen=True)
+class GoneForGood(Rule):
+    """After 250 s only `left` GPUs are there."""
+
+    left: int
+
+    def start(self, world):
+        return (_GoneInRun(self, world),)
+
+
+class _GoneInRun(Running):
+    def __init__(self, rule, world):
+        self.rule, self.world, self.at = rule, world, 250.0
+
+    def next_event(self):
+        return self.at
+
+    def rounds_left(self, jobs, seconds):  # noqa: ARG002
+        return (self.at - self.world.clock) / seconds
+
+    def happen(self):
+        if self.at <= self.world.clock:
+            self.at = np.inf
+            self.world.use(list(range(self.rule.left)), self.world.core.running.jobs.tolist())
+
+
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("policy", ["srtf", "fifo", "max_min_fairness_perf", "tiresias"])
+def test_jobs_whose_gpus_are_gone_for_good_are_named(policy, left):
+    trace = make_trace([100.0, 1000.0, 1000.0], [2, 2, 2])
+    chosen = preset("default").with_rules(GoneForGood(left))
+    with pytest.raises(SimulationStalledError, match=r"2 .*jobs.*: 1, 2"):
+        simulate(trace, Cluster({"v100": 2}), get_policy(policy), np.ones((3, 1)), preset=chosen)
