@@ -21,7 +21,7 @@ from allocator.simulator.rules.base import Rule, Running
 from allocator.simulator.rules.failures import NodesFail
 from allocator.simulator.world import World
 from tests.simulator.worlds import make_trace
-from throughputs import InputError
+from throughputs import InputError, Trace
 
 POLICIES = ("srtf", "fcfs", "tiresias", "max_min_fairness_perf", "fifo", "allox")
 ON_SERVERS = Cluster({"slow": 4, "fast": 6}, {"slow": 2, "fast": 4})
@@ -140,6 +140,25 @@ def test_a_world_in_which_nothing_fails_in_time_is_as_one_without_failures(polic
     assert not set(more) & {*usual.jobs, *usual.summary()}
     pd.testing.assert_frame_equal(usual.jobs, other.jobs.drop(columns=more), check_exact=True)
     pd.testing.assert_frame_equal(usual.rounds, other.rounds, check_exact=True)
+
+
+@pytest.mark.parametrize(("policy", "world"), [("chronus", "default"), ("gandiva_time_slicing", "elasticflow")])
+def test_planners_that_keep_places_give_them_back_and_fill_them_again(policy, world, monkeypatch):
+    """Of three servers two are down for two hours, while all six GPUs have leases."""
+    ups_and_downs(monkeypatch, [700.0], [900.0, 5000.0], [])
+    lengths = [6000.0] * 6
+    slo = [3.0, 4.0, 5.0, 6.0, 7.0, np.nan]
+    trace = Trace(["job"] * 6, [2, 2, 1, 1, 2, 1], lengths, [0.0] * 6, duration=lengths, slo=slo)
+    chosen = preset(world).with_rules(NodesFail(mtbf_hours=1.0, repair_hours=2.0))
+    cluster = Cluster({"v100": 6}, {"v100": 2})
+    result = simulate(trace, cluster, chosen.make_policy(policy, cluster), np.ones((6, 1)), preset=chosen)
+    assert (result.jobs["status"] == "completed").all()
+    assert result.jobs["failures"].sum() >= 2
+    down = [(700.0, 7900.0), (900.0, 8100.0)]
+    for _, start, finish, _, gpus in ran(result):
+        for server in {gpu // 2 for gpu in gpus} & {0, 1}:
+            since, until = down[server]
+            assert finish <= since or start >= until
 
 
 def test_servers_fail_alike_under_every_policy(monkeypatch):
