@@ -46,7 +46,6 @@ _OWN_MODULES = (
     "orders.allox",
     "orders.fifo",
     "orders.in_line",
-    "orders.shortest_first",
     "lucid.policy",
     "pairing_rules",
     "shockwave.policy",

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from allocator.conversion import NotNegativeWhole, Range
 from allocator.mechanism.gang_packing import Vacancies, pack
-from allocator.mechanism.queues import Queues
-from allocator.mechanism.rounds import Discipline, RoundMechanism, Rounds
+from allocator.mechanism.rounds import Discipline, Queues, RoundMechanism, Rounds
 from allocator.mechanism.settings import MechanismSettings
 from allocator.policies.goodput.selection import Array, Whole
 from allocator.policies.goodput.sia import Sia

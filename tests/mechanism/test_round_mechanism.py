@@ -8,8 +8,7 @@ from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.deficit import DeficitQueue
 from allocator.mechanism.gang_packing import Rows, Vacancies, pack
-from allocator.mechanism.queues import Queues
-from allocator.mechanism.rounds import Rounds
+from allocator.mechanism.rounds import Queues, Rounds
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.fractions import FreeFractions, SharedGpus
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
+from allocator.protocol.plan import JobMemory, of_each_job
 from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
 from allocator.room import CountedGpus
@@ -228,3 +229,26 @@ def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> tuple[_Ids, NDA
     wanted = usable.argmax(axis=1)
     k, m = usable.shape
     return wanted, usable.ravel().take(np.arange(0, k * m, m) + wanted) > 0
+
+
+@dataclass(eq=False)
+class Turns(JobMemory):
+    """A line.
+
+    Attributes
+    ----------
+    turn : (N,) ascending in the order in which jobs have their turn.
+    """
+
+    turn: _Ids = of_each_job(0)
+
+    def recall(self, state: ClusterState) -> _Ids:
+        """Make it the line of the jobs of `state`, new ones last; (N,) where they stood before, -1 for new ones."""
+        before = self.align(state.throughputs.jobs)
+        self.send_back(in_order_of_arrival(state, np.flatnonzero(before < 0)))
+        return before
+
+    def send_back(self, jobs: _Ids) -> None:
+        """Put `jobs` (positions) at the end of the line, in this order."""
+        if len(jobs):
+            self.turn[jobs] = self.turn.max(initial=0) + 1 + np.arange(len(jobs))

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from allocator.mechanism.placement.gangs import Consolidated, Gang
-from allocator.mechanism.placement.rules import Gpus
+from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
 from allocator.policies.chronus.memory import Array, ChronusMemory
 from allocator.policies.chronus.policy import Chronus, Promises, rounded_gpus
 from allocator.protocol import ClusterState, Plan

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from allocator.conversion import NotNegative
-from allocator.mechanism.placement.gangs import Consolidated, Gang
-from allocator.mechanism.placement.rules import Gpus
+from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
 from allocator.policies.goodput.optimus import Optimus
 from allocator.policies.time_sharing.tiresias import Tiresias
 from allocator.simulator.rules.base import Stretch
-from allocator.simulator.rules.slots import Slots
+from allocator.simulator.rules.general import Slots
 from allocator.simulator.rules.starts import Starts, StartsTakeTime
 
 if TYPE_CHECKING:
