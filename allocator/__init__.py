@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
     from allocator.results.result import SimulationResult
-    from allocator.results.views.summary import Summary
+    from allocator.results.summary import Summary
     from allocator.simulator.engine import simulate
     from throughputs import InputError, ThroughputMatrix, Trace, default_table, read_table, read_trace
     from throughputs.estimator.believed import Estimation
@@ -120,7 +120,7 @@ _HOME = {
     "Run": "allocator.experiments.run",
     "SharePolicy": "allocator.protocol",
     "SimulationResult": "allocator.results.result",
-    "Summary": "allocator.results.views.summary",
+    "Summary": "allocator.results.summary",
     "ThroughputMatrix": "throughputs",
     "Trace": "throughputs",
     "Trigger": "allocator.protocol",

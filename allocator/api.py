@@ -16,7 +16,7 @@ from allocator.protocol import ClusterState, Policy
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import on_types
 from allocator.protocol.entities import Entities, EntitiesLike, Membership, arrival_ranks
-from allocator.protocol.faults import fault_of
+from allocator.protocol.policy import fault_of
 from allocator.protocol.views import columns_of_jobs, file_columns
 from allocator.registry import get_policy
 from throughputs import (

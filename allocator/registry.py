@@ -33,15 +33,10 @@ IMPORT_VARIABLE = "ALLOCATOR_IMPORT"
 """Environment variable with references to policies of other packages, separated by commas."""
 
 _OWN_MODULES = (
-    "gavel.max_min",
-    "gavel.water_filling",
-    "gavel.finish_time",
-    "gavel.makespan",
-    "gavel.throughput",
+    "gavel.programs",
     "gavel.cost",
     "gavel.packed",
     "fair_sharing.closed_form",
-    "fair_sharing.nash",
     "fair_sharing.oef",
     "fair_sharing.strategy_proof",
     "time_sharing.gandiva",
@@ -51,7 +46,6 @@ _OWN_MODULES = (
     "orders.allox",
     "orders.fifo",
     "orders.in_line",
-    "orders.shortest_first",
     "orders.slurm",
     "lucid.policy",
     "pairing_rules",
@@ -80,6 +74,9 @@ class PolicyEntry:
 
 
 _ENTRIES: dict[str, PolicyEntry] = {}
+_BY_MODULES: dict[str, set[str]] = {}
+"""Names of policies that modules, by name, registered themselves when `import_policies` first imported them."""
+
 _FAILED: dict[str, str] = {}
 """Plugins that could not be imported, by the name that their policy would have, and why."""
 
@@ -192,11 +189,12 @@ def import_policies(reference: str) -> tuple[str, ...]:
     """
     _load()
     before = set(_ENTRIES)
-    _, found = policies_of(reference)
+    module, found = policies_of(reference)
+    themselves = _BY_MODULES.setdefault(module.__name__, _ENTRIES.keys() - before)
     for factory in found:
         if not _is_registered(factory):
             _add(name_of(factory), factory)
-    names = {name for name, entry in _ENTRIES.items() if entry.factory in found} | (_ENTRIES.keys() - before)
+    names = {name for name, entry in _ENTRIES.items() if entry.factory in found} | (themselves & _ENTRIES.keys())
     if not names:
         expected = "a module that defines policies, or the class of one, as in MODULE:CLASS"
         raise InputError("--import", found=reference, expected=expected)

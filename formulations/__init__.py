@@ -16,12 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from formulations.assignment import Line, assign_to_lines
     from formulations.composed import Program, ProgramSolution
-    from formulations.core.closed_forms import (
-        isolated_shares,
-        isolated_throughput,
-        proportional_shares,
-        proportional_throughput,
-    )
     from formulations.core.objectives import (
         FinishTimeFairness,
         Makespan,
@@ -31,7 +25,13 @@ if TYPE_CHECKING:
         Objective,
         Threshold,
     )
-    from formulations.core.polytope import Polytope
+    from formulations.core.polytope import (
+        Polytope,
+        isolated_shares,
+        isolated_throughput,
+        proportional_shares,
+        proportional_throughput,
+    )
     from formulations.core.solution import Solution, SolverError
     from formulations.floors.attainable import KeptFloors, keep_most_floors, keep_most_packed_floors
     from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
@@ -89,9 +89,9 @@ __all__ = [
 _NAMES = {
     "formulations.assignment": "Line assign_to_lines",
     "formulations.composed": "Program ProgramSolution",
-    "formulations.core.closed_forms": "isolated_shares isolated_throughput proportional_shares proportional_throughput",
     "formulations.core.objectives": "FinishTimeFairness Makespan MaxMin MaxSum NashWelfare Objective Threshold",
-    "formulations.core.polytope": "Polytope",
+    "formulations.core.polytope": "Polytope isolated_shares isolated_throughput "
+    "proportional_shares proportional_throughput",
     "formulations.core.solution": "Solution SolverError",
     "formulations.floors.attainable": "KeptFloors keep_most_floors keep_most_packed_floors",
     "formulations.floors.packed": "maximise_packed_ratio maximise_packed_worth",

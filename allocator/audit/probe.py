@@ -12,8 +12,7 @@ from allocator.audit.case import Case
 from allocator.audit.record import Property
 from formulations import PackedPolytope, Polytope, SolverError
 from throughputs import InputError, PlainColumns
-from throughputs.numerics import dot
-from throughputs.tie_order import tie_order
+from throughputs.numerics import dot, tie_order
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +87,10 @@ class Audit:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per property; the columns are the fields of `Property`."""
-        return _frame(Property, self.properties)
+        import pandas as pd
 
-    def explanations_frame(self) -> pd.DataFrame:
-        """One row per job; the columns are the fields of `Explanation`."""
-        return _frame(Explanation, self.explanations)
+        names = [field.name for field in fields(Property)]
+        return pd.DataFrame([asdict(each) for each in self.properties], columns=names).set_index(names[0])
 
     def to_json(self) -> dict[str, Any]:
         """Ready for JSON; numbers that are infinite or do not exist are null."""
@@ -126,13 +124,6 @@ class Audit:
         more = f"; {left_out} more jobs in JSON" if left_out > 0 else ""
         reasons.caption = Text(f"prices in {self.price_unit}: {prices}{more}")
         return properties, reasons
-
-
-def _frame(kind: type, rows: Sequence[Any]) -> pd.DataFrame:
-    import pandas as pd
-
-    names = [field.name for field in fields(kind)]
-    return pd.DataFrame([asdict(row) for row in rows], columns=names).set_index(names[0])
 
 
 def _comfort(each: Explanation) -> float:

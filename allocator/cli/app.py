@@ -41,6 +41,8 @@ COMMANDS = {
 """Commands with the first line of their help, all that ``allocator --help`` needs."""
 
 MODULES = {
+    "solve": "commands.instance",
+    "audit": "commands.instance",
     "trace": "inputs.trace",
     "predict": "inputs.predict",
     "nodes": "inputs.nodes",
@@ -133,7 +135,7 @@ def load(name: str) -> Any:
     group: Any = typer.main.get_command(whole)
     command = group.commands[name]
     if name in TAKE_POLICIES:
-        options = import_module("allocator.cli.options.imports")
+        options = import_module("allocator.cli.options.values")
         for taker in [command.commands[part] for part in TAKE_POLICIES[name]] or [command]:
             taker.params.append(options.import_option())
     outputs = import_module("allocator.cli.options.outputs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allocator.protocol.faults import fault_of, told
+from allocator.protocol.policy import fault_of, told
 from allocator.registry import policies_of_others
 from allocator.runtime.adapters.base import AdapterError, ProfilingError
 from allocator.runtime.door.client import ServiceError

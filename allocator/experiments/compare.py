@@ -18,7 +18,7 @@ import numpy as np
 
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.workloads import Workload
-from allocator.protocol.faults import told
+from allocator.protocol.policy import told
 from allocator.recorded import recorded_schedule
 from allocator.registry import policies_of_others
 from allocator.report.presentation import Presentation

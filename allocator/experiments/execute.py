@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.experiments.decide import decide
 from allocator.experiments.run import FORMAT, Materials, Run
-from allocator.protocol.faults import told
+from allocator.protocol.policy import told
 from allocator.registry import policies_of_others
 from allocator.results.cost import average_prices
 from allocator.results.result import SimulationResult

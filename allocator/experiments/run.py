@@ -50,8 +50,8 @@ from allocator.simulator.rules.general import GangRates
 from throughputs import InputError, Trace, read_trace
 from throughputs.estimator.believed import Estimation
 from throughputs.goodput.trainings import Trainings
-from throughputs.goodput.trainings.finding import EMBEDDED, find_trainings
 from throughputs.goodput.trainings.jobs import training_jobs
+from throughputs.goodput.trainings.profiled import EMBEDDED, find_trainings
 from throughputs.prices import read_prices
 
 if TYPE_CHECKING:

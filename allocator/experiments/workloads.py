@@ -34,7 +34,7 @@ from throughputs import (
 from throughputs.entry_points import entries_of
 from throughputs.errors import did_you_mean, one_of
 from throughputs.goodput.trainings import Trainings, training_trace
-from throughputs.goodput.trainings.finding import EMBEDDED
+from throughputs.goodput.trainings.profiled import EMBEDDED
 from throughputs.limits import Range
 from throughputs.trace import CATEGORIES, OWNERS
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS

@@ -98,7 +98,8 @@ def job_table(run: FinishedRun) -> JobTable:
         source=run.source,
     )
     given = run.settings.get("entities")
-    return JobTable(trace, run.jobs.rates, run.cluster, None if given is None else Entities.parse(given))
+    entities = None if given is None else Entities.parse(given)
+    return JobTable.from_trace(trace, run.jobs.rates, run.cluster, entities=entities)
 
 
 def mechanism_of(run: FinishedRun, table: JobTable, cluster: Cluster) -> RoundMechanism:

@@ -21,10 +21,9 @@ from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.placement.fractions import FractionPlacement
-from allocator.mechanism.placement.gangs import Consolidated
+from allocator.mechanism.placement.gangs import Consolidated, rule_of_others
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.rounds import RoundPlacement
-from allocator.mechanism.placement.rules import rule_of_others
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.settings import MechanismSettings
 from allocator.mechanism.shares import IdealShares

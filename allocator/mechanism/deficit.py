@@ -37,8 +37,7 @@ from allocator.conversion import NotNegative
 from allocator.mechanism.executor import Step
 from allocator.mechanism.gang_packing import Vacancies, pack, preference
 from allocator.mechanism.ledger import Ledger
-from allocator.mechanism.queues import Queues
-from allocator.mechanism.rounds import Discipline, RoundMechanism, Rounds
+from allocator.mechanism.rounds import Discipline, Queues, RoundMechanism, Rounds
 from allocator.protocol.assignment import Assignment, among_ids
 
 _Floats = NDArray[np.float64]

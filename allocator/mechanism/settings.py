@@ -12,7 +12,7 @@ from typing import Annotated
 from allocator.cluster import Cluster
 from allocator.conversion import NotNegative, Range, check_fields
 from allocator.mechanism.deficit import DeficitQueue
-from allocator.mechanism.placement.rules import OURS, rule_names
+from allocator.mechanism.placement.gangs import OURS, rule_names
 from allocator.mechanism.rounds import Discipline, RoundMechanism, Rounds
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import SharePolicy
@@ -40,7 +40,7 @@ class MechanismSettings:
         as possible; "buddy": gangs get blocks of powers of two, which merge when they are released;
         "best_fit", "first_fit": under policies that decide at events, a gang waits until it finds room on as few
         servers as its size allows, on the fullest ones that have room or on the first ones; in rounds as
-        "consolidated". Or a rule of another package (`allocator.mechanism.placement.rules`).
+        "consolidated". Or a rule of another package (`allocator.mechanism.placement.gangs`).
     discipline : who comes first in a round, what time is counted, who fills idle GPUs. Its fields are settings too.
 
     Raises

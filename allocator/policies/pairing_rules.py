@@ -21,8 +21,7 @@ from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import Pairs, isolated_shares
 from throughputs import PackedColumns
-from throughputs.numerics import dot
-from throughputs.tie_order import tie_order
+from throughputs.numerics import dot, tie_order
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from allocator.fractions import exact_sums
 from throughputs.errors import InputError
-from throughputs.predict.quality import symmetric_error
+from throughputs.predict.durations import symmetric_error
 from throughputs.predict.series import forecast
 
 _Floats = NDArray[np.float64]

@@ -13,8 +13,7 @@ from functools import cache
 from typing import Any
 
 from allocator.mechanism.rounds import Discipline
-from allocator.presets.default import DEFAULT
-from allocator.presets.preset import ENTRY_POINT_GROUP, Comparison, FairnessYardstick, Preset
+from allocator.presets.preset import DEFAULT, ENTRY_POINT_GROUP, Comparison, FairnessYardstick, Preset
 from throughputs import InputError
 from throughputs.entry_points import entries_of
 from throughputs.errors import one_of

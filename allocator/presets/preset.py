@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from allocator.cluster import Cluster
 from allocator.conversion import convert, kinds_of
+from allocator.mechanism.deficit import DeficitQueue
 from allocator.mechanism.rounds import Discipline
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol import Policy
@@ -274,3 +275,18 @@ def _with_disciplines(
         policy: dict(own, discipline=_changed(own["discipline"], changes)) if "discipline" in own else own
         for policy, own in settings.items()
     }
+
+
+# What the simulators of Pollux (OSDI'21) and, for gangs of more than 8 GPUs, of Helios (SC'21) and Lucid (ASPLOS'23)
+# take a restart to cost.
+DEFAULT = Preset(
+    mechanism=MechanismSettings(discipline=DeficitQueue(hysteresis_rounds=4.0)),
+    world=(
+        StartsTakeTime(
+            restart_penalty_seconds=30.0,
+            restart_penalty_by_gpus=((9, 60.0),),
+            restart_when_moved=True,
+            restart_delays=True,
+        ),
+    ),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,9 @@ from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.errors import did_you_mean
 from throughputs.trace import allowed_types
+
+if TYPE_CHECKING:
+    from allocator.protocol.jobs import JobTable
 
 Throughputs: TypeAlias = ThroughputTable | PackedColumns | Configurations | ArrayLike
 """What a run is told of the speed of its jobs: a table by job type, what these very jobs do alone and in pairs, what
@@ -132,9 +135,9 @@ def _states_rate(trace: Trace, table: ThroughputTable, cluster: Cluster) -> NDAr
     return ~np.isnan(trace.duration) & alike
 
 
-def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -> NDArray[np.float64]:
+def checked_rates(rates: ArrayLike, jobs: Trace | JobTable, cluster: Cluster, name: str) -> NDArray[np.float64]:
     """(N, M) copy with 0 where the gang is larger than the type, or its partition is another one."""
-    n, m = len(trace), len(cluster.accelerators)
+    n, m = len(jobs), len(cluster.accelerators)
     given = np.array(rates, dtype=np.float64)
     if given.size == 0:
         given = given.reshape(n, m) if n * m == 0 else given
@@ -154,6 +157,6 @@ def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -
             found=float(given[row, column]),
             expected="a finite rate of at least 0 steps/s",
         )
-    runs = trace.scale_factor[:, None] <= cluster.capacity[None, :]
-    allowed = allowed_types(trace.gpu_type, trace.partition, cluster.accelerators)
+    runs = jobs.scale_factor[:, None] <= cluster.capacity[None, :]
+    allowed = allowed_types(jobs.gpu_type, jobs.partition, cluster.accelerators)
     return np.where(runs if allowed is None else runs & allowed, given, 0.0)

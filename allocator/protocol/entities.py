@@ -30,7 +30,7 @@ from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
 from throughputs.frames import Column, FrameReader
 from throughputs.limits import Range
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 
 if TYPE_CHECKING:
     import pandas as pd

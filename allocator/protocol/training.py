@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.numerics import quotient
 from throughputs.training import Profiles, profile_trace
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ class TrainingLedger:
         self.measured_seconds = np.zeros(n)
 
     @classmethod
+    def steady(cls, total_steps: NDArray[np.float64], rates: NDArray[np.float64]) -> TrainingLedger:
+        """Of N jobs of which the steps, and (N, M) steps/s, are known alone: nothing changes as they train."""
+        return cls(Profiles.steady(total_steps, quotient(total_steps, rates.max(axis=1, initial=0.0), 1.0)))
+
+    @classmethod
     def of_trace(
         cls,
         trace: Trace,
@@ -93,9 +99,7 @@ class TrainingLedger:
         figure for it. `published` : as in `throughputs.training.profile_trace`.
         """
         if throughputs is None:
-            best = rates.max(axis=1, initial=0.0)
-            seconds = np.divide(trace.total_steps, best, out=np.ones(len(trace)), where=best > 0)
-            return cls(Profiles.steady(trace.total_steps, seconds))
+            return cls.steady(trace.total_steps, rates)
         # The type with most GPUs, the first of several.
         position = int(np.argmax(cluster.capacity))
         name: str | None = cluster.accelerators[position]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +128,7 @@ BREAKDOWNS = {of.rows: of for of in _ALL}
 
 
 def parts_table(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> Table:
-    """The parts of each run, for the terminal, run by run.
+    """The parts of each run, for the terminal, run by run; entities stand below those that they are inside of.
 
     Parameters
     ----------
@@ -139,8 +139,8 @@ def parts_table(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    runs = [list(summary.get(of.rows) or [])[: of.most] for summary in summaries]
-    parts = [part for rows in runs for part in rows]
+    runs = [_nested(list(summary.get(of.rows) or [])[: of.most], of.key) for summary in summaries]
+    parts = [part for rows in runs for _, part in rows]
     figures = of.figures(parts)
     table = Table(title=of.title, box=box.SIMPLE_HEAD, padding=0)
     table.add_column(of.heading, overflow="fold", vertical="bottom")
@@ -152,11 +152,27 @@ def parts_table(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> Table:
         if len(summaries) > 1:
             table.add_section()
             table.add_row(Text(str(summary.get("label", summary.get("policy", MISSING))), style="bold"))
-        for part in rows:
+        for depth, part in rows:
             done = f"{format_count(part['completed_jobs'])}/{format_count(part['jobs'])}"
-            table.add_row(Text(part[of.key] or of.nameless), done, *(f" {column[at]}" for column in columns))
+            name = "  " * depth + (part[of.key] or of.nameless)
+            table.add_row(Text(name), done, *(f" {column[at]}" for column in columns))
             at += 1
     return table
+
+
+def _nested(rows: Sequence[Mapping[str, Any]], key: str) -> list[tuple[int, Mapping[str, Any]]]:
+    """The rows, each below its parent where it has one, with how deep they are."""
+    inside: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        inside.setdefault(row.get("parent") or "", []).append(row)
+
+    def below(parent: str, depth: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        for row in inside.get(parent, ()):
+            yield depth, row
+            if row[key]:
+                yield from below(row[key], depth + 1)
+
+    return list(below("", 0))
 
 
 def _heading(figure: Figure) -> str:

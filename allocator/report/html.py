@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.report.colours import style_rules
-from allocator.report.page.heading import heading, legend
-from allocator.report.page.markup import head
+from allocator.report.page.markup import head, heading, legend
 from allocator.report.page.payload import build_payload, script_elements
 from allocator.report.page.sections import (
     allocation_section,

@@ -14,7 +14,6 @@ from allocator.results.efficiency import average_efficiency, loaded_span, loaded
 from allocator.results.fairness import pairwise_envy
 from allocator.results.measures.completion import completion_figures
 from allocator.results.measures.fragmentation import GANG, measure_fragmentation
-from allocator.results.measures.gpu_utilization import gpu_utilization
 from allocator.results.measures.parts import (
     SIZE_CLASSES,
     named_parts_table,
@@ -23,8 +22,8 @@ from allocator.results.measures.parts import (
     rows_of,
     sizes_table,
 )
-from allocator.results.measures.pools import accelerators_table
-from allocator.results.views.summary import Summary
+from allocator.results.measures.pools import accelerators_table, gpu_utilization
+from allocator.results.summary import Summary
 
 if TYPE_CHECKING:
     import pandas as pd

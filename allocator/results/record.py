@@ -386,7 +386,7 @@ class RunRecord:
         return np.where(end > 0, passed[end] - passed[start], 0)
 
     def status(self) -> list[str]:
-        """(N,) how each job ended: one of `outcomes.STATUSES`, or "unserved" where no type can run it."""
+        """(N,) how each job ended: one of `STATUSES`, or "unserved" where no type can run it."""
         names = np.array(STATUSES, dtype=object)[self.jobs.columns["outcome"]]
         shown: list[str] = np.where(self.unfinished | (names != STATUSES[OPEN]), names, UNSERVED).tolist()
         return shown

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.explanations.explain import explain
 from allocator.results.efficiency import efficiency_table
-from allocator.results.entity_metrics import entities_table
 from allocator.results.measures.fragmentation import GANG, fragmentation_table
-from allocator.results.measures.parts import SIZE_CLASSES, priorities_table
+from allocator.results.measures.parts import SIZE_CLASSES, entities_table, priorities_table
 from allocator.results.metrics import deadline_measure, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
 from throughputs.shown import escape
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from allocator.explanations.explanation import Explanation, Overview
     from allocator.protocol.allocation import Allocation
     from allocator.results.record import RunRecord
-    from allocator.results.views.summary import Summary
+    from allocator.results.summary import Summary
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
-from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Placed, ProfilingError, Seen, StartOrder
-from allocator.runtime.logs import LogReader
+from allocator.runtime.adapters.base import (
+    Adapter,
+    AdapterError,
+    LogReader,
+    Node,
+    Placed,
+    ProfilingError,
+    Seen,
+    StartOrder,
+)
 from throughputs import InputError, ThroughputTable
 from throughputs.tables.figures import TableBuilder
 

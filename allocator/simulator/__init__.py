@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from allocator.results.metrics import summarize
     from allocator.results.observers import Observer, Recorder, StretchOutcome
     from allocator.results.result import SimulationResult
-    from allocator.results.views.summary import Summary
+    from allocator.results.summary import Summary
     from allocator.simulator.arrivals import preload
     from allocator.simulator.engine import SimulationStalledError, simulate
     from allocator.simulator.rules.base import Round, Rule, Running, Stretch
@@ -54,7 +54,7 @@ _HOME = {
     "SimulationResult": "allocator.results.result",
     "SimulationStalledError": "allocator.simulator.engine",
     "StretchOutcome": "allocator.results.observers",
-    "Summary": "allocator.results.views.summary",
+    "Summary": "allocator.results.summary",
     "assign_slos": "allocator.results.deadlines",
     "preload": "allocator.simulator.arrivals",
     "preset": "allocator.presets",

@@ -25,9 +25,8 @@ from allocator.presets import Preset
 from allocator.presets import preset as find_preset
 from allocator.protocol.elastic import of_table
 from allocator.protocol.entities import Entities, EntitiesLike
-from allocator.protocol.faults import fault_of
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Need, Policy, SharePolicy, checked_policy
+from allocator.protocol.policy import Need, Policy, SharePolicy, checked_policy, fault_of
 from allocator.results.cost import Prices, price_table
 from allocator.results.observers import Observer, Recorder
 from allocator.results.record import Promises, RunRecord

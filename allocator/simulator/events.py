@@ -128,7 +128,7 @@ class EventExecution:
         other and lets none of them run is stalled in the end.
         """
         world = self.world
-        waits = starting or world.core.missing_gpus > 0
+        waits = starting or world.gpus_may_return
         if until <= world.clock or (world.arrivals.next_time == np.inf and not waits):
             world.note_stall()
         if trouble:

@@ -62,7 +62,7 @@ class World:
     ----------
     clock : seconds. seed : of the run, for rules that draw.
     round : rounds (between events: stretches) so far.
-    outcome : (N,) column of the job table: one of `allocator.results.outcomes.STATUSES`, by position.
+    outcome : (N,) column of the job table: one of `allocator.results.record.STATUSES`, by position.
     stop_reason : why the run was cut short, "" if it was not.
     """
 
@@ -143,7 +143,12 @@ class World:
     def _step(self) -> Generator[ClusterState, None, bool]:
         """Go on to the next wake-up; False when nobody is left to run."""
         if not self.core.cluster.total_gpus and len(self.core.active):
-            self.clock = min(self.next_event, self.arrivals.next_time)
+            until = min(self.next_event, self.arrivals.next_time)
+            if until == np.inf:
+                raise self._stalled("all GPUs are gone for good, so these jobs can never run")
+            if not self.gpus_may_return:
+                self.note_stall()
+            self.clock = until
             return True
         decision = yield from self._ask()
         if self._window_left == 0:
@@ -190,7 +195,7 @@ class World:
         if len(decision.jobs):
             self._carry_out(decision)
         elif len(self.core.active):
-            if not self.core.missing_gpus:
+            if not self.gpus_may_return:
                 self.note_stall()
             self.clock += self._rounds.seconds
             self.core.tell(Trigger.TROUBLE)
@@ -225,6 +230,11 @@ class World:
     def next_event(self) -> float:
         """When a rule lets something happen next, seconds."""
         return float(min([next_event() for next_event in self.hooks.next_event], default=np.inf))
+
+    @property
+    def gpus_may_return(self) -> bool:
+        """Whether GPUs are missing, and a rule lets something happen yet."""
+        return self.core.missing_gpus > 0 and self.next_event < np.inf
 
     def withhold(self, rule: Running, away: Iterable[int], stopped: Iterable[int]) -> None:
         """From now on these GPUs (ids) are away because of a rule, beside those that others withhold.
@@ -326,12 +336,12 @@ class World:
         """
         self._stalled_rounds += 1
         if any(stalls(self._stalled_rounds) for stalls in self.hooks.stalls):
-            waiting = self.core.active.tolist()
-            shown = ", ".join(map(str, waiting[:5])) + (", ..." if len(waiting) > 5 else "")
-            raise SimulationStalledError(
-                f"policy {self.core.policy.name}: no job made progress in {self._stalled_rounds} rounds up to "
-                f"{self.clock:.0f} s; {len(waiting)} active jobs: {shown}"
-            )
+            raise self._stalled(f"no job made progress in {self._stalled_rounds} rounds up to {self.clock:.0f} s")
+
+    def _stalled(self, why: str) -> SimulationStalledError:
+        waiting = self.core.active.tolist()
+        shown = ", ".join(map(str, waiting[:5])) + (", ..." if len(waiting) > 5 else "")
+        return SimulationStalledError(f"policy {self.core.policy.name}: {why}; {len(waiting)} active jobs: {shown}")
 
     def lengthen_to(self, jobs: int) -> None:
         """Make the table as long as it was in a run that is restored."""

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.columns.near import search_near
-from formulations.columns.rounding import rounded_rows
-from formulations.columns.written import Written
+from formulations.columns.written import Written, rounded_rows
 from formulations.core.solution import InfeasibleError
 from formulations.reference.mixed_integer import MODELS, TIGHT, LinearAnswer, MixedProgram
 from formulations.reference.stopping import StopRule

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from formulations.columns.objectives import Objective
 from formulations.columns.program import ColumnProgram
 from formulations.columns.written import Written
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.columns.engines import ENGINES, Engine, Found
-from formulations.columns.objectives import Objective
+from formulations.columns.objectives import NEGLIGIBLE_SPENDING, Objective, largest_ratio
 from formulations.columns.order import canonical_rows, canonical_variables, undominated
 from formulations.columns.program import ColumnProgram, Rows
-from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.columns.solution import ColumnSolution, Stage
 from formulations.columns.written import Written, write_out
 from formulations.core.in_turn import Judged, Turn, solve_in_turn

@@ -9,9 +9,8 @@
 ([0.0], [2])
 """
 
-from formulations.deadlines.earliest import earliest_share
 from formulations.deadlines.elastic import use_left_over
-from formulations.deadlines.filling import Filling
+from formulations.deadlines.filling import Filling, earliest_share
 from formulations.deadlines.jobs import DeadlineJob, ScalingCurve
 from formulations.deadlines.order import DeadlineOrder
 from formulations.deadlines.profile import FreeProfile, JobPlan

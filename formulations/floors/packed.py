@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.arguments import figures, instance
-from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
+from formulations.columns.objectives import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, relative_gap
 from formulations.floors.worth import SAME_RATIO, checked_floors, with_ratio
@@ -94,7 +94,7 @@ def maximise_packed_ratio(
         max  sum_ij u_ij / sum_j d_j v_j      x, z in the packed polytope, not 0,   sum_j u_ij >= f_i
 
     u_ij: throughput of job i on type j; v_j: GPUs of type j in use, those of a pair counted once. By the sequence of
-    `formulations.columns.ratio`: at a ratio r and multipliers whose bound on ``u - r d.v`` is e, no ratio
+    `formulations.columns.objectives`: at a ratio r and multipliers whose bound on ``u - r d.v`` is e, no ratio
     exceeds ``r + e / D``, where D is the least that the floors can cost: each step at the lowest cost of any column,
     half a pair's for each of its two jobs. Without floors the best column is all that runs, as much of it as there is
     room for.

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
-from formulations.goodput.powers import power
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
-from throughputs.numerics.elementary import exp, log
+from throughputs.numerics import exp, log, power
 
 Array = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.columns import ColumnProgram, ColumnSolution, Stage, Total, solve_columns
-from formulations.goodput.powers import power
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
+from throughputs.numerics import power
 
 Array = NDArray[np.float64]
 _SOURCE = "Sia's program"

@@ -20,8 +20,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.closed_forms import proportional_throughput
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
+from formulations.core.polytope import proportional_throughput
 from formulations.packed.engines import Engines, Solve
 from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.program import Goal, PackedPoint, PackedProgram

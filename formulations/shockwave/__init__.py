@@ -13,7 +13,6 @@
 """
 
 from formulations.shockwave.program import FAIRNESS_ROWS, PlanningProgram
-from formulations.shockwave.solution import PlanSolution
-from formulations.shockwave.solver import FORMS, ORDERINGS, SOLVERS, solve_plan
+from formulations.shockwave.solver import FORMS, ORDERINGS, SOLVERS, PlanSolution, solve_plan
 
 __all__ = ["FAIRNESS_ROWS", "FORMS", "ORDERINGS", "SOLVERS", "PlanSolution", "PlanningProgram", "solve_plan"]

@@ -16,16 +16,60 @@ from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, SolverError
 from formulations.reference.mixed_integer import solve_mixed
 from formulations.reference.stopping import StopRule
-from formulations.shockwave.backfill import backfill, fill_with_gain
 from formulations.shockwave.knapsack import divides
-from formulations.shockwave.order.ordering import Ordering, Placement, order_rounds
+from formulations.shockwave.order_of_rounds import Ordering, Placement, order_rounds
 from formulations.shockwave.program import PlanningProgram
 from formulations.shockwave.rounds import RoundsAnswer, solve_rounds
-from formulations.shockwave.solution import PlanSolution
 from formulations.shockwave.written import rounds_of, significant, state
 from throughputs import InputError
+from throughputs.numerics import matmul
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PlanSolution:
+    """A plan of R rounds for N jobs.
+
+    Attributes
+    ----------
+    rounds_per_job : (N,) planned rounds n_j, before idle GPUs are given away.
+    schedule : (N, R) who runs in which round, before idle GPUs are given away.
+    backfilled : (N, R) the same after it.
+    stage : 1 when the fairness rows are fulfilled, 2 when priorities stand in their place.
+    objective : value of that stage's objective at `rounds_per_job`, nan without jobs.
+    bound : no plan is better than this.
+    gap : distance of the two, relative to the objective (to 1e-3 if that is smaller); priorities above 1e5 count 1e5
+        in that objective, so that they do not hide what the plan does for all other jobs.
+    status : "optimal" when `gap` is within the tolerance, "feasible" when it is not, "empty" without jobs.
+    ordering_cost, ordering_bound, ordering_gap : of stage 3 likewise: cost of the order in `schedule`, a cost that no
+        order of the same numbers of rounds is below, and their relative distance. After stage 1 all weights are
+        1 / n_j. nan where nothing was proven about the order.
+    utilities : (N,) U_j of the plan.
+    remaining_after : (N,) L_j of the plan, seconds.
+    solver : whose numbers of rounds these are: "knapsack" (our own method), "highs" or "cbc".
+    attempts : everything that was tried, in order, with what it was proven to.
+    seconds : time for everything.
+    """
+
+    rounds_per_job: NDArray[np.int64]
+    schedule: NDArray[np.bool_]
+    backfilled: NDArray[np.bool_]
+    stage: int
+    objective: float
+    bound: float
+    gap: float
+    status: str
+    ordering_cost: float
+    ordering_bound: float
+    ordering_gap: float
+    utilities: Array
+    remaining_after: Array
+    solver: str
+    attempts: tuple[Attempt, ...]
+    seconds: float
+
+
 Integers = NDArray[np.int64]
 
 FORMS = ("rounds", "counts", "binaries")
@@ -308,3 +352,47 @@ class _Stage:
         objective, reference = self._objective(rounds)
         mended = RoundsAnswer(rounds, objective, 0.0, reference, numbers.solver, schedule)
         return replace(mended, excess=max(numbers.excess + self._difference(numbers, mended), 0.0))
+
+
+Booleans = NDArray[np.bool_]
+
+
+def backfill(
+    schedule: Booleans, widths: NDArray[np.int64], gpus: int, remaining_seconds: NDArray[np.float64]
+) -> Booleans:
+    """The schedule (N, R) with jobs added to each round while they fit, those with most left to run first.
+
+    Jobs with equally much left are taken in the order in which they are given.
+
+    Source: the public implementation of Zheng et al., NSDI 2023 (work-conserving backfill).
+    """
+    filled = schedule.copy()
+    idle = gpus - matmul(widths, schedule)
+    longest_first = np.argsort(-remaining_seconds, kind="stable")
+    ordered = widths[longest_first]
+    for now in np.flatnonzero(idle > 0):
+        free = int(idle[now])
+        waiting = np.flatnonzero(~filled[longest_first, now] & (ordered <= free))
+        for job, width in zip(longest_first[waiting].tolist(), ordered[waiting].tolist(), strict=True):
+            if width <= free:
+                filled[job, now] = True
+                free -= width
+                if free == 0:
+                    break
+    return filled
+
+
+def fill_with_gain(schedule: Booleans, gains: NDArray[np.float64], widths: NDArray[np.int64], gpus: int) -> Booleans:
+    """The schedule (N, R) with rounds of any gain added where they fit, those with most gain per GPU first."""
+    filled = schedule.copy()
+    idle = gpus - matmul(widths, schedule)
+    counts = filled.sum(axis=1)
+    further = np.arange(gains.shape[1]) >= counts[:, None]
+    density = np.where(further, gains / widths[:, None], 0.0)
+    candidates = np.argsort(-density, axis=None, kind="stable")[: np.count_nonzero(density > 0)]
+    for job in (candidates // gains.shape[1]).tolist():
+        places = np.flatnonzero(~filled[job] & (idle >= widths[job]))
+        if len(places):
+            filled[job, places[0]] = True
+            idle[places[0]] -= widths[job]
+    return filled

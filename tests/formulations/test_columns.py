@@ -28,8 +28,7 @@ from formulations.columns import (
     solve_columns,
 )
 from formulations.columns.order import undominated
-from formulations.columns.rounding import rounded_rows
-from formulations.columns.written import write_out
+from formulations.columns.written import rounded_rows, write_out
 from formulations.core.solution import SolverError
 from formulations.reference.mixed_integer import Cbc, MixedProgram
 from formulations.reference.stopping import StopRule

@@ -16,8 +16,7 @@ from formulations import (
     proportional_throughput,
     solve,
 )
-from formulations.core.certificate import certify, relative_gap
-from formulations.core.dual_repair import repair_duals
+from formulations.core.certificate import certify, relative_gap, repair_duals
 from formulations.core.solution import Answer
 from formulations.interior_point import structured
 from formulations.prices.goals import LevelGoal

@@ -24,7 +24,7 @@ def part(whole, first, end):
 
 
 def test_policies_see_deadlines_on_the_clock():
-    jobs = JobTable(trace(slo=[np.nan, np.nan, np.nan, 2.0], duration=[9.0] * 4), np.ones((4, 1)), ONE)
+    jobs = JobTable.from_trace(trace(slo=[np.nan, np.nan, np.nan, 2.0], duration=[9.0] * 4), np.ones((4, 1)), ONE)
     state = jobs.snapshot(np.array([0, 1, 3]), 50.0, ONE, needs=Need.DEADLINE_OPTIONS)
     assert state.deadlines.tolist() == [100.0, 2.0**53 - 1, 24.0]
     assert state.slo_seconds.tolist() == [50.0, 2.0**53 - 51, -26.0]
@@ -39,9 +39,9 @@ def test_policies_see_deadlines_on_the_clock():
 
 def test_a_table_that_grows_and_shrinks_keeps_them():
     whole = trace()
-    jobs = JobTable(part(whole, 0, 2), np.ones((2, 1)), ONE)
-    jobs.submit(JobTable(part(whole, 2, 4), np.ones((2, 1)), ONE))
-    known = JobTable(whole, np.ones((4, 1)), ONE)
+    jobs = JobTable.from_trace(part(whole, 0, 2), np.ones((2, 1)), ONE)
+    jobs.submit(JobTable.from_trace(part(whole, 2, 4), np.ones((2, 1)), ONE))
+    known = JobTable.from_trace(whole, np.ones((4, 1)), ONE)
     for name in ("offsets", "seconds", "value"):
         assert np.array_equal(getattr(jobs.deadline_options, name), getattr(known.deadline_options, name))
     jobs.retire([0, 2])

@@ -22,7 +22,7 @@ def part(trace, first, end):
 
 def test_ids_stay_what_they_are_and_are_never_used_again():
     trace = make_trace([5, 6, 7, 8, 9, 10])
-    jobs = JobTable(part(trace, 0, 3), np.ones((3, 2)), CLUSTER)
+    jobs = JobTable.from_trace(part(trace, 0, 3), np.ones((3, 2)), CLUSTER)
     jobs.register("kept_for_somebody", 7)
     jobs.columns["kept_for_somebody"][:] = [1, 2, 3]
     jobs.retire([1])
@@ -30,14 +30,27 @@ def test_ids_stay_what_they_are_and_are_never_used_again():
     assert jobs.rows(np.array([2, 0])).tolist() == [1, 0]
     assert jobs.total_steps.tolist() == [5, 7]
     assert jobs.columns["kept_for_somebody"].tolist() == [1, 3]
-    assert jobs.submit(JobTable(part(trace, 3, 5), np.ones((2, 2)), CLUSTER)).tolist() == [3, 4]
+    assert jobs.submit(JobTable.from_trace(part(trace, 3, 5), np.ones((2, 2)), CLUSTER)).tolist() == [3, 4]
     assert jobs.ids.tolist() == [0, 2, 3, 4]
     assert jobs.columns["kept_for_somebody"].tolist() == [1, 3, 7, 7]
     jobs.retire([0, 2, 3, 4])
     assert len(jobs) == 0
-    assert jobs.submit(JobTable(part(trace, 5, 6), np.ones((1, 2)), CLUSTER)).tolist() == [5]
+    assert jobs.submit(JobTable.from_trace(part(trace, 5, 6), np.ones((1, 2)), CLUSTER)).tolist() == [5]
     assert jobs.rows(np.array([5])).tolist() == [0]
     assert jobs.snapshot(np.array([5]), 0.0, CLUSTER).steps_remaining.tolist() == [10.0]
+
+
+def test_jobs_told_column_by_column_are_those_of_a_trace():
+    trace = Trace(["a", "b"], [1, 4], [6.0, 8.0], [0.0, 5.0], deadline=[np.nan, 9.0], gpu_type=["k80", ""])
+    rates = [[2.0, 1.0], [2.0, 1.0]]
+    told = {name: getattr(trace, name).tolist() for name in ("job_type", "scale_factor", "total_steps", "arrival_time")}
+    given = JobTable(told | {"deadline": [np.nan, 9.0], "gpu_type": ["k80", ""]}, rates, CLUSTER)
+    table = JobTable.from_trace(trace, rates, CLUSTER)
+    for name in ("rates", "predicted_seconds", "deadline", "priority_weight", "entity"):
+        np.testing.assert_array_equal(getattr(given, name), getattr(table, name))
+    assert given.rates.tolist() == [[0.0, 1.0], [0.0, 0.0]]
+    assert given.predicted_seconds.tolist() == [6.0, 0.0]
+    assert given.deadline_options.seconds.tolist() == table.deadline_options.seconds.tolist() == [9.0]
 
 
 def test_views_are_of_those_who_are_left():
@@ -67,7 +80,7 @@ def test_a_core_decides_on_a_table_without_those_who_left_as_on_the_whole(aware)
     played = []
     for retires in (False, True):
         trace = make_trace([500] * 8, sizes=sizes)
-        jobs = JobTable(part(trace, 0, 5), rates[:5], CLUSTER)
+        jobs = JobTable.from_trace(part(trace, 0, 5), rates[:5], CLUSTER)
         core = DecisionCore(SharesPolicy(heterogeneity_aware=aware), CLUSTER, jobs)
         core.arrive([0, 1, 2, 3, 4])
         rounds = []
@@ -78,10 +91,10 @@ def test_a_core_decides_on_a_table_without_those_who_left_as_on_the_whole(aware)
                 if retires:
                     jobs.retire(gone)
             if number == 4:
-                core.arrive(jobs.submit(JobTable(part(trace, 5, 7), rates[5:7], CLUSTER)))
+                core.arrive(jobs.submit(JobTable.from_trace(part(trace, 5, 7), rates[5:7], CLUSTER)))
             if number == 6:  # one leaves who was there when the policy was last asked, and the one behind was not
                 core.next(360.0 * number)
-                core.arrive(jobs.submit(JobTable(part(trace, 7, 8), rates[7:], CLUSTER)))
+                core.arrive(jobs.submit(JobTable.from_trace(part(trace, 7, 8), rates[7:], CLUSTER)))
                 core.complete([6])
                 if retires:
                     jobs.retire([6])

@@ -17,7 +17,7 @@ from allocator.mechanism.ledger import Ledger
 from allocator.protocol import Assignment, Need, Trigger
 from allocator.protocol.jobs import JobTable
 from allocator.published.gavel.rounds import TimeFractions, in_turn
-from allocator.published.sia.rounds import FractionsSinceArrival
+from allocator.published.sia import FractionsSinceArrival
 from allocator.simulator import preset
 from tests.simulator.cases import check, run
 from tests.simulator.packed_worlds import PairPolicy, make_pairs, packed_worlds, random_shares

@@ -19,7 +19,7 @@ from throughputs import Trace
 
 def table(n, cluster, gpus=None):
     trace = Trace(["x"] * n, gpus or [1] * n, [1e6] * n, [0.0] * n)
-    return JobTable(trace, np.tile([3.0, 1.0], (n, 1)), cluster)
+    return JobTable.from_trace(trace, np.tile([3.0, 1.0], (n, 1)), cluster)
 
 
 def core_on(cluster, jobs, policy, placement="consolidated"):

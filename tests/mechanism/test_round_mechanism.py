@@ -8,8 +8,7 @@ from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.deficit import DeficitQueue
 from allocator.mechanism.gang_packing import Rows, Vacancies, pack
-from allocator.mechanism.queues import Queues
-from allocator.mechanism.rounds import Rounds
+from allocator.mechanism.rounds import Queues, Rounds
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -21,7 +20,7 @@ def start(discipline, shares, sizes=None):
     """The discipline with n jobs of constant (n, M) `shares`, counting from 0 with 180 s of credit."""
     values = np.array(shares)
     cluster = Cluster({f"type{j}": 8 for j in range(values.shape[1])})
-    jobs = JobTable(make_trace([1.0] * 12, sizes), np.ones((12, values.shape[1])), cluster)
+    jobs = JobTable.from_trace(make_trace([1.0] * 12, sizes), np.ones((12, values.shape[1])), cluster)
     run = Rounds(SharesPolicy(heterogeneity_aware=True), cluster, jobs, seconds=360.0)
     mechanism = discipline.start(run)
     mechanism.arrived(np.arange(len(values)))
@@ -88,7 +87,7 @@ def test_a_strict_queue_lets_nobody_pass():
 
 def make_core(policy, cluster, sizes, **settings):
     trace = make_trace([1e6] * len(sizes), sizes)
-    jobs = JobTable(trace, np.ones((len(sizes), len(cluster.accelerators))), cluster)
+    jobs = JobTable.from_trace(trace, np.ones((len(sizes), len(cluster.accelerators))), cluster)
     return DecisionCore(policy, cluster, jobs, MechanismSettings(**settings))
 
 

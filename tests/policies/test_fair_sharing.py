@@ -149,6 +149,17 @@ def test_oef_is_audited_envy_free(name: str) -> None:
         assert not audit(get_policy(**other).allocate(state), state)["envy-freeness"].holds
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_what_the_first_gpu_of_a_type_brings_is_not_known(form: str) -> None:
+    """Unless nobody runs there: not even one GPU takes the gang."""
+    for gpus, unknown in ((1, True), (2, False)):
+        state = state_with([[4.0, 2.0], [2.0, 1.9]], (gpus, 0), [gpus, gpus])
+        prices = get_policy("oef", form=form).allocate(state).prices
+        assert prices is not None
+        assert prices[0] > 0
+        assert np.isnan(prices[1]) if unknown else prices[1] == 0
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_without_cooperation_all_have_the_same_and_overstated_speedups_gain_nothing(seed: int) -> None:
     policy, state = get_policy("oef", form="non_cooperative"), draw(seed, gaps=False)

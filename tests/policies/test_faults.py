@@ -10,7 +10,7 @@ import pytest
 
 import allocator
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy, SharePolicy
-from allocator.protocol.faults import told
+from allocator.protocol.policy import told
 from allocator.registry import get_policy, import_policies, policies_of_others
 from tests.cli.command import run
 from tests.policies.test_registry import fresh_registry  # noqa: F401

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, SimulationResult, simulate
-from allocator.policies.lucid.forecast import ArrivalForecast
-from allocator.policies.lucid.profiling import ProfilerSettings, profile_apart
+from allocator.policies.lucid.profiling import ArrivalForecast, ProfilerSettings, profile_apart
 from allocator.presets import preset
 from throughputs import RetainedFractions, ThroughputTable, Trace
 

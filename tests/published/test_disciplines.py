@@ -14,7 +14,7 @@ from allocator.presets import preset
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.published.gavel.rounds import TimeFractions, in_turn
-from allocator.published.sia.rounds import FractionsSinceArrival
+from allocator.published.sia import FractionsSinceArrival
 from tests.mechanism.test_round_mechanism import alone, order, start
 from tests.simulator.cases import check, rows, run
 from tests.simulator.worlds import SharesPolicy, make_trace
@@ -95,7 +95,7 @@ def test_a_strict_queue_lets_nobody_pass():
 def test_undecided_jobs_take_gpus_and_do_not_run():
     """Nor is the policy asked before its interval is over, although nobody runs."""
     cluster = Cluster({"a": 1})
-    jobs = JobTable(make_trace([1e6] * 2), np.ones((2, 1)), cluster)
+    jobs = JobTable.from_trace(make_trace([1e6] * 2), np.ones((2, 1)), cluster)
     settings = MechanismSettings(recompute_interval_seconds=1920.0, discipline=TimeFractions())
     core = DecisionCore(SharesPolicy(), cluster, jobs, settings)
     core.arrive([0])
@@ -109,7 +109,7 @@ def test_undecided_jobs_take_gpus_and_do_not_run():
 def test_a_decision_at_clock_0_does_not_start_the_interval():
     cluster = Cluster({"a": 2})
     for discipline, asked in ((TimeFractions(), 2), (FractionsSinceArrival(), 1)):
-        jobs = JobTable(make_trace([1e6] * 2), np.ones((2, 1)), cluster)
+        jobs = JobTable.from_trace(make_trace([1e6] * 2), np.ones((2, 1)), cluster)
         settings = MechanismSettings(recompute_interval_seconds=1920.0, discipline=discipline)
         core = DecisionCore(SharesPolicy(), cluster, jobs, settings)
         core.arrive([0])

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from allocator import Cluster, SimulationResult, simulate
-from allocator.policies.lucid.forecast import ArrivalForecast
-from allocator.policies.lucid.profiling import ProfilerSettings, ProfilingRun, profile_apart
+from allocator.policies.lucid.profiling import ArrivalForecast, ProfilerSettings, ProfilingRun, profile_apart
 from allocator.presets import preset
 from allocator.published.lucid.policy import PublishedLucid
 from throughputs import ThroughputTable, Trace

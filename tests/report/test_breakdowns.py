@@ -31,6 +31,14 @@ def test_partitions_on_the_terminal() -> None:
         assert f"{100 * row['gpu_share']:.1f}" in line
 
 
+def test_entities_stand_below_those_they_are_inside_of() -> None:
+    rows = [("lab", ""), ("shop", ""), ("vision", "lab"), ("till", "shop"), ("cats", "vision"), ("", "")]
+    done = {"jobs": 1, "completed_jobs": 1}
+    text = printed([{"by_entity": [{"entity": name, "parent": parent, **done} for name, parent in rows]}], "by_entity")
+    lines = [line.removeprefix(" ").partition("1/1")[0].rstrip() for line in text.splitlines() if "1/1" in line]
+    assert lines == ["lab", "  vision", "    cats", "shop", "  till", "(outside)"]
+
+
 def test_partitions_and_types_are_on_the_page() -> None:
     result = run()
     page = render_report([result])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from allocator.policies.gavel.max_min import MaxMinFairnessPerf
+from allocator.policies.gavel.programs import MaxMinFairnessPerf
 from tests.cli.command import ran
 from throughputs import TraceGenerator, write_trace
 

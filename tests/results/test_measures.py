@@ -23,7 +23,7 @@ from allocator.results.measures.contention import (
 from allocator.results.measures.fragmentation import fragmentation_table, measure_fragmentation
 from allocator.results.measures.parts import named_parts_table, sizes_table
 from allocator.results.result import SimulationResult
-from allocator.results.views.summary import Summary
+from allocator.results.summary import Summary
 from throughputs import InputError, RetainedFractions, ThroughputTable, Trace
 
 FREE = preset("default").replace(restart_penalty_seconds=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from allocator import Cluster, get_policy, simulate
-from allocator.results.measures.unserved import unserved_reasons
+from allocator.results.outcomes import unserved_reasons
 from throughputs import Trace
 
 CLUSTER = Cluster({"red": 16, "blue": 8}, {"red": 8, "blue": 8})

@@ -16,7 +16,7 @@ import pytest
 
 from allocator.cli import main
 from allocator.cli.options.groups import Given
-from allocator.cli.service.asking import asked_or_read
+from allocator.cli.service.options import asked_or_read
 from allocator.cli.service.serve_options import Told
 from allocator.runtime.door import client as door
 from allocator.runtime.door.client import AbsentError, Client, NoServiceError
@@ -103,6 +103,7 @@ def test_signals_end_a_service_that_serves_and_leave_its_jobs(tmp_path, number):
         (["--throughputs", "/nowhere.csv"], "/nowhere.csv"),
         (["--adapter", "punch cards"], "punch cards"),
         (["--grace", "-1"], "grace"),
+        (["--web", "127.0.0.1:8080"], "--tls-cert"),
         (["--state", ""], "--state"),
     ],
 )

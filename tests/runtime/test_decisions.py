@@ -33,7 +33,7 @@ from tests.runtime.model_cluster import (
     world_under,
 )
 from tests.simulator.worlds import SharesPolicy, equal_shares
-from throughputs import ThroughputTable
+from throughputs import InputError, ThroughputTable
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, StopIteration])
@@ -188,6 +188,11 @@ def submitted(number, clock):
     deadline = clock + 4000.0 if number % 3 == 0 else None
     told = {"total_steps": 500.0 + 13.0 * (number % 7), "gpus": 1 + number % 2, "deadline": deadline}
     return Job(number, f"{number:032x}", ("x",), submitted_at=clock, **told)
+
+
+def test_a_policy_that_packs_is_refused():
+    with pytest.raises(InputError, match="max_min_fairness_packed"):
+        World(Hardware([Node("here", "v100", 2)]), get_policy("max_min_fairness_packed"), MechanismSettings(), TABLE)
 
 
 def test_what_a_world_keeps_does_not_grow_with_those_who_are_through():

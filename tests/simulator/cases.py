@@ -18,7 +18,7 @@ import pytest
 from allocator.cluster import Cluster
 from allocator.conversion import convert_text, kinds_of
 from allocator.presets import Preset, preset
-from allocator.presets.default import DEFAULT
+from allocator.presets.preset import DEFAULT
 from allocator.protocol import Policy, Trigger
 from allocator.published.chronus import WaitingCounts
 from allocator.published.elasticflow.world import DecisionsCostTime, Ends, SlotsThatSpare
@@ -29,8 +29,7 @@ from allocator.published.shockwave.world import RoundedBatchSizes, ShortRoundsSt
 from allocator.registry import get_policy
 from allocator.simulator import SimulationResult, simulate
 from allocator.simulator.rules.base import Rules
-from allocator.simulator.rules.general import BatchSizes
-from allocator.simulator.rules.slots import Slots
+from allocator.simulator.rules.general import BatchSizes, Slots
 from allocator.simulator.rules.starts import StartsTakeTime, StoppingCostsWork
 from tests.simulator.event_policies import EVENT_POLICIES
 from tests.simulator.worlds import SharesPolicy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,12 +15,13 @@ from allocator.cluster import Cluster
 from allocator.plugins import rule_of_text
 from allocator.presets import Preset, preset
 from allocator.registry import get_policy
-from allocator.simulator import simulate
+from allocator.simulator import SimulationStalledError, simulate
 from allocator.simulator.rules import failures
+from allocator.simulator.rules.base import Rule, Running
 from allocator.simulator.rules.failures import NodesFail
 from allocator.simulator.world import World
 from tests.simulator.worlds import make_trace
-from throughputs import InputError
+from throughputs import InputError, Trace
 
 POLICIES = ("srtf", "fcfs", "tiresias", "max_min_fairness_perf", "fifo", "allox")
 ON_SERVERS = Cluster({"slow": 4, "fast": 6}, {"slow": 2, "fast": 4})
@@ -139,6 +142,25 @@ def test_a_world_in_which_nothing_fails_in_time_is_as_one_without_failures(polic
     pd.testing.assert_frame_equal(usual.rounds, other.rounds, check_exact=True)
 
 
+@pytest.mark.parametrize(("policy", "world"), [("chronus", "default"), ("gandiva_time_slicing", "elasticflow")])
+def test_planners_that_keep_places_give_them_back_and_fill_them_again(policy, world, monkeypatch):
+    """Of three servers two are down for two hours, while all six GPUs have leases."""
+    ups_and_downs(monkeypatch, [700.0], [900.0, 5000.0], [])
+    lengths = [6000.0] * 6
+    slo = [3.0, 4.0, 5.0, 6.0, 7.0, np.nan]
+    trace = Trace(["job"] * 6, [2, 2, 1, 1, 2, 1], lengths, [0.0] * 6, duration=lengths, slo=slo)
+    chosen = preset(world).with_rules(NodesFail(mtbf_hours=1.0, repair_hours=2.0))
+    cluster = Cluster({"v100": 6}, {"v100": 2})
+    result = simulate(trace, cluster, chosen.make_policy(policy, cluster), np.ones((6, 1)), preset=chosen)
+    assert (result.jobs["status"] == "completed").all()
+    assert result.jobs["failures"].sum() >= 2
+    down = [(700.0, 7900.0), (900.0, 8100.0)]
+    for _, start, finish, _, gpus in ran(result):
+        for server in {gpu // 2 for gpu in gpus} & {0, 1}:
+            since, until = down[server]
+            assert finish <= since or start >= until
+
+
 def test_servers_fail_alike_under_every_policy(monkeypatch):
     seen, withhold = [], World.withhold
 
@@ -181,3 +203,38 @@ def test_general_rules_go_by_their_bare_names(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code in (0, None), capsys.readouterr().err
+
+
+@dataclass(frozen=True)
+class GoneForGood(Rule):
+    """After 250 s only `left` GPUs are there."""
+
+    left: int
+
+    def start(self, world):
+        return (_GoneInRun(self, world),)
+
+
+class _GoneInRun(Running):
+    def __init__(self, rule, world):
+        self.rule, self.world, self.at = rule, world, 250.0
+
+    def next_event(self):
+        return self.at
+
+    def rounds_left(self, jobs, seconds):  # noqa: ARG002
+        return (self.at - self.world.clock) / seconds
+
+    def happen(self):
+        if self.at <= self.world.clock:
+            self.at = np.inf
+            self.world.use(list(range(self.rule.left)), self.world.core.running.jobs.tolist())
+
+
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("policy", ["srtf", "fifo", "max_min_fairness_perf", "tiresias"])
+def test_jobs_whose_gpus_are_gone_for_good_are_named(policy, left):
+    trace = make_trace([100.0, 1000.0, 1000.0], [2, 2, 2])
+    chosen = preset("default").with_rules(GoneForGood(left))
+    with pytest.raises(SimulationStalledError, match=r"2 .*jobs.*: 1, 2"):
+        simulate(trace, Cluster({"v100": 2}), get_policy(policy), np.ones((3, 1)), preset=chosen)

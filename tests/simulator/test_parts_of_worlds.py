@@ -14,7 +14,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.published.gavel.world import IdleTime
 from allocator.registry import get_policy
 from allocator.simulator import simulate
-from allocator.simulator.repetition import rounds_ahead
+from allocator.simulator.rounds import rounds_ahead
 from allocator.simulator.truth import Truth
 from tests.simulator.goodput_worlds import jobs, profile, trainings
 from tests.simulator.worlds import make_trace

@@ -14,7 +14,7 @@ from allocator.cluster import Cluster
 from allocator.registry import get_policy
 from allocator.simulator import preset, simulate
 from allocator.simulator import rounds as rounds_module
-from allocator.simulator.repetition import advance, equal_increments, rounds_ahead
+from allocator.simulator.rounds import advance, equal_increments, rounds_ahead
 from tests.simulator.worlds import SharesPolicy, equal_shares, make_trace
 from throughputs import Trace, default_table
 

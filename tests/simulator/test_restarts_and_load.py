@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from allocator import Cluster, simulate
-from allocator.presets.default import DEFAULT
+from allocator.presets.preset import DEFAULT
 from tests.simulator.packed_worlds import PairPolicy, always_together
 from tests.simulator.worlds import make_trace
 from throughputs import PackedColumns

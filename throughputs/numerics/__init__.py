@@ -8,15 +8,29 @@ the functions of this package in their place.
 
 - `dot`, `matmul`, `einsum`: products of vectors and matrices, as sums of one order.
 - `quotient`: division where it is possible.
-- `exp`, `log`, `log2`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers of two.
+- `exp`, `log`, `log2`, `power`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers
+  of two.
 - `slot_begin`, `slot_end`: borders of slots on a clock.
+- `tie_order`: the order of labels by which ties are broken.
 - `systems`: small dense systems, factors and eigenvalues.
 
 On other architectures sums may be fused with products; results then agree to rounding.
 """
 
-from throughputs.numerics.elementary import exp, log, log2, power_of_ten
-from throughputs.numerics.products import dot, einsum, matmul, quotient
-from throughputs.numerics.slots import slot_begin, slot_end
+from throughputs.numerics.arithmetic import dot, einsum, matmul, quotient, slot_begin, slot_end, tie_order
+from throughputs.numerics.elementary import exp, log, log2, power, power_of_ten
 
-__all__ = ["dot", "einsum", "exp", "log", "log2", "matmul", "power_of_ten", "quotient", "slot_begin", "slot_end"]
+__all__ = [
+    "dot",
+    "einsum",
+    "exp",
+    "log",
+    "log2",
+    "matmul",
+    "power",
+    "power_of_ten",
+    "quotient",
+    "slot_begin",
+    "slot_end",
+    "tie_order",
+]

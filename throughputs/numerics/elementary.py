@@ -1,4 +1,4 @@
-"""Exponential, logarithm and powers of ten from operations that IEEE 754 defines to the last bit.
+"""Exponential, logarithm and powers from operations that IEEE 754 defines to the last bit.
 
 Both reduce the argument by powers of two, which is exact, and sum a Taylor series in one order. Errors are below one
 unit in the last place; the limits (0, infinity, negative numbers, nan) are those of NumPy.
@@ -132,3 +132,13 @@ def _upper_half(a: Array | float) -> Any:
     """The upper 26 bits of each number, rounded."""
     scaled = a * _SPLITTER
     return scaled - (scaled - a)
+
+
+def power(base: ArrayLike, exponent: float) -> Array:
+    """Each entry of `base`, above 0, to the power of `exponent`; roots and quotients where these do."""
+    x = np.asarray(base, dtype=np.float64)
+    size = abs(exponent)
+    if size in (0.5, 1.0, 2.0):
+        raised = np.sqrt(x) if size == 0.5 else x if size == 1.0 else x * x
+        return np.asarray(1.0 / raised if exponent < 0 else raised, dtype=np.float64)
+    return exp(exponent * log(x))

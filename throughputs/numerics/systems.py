@@ -13,7 +13,7 @@ from math import copysign, inf, nan, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.numerics.products import dot, matmul
+from throughputs.numerics.arithmetic import dot, matmul
 
 Array = NDArray[np.float64]
 

@@ -148,7 +148,7 @@ def read_trace(
     time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow, Chronus or Pollux. Where it is not
         said, 1, and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
     predictions : file with a predicted length for each job of a table that has a column job_id
-        (`allocator.published.lucid.predictions`); None: the trace has its own or none.
+        (`allocator.published.lucid.traces`); None: the trace has its own or none.
 
     Raises
     ------

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.admission import Admission, AdmissionTest
+from allocator.cli.options.groups import option
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
@@ -28,12 +29,11 @@ from allocator.cli.options.values import (
     read_jobs,
     told_of_throughputs,
 )
-from allocator.cli.options.words import option
 from allocator.cli.service.admission import Presence, present_jobs
 from allocator.cli.service.options import state_folder
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
-from allocator.presets.default import DEFAULT
+from allocator.presets.preset import DEFAULT
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.starts import StartsTakeTime
 from throughputs import InputError, Trace

@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import Given, option_groups
+from allocator.cli.options.groups import Given, option, option_groups
 from allocator.cli.options.outputs import RUN as FOLDER
 from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say, say_unserved, warn_of_fallbacks
 from allocator.cli.options.values import read_jobs
-from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
 from allocator.conversion import kinds_of
 from allocator.experiments.compare import compare

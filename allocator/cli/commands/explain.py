@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.cli.options.words import argument, option
 from allocator.cli.service.options import duration
 from allocator.explanations.explain import explain
 from allocator.explanations.explanation import Explanation

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.cli.options.words import argument, option
 from allocator.report.figures import MISSING, format_count
 from allocator.results.measures.recorded_runs import deadline_judgement, read_recorded_jobs
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.cli.options.words import argument, option
 from allocator.registry import list_policies, settings_of
 from allocator.testing.template import write_package
 

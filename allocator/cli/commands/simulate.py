@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from allocator.cli.options.groups import Given, option_groups
+from allocator.cli.options.groups import Given, option, option_groups
 from allocator.cli.options.profiler import ProfilerOption, profile_first, told
 from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
 from allocator.cli.options.values import read_jobs
-from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
 from allocator.experiments.run import Materials
 from allocator.report.breakdowns import BREAKDOWNS, parts_table

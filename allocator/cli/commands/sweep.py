@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import Given, option_groups, options
+from allocator.cli.options.groups import Given, argument, option, option_groups, options
 from allocator.cli.options.outputs import SWEPT as FOLDER
 from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.options.sweep import (
@@ -25,7 +25,6 @@ from allocator.cli.options.sweep import (
     stopped,
     window,
 )
-from allocator.cli.options.words import argument, option
 from allocator.cli.screen import rich_console
 from allocator.experiments.definition import Sweep
 from allocator.experiments.runner import run

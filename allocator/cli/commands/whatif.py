@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options.groups import Given, option_groups, options
+from allocator.cli.options.groups import Given, option, option_groups, options
 from allocator.cli.options.shared import JsonOption, SettingOption, console, option_parameters, print_json, say, warn
 from allocator.cli.options.sweep import (
     JobsOption,
@@ -28,7 +28,6 @@ from allocator.cli.options.values import (
     told_of_throughputs,
     unused_columns,
 )
-from allocator.cli.options.words import option
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
 from allocator.experiments.run import Run

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.cli.options.words import argument, option
 from allocator.cli.screen import rich_console
 from allocator.data import DataError, cache_directory, datasets, fetch, find, verify
 from allocator.data.listing import bytes_text, hash_text, markdown_table, reader_text, size_text

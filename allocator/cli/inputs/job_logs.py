@@ -9,10 +9,9 @@ import typer
 
 from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
-from allocator.cli.options.groups import Given, option_groups, options_of
+from allocator.cli.options.groups import Given, argument, option, option_groups, options_of
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
-from allocator.cli.options.words import argument, option
 from allocator.conversion import Said
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import check_table_name, write_text

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from allocator.cli.inputs.predict import since_monday
+from allocator.cli.options.groups import option
 from allocator.cli.options.shared import JsonOption, OriginOption, TimeUnitOption, console, print_json
 from allocator.cli.options.values import named_values
-from allocator.cli.options.words import option
 from allocator.conversion import convert_text, kinds_of
 from allocator.predictions.nodes import (
     PUBLISHED_SLEEP,

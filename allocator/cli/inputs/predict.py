@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.api import load_throughputs
+from allocator.cli.options.groups import option
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
@@ -21,7 +22,6 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.cli.options.words import option
 from allocator.predictions.page import FIGURES, cells_of, render_page, told_sources
 from throughputs import InputError, Trace, read_trace, write_trace
 from throughputs.files import check_table_name, read_frame, source_of, write_text

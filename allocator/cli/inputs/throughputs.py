@@ -10,8 +10,8 @@ import typer
 from allocator.api import load_throughputs
 from allocator.cli.inputs.examples import example_samples
 from allocator.cli.inputs.fitted_steps import draw_fitted_steps
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json, warn
-from allocator.cli.options.words import argument, option
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
 from throughputs.goodput.samples import SAMPLE_COLUMNS

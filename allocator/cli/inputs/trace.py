@@ -13,7 +13,7 @@ import typer
 from allocator.api import load_throughputs
 from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.job_logs import DemandOption, example_command, import_command, print_account
-from allocator.cli.options.groups import Given, option_groups, options
+from allocator.cli.options.groups import Given, argument, option, option_groups, options
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
@@ -26,7 +26,6 @@ from allocator.cli.options.shared import (
     warn,
 )
 from allocator.cli.options.values import make_cluster, named_values, read_jobs
-from allocator.cli.options.words import argument, option
 from allocator.experiments.workloads import (
     Draw,
     Lengths,

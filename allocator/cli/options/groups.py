@@ -6,6 +6,9 @@
 The command line then has ``--seed`` and ``--prices``, as the fields of `Run` declare them (`Said`), and the command is
 handed ``{"seed": 3}`` where that was given. A parameter that is a dataclass of options in `Annotated` stands for its
 fields, and is handed over as such.
+
+A parameter of one command alone is an `option` or an `argument`: what it is called, what it does, what stands for its
+value.
 """
 
 from __future__ import annotations
@@ -20,6 +23,22 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import typer
 
 from allocator.conversion import Said, convert, declared_kinds
+
+
+def option(*words: str, **more: Any) -> Any:
+    """An option: its names, what it does and what stands for its value; `more` as for `typer.Option`."""
+    names = [word for word in words if word.startswith("-")]
+    made: Any = typer.Option
+    return made(*names, **_about(*words[len(names) :]), **more)
+
+
+def argument(*words: str, **more: Any) -> Any:
+    """The same of an argument, which has no name."""
+    return typer.Argument(**_about(*words), **more)
+
+
+def _about(about: str, word: str | None = None) -> dict[str, Any]:
+    return {"help": about, "metavar": word}
 
 
 class Given(dict[str, Any]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from allocator.cli.options.words import option
+from allocator.cli.options.groups import option
 from allocator.cluster import Cluster
 from allocator.conversion import convert_text, kinds_of
 from allocator.policies.lucid.profiling import ProfilerSettings, ProfilingRun, profile_apart

@@ -35,8 +35,7 @@ from allocator.experiments.run import Materials, Run
 from allocator.experiments.workloads import Recorded
 from allocator.plugins import rule_of_text
 from allocator.presets import preset
-from allocator.presets.default import DEFAULT
-from allocator.presets.preset import unknown_setting
+from allocator.presets.preset import DEFAULT, unknown_setting
 from allocator.protocol.policy import Need
 from allocator.simulator.rules.starts import constant_restart_penalty
 from throughputs import InputError

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import Options, option_of, parameter_of
-from allocator.cli.options.words import argument, option
+from allocator.cli.options.groups import Options, argument, option, option_of, parameter_of
 from allocator.cli.screen import rich_console
 from allocator.experiments.words import ACCELERATOR, SERVERS, THROUGHPUTS, TIME_UNIT
-from allocator.results.measures.unserved import unserved_reasons
-from allocator.results.views.fallbacks import fallbacks_told
+from allocator.results.outcomes import unserved_reasons
+from allocator.results.summary import fallbacks_told
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,10 +8,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from allocator.cli.options.groups import Given, Options, options, parameter_of
+from allocator.cli.options.groups import Given, Options, option, options, parameter_of
 from allocator.cli.options.shared import DEFAULT_CLUSTER, JsonOption, SettingOption, option_parameters, say
 from allocator.cli.options.values import make_window, named_values, prices_of_text
-from allocator.cli.options.words import option
 from allocator.experiments.definition import definition_of_policies, kinds_under_workload, setting_of_text
 from allocator.experiments.run import Run
 from allocator.experiments.workloads import Lengths

@@ -1,21 +1,25 @@
-"""What is made of the values of shared options: cluster, prices, policy, table."""
+"""What is made of the values of shared options: cluster, prices, policy, table; and policies of one's own."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from allocator.api import load_throughputs
+from allocator.cli.options.groups import option
 from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
+from allocator.plugins import absolute_reference
 from allocator.protocol import Need, Policy
-from allocator.registry import get_policy, settings_of
+from allocator.registry import IMPORT_VARIABLE, get_policy, import_policies, settings_of
 from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_trace
 from throughputs.goodput.trainings import Trainings
-from throughputs.goodput.trainings.finding import EMBEDDED, find_trainings
+from throughputs.goodput.trainings.profiled import EMBEDDED, find_trainings
 from throughputs.tables.files import accelerator_of_folder
 from throughputs.trace import allowed_types, named_types
 from throughputs.traces.formats import named_format, read_job_log
@@ -271,3 +275,34 @@ def unused_columns(trace: Trace, cluster: Cluster, entities_by: str | None, *, b
         names = ", ".join(map(repr, dict.fromkeys(places[elsewhere].tolist())))
         lines.append(f"{trace.source}: {elsewhere.sum()} jobs run anywhere, as the cluster has no type named {names}")
     return lines
+
+
+def import_option() -> Any:
+    """The option. What it names is imported at once, and by the processes that the command starts."""
+    carrier = typer.Typer(add_completion=False)
+    carrier.command()(_with_import)
+    command: Any = typer.main.get_command(carrier)
+    return next(parameter for parameter in command.params if "--import" in parameter.opts)
+
+
+def _import(references: list[str] | None) -> None:
+    for reference in references or []:
+        import_policies(reference)
+        known = [*filter(None, os.environ.get(IMPORT_VARIABLE, "").split(",")), absolute_reference(reference)]
+        os.environ[IMPORT_VARIABLE] = ",".join(dict.fromkeys(known))
+
+
+def _with_import(
+    _references: Annotated[
+        list[str] | None,
+        option(
+            "--import",
+            "Policies of your own: a module, a file, or a class in one of them; may be repeated.",
+            "MODULE|FILE.py[:CLASS]",
+            callback=_import,
+            expose_value=False,
+            is_eager=True,
+        ),
+    ] = None,
+) -> None:
+    pass

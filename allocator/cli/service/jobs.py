@@ -10,15 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
-from allocator.cli.options.words import argument, option
-from allocator.cli.service.asking import asked_or_read
-from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
+from allocator.cli.service.options import JobsArgument, StateOption, asked_or_read, job_numbers
 from allocator.cli.service.tables import FINAL_STATES, service_lines
+from allocator.runtime.adapters.base import LogReader
 from allocator.runtime.door.client import Client, ServiceError, in_parts, whole_status
 from allocator.runtime.door.words import details, event_line, span
-from allocator.runtime.logs import LogReader
 from throughputs import InputError
 
 

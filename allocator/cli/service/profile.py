@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.outputs import SPREAD
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
-from allocator.cli.options.words import argument, option
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.profiling import Figure, Program, Window, measure, spread_frame, table_of

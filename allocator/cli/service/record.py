@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from allocator.cli.options.groups import option
 from allocator.cli.options.shared import JsonOption, TableOption, console, print_json
-from allocator.cli.options.words import option
 from allocator.cli.service.options import StateOption
 from allocator.report.errors import errors_section, errors_table
 from allocator.report.html import write_report

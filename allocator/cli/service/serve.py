@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from allocator.cli.options.groups import Given, option_groups
+from allocator.cli.options.groups import Given, option, option_groups
 from allocator.cli.options.runs import runs_of
 from allocator.cli.options.shared import console
 from allocator.cli.options.values import only_table
-from allocator.cli.options.words import option
 from allocator.cli.service.options import StateOption
 from allocator.cli.service.serve_options import SERVED, Told
 from allocator.cluster import cluster_texts

@@ -158,20 +158,25 @@ class Told:
         return None if name not in self.options else Path(self.options[name])
 
     def check_web(self) -> Any:
-        """The module of the web door, None without one; InputError where its packages are not installed."""
+        """The module of the web door, None without one; InputError where its packages or options are not there."""
         if self.options.get("web") is None:
             return None
         try:
-            return import_module("allocator.runtime.page.door")
+            module = import_module("allocator.runtime.page.door")
         except ModuleNotFoundError as error:
             expected = "the extra: pip install 'cluster-allocator[serve]'"
             raise InputError("--web", found=f"no package {error.name}", expected=expected) from None
+        module.address_of(self._of_door())
+        return module
 
     def door(self, service: Service, requests: Requests) -> Any:
         """The web door, closed; None without one."""
-        module, own = self.check_web(), self.of(DoorSettings)
-        paths = {name: Path(value) for name, value in own.items() if name in _PATHS}
-        return None if module is None else module.Door(service, requests, DoorSettings(**own | paths))
+        module = self.check_web()
+        return None if module is None else module.Door(service, requests, self._of_door())
+
+    def _of_door(self) -> DoorSettings:
+        own = self.of(DoorSettings)
+        return DoorSettings(**own | {name: Path(value) for name, value in own.items() if name in _PATHS})
 
     def of(self, settings: type) -> dict[str, Any]:
         """What was said of the fields of a class of settings."""

@@ -9,9 +9,8 @@ import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
-from allocator.cli.options.groups import Given, option_groups, options
+from allocator.cli.options.groups import Given, argument, option, option_groups, options
 from allocator.cli.options.shared import JsonOption, print_json
-from allocator.cli.options.words import argument, option
 from allocator.cli.service.options import StateOption, duration
 from allocator.runtime.door.client import Client, in_parts
 from allocator.runtime.records.book import Job

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.cli.options.words import argument, option
-from allocator.cli.service.asking import asked_or_read
-from allocator.cli.service.options import StateOption, duration, job_numbers
+from allocator.cli.service.options import StateOption, asked_or_read, duration, job_numbers
 from allocator.cli.service.tables import FINAL_STATES, jobs_table, service_lines
 from allocator.runtime.door.client import Client, whole_status
 

@@ -21,13 +21,13 @@ from allocator.experiments.store import NOT_OF_SATURATED, Store
 from allocator.experiments.whatif.page import write_scenarios
 from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
 from allocator.experiments.workloads import Recorded
-from allocator.presets.default import DEFAULT
+from allocator.presets.preset import DEFAULT
 from allocator.results.outcomes import RECORDED
 from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace, write_trace
 from throughputs.files import read_frame
-from throughputs.goodput.trainings.finding import EMBEDDED
+from throughputs.goodput.trainings.profiled import EMBEDDED
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from allocator.mechanism.placement.gangs import Gang, lowest, positions
-from allocator.mechanism.placement.rules import Gpus
+from allocator.mechanism.placement.gangs import Gang, Gpus, lowest, positions
 
 
 class Buddy:

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.fractions import WHOLE, FreeFractions, Held, RoomForFractions, SharedGpus
-from allocator.mechanism.placement.gangs import Consolidated
+from allocator.mechanism.placement.gangs import Consolidated, Gpus, Places, rule_of_others
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.roster import NOT_RUNNING, Roster
-from allocator.mechanism.placement.rules import Gpus, Places, rule_of_others
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Transition
 from allocator.protocol.jobs import JobTable

@@ -19,9 +19,17 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
-from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, PoolRule
+from allocator.mechanism.placement.gangs import (
+    Consolidated,
+    FirstFit,
+    Gang,
+    Gpus,
+    Places,
+    PoolRule,
+    rule_names,
+    rule_of_others,
+)
 from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, runs_as
-from allocator.mechanism.placement.rules import Gpus, Places, rule_names, rule_of_others
 from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Transition
@@ -62,7 +70,7 @@ class Placement(Places):
     Parameters
     ----------
     cluster : the GPUs and their servers.
-    rule : as above, or one of another package (`allocator.mechanism.placement.rules`).
+    rule : as above, or one of another package (`allocator.mechanism.placement.gangs`).
     """
 
     def __init__(self, cluster: Cluster, rule: str) -> None:

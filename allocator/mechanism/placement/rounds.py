@@ -11,7 +11,7 @@ from itertools import chain, groupby, islice, pairwise
 from typing import Any
 
 from allocator.cluster import Cluster
-from allocator.mechanism.placement.rules import Gpus, Places
+from allocator.mechanism.placement.gangs import Gpus, Places
 from allocator.protocol.assignment import Assignment
 
 _Key = int | tuple[int, int]

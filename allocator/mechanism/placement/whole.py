@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from allocator.mechanism.placement.gangs import Consolidated, Gang
-from allocator.mechanism.placement.rules import Gpus
+from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
 
 Fit = Literal["best_fit", "first_fit"]
 

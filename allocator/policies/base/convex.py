@@ -17,7 +17,7 @@ from allocator.protocol.allocation import Allocation
 from formulations import Polytope, Solution
 from formulations.stated import solve_stated
 from throughputs import PlainColumns
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 
 _Statement = Callable[[Any, Any, ClusterState, NDArray[np.intp]], tuple[Any, Sequence[Any]]]
 """Objective and constraints from cvxpy, the shares, the state of the jobs that can run, and their positions."""

@@ -1,4 +1,4 @@
-"""What policies that are an order have in common: a sort key over jobs, and gang fill."""
+"""What policies that are an order have in common: a sort key over jobs, and gang fill, also by fractions of a GPU."""
 
 from __future__ import annotations
 
@@ -10,15 +10,47 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base.fraction_fill import fill_with_fractions
+from allocator.fractions import FreeFractions, SharedGpus
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
+from allocator.protocol.plan import JobMemory, of_each_job
 from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
+from allocator.room import CountedGpus
 from throughputs import InputError
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
+
+_Ids = NDArray[np.int64]
+
+
+def fill_with_fractions(
+    order: _Ids, gpus: NDArray[Any], rates: NDArray[np.float64], capacity: _Ids, strict: bool = False
+) -> tuple[_Ids, _Ids]:
+    """Who runs, and on which pool: as `fill_in_order`, with fractions of at most one in sum on a GPU, best fit.
+
+    GPUs are filled from empty ones, in the order of the jobs. Placement keeps those in place who go on, as long as all
+    find room that way.
+
+    Parameters
+    ----------
+    order, rates, capacity, strict : as there.
+    gpus : (N,) GPUs of each gang, or the fraction of a GPU that a job asks for.
+    """
+    free = [FreeFractions(CountedGpus(count), SharedGpus()) for count in capacity.tolist()]
+    usable = rates.take(order, axis=0)
+    by_rate, able = (-usable).argsort(axis=1, kind="stable").tolist(), (usable > 0).sum(axis=1).tolist()
+    chosen: list[int] = []
+    picked: list[int] = []
+    for job, size, pools, count in zip(order.tolist(), gpus.take(order).tolist(), by_rate, able, strict=True):
+        pool = next((pool for pool in pools[:count] if free[pool].take(size)), -1)
+        if pool >= 0:
+            chosen.append(job)
+            picked.append(pool)
+        elif strict and count:
+            break
+    return np.array(chosen, dtype=np.int64), np.array(picked, dtype=np.int64)
+
 
 _Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -195,3 +227,26 @@ def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> tuple[_Ids, NDA
     wanted = usable.argmax(axis=1)
     k, m = usable.shape
     return wanted, usable.ravel().take(np.arange(0, k * m, m) + wanted) > 0
+
+
+@dataclass(eq=False)
+class Turns(JobMemory):
+    """A line.
+
+    Attributes
+    ----------
+    turn : (N,) ascending in the order in which jobs have their turn.
+    """
+
+    turn: _Ids = of_each_job(0)
+
+    def recall(self, state: ClusterState) -> _Ids:
+        """Make it the line of the jobs of `state`, new ones last; (N,) where they stood before, -1 for new ones."""
+        before = self.align(state.throughputs.jobs)
+        self.send_back(in_order_of_arrival(state, np.flatnonzero(before < 0)))
+        return before
+
+    def send_back(self, jobs: _Ids) -> None:
+        """Put `jobs` (positions) at the end of the line, in this order."""
+        if len(jobs):
+            self.turn[jobs] = self.turn.max(initial=0) + 1 + np.arange(len(jobs))

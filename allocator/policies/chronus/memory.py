@@ -136,7 +136,7 @@ class ChronusMemory(JobMemory):
         self.running += rows
         self.seen[rows] = now
 
-    def stop(self, rows: Sequence[int], now: int) -> None:
+    def stop(self, rows: Sequence[int], now: float) -> None:
         """Running jobs wait from `now` (units) on."""
         chosen = set(rows)
         self.running = [row for row in self.running if row not in chosen]

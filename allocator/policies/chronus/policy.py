@@ -12,7 +12,6 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 
 from allocator.conversion import AtLeastOne, NotNegative, Positive, Range
-from allocator.policies.base.one_type import the_one_type
 from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.base.programs import Prepared
 from allocator.policies.chronus.clock import LeaseClock
@@ -27,6 +26,7 @@ from allocator.policies.chronus.memory import (
     Integers,
 )
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.leases import LeaseProgram, LeaseSolution, packs, solve_leases
 from throughputs import InputError
@@ -148,8 +148,10 @@ class Chronus(Prepared, PlanPolicy):
         """
         pool = the_one_type(state, "chronus", "leases do not tell types apart")
         memory.recall(state)
-        memory.capacity = int(state.capacity[pool])
-        clock, now = self.clock, state.clock
+        clock, now, gpus = self.clock, state.clock, int(state.capacity[pool])
+        if gpus != memory.capacity:
+            memory.capacity, memory.filled = gpus, False
+            self._give_back(memory, clock.units(now))
         tick, last = clock.tick_at(now), clock.last_tick(now)
         # when the first of the jobs that are there was submitted
         since = clock.units(now - float(state.elapsed_seconds.max())) if state.n_jobs else math.inf
@@ -365,6 +367,10 @@ class Chronus(Prepared, PlanPolicy):
             if memory.kind[row] == ACCEPTED and plan is not None and len(plan) and plan[0] == lease:
                 memory.leases[row] = plan[1:]
                 holders.append(row)
+        # plans may be older than the loss of GPUs
+        wanted, holders = holders, _first_fit(memory, holders)
+        for row in set(wanted) - set(holders):
+            memory.leases[row] = None
         memory.needed[holders] -= 1
         self.begin(memory, holders, now)
         memory.leased[holders] = True
@@ -570,6 +576,17 @@ class Chronus(Prepared, PlanPolicy):
         free = (memory.kind[rows] == BEST_EFFORT) | (memory.kind[rows] == UNACCEPTED)
         due = np.where(free, 0.0, memory.due[rows])
         memory.urgency[rows] = -np.where(free, left, due - now - left) * memory.gpus[rows]
+
+    def _give_back(self, memory: ChronusMemory, now: float) -> None:
+        """Of jobs that ran on more GPUs than there are now (`now`: units), those without a guarantee go first."""
+        guaranteed, stopped, free = memory.leased | memory.forced, [], memory.free
+        for row in sorted(_in_order(memory, memory.running, last_first=False), key=lambda row: bool(guaranteed[row])):
+            if free >= 0:
+                break
+            stopped.append(row)
+            free += int(memory.gpus[row])
+        memory.ran[stopped] += now - memory.seen[stopped]
+        memory.stop(stopped, now)
 
     def _preempt(self, memory: ChronusMemory, wanted: int, now: int) -> None:
         """Jobs without a guarantee give GPUs back, those last in the order first, until `wanted` are free."""

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
-from allocator.policies.base.one_type import the_one_type
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep
+from allocator.protocol.state import the_one_type
 from formulations.deadlines import DeadlineJob, Filling, JobPlan, ScalingCurve
 from throughputs import InputError
 from throughputs.configurations import Configurations
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 
 Levels = Literal["useful", "all"]
 

@@ -1,4 +1,4 @@
-"""Policies that need no program: isolated, proportional and equal shares."""
+"""Isolated, proportional and equal shares, which need no program, and proportional fairness, which is one."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.policies.base.programs import Array, ClosedFormPolicy, fitting_gpus
+from allocator.policies.base.programs import Array, ClosedFormPolicy, ProgramPolicy, fitting_gpus
 from allocator.protocol import ClusterState
 from allocator.registry import register
-from formulations import isolated_shares, proportional_shares
+from formulations import NashWelfare, isolated_shares, proportional_shares
 
-_PAPER = "Narayanan et al., OSDI 2020, sec. 4.1 and 4.3"
+_GAVEL = "Narayanan et al., OSDI 2020, sec. 4.1 and 4.3"
 _SHOCKWAVE = "Zheng et al., NSDI 2023, sec. 8 (baseline)"
 
 
-@register("isolated", paper=_PAPER, program="x_ij = (c_j / N) / s_i where s_i <= c_j, rows capped at 1")
+@register("isolated", paper=_GAVEL, program="x_ij = (c_j / N) / s_i where s_i <= c_j, rows capped at 1")
 @dataclass(frozen=True)
 class Isolated(ClosedFormPolicy):
     """Give each of the N jobs one N-th of every accelerator type that its gang fits on.
@@ -31,7 +31,7 @@ class Isolated(ClosedFormPolicy):
         return isolated_shares(state.scale_factors, fitting_gpus(state))
 
 
-@register("proportional", paper=_PAPER, program="x_ij = c_j / sum_k c_k")
+@register("proportional", paper=_GAVEL, program="x_ij = c_j / sum_k c_k")
 @dataclass(frozen=True)
 class Proportional(ClosedFormPolicy):
     """Split each job's time over the accelerator types as their GPUs are.
@@ -91,3 +91,23 @@ class IsolatedPlus(_EqualShares):
 
     strict_queue: ClassVar[bool] = True
     fills_idle_gpus: ClassVar[bool] = False
+
+
+@register(
+    "nash_welfare",
+    paper="Eisenberg and Gale, Ann. Math. Stat. 30(1), 1959; Kelly et al., J. Oper. Res. Soc. 49, 1998",
+    program="max_x sum_i w_i log(T_i.x_i)",
+)
+@dataclass(frozen=True)
+class ProportionalFairness(ProgramPolicy):
+    """Proportional fairness: raise the product of all throughputs, weighted by priority.
+
+        max_x  sum_i w_i log(sum_j T_ij x_ij)                      x in the allocation polytope
+
+    No other allocation raises throughputs by more per cent, summed with weights w, than it lowers them. It is the
+    equilibrium of a market in which job i spends w_i on GPU time. The unit of a job's throughput changes nothing.
+    """
+
+    def objective(self, state: ClusterState, rates: Array) -> NashWelfare:  # noqa: ARG002
+        """Budgets are the priority weights."""
+        return NashWelfare(state.priority_weights)

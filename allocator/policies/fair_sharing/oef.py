@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import Positive
-from allocator.policies.base.programs import Array, Prepared, fallbacks_of
+from allocator.policies.base.programs import Array, Prepared, fallbacks_of, priced_rates
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -18,6 +18,7 @@ from formulations import MaxMin, Polytope, solve
 from formulations.columns import ColumnProgram, InfeasibleError, Rows, Total, solve_columns
 from formulations.core.reductions import classes_of
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
+from formulations.solving.absent_types import prices_of_none
 from throughputs import Configurations, PlainColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -94,12 +95,15 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
         if len(able):
             solved = self._cooperative if self.form == "cooperative" else self._equal
             shares[able], solution, total, each = solved(state, able, rates[able])
+            # the first GPU of a type would change what is entitled, and units: nobody knows what it brings
+            waiting = priced_rates(state)[state.steps_remaining > 0]
+            unknown = np.where(state.capacity > 0, 0.0, prices_of_none(waiting))
             found = {
                 "status": solution.status,
                 "objective": total * each,
                 "bound": total * solution.bound,
                 "gap": solution.gap,
-                "prices": total * solution.prices,
+                "prices": total * solution.prices + unknown,
                 "solver": solution.solver,
                 "fallbacks": fallbacks_of(solution),
             }

@@ -25,7 +25,7 @@ from formulations import (
     maximise_worth,
 )
 from throughputs import InputError, PlainColumns, PriceTable
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 
 if TYPE_CHECKING:
     from formulations import KeptFloors, PackedPolytope, PackedSolution, Solution

@@ -16,9 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.policies.base.packed import PackedPolicy
-from allocator.policies.gavel.finish_time import FinishTimeFairnessPerf
-from allocator.policies.gavel.makespan import MinTotalDurationPerf
-from allocator.policies.gavel.max_min import MaxMinFairnessPerf
+from allocator.policies.gavel.programs import FinishTimeFairnessPerf, MaxMinFairnessPerf, MinTotalDurationPerf
 from allocator.registry import register
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from allocator.conversion import Positive
-from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
 from allocator.protocol import ClusterState
+from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.goodput import least_remaining_time, marginal_gains
 from formulations.reference.stopping import TIME_LIMIT_SECONDS

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from allocator.conversion import NotNegativeWhole, Part, Positive
-from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.on_nodes import NodeMemory, choose_on_nodes
 from allocator.policies.goodput.selection import Array, OwnGangs, Selected, SelectionPolicy, Whole, columns_of
 from allocator.protocol import ClusterState, Need
+from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.goodput import GeneticSearch, PowerMean, fittest_selection
 from throughputs import Configurations, InputError

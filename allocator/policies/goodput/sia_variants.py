@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.selection import Array, OwnGangs, Restarts, Selected, Whole
 from allocator.policies.goodput.sia import Sia
 from allocator.protocol import ClusterState
 from allocator.protocol.plan import of_each_job
+from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from throughputs import Configurations
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, Positive
-from allocator.policies.lucid.forecast import ArrivalForecast
 from allocator.policies.lucid.memory import LucidMemory
+from allocator.policies.lucid.profiling import ArrivalForecast
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.policy import Hindrance
 from allocator.registry import register

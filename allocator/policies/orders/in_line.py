@@ -1,12 +1,14 @@
-"""Lines in which jobs wait for their GPUs and are not preempted: by arrival, by length, by predicted GPU time."""
+"""Orders of waiting jobs: by arrival, length or predicted GPU time, none preempted, and by what is left."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
 
+from allocator.policies.base.ordering import OrderPolicy
 from allocator.policies.base.programs import Array
 from allocator.policies.base.waiting_line import LinePolicy
 from allocator.protocol import ClusterState, Need
@@ -74,3 +76,24 @@ class QuasiShortestServiceFirst(LinePolicy):
         """(N, 2) GPU seconds, then GPUs."""
         gpus = state.gpus_taken.astype(np.float64)
         return np.stack([state.predicted_seconds * gpus, gpus], axis=1)
+
+
+@register(
+    "srtf",
+    paper="Schrage, Operations Research 16(3), 1968; as a baseline in Gu et al. (Tiresias), NSDI 2019, sec. 5",
+    program="in order of n_i / max_j T_ij: a gang on the fastest type with room, until the next arrival or completion",
+)
+@dataclass(frozen=True)
+class ShortestRemainingTimeFirst(OrderPolicy):
+    """Run the jobs that need least time to their end.
+
+        in order of   n_i / max_j T_ij
+
+    n: steps left. Decides at every arrival and completion, not in rounds; a running job is preempted by one that needs
+    less time. A gang that does not fit lets smaller ones behind it pass.
+    """
+
+    def key(self, state: ClusterState) -> Array:
+        """(N,) seconds that each job still needs on its fastest type."""
+        fastest: Array = reduce(np.maximum, state.rates.T)
+        return quotient(state.steps_remaining, fastest, np.inf)

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, NotNegative, Part, Positive
-from allocator.policies.base.one_type import the_one_type
 from allocator.policies.base.programs import Prepared
 from allocator.policies.shockwave.memory import ShockwaveMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger, UpcomingRounds
 from allocator.protocol.allocation import Allocation
+from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.shockwave import PlanningProgram, solve_plan
-from throughputs.tie_order import tie_order
+from throughputs.numerics import tie_order
 from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs
 from throughputs.training.forecast import CALIBRATION_BAND
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import Positive
-from allocator.policies.base.one_type import the_one_type
 from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.time_sharing.node_sets import NodeSets
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.protocol.state import the_one_type
 from allocator.registry import register
 
 # Relative to the clock.

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import Positive
-from allocator.policies.base.one_type import the_one_type
-from allocator.policies.base.ordering import fill_in_order
+from allocator.policies.base.ordering import Turns, fill_in_order
 from allocator.policies.base.programs import Array, Prepared
-from allocator.policies.time_sharing.lines import Turns
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import of_each_job
+from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
 from throughputs import PlainColumns, ThroughputMatrix

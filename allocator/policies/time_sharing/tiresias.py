@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import Positive
-from allocator.policies.base.ordering import fill_state, in_order_of_arrival
+from allocator.policies.base.ordering import Turns, fill_state, in_order_of_arrival
 from allocator.policies.base.programs import Array
-from allocator.policies.time_sharing.lines import Turns
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import of_each_job
 from allocator.registry import register

@@ -23,6 +23,13 @@ class PublishedNodeSets(NodeSets):
     before: tuple[Any, ...] | None = None
     """What stood before the last decision."""
 
+    def resize(self, servers: int, gpus_per_server: int) -> None:
+        """On servers that the published code never loses nor gets, all jobs are tried again."""
+        same = (servers, gpus_per_server) == (self.servers, self.gpus_per_server)
+        super().resize(servers, gpus_per_server)
+        if not same:
+            super().place_waiting(True)
+
     @property
     def standing(self) -> tuple[Any, ...]:
         """What a decision may change."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.mechanism.placement.rules import Gpus, Places
+from allocator.mechanism.placement.gangs import Gpus, Places
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Transition
 from throughputs import InputError

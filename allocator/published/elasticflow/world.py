@@ -17,7 +17,7 @@ from allocator.conversion import AtLeastOne, NotNegative
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Rule, Rules, Running, Stretch, rule_of
-from allocator.simulator.rules.slots import Slots, SlotsInRun
+from allocator.simulator.rules.general import Slots, SlotsInRun
 from throughputs import InputError
 from throughputs.numerics import log2
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from allocator.mechanism.gang_packing import Vacancies, pack
 from allocator.mechanism.ledger import Ledger, pair_number
-from allocator.mechanism.queues import Queues
-from allocator.mechanism.rounds import Discipline, RoundMechanism, Rounds
+from allocator.mechanism.rounds import Discipline, Queues, RoundMechanism, Rounds
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 

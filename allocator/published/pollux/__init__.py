@@ -44,8 +44,8 @@ POLLUX = Preset(
         },
     },
     policies={
-        "optimus": "allocator.published.pollux.baselines:PublishedOptimus",
-        "tiresias": "allocator.published.pollux.baselines:TiresiasByEntry",
+        "optimus": "allocator.published.pollux.world:PublishedOptimus",
+        "tiresias": "allocator.published.pollux.world:TiresiasByEntry",
     },
     policy_settings={
         "optimus": {"search": "marginal_gains"},

@@ -7,6 +7,14 @@ time of a micro-batch on one stage in the place of a step (`PipelinedMeasurement
 
 Sources: A. Qiao et al., "Pollux", OSDI 2021, public artifact petuum/adaptdl, branch osdi21-artifact; S. Jayaram
 Subramanya et al., "Sia", SOSP 2023, public artifact.
+
+The published fit of throughput models is bounded L-BFGS-B of SciPy, from one start for all.
+
+It ends where the loss falls by less than a tolerance, which is often well before the minimum of `log_errors`, and
+schedulers that rest on such models choose otherwise. So published schedules are met with this fit, and not with a
+better one. Its digits are those of SciPy's linear algebra, which depend on the processor.
+
+Source: the fits of the public artifacts of Pollux (OSDI 2021), with SciPy's own tolerances, and of Sia (SOSP 2023).
 """
 
 from __future__ import annotations
@@ -23,6 +31,7 @@ import numpy as np
 
 from allocator.published.pollux.tables import StepTimes, Validation, read_step_times, read_validation
 from throughputs.errors import InputError
+from throughputs.goodput.log_errors import Cells, Loss
 from throughputs.goodput.trainings.profiled import PASSES
 from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings, packed_shape
 
@@ -304,3 +313,37 @@ def _read_training(name: str, folder: Path) -> MeasuredTraining:
         if not len(placed):
             raise InputError(files[kind]["placements"], found="no row", expected="at least one measured step")
     return MeasuredTraining.from_tables(name, tables, read_validation(folder))
+
+
+_START = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
+
+
+def descended(cells: Cells, tolerance: float | None = None) -> tuple[Array, Array]:
+    """(P, 7) parameters at which the published descent ends, each problem by itself, and their losses (P,).
+
+    Parameters
+    ----------
+    cells : the problems.
+    tolerance : of the loss, relative, and of its derivatives; None: those of SciPy.
+    """
+    from scipy.optimize import Bounds, minimize
+
+    theta, best = np.empty(cells.lower.shape), np.empty(len(cells.lower))
+    for p in range(len(theta)):
+        loss = Loss(cells.take(np.array([p])))
+        lower, upper = loss.cells.lower[0], loss.cells.upper[0]
+
+        def value_and_slope(x: Array, loss: Loss = loss) -> tuple[float, Array]:
+            value, slope = loss.slope(x[None])
+            return float(value[0]), slope[0]
+
+        found = minimize(
+            value_and_slope,
+            np.minimum(np.maximum(_START, lower), upper),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(lower, upper),
+            tol=tolerance,
+        )
+        theta[p], best[p] = found.x, found.fun
+    return theta, best

@@ -81,5 +81,5 @@ SHOCKWAVE = dataclasses.replace(
 SHOCKWAVE_PUBLISHED = dataclasses.replace(
     SHOCKWAVE.replace(finished_jobs_linger_rounds=5),
     name="shockwave_published",
-    policies={**GAVEL.policies, "shockwave": "allocator.published.shockwave.policy:PublishedShockwave"},
+    policies={**GAVEL.policies, "shockwave": "allocator.published.shockwave.world:PublishedShockwave"},
 )

@@ -1,21 +1,30 @@
-"""What the simulator of Shockwave does that Gavel's does not (Zheng et al., NSDI 2023, public artifact)."""
+"""What the simulator of Shockwave does that Gavel's does not, and its planner as published, solved in our form.
+
+Source: Zheng et al., NSDI 2023, public artifact.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative, NotNegativeWhole
+from allocator.policies.shockwave.memory import ShockwaveMemory
+from allocator.policies.shockwave.policy import Shockwave
+from allocator.protocol import ClusterState
 from allocator.protocol.jobs import JobTable
+from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.views import Need, Needs
 from allocator.published.gavel.world import IdleTime
 from allocator.simulator.rules.base import Round, Rules, Running, rule_of
 from allocator.simulator.rules.general import BatchSizes
 from allocator.simulator.rules.starts import Starts, StartsTakeTime
+from formulations.shockwave import PlanningProgram
+from throughputs.training.forecast import ForecastMode
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -154,3 +163,28 @@ class _CutsOffOvertime(Running):
         assert self._table.training is not None
         allowed = self._factor * np.floor(self._table.training.profiles.total_seconds[at])
         return float(((allowed - self._table.columns["run_seconds"][at]) / seconds).min(initial=np.inf)) - 1
+
+
+@dataclass(frozen=True)
+class PublishedShockwave(Shockwave):
+    """Time is the number of the round times D, whatever the rounds lasted, and rho counts from the start of the clock.
+
+    So rho is the closer to 1 the later a job arrives, whatever happens to it. The code knows the batch sizes to come.
+    """
+
+    forecast: ForecastMode = "oracle"
+    fairness_rows: str = "published"
+    priority_cap: float | None = None
+    momentum: float = 0.9
+
+    def _program(
+        self,
+        state: ClusterState,
+        jobs: NDArray[np.intp],
+        kind: int,
+        upcoming: UpcomingRounds,
+        memory: ShockwaveMemory,
+    ) -> PlanningProgram:
+        """The program of the coming rounds by that clock."""
+        program = super()._program(state, jobs, kind, upcoming, memory)
+        return replace(program, now_seconds=upcoming.number * upcoming.seconds, start_seconds=0.0)

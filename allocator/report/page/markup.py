@@ -1,10 +1,19 @@
-"""Pieces of markup that all sections are made of."""
+"""Pieces of markup that pages are made of: a head, sections, lists to choose from, and the heading of a report."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from allocator.report.charts import policy_class
+from allocator.report.figures import MISSING
+from allocator.report.page.seeds import Policies
+from allocator.report.presentation import ended_otherwise
 from throughputs.shown import escape
+
+if TYPE_CHECKING:
+    from allocator.results.result import SimulationResult
 
 
 def head(title: str, style: str, content_policy: str) -> str:
@@ -36,3 +45,83 @@ def choice(name: str, label: str, options: Sequence[str], *, none: str | None = 
     first = "" if none is None else f'<option value="">{escape(none)}</option>'
     rest = "".join(f'<option value="{index}">{escape(option)}</option>' for index, option in enumerate(options))
     return f'<label>{escape(label)} <select id="{name}">{first}{rest}</select></label>'
+
+
+def heading(results: Sequence[SimulationResult], policies: Policies, title: str, description: str) -> str:
+    """Title, description and what was run."""
+    parts = [f"<header>\n<h1>{escape(title)}</h1>"]
+    if description:
+        parts.append(f'<p class="lead">{escape(description)}</p>')
+    facts = _facts(results, policies)
+    if facts:
+        rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts)
+        parts.append(f'<dl class="facts">{rows}</dl>')
+    if any(result.settings for result in results):
+        parts.append(_settings(results))
+    return "\n".join([*parts, "</header>"])
+
+
+def _facts(results: Sequence[SimulationResult], policies: Policies) -> list[tuple[str, str]]:
+    if not results:
+        return []
+    facts = [
+        ("cluster", _distinct(f"{result.cluster.in_words} ({result.cluster.total_gpus} GPUs)" for result in results)),
+        ("jobs", _distinct(f"{len(result.jobs):,}" for result in results)),
+        ("policies", str(len(policies.summaries))),
+    ]
+    if policies.most_runs > 1:
+        facts.append(("runs", f"{len(results)}, with different seeds"))
+    ends = [(result.label, ended_otherwise(result.summary())) for result in results]
+    if any(words for _, words in ends):
+        facts.append(("ended otherwise", "; ".join(f"{label}: {words}" for label, words in ends if words)))
+    for key in ("trace", "preset"):
+        values = [_setting_text(result.settings[key]) for result in results if key in result.settings]
+        if values:
+            facts.append((key, _distinct(values)))
+    return facts
+
+
+def _distinct(texts: Any) -> str:
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _settings(results: Sequence[SimulationResult]) -> str:
+    """All settings: one column when every policy agrees on a setting, otherwise each policy's value."""
+    keys = [key for key in dict.fromkeys(key for r in results for key in r.settings) if key != "policy"]
+    rows = []
+    for key in keys:
+        texts = [_setting_text(result.settings.get(key)) for result in results]
+        if len(set(texts)) == 1:
+            value = escape(texts[0])
+        else:
+            pairs = zip(results, texts, strict=True)
+            value = "<br>".join(f"{escape(result.label)}: {escape(text)}" for result, text in pairs)
+        rows.append(f'<tr><th scope="row">{escape(str(key))}</th><td>{value}</td></tr>')
+    return (
+        "<details><summary>Settings of the runs</summary>"
+        '<table class="settings">'
+        '<thead><tr><th scope="col">setting</th><th scope="col">value</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></details>"
+    )
+
+
+def _setting_text(value: object) -> str:
+    if value is None:
+        return MISSING
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def legend(names: Sequence[str]) -> str:
+    """One button per policy, pressed means shown, and the baseline. Stays in view: it holds for the whole page."""
+    buttons = "".join(
+        f'<button type="button" class="key {policy_class(position)}" '
+        f'data-policy="{position}" aria-pressed="true">'
+        '<svg width="26" height="10" aria-hidden="true"><path class="curve" d="M1 5H25"/></svg>'
+        f"{escape(name)}</button>"
+        for position, name in enumerate(names)
+    )
+    baseline = choice("baseline", "Baseline", names, none="none") if len(names) > 1 else ""
+    return (
+        f'<div class="legend"><div class="keys" role="group" aria-label="Policies: show or hide everywhere">{buttons}'
+        f"</div>{baseline}</div>"
+    )

@@ -9,16 +9,19 @@ that one given twice, or by a scheduler that was killed and started again, does 
 
 Never do two epochs of a job run at once as far as the adapter can see; where it cannot (a node that is cut off), the
 lease of the trainer and of its checkpoints is the fence.
+
+The output of a job is written to two files, of which the newer takes the place of the older at times.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import BinaryIO, ClassVar, Literal
 
 from allocator.lease.whole import read_object
 
@@ -228,3 +231,51 @@ class Adapter(ABC):
     @abstractmethod
     async def forget(self, job: str) -> None:
         """The job is through; what the cluster keeps of it may go. Its folder stays."""
+
+
+_CHUNK = 1 << 16
+
+
+class LogReader:
+    """Reads what is new.
+
+    Parameters
+    ----------
+    folder : of the job.
+
+    Attributes
+    ----------
+    found : whether there is any file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.found = folder, False
+        self._file = self._opened("log.1")
+
+    def _opened(self, name: str) -> BinaryIO | None:
+        try:
+            file = (self._folder / name).open("rb")
+        except FileNotFoundError:
+            return None
+        self.found = True
+        return file
+
+    def news(self) -> Iterator[bytes]:
+        """What came since the last time."""
+        while True:
+            yield from self._rest()
+            newer = self._opened("log")
+            if newer is None:
+                return
+            if self._file is not None and os.path.sameopenfile(newer.fileno(), self._file.fileno()):
+                newer.close()
+                return
+            # what came after the last look and before the files changed places
+            yield from self._rest()
+            if self._file is not None:
+                self._file.close()
+            self._file = newer
+
+    def _rest(self) -> Iterator[bytes]:
+        while self._file is not None and (chunk := self._file.read(_CHUNK)):
+            yield chunk

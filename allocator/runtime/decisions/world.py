@@ -26,11 +26,12 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, Trigger
+from allocator.protocol.training import TrainingLedger
 from allocator.runtime.adapters.base import Placed
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge, Ways
 from allocator.runtime.records.book import ACTIVE, Job
-from throughputs import InputError, ThroughputTable, Trace
+from throughputs import InputError, ThroughputTable
 
 _Ids = NDArray[np.int64]
 
@@ -110,6 +111,11 @@ class World:
     policy, settings, seed : as in the simulator.
     table : throughputs of job types; None: none are known.
     entities : that jobs may belong to; None: what they name is ignored.
+
+    Raises
+    ------
+    InputError
+        A policy that packs.
     """
 
     def __init__(
@@ -121,6 +127,9 @@ class World:
         entities: Entities | None = None,
         seed: int = 0,
     ) -> None:
+        if Need.COLOCATION in policy.needs:
+            expected = "a policy that does not pack: nothing is known of jobs that share GPUs"
+            raise InputError("service", field="policy", found=policy.name, expected=expected)
         self.hardware, self.policy, self._settings = hardware, policy, settings
         self.cluster = cluster = hardware.cluster
         self._entities, self._of = entities, (policy, settings, table, entities, seed)
@@ -352,33 +361,36 @@ class World:
         return ids
 
     def _table_of(self, jobs: Sequence[Job], ways: Sequence[Ways] = (), arrivals: Sequence[float] = ()) -> JobTable:
-        sizes = [job.gpus for job in jobs]
+        needs, sizes = self.policy.needs, [job.gpus for job in jobs]
         steps = [
             self.knowledge.expected_steps(job.total_steps, job.duration, of, job.gpus)
             for job, of in zip(jobs, ways, strict=True)
         ]
-        trace = Trace(
-            [job.job_type or "unknown" for job in jobs],
-            sizes,
-            steps,
-            list(arrivals),
-            priority_weight=[job.weight for job in jobs],
-            # one that comes again, with another number of GPUs, may be late already
-            deadline=[
-                np.nan if job.deadline is None else max(job.deadline, arrival)
-                for job, arrival in zip(jobs, arrivals, strict=True)
-            ],
-            entity=[job.entity for job in jobs],
+        # one that comes again, with another number of GPUs, may be late already
+        deadline = [
+            np.nan if job.deadline is None else max(job.deadline, arrival)
+            for job, arrival in zip(jobs, arrivals, strict=True)
+        ]
+        submitted = {
+            "job_type": [job.job_type or "unknown" for job in jobs],
+            "scale_factor": sizes,
+            "total_steps": steps,
+            "arrival_time": arrivals,
+            "priority_weight": [job.weight for job in jobs],
+            "deadline": deadline,
+            "entity": [job.entity for job in jobs],
+        }
+        table = JobTable(
+            submitted,
+            self.knowledge.rates(ways, sizes),
+            self.cluster,
+            entities=self._entities,
+            configurations=self._configurations(ways) if Need.CONFIGURATIONS in needs else None,
             source="jobs of the service",
         )
-        needs = self.policy.needs
-        return JobTable.from_trace(
-            trace,
-            self._configurations(ways) if Need.CONFIGURATIONS in needs else self.knowledge.rates(ways, sizes),
-            self.cluster,
-            needs=needs,
-            entities=self._entities,
-        )
+        if Need.TRAINING in needs:
+            table.training = TrainingLedger.steady(table.total_steps, table.rates)
+        return table
 
     def _configurations(self, ways: Sequence[Ways]) -> Any:
         return self.knowledge.configurations(ways).fitting(self.cluster.capacity)

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from allocator.conversion import Range, read_field
 from allocator.runtime.door.client import MOST_AT_ONCE
 from allocator.runtime.door.views import job_view, service_view, status
-from allocator.runtime.records.book import FINAL, RUNNING, SUBMITTED, Job
+from allocator.runtime.records.book import FINAL, RUNNING, SUBMITTED, Job, checked
 from allocator.runtime.records.journal import JournalError
-from allocator.runtime.records.submission import checked
 from throughputs import InputError
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 

@@ -54,9 +54,8 @@ class Door:
 
     def __init__(self, service: Service, requests: Requests, settings: DoorSettings) -> None:
         self._settings = settings
-        kind, _, path = settings.web.partition(":")
-        self._path = Path(path) if kind == "unix" and path else None
-        address = None if self._path else _address(settings)
+        address, path = address_of(settings), settings.web.removeprefix("unix:")
+        self._path = None if address else Path(path)
         # who comes through a file needs no token
         token_file = settings.token_file or service.folder / "token"
         access = Access(read_token(token_file) if address else secrets.token_hex())
@@ -114,8 +113,10 @@ class Door:
             self._path.unlink(missing_ok=True)
 
 
-def _address(settings: DoorSettings) -> tuple[str, int]:
-    """Host and port, if all is there that TCP needs."""
+def address_of(settings: DoorSettings) -> tuple[str, int] | None:
+    """Host and port, None of a file; InputError where something is missing that TCP needs."""
+    if settings.web.startswith("unix:") and settings.web != "unix:":
+        return None
     host, colon, port = settings.web.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:

@@ -11,9 +11,9 @@ from allocator.simulator.rules.general import (
     GangRates,
     IdealShares,
     Limits,
+    Slots,
     SpreadGangs,
 )
-from allocator.simulator.rules.slots import Slots
 from allocator.simulator.rules.starts import StartsTakeTime, StoppingCostsWork
 
 GENERAL: tuple[type[Rule], ...] = (

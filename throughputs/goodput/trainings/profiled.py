@@ -12,11 +12,15 @@ Heterogeneity-aware, Goodput-optimized ML-cluster Scheduling", SOSP 2023, and it
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 
+from throughputs.entry_points import load
 from throughputs.goodput.efficiency import gain
 from throughputs.goodput.model import ThroughputModels
-from throughputs.goodput.profiles import Profile, Profiles
+from throughputs.goodput.profiles import Profile, Profiles, default_profiles, read_profiles
 from throughputs.goodput.trainings.training import Shape, Training, Trainings
 
 PASSES = 3.0
@@ -80,3 +84,31 @@ def trainings_of(profiles: Profiles) -> Trainings:
     """The trainings of profiles, as read by `throughputs.goodput.profiles.read_profiles`."""
     kinds = {name: PipelinedTraining if one.stages else ProfiledTraining for name, one in profiles.models.items()}
     return Trainings({name: kinds[name](name, one) for name, one in profiles.models.items()}, profiles.source)
+
+
+EMBEDDED = "goodput"
+"""The name of the embedded profiles."""
+
+
+def find_trainings(source: str | os.PathLike[str]) -> Trainings | None:
+    """The trainings that are meant, None where it is something else.
+
+    A folder with a folder of measured tables for each model, profiles in a TOML file, or the embedded profiles, which
+    are called "goodput" where there is no such file.
+
+    Raises
+    ------
+    InputError
+        Tables or profiles that cannot be used.
+    OSError
+        A file cannot be opened.
+    """
+    path = Path(source)
+    if path.is_dir():
+        if not any(path.glob("*/validation-*.csv")):
+            return None
+        measured: Trainings = load("goodput", "trainings")(path)
+        return measured
+    if path.suffix.lower() == ".toml":
+        return trainings_of(read_profiles(path))
+    return trainings_of(default_profiles()) if str(path) == EMBEDDED and not path.exists() else None

@@ -8,7 +8,7 @@ which then grows and shrinks with the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,21 +20,47 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take, where_allowed
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
-from allocator.protocol.jobs.submitted import deadlines_of, options_of, predictions_of
 from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger
 from allocator.protocol.views import Need, Needs, Source
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.deadlines import DeadlineOptions
+from throughputs.frames import columns_of
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     from throughputs.estimator.believed import BelievedColocation
 
+# The published deadlines are multiples of a job's duration on this type (Gavel, OSDI'20, public artifact).
+REFERENCE_ACCELERATOR = "v100"
+
+
+def deadlines_of(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
+    """(N,) seconds on the clock, nan for a job without a deadline."""
+    duration = trace.duration
+    if np.isnan(duration[~np.isnan(trace.slo)]).any():
+        speed = rates.max(axis=1, initial=0.0)
+        if REFERENCE_ACCELERATOR in cluster.accelerators:
+            reference = rates[:, cluster.accelerators.index(REFERENCE_ACCELERATOR)]
+            speed = np.where(reference > 0, reference, speed)
+        with np.errstate(divide="ignore"):
+            duration = np.where(np.isnan(duration), trace.total_steps / speed, duration)
+    return np.where(np.isnan(trace.deadline), trace.arrival_time + trace.slo * duration, trace.deadline)
+
+
+def options_of(trace: Trace, deadline: NDArray[np.float64]) -> DeadlineOptions:
+    """Those of the trace; of the `deadline` (N,) alone for a job without."""
+    if not trace.deadline_options.astype(bool).any():
+        return DeadlineOptions.of_deadlines(deadline)
+    rows = zip(trace.deadline_options, deadline.tolist(), strict=True)
+    return DeadlineOptions.of_rows([row or (((at, 1.0),) if np.isfinite(at) else ()) for row, at in rows])
+
+
 _Ids = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
-# What the world and the decision core write, as it is for a new job. The other columns are those of the trace.
+# What the world and the decision core write, as it is for a new job. The other columns are as in a trace.
 _WRITTEN = {
     "steps_done": 0.0,
     "completion_time": np.nan,
@@ -68,27 +94,26 @@ class JobTable:
 
     Parameters
     ----------
-    trace : the jobs as they were submitted.
+    submitted : columns of the jobs as they were submitted, in the order of their arrival, each as in a `Trace`:
+        job_type, scale_factor, total_steps and arrival_time; the others may be left out.
     rates : (N, M) steps/s of each job's own gang on each type of `cluster`; 0 where it cannot run.
     cluster : the cluster. A gang larger than all GPUs of a type can never run there: its rate is set to 0.
     entities : the entities that the jobs may name; None: what they name is ignored.
+    deadline_options : the deadlines of each job with their values; None: `deadline` alone, worth 1.
+    fractions : what the jobs ask for of each of their GPUs; None: all of them have their GPUs whole.
     colocation : what the jobs do in pairs, for policies that pack; None: not known.
     training : how the jobs train, epoch by epoch; None: not known.
     configurations : throughput by number of GPUs; None: not known.
-    goodput : what is known of jobs whose goodput changes as they train; None: no jobs of this kind. Steps are then
-        progress, and `configurations` follow from it.
+    source : where the jobs came from, for messages.
 
     Attributes
     ----------
     ids : (N,) ids of the rows, ascending.
     job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user, partition, gpu_type,
     gpu_utilization, trace_id, arrival_date : (N,) as in the trace; times in seconds. Steps change with the batch size.
-    deadline : (N,) seconds on the clock, that of the trace or arrival_time + slo * duration; nan for a job without. A
-        duration that the trace does not tell is that of its steps on v100 if the cluster has it and the job runs there,
-        else on its fastest type.
-    predicted_seconds : (N,) as in the trace; the length of the job on its fastest type where that has no prediction.
-    deadline_options : the deadlines of each job with their values; where the trace has none, `deadline` alone, worth 1.
-    fractions : what the jobs ask for of each of their GPUs; None: all of them have their GPUs whole.
+    deadline : (N,) seconds on the clock; nan for a job without.
+    predicted_seconds : (N,) the prediction; where there is none the length of the job on its fastest type, 0 where none
+        can run it.
     rates : (N, M) steps/s, as measured or profiled.
     membership : entities and whose each job is, or None; jobs in entities rank by their position.
     steps_done : (N,) steps trained so far; written by the world.
@@ -101,6 +126,8 @@ class JobTable:
     believed : what is believed of pairs of jobs instead of `colocation`, until they have run; None: it is known.
     least_steps_remaining : what policies are told that an active job has left at least; above 0 in a world that does
         not notice at once when a job is through.
+    goodput : what is known of jobs whose goodput changes as they train; None: no jobs of this kind. Steps are then
+        progress, and `configurations` follow from it.
     columns : further arrays, one row per job, by name (`register`).
 
     Raises
@@ -132,36 +159,37 @@ class JobTable:
 
     def __init__(
         self,
-        trace: Trace,
+        submitted: Mapping[str, Any],
         rates: ArrayLike,
         cluster: Cluster,
+        *,
         entities: Entities | None = None,
+        deadline_options: DeadlineOptions | None = None,
+        fractions: GpuFractions | None = None,
         colocation: PackedColumns | None = None,
         training: TrainingLedger | None = None,
         configurations: Configurations | None = None,
-        goodput: LearntSpeeds | None = None,
+        source: str = "jobs",
     ) -> None:
-        n = len(trace)
+        n = len(submitted["job_type"])
         self.ids = np.arange(n)
-        for name in _COLUMNS:
-            if name not in ("rates", *_WRITTEN):
-                setattr(self, name, getattr(trace, name))
+        for name in _SUBMITTED:
+            setattr(self, name, columns_of(Trace)[name].array(submitted.get(name), n))
         for name, fill in _WRITTEN.items():
             setattr(self, name, np.full(n, fill))
-        self.total_steps = trace.total_steps.copy()
-        self.fractions = GpuFractions.of_trace(trace)
-        self.membership = (
-            None if entities is None else Membership(entities, entities.positions(self.entity, trace.source))
-        )
-        self.rates = checked_rates(rates, trace, cluster, "rates")
-        self.deadline = deadlines_of(trace, self.rates, cluster)
-        self.deadline_options: DeadlineOptions = options_of(trace, self.deadline)
-        self.predicted_seconds = predictions_of(trace, self.rates)
+        self.rates = checked_rates(rates, self, cluster, "rates")
+        length = quotient(self.total_steps, self.rates.max(axis=1, initial=0.0), 0.0)
+        self.predicted_seconds = np.where(np.isnan(self.predicted_seconds), length, self.predicted_seconds)
+        self.membership = None if entities is None else Membership(entities, entities.positions(self.entity, source))
+        if deadline_options is None:
+            deadline_options = DeadlineOptions.of_deadlines(self.deadline)
+        self.deadline_options = deadline_options
+        self.fractions = fractions
         self.colocation = colocation
         self.believed: BelievedColocation | None = None
         self.training = training
         self.configurations = configurations
-        self.goodput = goodput
+        self.goodput: LearntSpeeds | None = None
         self.least_steps_remaining = 0.0
         self.columns: dict[str, NDArray[Any]] = {}
         self._fill: dict[str, Any] = {}
@@ -186,17 +214,32 @@ class JobTable:
         pairs are in a table with co-location, or in `PackedColumns` of these jobs; those by number of GPUs in a table,
         or in `Configurations` of these jobs; `published_profiles` as in `throughputs.training.profile_trace`. With
         `by_duration` the gangs go at the speed that the durations of the trace say.
+
+        A deadline is that of the trace, or arrival_time + slo * duration. A duration that the trace does not tell is
+        that of the steps of the job on v100 if the cluster has it and the job runs there, else on its fastest type.
         """
         gangs = rates_by_duration(trace, cluster) if by_duration else gang_rates(trace, throughputs, cluster)
         pairs = of_trace(trace, throughputs, cluster, gangs) if Need.COLOCATION in needs else None
         if isinstance(throughputs, PackedColumns):
             throughputs = throughputs.rates
-        elastic = of_table(trace, throughputs, cluster) if Need.CONFIGURATIONS in needs else None
-        table = cls(trace, gangs, cluster, entities, pairs, configurations=elastic)
+        rates = checked_rates(gangs, trace, cluster, "rates")
+        training = None
         if Need.TRAINING in needs:
             source = throughputs if isinstance(throughputs, ThroughputTable) else None
-            table.training = TrainingLedger.of_trace(trace, source, cluster, table.rates, published=published_profiles)
-        return table
+            training = TrainingLedger.of_trace(trace, source, cluster, rates, published=published_profiles)
+        deadline = deadlines_of(trace, rates, cluster)
+        return cls(
+            {name: getattr(trace, name) for name in _SUBMITTED} | {"deadline": deadline},
+            rates,
+            cluster,
+            entities=entities,
+            deadline_options=options_of(trace, deadline),
+            fractions=GpuFractions.of_trace(trace),
+            colocation=pairs,
+            training=training,
+            configurations=of_table(trace, throughputs, cluster) if Need.CONFIGURATIONS in needs else None,
+            source=trace.source,
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -407,3 +450,5 @@ class JobTable:
 
 _COLUMNS = tuple(JobTable.__annotations__)
 """Arrays with a row for each job that every table has."""
+
+_SUBMITTED = tuple(name for name in _COLUMNS if name != "rates" and name not in _WRITTEN)

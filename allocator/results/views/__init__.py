@@ -1,1 +1,0 @@
-"""How people read a run: typed figures and pictures."""
