@@ -23,6 +23,8 @@ ALLOWED = {
     "formulations/columns/solver.py": "a sparse matrix",
     "formulations/columns/written.py": "sparse matrices",
     "allocator/published/gavel/packed.py": "a sparse matrix",
+    "formulations/composed/expressions.py": "sparse matrices, multiplied by SciPy's own loops",
+    "formulations/composed/program.py": "sparse matrices and expressions",
     "formulations/reference/mixed_integer.py": "a sparse matrix",
     "allocator/report/svg.py": "pixels of a picture",
     **dict.fromkeys(

@@ -228,7 +228,8 @@ class _GoneInRun(Running):
     def happen(self):
         if self.at <= self.world.clock:
             self.at = np.inf
-            self.world.use(list(range(self.rule.left)), self.world.core.running.jobs.tolist())
+            gone = range(self.rule.left, self.world.core.cluster.total_gpus)
+            self.world.withhold(self, gone, self.world.core.running.jobs.tolist())
 
 
 @pytest.mark.parametrize("left", [0, 1])
