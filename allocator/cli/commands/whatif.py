@@ -40,7 +40,7 @@ from allocator.protocol.policy import Need
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace
 
-USUAL_POLICY = "fifo"
+USUAL_POLICY = "slurm"
 
 ClustersOption = Annotated[
     list[str],

@@ -215,7 +215,7 @@ def _larger(cluster: Cluster, gpus: int) -> dict[str, Cluster]:
 def whatif(
     trace: Trace | str | os.PathLike[str],
     clusters: Sequence[Cluster | str | Mapping[str, int]] | Cluster | str,
-    policies: Sequence[str] | str = "fifo",
+    policies: Sequence[str] | str = "slurm",
     *,
     loads: Sequence[float] = (1.0,),
     restart_penalties: Sequence[float] = (),
