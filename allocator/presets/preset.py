@@ -118,6 +118,7 @@ class Preset:
         object.__setattr__(self, "world", completed(self.world))
         for rule in self.world:
             rule.check(self.world)
+        _check_names(self.disciplines(), self.world)
 
     def replace(self, **changes: Any) -> Preset:
         """The same with some settings changed, each named as a field of `MechanismSettings`, its discipline or a rule.
@@ -221,6 +222,17 @@ class Preset:
         return {"preset": self.name, "choice": self.choice, "fairness": self.fairness} | {
             k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()
         }
+
+
+def _check_names(disciplines: Sequence[Discipline], world: Rules) -> None:
+    """InputError for a setting that two owners have: by its name alone nobody could tell which is meant."""
+    owners: dict[str, type] = {}
+    for owner in (MechanismSettings, *map(type, disciplines), *map(type, world)):
+        for name in kinds_of(owner):
+            other = owners.setdefault(name, owner)
+            if other is not owner:
+                expected = f"another name: {other.__name__} has a setting {name}"
+                raise InputError(f"rule {owner.__name__}", field=name, expected=expected)
 
 
 def _kinds(disciplines: Sequence[Discipline], world: Rules) -> dict[str, Any]:

@@ -255,3 +255,16 @@ def test_a_run_is_another_one_when_its_rule_is_written_otherwise(tmp_path, monke
         sys.modules.pop(path.stem)
     assert keys[0] != keys[1]
     sys.path.remove(str(tmp_path))
+
+
+@dataclass(frozen=True)
+class Named(Rule):
+    """A rule whose field is called as a setting of the mechanism."""
+
+    round_seconds: float = 1.0
+
+
+def test_a_field_that_is_called_as_another_setting_is_refused():
+    with pytest.raises(InputError) as refused:
+        preset("default").with_rules(Named())
+    assert all(word in str(refused.value) for word in ("Named", "round_seconds", "MechanismSettings"))

@@ -159,7 +159,7 @@ class Slurm(PlanPolicy):
         waits = np.ones(state.n_jobs, dtype=np.bool_)
         waits[state.running.jobs] = False
         waiting = waits.nonzero()[0]
-        if len(waiting) < 2:
+        if not (self.age_weight or self.fairshare_weight or self.size_weight or self.priority_weight):
             return waiting
         return np.asarray(waiting[np.argsort(-self.priorities(state, memory)[waiting], kind="stable")])
 
