@@ -94,30 +94,37 @@ class Away(Rule):
     until: float = 0.0
 
     def start(self, world):
-        return [_Away(self, world)]
+        return [_Away(self.gpus, self.since, self.until, world)]
 
 
 class _Away(Running):
     keeps = ("next",)
 
-    def __init__(self, rule, world):
-        self.rule, self.world, self.next = rule, world, rule.since
+    def __init__(self, gpus, since, until, world):
+        self.gpus, self.since, self.until, self.world, self.next = gpus, since, until, world, since
 
     def next_event(self):
         return self.next
 
     def happen(self):
         while self.next <= self.world.clock:
-            gone = self.rule.gpus if self.next == self.rule.since else ()
+            gone = self.gpus if self.next == self.since else ()
             core = self.world.core
             hit = [job for job in core.running.jobs.tolist() if {*core.gpus_of(job)} & {*gone}]
-            self.next = self.rule.until if self.next == self.rule.since else np.inf
+            self.next = self.until if self.next == self.since else np.inf
             self.world.withhold(self, gone, hit)
 
 
 @dataclass(frozen=True)
-class AwayToo(Away):
+class AwayToo(Rule):
     """The same, beside it."""
+
+    gpus_too: tuple[int, ...] = ()
+    since_too: float = 0.0
+    until_too: float = 0.0
+
+    def start(self, world):
+        return [_Away(self.gpus_too, self.since_too, self.until_too, world)]
 
 
 @pytest.mark.parametrize("policy", ["srtf", "isolated"])
