@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, log
 from typing import Any, ClassVar
@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.conversion import NotNegative, NotNegativeWhole, Positive
+from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive
+from allocator.fractions import WHOLE
 from allocator.policies.base.ordering import blocked
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
 from allocator.protocol.plan import Memory
 from allocator.protocol.policy import Hindrance
-from allocator.protocol.views import Needs
+from allocator.protocol.views import Needs, Views
 from allocator.registry import register
 from throughputs.numerics import exp
 
@@ -24,6 +25,9 @@ _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
 _DAY = 86400.0
+
+_SMALL_DECAY = 1e-5
+"""Exponent of a decay below which two terms of its series are exact to rounding."""
 
 _GRACE_SECONDS = 60.0
 """A job that runs beyond its limit is expected to end within so long."""
@@ -44,8 +48,11 @@ class Usage(Memory):
 
     def until(self, clock: float, half_life: float) -> None:
         """Count what has run since, each second decaying from when it was used."""
-        kept = 0.5 ** ((clock - self.clock) / half_life)
-        of_one_gpu = (1.0 - kept) * half_life / log(2.0)
+        seconds = clock - self.clock
+        decay = seconds * log(2.0) / half_life
+        kept = float(exp(np.array(-decay)))
+        # the integral of the decay over the time that has passed, by its series where the difference would round away
+        of_one_gpu = seconds * (1.0 - decay / 2.0) if decay < _SMALL_DECAY else seconds * (1.0 - kept) / decay
         accounts = self.seconds.keys() | self.running.keys()
         self.seconds = {
             name: self.seconds.get(name, 0.0) * kept + self.running.get(name, 0.0) * of_one_gpu
@@ -79,12 +86,12 @@ class Slurm(PlanPolicy):
     Parameters
     ----------
     age_weight, fairshare_weight, size_weight, priority_weight : w_a, w_f, w_s, w_q; all 0: first come, first served.
-    max_age_days : A in days. half_life_days : of GPU time that was used.
+    max_age_days : A in days. half_life_days : of GPU time that was used; inf: nothing is forgotten.
     favor_small : 1 - s / C in place of s / C.
     reservations : R, by type; 1 is EASY backfilling, a large number conservative backfilling, 0: whoever fits starts.
     depth : jobs that wait are looked at up to so many.
     preempts : whether a job may take the GPUs of jobs of less weight, those of the least weight and the shortest run
-        first, where it can start in no other way.
+        first, where it can start in no other way. Promises are kept.
     """
 
     age_weight: NotNegative = 0.0
@@ -95,10 +102,10 @@ class Slurm(PlanPolicy):
     half_life_days: Positive = 7.0
     favor_small: bool = False
     reservations: NotNegativeWhole = 1
-    depth: NotNegativeWhole = 500
+    depth: AtLeastOne = 500
     preempts: bool = False
 
-    needs: ClassVar[Needs] = Need.PREDICTIONS | Need.SERVICE | Need.FRACTIONS
+    needs: ClassVar[Needs] = Need.PREDICTIONS | Need.SERVICE | Need.FRACTIONS | Views.account | Views.submitter
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     in_order_of_rows: ClassVar[bool] = True
 
@@ -146,12 +153,8 @@ class Slurm(PlanPolicy):
         used, everything = memory.seconds, sum(memory.seconds.values())
         if not everything:
             return np.ones(state.n_jobs)
-        due = dict.fromkeys([*used, *names.tolist()], 1.0)
-        if state.membership is not None:
-            entities = state.membership.entities
-            due |= dict(zip(entities.names, np.asarray(entities.weights).tolist(), strict=True))
-        whole = sum(due.values())
-        over = [used.get(name, 0.0) / everything / (due[name] / whole) for name in names.tolist()]
+        due = _parts_due(dict.fromkeys([*used, *names.tolist()]), state)
+        over = [used.get(name, 0.0) / everything / due[name] for name in names.tolist()]
         return np.asarray(exp(-log(2.0) * np.array(over))[of_job])
 
     def _line(self, state: ClusterState, memory: Usage) -> _Ids:
@@ -165,6 +168,9 @@ class Slurm(PlanPolicy):
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
         """Its place in line, and the first before it that waits as well and would be delayed."""
+        if self.fairshare_weight:
+            # what accounts have had is not known here
+            return Hindrance("ranked_behind", "its place in line hangs on what its account has had")
         line = self._line(state, Usage())
         place = int((line == job).argmax()) if job in line else 0
         if not place:
@@ -179,17 +185,30 @@ class Slurm(PlanPolicy):
 
 
 class _Timetable:
-    """Free GPUs of a pool from now on, if everybody runs to the time limit: `free[k]` from `times[k]` on."""
+    """Free GPUs of a pool from now on, if everybody runs to the time limit: `free[k]` from `times[k]` on.
 
-    def __init__(self, now: float, free: float, ends: list[tuple[float, float]]) -> None:
-        self.times, self.free = [now], [free]
+    GPUs are counted in thousandths, so that sums of fractions are exact.
+    """
+
+    def __init__(self, times: list[float], free: list[int]) -> None:
+        self.times, self.free = times, free
+
+    @classmethod
+    def of(cls, now: float, free: int, ends: list[tuple[float, int]]) -> _Timetable:
+        """With so much free now, and what becomes free at the `ends` of those who run."""
+        self = cls([now], [free])
         for end, gpus in sorted(ends):
             if end > self.times[-1]:
                 self.times.append(end)
                 self.free.append(self.free[-1])
             self.free[-1] += gpus
+        return self
 
-    def fits_now(self, gpus: float, seconds: float) -> bool:
+    def copy(self) -> _Timetable:
+        """Another one that may be tried things on."""
+        return _Timetable([*self.times], [*self.free])
+
+    def fits_now(self, gpus: int, seconds: float) -> bool:
         """Whether so many GPUs are free from now on for so long."""
         end = self.times[0] + seconds
         for time, free in zip(self.times, self.free, strict=True):
@@ -199,7 +218,7 @@ class _Timetable:
                 return False
         return True
 
-    def earliest(self, gpus: float, seconds: float) -> float:
+    def earliest(self, gpus: int, seconds: float) -> float:
         """The first time after now from which that holds; inf: never."""
         start = inf
         for time, free in zip(self.times[1:], self.free[1:], strict=True):
@@ -211,7 +230,7 @@ class _Timetable:
                 break
         return start
 
-    def take(self, start: float, seconds: float, gpus: float) -> None:
+    def take(self, start: float, seconds: float, gpus: int) -> None:
         """Somebody has so many GPUs from `start` on for so long."""
         first, last = self._at(start), self._at(start + seconds)
         for k in range(first, last):
@@ -233,7 +252,6 @@ class _Backfill:
         self.policy, self.state, self.line = policy, state, line[: policy.depth]
         self.room, self.free = state.room(), state.capacity - state.running.gpus_used(len(state.capacity))
         self.tables: dict[int, _Timetable] = {}
-        self.promised: dict[int, int] = {}
         self.stopped: set[int] = set()
 
     def rows(self) -> Assignment:
@@ -251,54 +269,66 @@ class _Backfill:
             if not may and not self.policy.preempts and not any(left[pool] > 0 for pool in pools):
                 continue
             size, limit = float(gpus[job]), float(state.predicted_seconds[job])
-            pool = self._start(pools, size, limit, job)
+            pool = self._start(pools, size, limit)
+            if pool < 0 and self.policy.preempts:
+                pool = self._evict(pools, size, limit, job)
             if pool >= 0:
                 started.append((job, pool))
             elif any(left[pool] > 0 for pool in pools):
                 self._promise([pool for pool in pools if left[pool] > 0], size, limit, left)
         return self._assignment(started)
 
-    def _start(self, pools: list[int], gpus: float, limit: float, job: int) -> int:
-        """The pool on which a job starts now, -1 for none."""
+    def _start(self, pools: list[int], gpus: float, limit: float) -> int:
+        """The pool on which a gang starts now, -1 for none."""
         for pool in pools:
-            if self._table(pool).fits_now(gpus, limit) and self.room.take(pool, gpus):
-                self._table(pool).take(self.state.clock, limit, gpus)
+            if self._table(pool).fits_now(_thousandths(gpus), limit) and self.room.take(pool, gpus):
+                self._table(pool).take(self.state.clock, limit, _thousandths(gpus))
                 return pool
-        if self.policy.preempts:
-            for pool in pools:
-                if self._evict(pool, gpus, job):
-                    self._table(pool).take(self.state.clock, limit, gpus)
-                    return pool
         return -1
 
     def _promise(self, pools: list[int], gpus: float, limit: float, left: dict[int, int]) -> None:
         """Reserve GPUs on the pool that has them first."""
-        starts = {pool: self._table(pool).earliest(gpus, limit) for pool in pools}
+        starts = {pool: self._table(pool).earliest(_thousandths(gpus), limit) for pool in pools}
         pool = min(starts, key=starts.__getitem__)
         left[pool] -= 1
         if starts[pool] < inf:
-            self._table(pool).take(starts[pool], limit, gpus)
+            self._table(pool).take(starts[pool], limit, _thousandths(gpus))
 
-    def _evict(self, pool: int, gpus: float, job: int) -> bool:
-        """Stop jobs of less weight for a gang, as few as it needs; False: that is not enough, and nobody stops."""
+    def _evict(self, pools: list[int], gpus: float, limit: float, job: int) -> int:
+        """The pool on which a gang starts now because jobs of less weight stop, -1 for none.
+
+        That where those who stop weigh least, as few as are needed for every promise to be kept.
+        """
+        weights, found = self.state.priority_weights, {pool: self._victims(pool, gpus, limit, job) for pool in pools}
+        enough = [pool for pool in pools if found[pool]]
+        for pool in sorted(enough, key=lambda pool: (max(weights[i] for i in found[pool]), len(found[pool]))):
+            for victim in found[pool]:
+                self.room.give_back(victim)
+            if self.room.take(pool, gpus):
+                for victim in found[pool]:
+                    self._table(pool).take(self.state.clock, self._left(victim), -self._size(victim))
+                self.stopped.update(found[pool])
+                self._table(pool).take(self.state.clock, limit, _thousandths(gpus))
+                return pool
+            # as the GPUs lie, the gang finds no room
+            for victim in found[pool]:
+                self.room.take(pool, float(self.state.gpus_taken[victim]))
+        return -1
+
+    def _victims(self, pool: int, gpus: float, limit: float, job: int) -> list[int]:
+        """Who would stop on a pool for a gang; empty where all of less weight are not enough."""
         state, rows = self.state, self.state.running
-        weights = state.priority_weights
-        there = (rows.pool == pool) & (weights[rows.jobs] < weights[job])
-        victims = [i for i in rows.jobs[there].tolist() if i not in self.stopped]
-        victims.sort(key=lambda i: (weights[i], state.run_seconds[i]))
-        missing, chosen = gpus - self._table(pool).free[0], []
-        for victim in victims:
-            if missing <= 0:
-                break
+        weights, trial, chosen = state.priority_weights, self._table(pool).copy(), list[int]()
+        there = rows.jobs[(rows.pool == pool) & (weights[rows.jobs] < weights[job])].tolist()
+        for victim in sorted(set(there) - self.stopped, key=lambda i: (weights[i], state.run_seconds[i], i)):
+            trial.take(state.clock, self._left(victim), -self._size(victim))
             chosen.append(victim)
-            missing -= float(state.gpus_taken[victim])
-        if missing > 0:
-            return False
-        for victim in chosen:
-            self.room.give_back(victim)
-            self.stopped.add(victim)
-            self._table(pool).take(state.clock, self._left(victim), -float(state.gpus_taken[victim]))
-        return self.room.take(pool, gpus)
+            if trial.fits_now(_thousandths(gpus), limit):
+                return chosen
+        return []
+
+    def _size(self, job: int) -> int:
+        return _thousandths(float(self.state.gpus_taken[job]))
 
     def _left(self, job: int) -> float:
         """Seconds to the time limit of a job that runs."""
@@ -311,9 +341,9 @@ class _Backfill:
             jobs = rows.jobs[rows.pool == pool]
             left = state.predicted_seconds[jobs] - state.run_seconds[jobs]
             ends = state.clock + np.where(left > 0, left, _GRACE_SECONDS)
-            taken = state.gpus_taken[jobs].astype(np.float64)
-            free = float(self.free[pool])
-            self.tables[pool] = _Timetable(state.clock, free, list(zip(ends.tolist(), taken.tolist(), strict=True)))
+            taken = [self._size(job) for job in jobs.tolist()]
+            free = _thousandths(float(self.free[pool]))
+            self.tables[pool] = _Timetable.of(state.clock, free, list(zip(ends.tolist(), taken, strict=True)))
         return self.tables[pool]
 
     def _assignment(self, started: list[tuple[int, int]]) -> Assignment:
@@ -325,6 +355,31 @@ class _Backfill:
         jobs, pools = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
         gpus = np.maximum(self.state.scale_factors[jobs], 1)
         return running.followed_by(Assignment.of(jobs, pools, gpus))
+
+
+def _thousandths(gpus: float) -> int:
+    return round(gpus * WHOLE)
+
+
+def _parts_due(accounts: Iterable[str], state: ClusterState) -> dict[str, float]:
+    """The part of the cluster that is each account's due; the parts of entities go down their tree by weight.
+
+    An account that is no entity stands beside the topmost ones, with weight 1.
+    """
+    if state.membership is None:
+        names = list(accounts)
+        return dict.fromkeys(names, 1.0 / max(len(names), 1))
+    entities = state.membership.entities
+    weights, parents = np.asarray(entities.weights, dtype=np.float64), np.asarray(entities.parent)
+    others = [name for name in accounts if name not in set(entities.names)]
+    top = float(weights[parents < 0].sum()) + len(others)
+    of_siblings = np.bincount(parents + 1, weights, len(weights) + 1)
+    due = weights / np.where(parents < 0, top, of_siblings[parents + 1])
+    for place, parent in enumerate(parents.tolist()):
+        # parents stand before their members
+        if parent >= 0:
+            due[place] *= due[parent]
+    return dict(zip(entities.names, due.tolist(), strict=True)) | dict.fromkeys(others, 1.0 / top)
 
 
 def _accounts(state: ClusterState) -> NDArray[Any]:
