@@ -33,7 +33,7 @@ from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, ru
 from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Transition
-from allocator.room import CountedGpus, FreeGpus, Room
+from allocator.room import CountedGpus, FreeGpus, Held, Room
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
@@ -147,9 +147,9 @@ class Placement(Places):
     def room(self, active: _Ids, gone: Sequence[int]) -> Room:
         """What is free when those who are `gone` (ids) have given back theirs; jobs are positions in `active` (ids)."""
 
-        def held(position: int) -> tuple[int, Gpus]:
+        def held(position: int) -> Held:
             job = int(active[position])
-            return self.pool_of(job), self.gpus_of(job)
+            return Held(self.pool_of(job), self.gpus_of(job))
 
         return Room(lambda pool: self.free_gpus(pool, gone), held)
 
@@ -161,7 +161,7 @@ class Placement(Places):
         for job, code in stopped.items():
             own, _, partner = runs_as(code)
             if own == pool and (partner < 0 or (partner in stopped and job < partner)):
-                free.give_back(self._gpus[job])
+                free.give_back(Held(pool, self._gpus[job]))
 
     def _without_room(self, change: Change) -> list[int]:
         """Ids of the jobs that would start and find no room."""
