@@ -62,11 +62,6 @@ class Transition:
         """Ids of the others."""
         return np.sort(np.delete(self.next.jobs, self.rows))
 
-    @property
-    def changes(self) -> bool:
-        """Whether anything does."""
-        return bool(len(self.rows) or len(self.stop))
-
 
 def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Transition:
     """From `last` to `next`; `moved` are ids of jobs that get other GPUs though pool and number are the same.

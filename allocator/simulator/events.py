@@ -262,10 +262,8 @@ class EventExecution:
     def close(self) -> None:
         """The run is over: leases that are still open end with it."""
         world = self.world
-        if not self._any:  # jobs that ran already have leases in runs by rounds, too
-            return
-        self.leave(self.leases.open_jobs)
-        if self.leases.any_ended:
+        # jobs that ran already have leases in runs by rounds, too
+        if self._any and self.leases.end_all(world.clock, self._table):
             world.tell_stretch(
                 self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0))
             )
