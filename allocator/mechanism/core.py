@@ -27,7 +27,7 @@ from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.settings import MechanismSettings
 from allocator.mechanism.shares import IdealShares
-from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.assignment import NOBODY, Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import UpcomingRounds
@@ -241,7 +241,7 @@ class DecisionCore:
         if clock >= self._asked_at + self.period_seconds:
             self._news = True
         executor, calls = self._executor, self.policy_calls
-        rejected = _NOBODY
+        rejected = NOBODY
         if executor.due(clock, self._news, waive_interval):
             rejected = yield from self._ask(clock)
         step = executor.next(clock, self._running)
@@ -257,7 +257,7 @@ class DecisionCore:
         self.decisions += len(active) > 0 or self.decisions > 0
         if not len(active):
             self._executor.nobody(clock)
-            return _NOBODY
+            return NOBODY
         if self._keeps_isolated_time:
             self._isolated.advance(active)
         given: dict[str, Any] = {
@@ -405,8 +405,6 @@ class DecisionCore:
         if self._placement is not None:
             self._placement.adopt(running, gpus)
 
-
-_NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
 _STATE = ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change", "_news", "_asked_at", "_rounds")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,9 @@ from allocator.fractions import WHOLE, taken_of
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
+
+NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
+"""No jobs."""
 
 # Up to so many numbers plain Python is faster than arrays.
 _FEW = 64

@@ -31,14 +31,13 @@ from allocator.mechanism.placement.gangs import (
 )
 from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, runs_as
 from allocator.mechanism.placement.whole import FreeServers, WholeServers
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.decision import Transition
 from allocator.room import CountedGpus, FreeGpus, Held, Room
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
 
-_NONE: Final[_Ids] = np.empty(0, dtype=np.int64)
 _ALONE: Final = -1
 
 # Of a gang that needs GPUs: its row in the assignment, its (first) job, its GPUs, and its second job or -1.
@@ -127,7 +126,7 @@ class Placement(Places):
         # Mostly those whose rows have changed; others had to move for them.
         row_of = dict(zip(changed.tolist(), change.rows.tolist(), strict=True))
         rows = sorted([row_of[job] if job in row_of else self._roster.row_of(job) for job in other])
-        return change.transition(np.array(rows, dtype=np.int64) if rows else _NONE)
+        return change.transition(np.array(rows, dtype=np.int64) if rows else NOBODY)
 
     def gpus_of(self, job: int) -> Gpus:
         """See Places."""
