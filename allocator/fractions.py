@@ -10,15 +10,17 @@ Gradient Descent", USENIX ATC 2023, whose traces count thousandths (``gpu_milli`
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.room import FreeGpus, Room
 from throughputs import InputError, Trace
+
+if TYPE_CHECKING:
+    from allocator.room import FreeGpus, Held
 
 _Ids = NDArray[np.int64]
 
@@ -197,23 +199,6 @@ class SharedGpus:
             del self._with_left[left]
 
 
-class Held(NamedTuple):
-    """What a job has.
-
-    Attributes
-    ----------
-    pool : position of the pool.
-    gpus : ids of its GPUs; one for a job with a fraction.
-    number : of its GPU in `SharedGpus`, -1 for a job that has its GPUs whole.
-    thousandths : of the GPU.
-    """
-
-    pool: int
-    gpus: tuple[int, ...]
-    number: int = _NO_ROOM
-    thousandths: int = WHOLE
-
-
 class FreeFractions:
     """What is free of a pool whose GPUs are shared in fractions; see `allocator.room.FreeGpus`.
 
@@ -245,64 +230,7 @@ class FreeFractions:
             number = self.shared.open(thousandths)
         return number
 
-    def give_back(self, gpus: tuple[int, ...]) -> None:
-        """GPUs (ids) of a gang are free."""
-        self._whole.give_back(gpus)
-
-    def give_back_held(self, held: Held) -> None:
+    def give_back(self, held: Held) -> None:
         """What a job has is free."""
         if held.number < 0 or self.shared.leave(held.number, held.thousandths):
-            self._whole.give_back(held.gpus)
-
-
-class SummedFractions:
-    """What is free of a pool in sum, where it is not known which jobs are on which GPU; see `FreeGpus`."""
-
-    def __init__(self, gpus: float) -> None:
-        self._left = round(gpus * WHOLE)
-
-    @property
-    def count(self) -> float:
-        """GPUs that are free in sum."""
-        return self._left / WHOLE
-
-    def take(self, gpus: float) -> bool:
-        """Take GPUs for a gang, or less than one for a job that shares it; whether as many are free in sum."""
-        size = round(gpus * WHOLE)
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
-
-    def give_back(self, gpus: tuple[int, ...]) -> None:
-        """GPUs (ids) of a gang are free."""
-        self._left += len(gpus) * WHOLE
-
-    def give_back_held(self, held: Held) -> None:
-        """What a job has is free."""
-        self._left += len(held.gpus) * held.thousandths
-
-
-class RoomForFractions(Room):
-    """The room of pools whose GPUs are shared in fractions.
-
-    Parameters
-    ----------
-    free_of : what is free of a pool, to be changed; asked for once, if at all.
-    held : what a job that runs (its position in the state) has.
-    """
-
-    def __init__(self, free_of: Callable[[int], FreeFractions | SummedFractions], held: Callable[[int], Held]) -> None:
-        self._known: dict[int, FreeFractions | SummedFractions] = {}
-        self._source, self._held_by = free_of, held
-        super().__init__(self._of, lambda job: held(job)[:2])
-
-    def _of(self, pool: int) -> FreeFractions | SummedFractions:
-        if pool not in self._known:
-            self._known[pool] = self._source(pool)
-        return self._known[pool]
-
-    def give_back(self, job: int) -> None:
-        """See Room."""
-        held = self._held_by(job)
-        self._of(held.pool).give_back_held(held)
+            self._whole.give_back(held._replace(thousandths=WHOLE))

@@ -7,7 +7,26 @@ the number of free GPUs alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from allocator.fractions import WHOLE
+
+
+class Held(NamedTuple):
+    """What a job has.
+
+    Attributes
+    ----------
+    pool : position of the pool.
+    gpus : ids of its GPUs; one for a job with a fraction.
+    number : of its GPU in `allocator.fractions.SharedGpus`, -1 for a job that has its GPUs whole.
+    thousandths : of the GPU.
+    """
+
+    pool: int
+    gpus: tuple[int, ...]
+    number: int = -1
+    thousandths: int = WHOLE
 
 
 class FreeGpus(Protocol):
@@ -20,26 +39,32 @@ class FreeGpus(Protocol):
     def take(self, gpus: float) -> bool:
         """Take as many for a gang, or less than one for a job that shares it, if it finds room; whether it does."""
 
-    def give_back(self, gpus: tuple[int, ...]) -> None:
-        """These ids are free from now on."""
+    def give_back(self, held: Held) -> None:
+        """What a job has is free from now on."""
 
 
 class CountedGpus:
-    """A pool in which a gang finds room wherever as many GPUs are free."""
+    """A pool in which a gang finds room wherever as many GPUs are free in sum, fractions of them in thousandths."""
 
     def __init__(self, count: float) -> None:
-        self.count = count
+        self.count = round(count, _DECIMALS)
 
     def take(self, gpus: float) -> bool:
         """See FreeGpus."""
         if gpus > self.count:
             return False
-        self.count -= gpus
+        self.count = round(self.count - gpus, _DECIMALS)
         return True
 
-    def give_back(self, gpus: tuple[int, ...]) -> None:
+    def give_back(self, held: Held) -> None:
         """See FreeGpus."""
-        self.count += len(gpus)
+        gpus = len(held.gpus)
+        freed = gpus if held.thousandths == WHOLE else gpus * held.thousandths / WHOLE
+        self.count = round(self.count + freed, _DECIMALS)
+
+
+_DECIMALS = 3
+"""Sums of thousandths are rounded to them, so that they are exact; whole numbers stay whole."""
 
 
 class Room:
@@ -48,9 +73,9 @@ class Room:
     Parameters
     ----------
     free_of : the free GPUs of a pool, to be changed; asked for once, if at all.
-    held : the pool of a job that runs (its position in the state), and the ids of its GPUs.
+    held : what a job that runs (its position in the state) has.
 
-    >>> room = Room(lambda pool: CountedGpus(4), lambda job: (0, (4, 5)))
+    >>> room = Room(lambda pool: CountedGpus(4), lambda job: Held(0, (4, 5)))
     >>> room.take(0, 3), room.take(0, 2), room.free(0)
     (True, False, 1)
     >>> room.give_back(7)
@@ -58,7 +83,7 @@ class Room:
     3
     """
 
-    def __init__(self, free_of: Callable[[int], FreeGpus], held: Callable[[int], tuple[int, tuple[int, ...]]]) -> None:
+    def __init__(self, free_of: Callable[[int], FreeGpus], held: Callable[[int], Held]) -> None:
         self._free_of = free_of
         self._held = held
         self._pools: dict[int, FreeGpus] = {}
@@ -82,5 +107,5 @@ class Room:
 
     def give_back(self, job: int) -> None:
         """A job that runs alone on its GPUs (its position) is to stop."""
-        pool, gpus = self._held(job)
-        self._pool(pool).give_back(gpus)
+        held = self._held(job)
+        self._pool(held.pool).give_back(held)

@@ -90,7 +90,7 @@ def decided(
     mechanism.restore(_copied(at.mechanism))
     if without >= 0:
         mechanism.left(np.array([without]))
-    mechanism.capacity_changed()
+    mechanism.can_run_changed()
     if at.asked:
         mechanism.ask(cast(SharePolicy, policy), state, active)
     return mechanism.next(at.clock, running).assignment

@@ -6,14 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.allocation import Allocation
-from allocator.protocol.assignment import Assignment, among_ids, within
+from allocator.protocol.assignment import NOBODY, Assignment, among_ids, within
 from allocator.protocol.plan import Plan, PlanStep
 from allocator.protocol.state import ClusterState
 from allocator.protocol.views import Need, Needs
 from formulations import Pairs
 from throughputs import InputError
-
-_NOBODY = np.empty(0, dtype=np.int64)
 
 _NUMBERS = (int, float, np.number)
 
@@ -132,7 +130,7 @@ def _check_seconds(seconds: float, where: str) -> None:
 def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:
     """The `jobs`, if they are positions in the state."""
     if not len(jobs):
-        return jobs if isinstance(jobs, np.ndarray) and jobs.dtype == np.int64 else _NOBODY
+        return jobs if isinstance(jobs, np.ndarray) and jobs.dtype == np.int64 else NOBODY
     given = np.asarray(jobs)
     whole = given.size == 0 or given.dtype.kind in "iu"
     if given.ndim != 1 or not whole or not within(given, state.n_jobs):

@@ -27,7 +27,7 @@ from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.settings import MechanismSettings
 from allocator.mechanism.shares import IdealShares
-from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.assignment import NOBODY, Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import UpcomingRounds
@@ -65,6 +65,7 @@ class DecisionCore:
     allocation : what the policy last decided; None before its first call, and from policies that have none.
     keeps_service : whether a view that the policy needs is kept by what trains; the world then tells it.
     more_arrivals : whether the world still expects arrivals; it may know better than True.
+    period_seconds : the policy is asked at the latest after so many seconds.
     restart_seconds : what it takes a gang to start at most, as the world says.
     slot_seconds : how long the world waits from decision to decision at least.
     decisions : how often it was time to ask the policy since the first arrival, be it that nobody was there.
@@ -101,7 +102,7 @@ class DecisionCore:
         self.next_price_change = 0.0 if watched else np.inf
         self._equip(None)
         every = settings.decide_every_seconds
-        self._period = policy.period_seconds if every is None else min(every, policy.period_seconds)
+        self.period_seconds = policy.period_seconds if every is None else min(every, policy.period_seconds)
         self._triggers = policy.triggers.value
         self._keeps_isolated_time = Need.ISOLATED_TIME in policy.needs
         self._news = False
@@ -184,15 +185,10 @@ class DecisionCore:
         """When it was last time to ask the policy, seconds; -inf before the first arrival."""
         return self._asked_at if self.decisions else -np.inf
 
-    @property
-    def period_seconds(self) -> float:
-        """The policy is asked at the latest after so many seconds."""
-        return self._period
-
     def due_at(self, clock: float) -> float:
         """When somebody will run although nobody does at `clock`, whatever happens, in seconds; inf: never."""
         due = self._executor.due_at(clock)
-        return min(due, self._asked_at + self._period) if due < np.inf else due
+        return min(due, self._asked_at + self.period_seconds) if due < np.inf else due
 
     def record_rounds(self, rounds: int) -> None:
         """So many further rounds went exactly like the last one; their time is entered elsewhere."""
@@ -205,7 +201,7 @@ class DecisionCore:
         """
         if not self.jobs.measure_together(one, other, accelerator):
             return False
-        self._executor.beliefs_changed()
+        self._executor.can_run_changed()
         self.tell(Trigger.RATES)
         return True
 
@@ -229,23 +225,23 @@ class DecisionCore:
         """Whether every coming round is like the last one, as long as the world has no news."""
         return not self._news and self._executor.steady_rounds()
 
-    def next(self, clock: float, *, waive_interval: bool = False) -> Decision:
-        """Who runs as what from `clock` (seconds) on.
+    def next(self, clock: float) -> Decision:
+        """Who runs as what from `clock` (seconds) on."""
+        return finished(self.deciding(clock))
+
+    def deciding(self, clock: float, *, waive_interval: bool = False) -> Generator[ClusterState, None, Decision]:
+        """`next` in steps: stops before each call of the policy, with the state that it is about to be asked about.
 
         With `waive_interval` the policy is asked about any news since its last call, however recent that was.
         """
-        return finished(self.deciding(clock, waive_interval=waive_interval))
-
-    def deciding(self, clock: float, *, waive_interval: bool = False) -> Generator[ClusterState, None, Decision]:
-        """`next` in steps: stops before each call of the policy, with the state that it is about to be asked about."""
         if clock >= self.next_price_change:
             assert self._prices is not None
             self.next_price_change = self._prices.next_change(clock, self.cluster.accelerators)
             self._news = True
-        if clock >= self._asked_at + self._period:
+        if clock >= self._asked_at + self.period_seconds:
             self._news = True
         executor, calls = self._executor, self.policy_calls
-        rejected = _NOBODY
+        rejected = NOBODY
         if executor.due(clock, self._news, waive_interval):
             rejected = yield from self._ask(clock)
         step = executor.next(clock, self._running)
@@ -261,7 +257,7 @@ class DecisionCore:
         self.decisions += len(active) > 0 or self.decisions > 0
         if not len(active):
             self._executor.nobody(clock)
-            return _NOBODY
+            return NOBODY
         if self._keeps_isolated_time:
             self._isolated.advance(active)
         given: dict[str, Any] = {
@@ -287,7 +283,7 @@ class DecisionCore:
 
     def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
         """Place the rows. Steps that repeat the one before share its arrays."""
-        seconds = min(step.seconds, self._asked_at + self._period - clock)
+        seconds = min(step.seconds, self._asked_at + self.period_seconds - clock)
         last = self._last
         gpus: tuple[tuple[int, ...], ...] = ()
         change, assignment = None, step.assignment
@@ -398,7 +394,7 @@ class DecisionCore:
         `running` and their `gpus` are as in `adopt`. The policy is asked anew.
         """
         self.restore(state | {"placement": None}, None)
-        self._executor.capacity_changed()
+        self._executor.can_run_changed()
         self._news = True
         self.adopt(running, gpus)
 
@@ -409,8 +405,6 @@ class DecisionCore:
         if self._placement is not None:
             self._placement.adopt(running, gpus)
 
-
-_NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
 _STATE = ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change", "_news", "_asked_at", "_rounds")
 

@@ -105,7 +105,7 @@ class DeficitRounds(RoundMechanism):
             self._base -= waiting
             self._stay = self._stay_seconds - waiting
         self._preferred = None
-        return Queues(eligible, (-ledger.shares, -ledger.deficits))
+        return Queues((-ledger.shares, -ledger.deficits))
 
     def negated_priorities(self, clock: float, running: Assignment) -> _Floats:
         """See RoundMechanism."""

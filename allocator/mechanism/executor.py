@@ -107,11 +107,8 @@ class Executor(ABC, Generic[PolicyT]):
     def rates_changed(self) -> None:
         """Some jobs have other rates."""
 
-    def capacity_changed(self) -> None:
-        """The types have other numbers of GPUs: jobs may run where they could not, and the other way round."""
-
-    def beliefs_changed(self) -> None:
-        """What is believed of pairs of jobs has changed."""
+    def can_run_changed(self) -> None:
+        """There are other numbers of GPUs, or other beliefs of pairs: some may run where they could not, or cannot."""
 
     def steady_rounds(self) -> bool:
         """Whether every coming round is like the one just given, as long as nothing happens."""

@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from allocator.mechanism.checks import checked_plan
 from allocator.mechanism.executor import Answer, Executor, Step
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import PlanStep
 from allocator.protocol.policy import Need, PlanPolicy
 from allocator.protocol.state import ClusterState
 
 _Ids = NDArray[np.int64]
-
-_NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
 # Relative to the clock.
 _ROUNDING = 1e-12
@@ -41,7 +39,7 @@ class PlanBook(Executor[PlanPolicy]):
         self._round_seconds = round_seconds
         self.memory = policy.new_memory()
         # Who has left since the plan was made.
-        self._gone = _NOBODY
+        self._gone = NOBODY
         self._packs = Need.COLOCATION in policy.needs
         self._since_periodic = 0
         self._begin([])
@@ -89,10 +87,10 @@ class PlanBook(Executor[PlanPolicy]):
 
     def nobody(self, clock: float) -> None:  # noqa: ARG002
         """The coming step is empty."""
-        self._begin([self._step(PlanStep(Assignment.none()), _NOBODY)])
+        self._begin([self._step(PlanStep(Assignment.none()), NOBODY)])
 
     def _begin(self, steps: list[Step]) -> None:
-        self._steps, self._next, self._ends_at, self._gone = steps, 0, -np.inf, _NOBODY
+        self._steps, self._next, self._ends_at, self._gone = steps, 0, -np.inf, NOBODY
 
     def next(self, clock: float, running: Assignment) -> Step:  # noqa: ARG002
         """The next step of the plan, or the rest of one that was interrupted; without those who have left."""

@@ -35,16 +35,15 @@ class Queues:
 
     Parameters
     ----------
-    eligible : (M, R) the rows that may ever be chosen.
     ties : (M, R) arrays that decide between equal priorities, the most important last, smaller first; then the lower
         job id.
     """
 
-    def __init__(self, eligible: _Flags, ties: Sequence[_Floats]) -> None:
-        self.eligible = eligible
+    def __init__(self, ties: Sequence[_Floats]) -> None:
         # Ties are settled once: rows are stored in tie order, and the stable sort of a round keeps it.
         self._tie_order = np.lexsort(ties, axis=-1)
-        self._row_start = eligible.shape[1] * np.arange(len(eligible))[:, None]
+        types, rows = self._tie_order.shape
+        self._row_start = rows * np.arange(types)[:, None]
         self._rows = self._tie_order + self._row_start
 
     def per_type(self, negated: _Floats) -> list[list[int]]:
@@ -205,15 +204,10 @@ class RoundMechanism(Executor[SharePolicy]):
         """Enter the time of a round."""
         self.ledger.record(assignment, seconds)
 
-    def beliefs_changed(self) -> None:
-        """Look again where pairs can run."""
+    def can_run_changed(self) -> None:
+        """Look again."""
         self.ledger.refresh()
         self._queues = None
-
-    def capacity_changed(self) -> None:
-        """Look again where jobs can run."""
-        self.ledger.refresh()
-        self._queues = self._last = None
 
     def next(self, clock: float, running: Assignment) -> Step:
         """The rows of the coming round."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,9 @@ from allocator.fractions import WHOLE, taken_of
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
+
+NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
+"""No jobs."""
 
 # Up to so many numbers plain Python is faster than arrays.
 _FEW = 64
@@ -105,6 +108,11 @@ class Assignment:
         return Assignment(self.jobs, self.pool, self.gpus, self.partner, thousandths)
 
     @property
+    def parts(self) -> _Ids:
+        """(K,) thousandths of each GPU that the rows take."""
+        return np.full(len(self), WHOLE) if self.thousandths is None else self.thousandths
+
+    @property
     def gpus_taken(self) -> NDArray[Any]:
         """(K,) GPUs that each row takes: whole numbers where all rows have their GPUs whole."""
         return taken_of(self.gpus, self.thousandths)
@@ -136,7 +144,7 @@ class Assignment:
         jobs, pool = np.concatenate((self.jobs, rows.jobs)), np.concatenate((self.pool, rows.pool))
         gpus, parts = np.concatenate((self.gpus, rows.gpus)), None
         if self.thousandths is not None or rows.thousandths is not None:
-            parts = np.concatenate((_parts(self), _parts(rows)))
+            parts = np.concatenate((self.parts, rows.parts))
         if self.shares_gpus or rows.shares_gpus:
             return Assignment(jobs, pool, gpus, np.concatenate((self.partner, rows.partner)), parts)
         return self.alone(jobs, pool, gpus, parts)
@@ -158,24 +166,19 @@ class Assignment:
 
     def among(self, live: _Ids) -> Assignment:
         """Without jobs that are not `live` (ascending ids); who shared with one of them is alone."""
-        there = among_ids(self.jobs, live)
-        if there.all():
-            return self
-        kept = self.take(there)
-        if not self.shares_gpus:
-            return kept
-        return replace(kept, partner=np.where(among_ids(kept.partner, live), kept.partner, -1))
+        return self._where(among_ids(self.jobs, live))
 
     def without(self, gone: _Ids) -> Assignment:
         """Without the jobs that are `gone` (ids); who shared with one of them is alone."""
-        away = np.sort(gone)
-        there = ~among_ids(self.jobs, away)
+        return self._where(~among_ids(self.jobs, np.sort(gone)))
+
+    def _where(self, there: NDArray[np.bool_]) -> Assignment:
         if there.all():
             return self
         kept = self.take(there)
         if not self.shares_gpus:
             return kept
-        return replace(kept, partner=np.where(among_ids(kept.partner, away), -1, kept.partner))
+        return replace(kept, partner=np.where(np.isin(kept.partner, kept.jobs), kept.partner, -1))
 
     def in_pairs(self) -> Assignment:
         """The same rows, two jobs that share following each other, the lower one first, where the lower one stood."""
@@ -248,11 +251,6 @@ def _whole(values: ArrayLike, field: str) -> _Ids:
     if given.ndim != 1 or not numbers or (given != np.rint(given)).any():
         raise InputError("assignment", field=field, found=given.tolist(), expected="a list of whole numbers")
     return given.astype(np.int64, copy=False)
-
-
-def _parts(rows: Assignment) -> _Ids:
-    """(K,) thousandths of each GPU that the rows take."""
-    return np.full(len(rows), WHOLE) if rows.thousandths is None else rows.thousandths
 
 
 def within(numbers: _Ids, limit: int) -> bool:

@@ -44,7 +44,7 @@ def of_trace(trace: Trace, throughputs: object, cluster: Cluster, gangs: ArrayLi
         if len(trace) and not known.any():
             rates = checked_rates(gangs, trace, cluster, "rates")
             return without_sharing(rates, trace.scale_factor, range(len(trace)), cluster.accelerators)
-    _check_alike(trace, "job_type", known)
+    _check_known(trace, known)
     if isinstance(throughputs, PackedColumns):
         return _checked(throughputs, trace, cluster)
     if not (isinstance(throughputs, ThroughputTable) and throughputs.has_colocation):
@@ -200,12 +200,11 @@ def where_allowed(columns: PackedColumns, allowed: NDArray[np.bool_]) -> PackedC
     )
 
 
-def _check_alike(trace: Trace, field: str, good: NDArray[np.bool_]) -> None:
-    if not good.all():
-        job = int(np.argmin(good))
+def _check_known(trace: Trace, known: NDArray[np.bool_]) -> None:
+    if not known.all():
+        job = int(np.argmin(known))
         expected = "jobs of the throughput table that may use every type, for a policy that packs"
-        found = getattr(trace, field)[job]
-        raise InputError(trace.source, field=f"{field} of job {job}", found=found, expected=expected)
+        raise InputError(trace.source, field=f"job_type of job {job}", found=trace.job_type[job], expected=expected)
 
 
 def _checked(columns: PackedColumns, trace: Trace, cluster: Cluster) -> PackedColumns:

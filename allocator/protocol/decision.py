@@ -18,14 +18,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.assignment import NOBODY, Assignment, among_ids
 
 _Ids = NDArray[np.int64]
 
 # Job, pool and GPUs side by side in one number: what differs is seen in one comparison, and one plain sort sorts all.
 _POOL: Final = 20
 _JOB: Final = 32
-_NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
 
 
 @dataclass(eq=False)
@@ -50,22 +49,17 @@ class Transition:
     resize: _Ids
     rows: _Ids
     next: Assignment
-    regroup: _Ids = field(default_factory=lambda: _NOBODY)
+    regroup: _Ids = field(default_factory=lambda: NOBODY)
 
     @classmethod
     def nothing(cls, next: Assignment) -> Transition:
         """Everything stays as it is."""
-        return cls(_NOBODY, _NOBODY, _NOBODY, _NOBODY, _NOBODY, next)
+        return cls(NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, next)
 
     @cached_property
     def keep(self) -> _Ids:
         """Ids of the others."""
         return np.sort(np.delete(self.next.jobs, self.rows))
-
-    @property
-    def changes(self) -> bool:
-        """Whether anything does."""
-        return bool(len(self.rows) or len(self.stop))
 
 
 def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Transition:
@@ -77,7 +71,7 @@ def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Tra
     new, old = _packed(next), _packed(last)
     jobs, old_jobs = new >> _JOB, old >> _JOB
     if len(jobs) == len(old_jobs) and (jobs == old_jobs).all():
-        start = stop = _NOBODY
+        start = stop = NOBODY
     else:
         at = old_jobs.searchsorted(jobs)
         there = old_jobs.take(at, mode="clip") == jobs if len(old_jobs) else np.zeros(len(jobs), dtype=np.bool_)

@@ -8,8 +8,8 @@ which then grows and shrinks with the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,7 @@ from throughputs.frames import columns_of
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
+    from allocator.simulator.goodput.ledger import GoodputLedger
     from throughputs.estimator.believed import BelievedColocation
 
 # The published deadlines are multiples of a job's duration on this type (Gavel, OSDI'20, public artifact).
@@ -68,25 +69,6 @@ _WRITTEN = {
     "current_accelerator": -1,
     "current_partner": -1,
 }
-
-
-class LearntSpeeds(Protocol):
-    """What is known of jobs whose speed by GPUs becomes known, and changes, as they train; K rows of the table."""
-
-    def configurations(self, jobs: _Ids, labels: Sequence[Any]) -> Configurations:
-        """What jobs may run as, and how fast."""
-
-    def steps_remaining(self, jobs: _Ids, progress: _Floats) -> _Floats:
-        """What they have left, of which `progress` is the exact amount."""
-
-    def append(self, later: Any) -> None:
-        """Add the jobs of another table at the end."""
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
 
 
 class JobTable:
@@ -189,7 +171,7 @@ class JobTable:
         self.believed: BelievedColocation | None = None
         self.training = training
         self.configurations = configurations
-        self.goodput: LearntSpeeds | None = None
+        self.goodput: GoodputLedger | None = None
         self.least_steps_remaining = 0.0
         self.columns: dict[str, NDArray[Any]] = {}
         self._fill: dict[str, Any] = {}

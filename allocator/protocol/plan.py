@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import NOBODY, Assignment
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -52,11 +52,8 @@ class PlanStep:
     seconds: float = np.inf
 
 
-_NOBODY: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-
-
 def _nobody() -> NDArray[np.int64]:
-    return _NOBODY
+    return NOBODY
 
 
 @dataclass(frozen=True, eq=False)

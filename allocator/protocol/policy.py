@@ -47,7 +47,6 @@ class Trigger(Flag):
     (False, True)
     """
 
-    NEVER = 0
     ARRIVAL = auto()
     COMPLETION = auto()
     RATES = auto()

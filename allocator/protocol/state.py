@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
-from allocator.fractions import WHOLE, Held, RoomForFractions, SummedFractions, taken_of
+from allocator.fractions import taken_of
 from allocator.protocol.views import TAKEN, VIEWS, Needs, Source, View, Views, view_named
-from allocator.room import CountedGpus, Room
+from allocator.room import CountedGpus, Held, Room
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 from throughputs.errors import did_you_mean
 
@@ -167,24 +167,12 @@ class ClusterState(Views):
             return self.room_source()
         rows = self.running
         free = (self.capacity - rows.gpus_used(len(self.capacity))).tolist()
-        if rows.thousandths is not None or self.known("gpu_thousandths") is not None:
-            return self._room_in_sum(free)
-        held = {
-            job: (pool, tuple(range(gpus)))
-            for job, pool, gpus in zip(rows.jobs.tolist(), rows.pool.tolist(), rows.gpus.tolist(), strict=True)
-        }
-        return Room(lambda pool: CountedGpus(free[pool]), held.__getitem__)
-
-    def _room_in_sum(self, free: list[float]) -> RoomForFractions:
-        """The room where jobs share GPUs in fractions, and it is not known which of them are on which GPU."""
-        rows = self.running
-        parts = np.full(len(rows), WHOLE) if rows.thousandths is None else rows.thousandths
-        columns = (rows.jobs, rows.pool, rows.gpus, parts)
+        columns = (rows.jobs, rows.pool, rows.gpus, rows.parts)
         held = {
             job: Held(pool, tuple(range(gpus)), thousandths=part)
             for job, pool, gpus, part in zip(*(column.tolist() for column in columns), strict=True)
         }
-        return RoomForFractions(lambda pool: SummedFractions(free[pool]), held.__getitem__)
+        return Room(lambda pool: CountedGpus(free[pool]), held.__getitem__)
 
     def take(self, jobs: ArrayLike) -> ClusterState:
         """The state of some of its jobs (positions); where they do not ascend, ids are numbered anew.

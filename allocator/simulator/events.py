@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.assignment import among_ids
+from allocator.protocol.assignment import NOBODY, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
@@ -30,9 +30,6 @@ STEP_TOLERANCE = 1e-9
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
-
-
-_NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
 
 class EventExecution:
@@ -167,7 +164,7 @@ class EventExecution:
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
-        steps, through = self._steps(stretch, speed, end, left), _NOBODY
+        steps, through = self._steps(stretch, speed, end, left), NOBODY
         finish = stretch.finish
         first = float(finish[finish.argmin()])
         if first <= end:
@@ -262,10 +259,8 @@ class EventExecution:
     def close(self) -> None:
         """The run is over: leases that are still open end with it."""
         world = self.world
-        if not self._any:  # jobs that ran already have leases in runs by rounds, too
-            return
-        self.leave(self.leases.open_jobs)
-        if self.leases.any_ended:
+        # jobs that ran already have leases in runs by rounds, too
+        if self._any and self.leases.end_all(world.clock, self._table):
             world.tell_stretch(
                 self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0))
             )

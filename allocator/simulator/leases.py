@@ -38,14 +38,9 @@ class Leases:
         self._open: dict[int, _Lease] = {}
         self._ended: list[tuple[int, _Lease, float, float]] = []
 
-    @property
-    def open_jobs(self) -> _Ids:
-        """Ids of the jobs that have a lease, ascending."""
-        return np.array(sorted(self._open), dtype=np.int64)
-
-    @property
-    def any_ended(self) -> bool:
-        """Whether leases ended since they were last asked for."""
+    def end_all(self, clock: float, table: JobTable) -> bool:
+        """All leases end at `clock` (seconds); whether any did since they were last asked for."""
+        self.end(np.array(sorted(self._open), dtype=np.int64), clock, table)
         return bool(self._ended)
 
     def follow(self, decision: Decision, clock: float, table: JobTable) -> None:

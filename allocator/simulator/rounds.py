@@ -22,10 +22,14 @@ from numpy.typing import NDArray
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
-from allocator.simulator.rules.base import Round, StepCount
+from allocator.simulator.rules.base import Round
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
+
+# Relative to the steps of one round: fractional steps add up to the total only nearly, and a round must not be spent on
+# the residue.
+_STEP_TOLERANCE = 1e-9
 
 LEAST_ROUNDS = 4096
 """Fewer equal rounds are run one by one, and are told apart in the tables."""
@@ -115,7 +119,9 @@ class RoundExecution:
         self.last_end = 0.0
         self._table, self._truth = world.jobs, world.truth
         rules, self._hooks = world.running, world.hooks
-        self._steps = StepCount(any(rule.whole_steps for rule in rules))
+        self._whole_steps = any(rule.whole_steps for rule in rules)
+        # A job is through when it has done so many times what it had left.
+        self._nearly = 1.0 if self._whole_steps else 1.0 + _STEP_TOLERANCE
         self._full_length = not any(rule.ends_round for rule in rules)
         self._lets_idle = any(rule.lets_idle for rule in rules)
         world.jobs.register("steps_trained", 0.0)
@@ -133,7 +139,7 @@ class RoundExecution:
         rates = self._truth.rates_of(rows, self._table.colocation_group)
         for changed in self._hooks.rates:
             rates = changed(decision, self._table.rows(rows.jobs), rates)
-        full = self._steps.of(rates * self.seconds)
+        full = np.floor(rates * self.seconds) if self._whole_steps else rates * self.seconds
         # Who stands still, on spread servers or beside a job that was wrongly believed to fit, does no step; what
         # that is divided by does not matter.
         rates = np.where(rates > 0, rates, 1.0)
@@ -222,7 +228,7 @@ class RoundExecution:
             clock,
             self.seconds,
             decision,
-            self._steps,
+            self._whole_steps,
             jobs,
             rows.pairs,
             rows.rates,
@@ -246,7 +252,7 @@ class RoundExecution:
         table.steps_done[at] += r.steps
         for did in self._hooks.did:
             did(decision, at, r.steps, r.finish - clock)
-        r.done = r.steps * self._steps.nearly >= left
+        r.done = r.steps * self._nearly >= left
         for settle in self._hooks.settle:
             settle(r)
         through = bool(r.done.any())

@@ -27,12 +27,12 @@ class Truth:
     scale_factor : (N,) its GPUs.
     spread_rates : (N, M) steps/s when the GPUs of the gang are on several servers; None: no difference.
     pairs : what the jobs do in pairs; None: nobody shares.
-    course : how batch sizes change; None: they do not.
     configurations : throughput by number of GPUs; None: every job runs with its own number.
     trainings : of each job, where goodput changes as they train; None: no such jobs.
 
     Attributes
     ----------
+    course : how batch sizes change; None: they do not.
     samples : (N,) after which each job with goodput is through, whatever its training; None: when it is trained.
     work : (N,) the part of its steps that these are, as it was submitted; None: all steps.
     """
@@ -43,7 +43,6 @@ class Truth:
         scale_factor: _Ids,
         spread_rates: _Floats | None = None,
         pairs: PackedColumns | None = None,
-        course: Course | None = None,
         configurations: Configurations | None = None,
         trainings: tuple[Training, ...] | None = None,
     ) -> None:
@@ -51,7 +50,7 @@ class Truth:
         self.scale_factor = scale_factor
         self.spread_rates = spread_rates
         self.pairs = pairs
-        self.course = course
+        self.course: Course | None = None
         self.configurations = configurations
         self.trainings = trainings
         self.samples: _Floats | None = None

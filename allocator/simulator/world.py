@@ -28,7 +28,8 @@ from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECT
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
 from allocator.simulator.rounds import RoundExecution
-from allocator.simulator.rules.base import Rules, Running, all_hooks, saved, started
+from allocator.simulator.rules.base import Rules, Running, all_hooks, rule_of, saved, started
+from allocator.simulator.rules.general import IdealShares
 from allocator.simulator.truth import Truth
 from throughputs import InputError
 
@@ -84,8 +85,7 @@ class World:
         self.jobs = jobs
         self.truth = truth
         self.rules = rules
-        how = {name: value for rule in rules for name, value in rule.of_core.items()}
-        self.core = DecisionCore(policy, cluster, jobs, mechanism, seed, prices, **how)
+        self.core = DecisionCore(policy, cluster, jobs, mechanism, seed, prices, rule_of(rules, IdealShares).ideal)
         self.more_jobs = more_jobs
         self.progress = progress
         self.observers = observers
@@ -214,15 +214,15 @@ class World:
         """Lengthen the trace before the last of its jobs has had an effect: the cluster never runs dry."""
         while self.more_jobs is not None and self.arrivals.all_admitted:
             known = len(self.jobs)
-            self.more_jobs.append_to(self.jobs, self.truth)
-            self.arrivals.refresh()
+            self._append(self.more_jobs)
             self._count_unserved(known)
-            self.rates_changed()
-            self._tell_length()
             if self.arrivals.next_time <= self.clock:
                 self._arrive(self.arrivals.due(self.clock))
 
-    def _tell_length(self) -> None:
+    def _append(self, more_jobs: MoreJobs) -> None:
+        more_jobs.append_to(self.jobs, self.truth)
+        self.arrivals.refresh()
+        self.rates_changed()
         for lengthen in self.hooks.lengthen:
             lengthen()
 
@@ -348,9 +348,7 @@ class World:
         while len(self.jobs) < jobs:
             if self.more_jobs is None:
                 raise ValueError(f"{jobs} jobs, where the trace has {len(self.jobs)}")
-            self.more_jobs.append_to(self.jobs, self.truth)
-            self.arrivals.refresh()
-            self._tell_length()
+            self._append(self.more_jobs)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.mechanism import DecisionCore
+from allocator.mechanism.core import DecisionCore
 from allocator.protocol import Need
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.mechanism import DecisionCore, MechanismSettings
+from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.deficit import DeficitQueue
 from allocator.mechanism.gang_packing import Rows, Vacancies, pack
 from allocator.mechanism.ledger import Ledger
+from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol import Assignment, Need, Trigger
 from allocator.protocol.jobs import JobTable
 from allocator.published.gavel.rounds import TimeFractions, in_turn

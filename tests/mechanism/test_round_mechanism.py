@@ -61,17 +61,17 @@ def test_the_same_rows_are_looked_up_anew_when_others_have_left():
 
 
 def test_queues_break_ties_by_the_last_key_then_by_the_one_before_and_the_job():
-    eligible, share = np.ones((1, 4), dtype=bool), -np.array([[0.2, 0.4, 0.4, 0.1]])
+    share = -np.array([[0.2, 0.4, 0.4, 0.1]])
     negated = np.array([[-1.0, -1.0, -1.0, -2.0]])
-    assert Queues(eligible, (share,)).per_type(negated) == [[3, 1, 2, 0]]
+    assert Queues((share,)).per_type(negated) == [[3, 1, 2, 0]]
     deficit = -np.array([[5.0, 0.0, 0.0, 0.0]])
-    assert Queues(eligible, (share, deficit)).per_type(negated) == [[3, 0, 1, 2]]
+    assert Queues((share, deficit)).per_type(negated) == [[3, 0, 1, 2]]
     negated[0, 1] = np.inf
-    assert Queues(eligible, (share, deficit)).per_type(negated) == [[3, 0, 2]]
+    assert Queues((share, deficit)).per_type(negated) == [[3, 0, 2]]
 
 
 def test_merged_queue_visits_equal_rows_in_the_order_of_the_types():
-    queues = Queues(np.ones((2, 2), dtype=bool), (np.zeros((2, 2)),))
+    queues = Queues((np.zeros((2, 2)),))
     assert queues.merged(np.full((2, 2), -1.0), [1, 0]) == ([0, 1, 0, 1], [1, 1, 0, 0])
 
 

@@ -83,7 +83,7 @@ HAPPENS = {
 
 @pytest.mark.parametrize("kind", [shares_policy, plan_policy])
 @pytest.mark.parametrize("happens", SINGLE)
-@pytest.mark.parametrize("chosen", [*SINGLE, Trigger.NEVER])
+@pytest.mark.parametrize("chosen", [*SINGLE, Trigger(0)])
 def test_a_policy_is_asked_about_what_it_chose_and_nothing_else(kind, happens, chosen):
     core = core_of(kind(chosen))
     core.next(100.0)

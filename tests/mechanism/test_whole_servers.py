@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import Cluster
-from allocator.mechanism import Placement
+from allocator.mechanism.placement.placement import Placement
 from allocator.protocol import Assignment
 
 RULES = ("best_fit", "first_fit")

@@ -16,7 +16,7 @@ from allocator.policies.chronus.policy import Chronus
 from allocator.presets import preset
 from allocator.protocol import ClusterState, Plan
 from allocator.published.chronus.policy import PublishedChronus
-from allocator.simulator import SimulationResult
+from allocator.results.result import SimulationResult
 from formulations.leases import LeaseProgram, LeaseSolution, solve_leases
 from throughputs import ThroughputMatrix, Trace
 from throughputs.deadlines import DeadlineOptions, OptionRow

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from allocator import Cluster, ClusterState, ThroughputMatrix
 from allocator.protocol import Plan
-from allocator.simulator import SimulationResult, preset, simulate
+from allocator.results.result import SimulationResult
+from allocator.simulator import preset, simulate
 from tests.simulator.cases import with_settings
 from throughputs import Trace
 from throughputs.configurations import Configurations

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from allocator import Allocation, Cluster, ClusterState, ThroughputMatrix, get_policy
-from allocator.policies.base import fill_in_order
+from allocator.policies.base.ordering import fill_in_order
 from formulations.assignment import assign_to_lines
 from tests.policies import worlds
 from tests.policies.worlds import TYPES

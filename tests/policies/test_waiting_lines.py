@@ -11,7 +11,7 @@ import pytest
 from allocator import Cluster, ClusterState, get_policy, simulate
 from allocator.presets import preset
 from allocator.protocol import Assignment
-from allocator.room import CountedGpus, Room
+from allocator.room import CountedGpus, Held, Room
 from throughputs import ThroughputMatrix, Trace
 
 NO_COSTS = preset("default").replace(restart_penalty_seconds=0.0, restart_penalty_by_gpus=())
@@ -106,7 +106,7 @@ def test_behind_one_who_finds_no_room_nobody_looks_for_any(
     def who_starts(jobs: int) -> list[int]:
         def room() -> Room:
             asked.append(jobs)
-            return Room(lambda _: CountedGpus(1), lambda _: (0, (0,)))
+            return Room(lambda _: CountedGpus(1), lambda _: Held(0, (0,)))
 
         matrix = ThroughputMatrix(np.ones((jobs, 1)), list(range(jobs)), ["v"], scale_factors=[1, 2, 1][:jobs])
         running = Assignment.of([0], [0], [1])

@@ -13,7 +13,7 @@ from allocator import Cluster, simulate
 from allocator.cluster_spec import read_cluster
 from allocator.presets import preset
 from allocator.registry import settings_of
-from allocator.simulator import SimulationResult
+from allocator.results.result import SimulationResult
 from throughputs import ThroughputTable, Trace, read_table, read_trace
 
 RECORDED: dict[str, dict[str, Any]] = {

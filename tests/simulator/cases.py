@@ -27,7 +27,8 @@ from allocator.published.lucid.world import SecondsCountedDown, SharedGpus
 from allocator.published.pollux.world import SlotsOfTheClock, StartsThatServe
 from allocator.published.shockwave.world import RoundedBatchSizes, ShortRoundsStartFree, UnnoticedEnds
 from allocator.registry import get_policy
-from allocator.simulator import SimulationResult, simulate
+from allocator.results.result import SimulationResult
+from allocator.simulator import simulate
 from allocator.simulator.rules.base import Rules
 from allocator.simulator.rules.general import BatchSizes, Slots
 from allocator.simulator.rules.starts import StartsTakeTime, StoppingCostsWork

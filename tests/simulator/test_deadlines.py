@@ -8,10 +8,10 @@ import pytest
 
 from allocator.presets import preset
 from allocator.registry import get_policy
-from allocator.results.deadlines import deadline_figures
+from allocator.results.deadlines import PUBLISHED_SLOS, assign_slos, deadline_figures
 from allocator.results.efficiency import single_gpu_rates
 from allocator.results.output import save_result
-from allocator.simulator import PUBLISHED_SLOS, assign_slos, simulate
+from allocator.simulator import simulate
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import Configurations, InputError, ThroughputTable, Trace
 

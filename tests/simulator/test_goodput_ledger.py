@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import allocator
-from allocator.simulator.goodput.ledger import GoodputLedger, GoodputRules, numbers_of_gpus
+from allocator.simulator.goodput.ledger import GoodputLedger, numbers_of_gpus
+from allocator.simulator.goodput.rule import Goodput
 from tests.simulator.goodput_worlds import profile, trainings
 
 
@@ -17,9 +18,8 @@ def ledger_of(training, cluster=None, *, batch=16, gpus=1, category="adaptive", 
     """Of one job."""
     cluster = allocator.Cluster({"gpu": 32}, gpus_per_server={"gpu": 4}) if cluster is None else cluster
     categories = np.array([category], dtype=object)
-    return GoodputLedger(
-        [training], np.array([float(batch)]), np.array([gpus]), categories, cluster, GoodputRules(**rules)
-    )
+    rule = Goodput(**{f"goodput_{name}": value for name, value in rules.items()})
+    return GoodputLedger([training], np.array([float(batch)]), np.array([gpus]), categories, cluster, rule)
 
 
 def tell(ledger, pool, shape, size):

@@ -7,7 +7,8 @@ import pytest
 
 import allocator
 from allocator.presets import preset
-from allocator.simulator.goodput.ledger import GoodputLedger, GoodputRules
+from allocator.simulator.goodput.ledger import GoodputLedger
+from allocator.simulator.goodput.rule import Goodput
 from throughputs import Trace
 from throughputs.goodput.profiles import read_profiles
 from throughputs.goodput.trainings import trainings_of
@@ -65,7 +66,7 @@ def trace(n, gpus=8):
 def test_columns_are_whole_replicas_up_to_the_largest_batch(models):
     """One copy on each type at first, worth its GPUs; twice as many as it has run with on any type afterwards."""
     training = models.find("lm")
-    rules = GoodputRules(columns="powers")
+    rules = Goodput(goodput_columns="powers")
     ledger = GoodputLedger([training], np.array([48.0]), np.array([8]), np.array([""], dtype=object), CLUSTER, rules)
 
     def columns():

@@ -6,7 +6,8 @@ import pytest
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
-from allocator.simulator import preload, preset, simulate
+from allocator.simulator import preset, simulate
+from allocator.simulator.arrivals import preload
 from tests.simulator.worlds import make_trace
 from throughputs import InputError, Trace, default_table, gavel_trace
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.fractions import WHOLE, FreeFractions, Held, RoomForFractions, SharedGpus
+from allocator.fractions import WHOLE, FreeFractions, SharedGpus
 from allocator.mechanism.placement.gangs import Consolidated, Gpus, Places, rule_of_others
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.placement.roster import NOT_RUNNING, Roster
@@ -23,6 +23,7 @@ from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Transition
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy
+from allocator.room import Held, Room
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
@@ -130,7 +131,7 @@ class FractionPlacement(Places):
         tried = [self.free(pool) for pool in range(self._pools)]
         for job in leaving:
             held = self._held(job)
-            tried[held.pool].give_back_held(held)
+            tried[held.pool].give_back(held)
         return tried, *self._fit(rows, tried)
 
     def _sharing_beside(self, assignment: Assignment, changed: _Ids, waits: Sequence[int]) -> tuple[_Ids, list[int]]:
@@ -226,7 +227,7 @@ class FractionPlacement(Places):
         """What is free of a pool, to be tried on."""
         return FreeFractions(self._gangs.free_gpus(pool), self._shared[pool].copy())
 
-    def room(self, active: _Ids, gone: Sequence[int]) -> RoomForFractions:
+    def room(self, active: _Ids, gone: Sequence[int]) -> Room:
         """What is free when those who are `gone` (ids) have given back what they had.
 
         Jobs of the room are positions in `active` (ids).
@@ -238,10 +239,10 @@ class FractionPlacement(Places):
             pools = self.free(pool)
             for held in left:
                 if held.pool == pool:
-                    pools.give_back_held(held)
+                    pools.give_back(held)
             return pools
 
-        return RoomForFractions(free, lambda position: self._held(int(active[position])))
+        return Room(free, lambda position: self._held(int(active[position])))
 
     def _held(self, job: int) -> Held:
         """What a job of the last assignment has."""
@@ -294,7 +295,7 @@ class FractionPlacement(Places):
 
 def _with_fractions(rows: Assignment) -> Assignment:
     """The rows, who have their GPUs whole where nothing else is said."""
-    return rows if rows.thousandths is not None else rows.with_fractions(np.full(len(rows), WHOLE))
+    return rows if rows.thousandths is not None else rows.with_fractions(rows.parts)
 
 
 def _places_fractions(rule: str) -> bool:

@@ -31,14 +31,13 @@ from allocator.mechanism.placement.gangs import (
 )
 from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, runs_as
 from allocator.mechanism.placement.whole import FreeServers, WholeServers
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.decision import Transition
-from allocator.room import CountedGpus, FreeGpus, Room
+from allocator.room import CountedGpus, FreeGpus, Held, Room
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
 
-_NONE: Final[_Ids] = np.empty(0, dtype=np.int64)
 _ALONE: Final = -1
 
 # Of a gang that needs GPUs: its row in the assignment, its (first) job, its GPUs, and its second job or -1.
@@ -127,7 +126,7 @@ class Placement(Places):
         # Mostly those whose rows have changed; others had to move for them.
         row_of = dict(zip(changed.tolist(), change.rows.tolist(), strict=True))
         rows = sorted([row_of[job] if job in row_of else self._roster.row_of(job) for job in other])
-        return change.transition(np.array(rows, dtype=np.int64) if rows else _NONE)
+        return change.transition(np.array(rows, dtype=np.int64) if rows else NOBODY)
 
     def gpus_of(self, job: int) -> Gpus:
         """See Places."""
@@ -147,9 +146,9 @@ class Placement(Places):
     def room(self, active: _Ids, gone: Sequence[int]) -> Room:
         """What is free when those who are `gone` (ids) have given back theirs; jobs are positions in `active` (ids)."""
 
-        def held(position: int) -> tuple[int, Gpus]:
+        def held(position: int) -> Held:
             job = int(active[position])
-            return self.pool_of(job), self.gpus_of(job)
+            return Held(self.pool_of(job), self.gpus_of(job))
 
         return Room(lambda pool: self.free_gpus(pool, gone), held)
 
@@ -161,7 +160,7 @@ class Placement(Places):
         for job, code in stopped.items():
             own, _, partner = runs_as(code)
             if own == pool and (partner < 0 or (partner in stopped and job < partner)):
-                free.give_back(self._gpus[job])
+                free.give_back(Held(pool, self._gpus[job]))
 
     def _without_room(self, change: Change) -> list[int]:
         """Ids of the jobs that would start and find no room."""

@@ -7,13 +7,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.decision import Transition
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
-
-_NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
 
 # What a job runs as is one number: from the low bits on its partner, pool and GPUs. A partner of -1 borrows one from
 # the pool, so that 1 is added before the number is taken apart.
@@ -60,7 +58,7 @@ class Change(NamedTuple):
         """The transition, where `rows`, ascending, are those whose jobs get other GPUs than they had, or had none."""
         stop = _ascending(self.stopped.tolist())
         if not (len(self.rows) or len(rows)):
-            return Transition(_NOBODY, stop, _NOBODY, _NOBODY, _NOBODY, self.assignment)
+            return Transition(NOBODY, stop, NOBODY, NOBODY, NOBODY, self.assignment)
         codes = dict(zip(self.rows.tolist(), zip(self.before.tolist(), self.now.tolist(), strict=True), strict=True))
         start, move, resize = [], [], []
         for row, job in zip(rows.tolist(), self.assignment.jobs[rows].tolist(), strict=True):
@@ -85,7 +83,7 @@ class Change(NamedTuple):
 
 
 def _ascending(jobs: list[int]) -> _Ids:
-    return np.array(sorted(jobs), dtype=np.int64) if jobs else _NOBODY
+    return np.array(sorted(jobs), dtype=np.int64) if jobs else NOBODY
 
 
 class Roster:
@@ -98,8 +96,8 @@ class Roster:
         self.last = Assignment.none()
         # By job: what it runs as, and its row plus `_first_row`. That number is raised with each assignment whose rows
         # are numbered, so that jobs with a lower one are not in that assignment.
-        self._code: _Ids = _NOBODY
-        self._row: _Ids = _NOBODY
+        self._code: _Ids = NOBODY
+        self._row: _Ids = NOBODY
         self._first_row = self._next_row = 0
         self._looked_at = self._numbered = self.last
 
@@ -121,7 +119,7 @@ class Roster:
             codes = self._code[jobs]
         rows = (codes != code).nonzero()[0]
         before = codes[rows]
-        stopped = _NOBODY
+        stopped = NOBODY
         if len(self.last) + np.count_nonzero(before == NOT_RUNNING) != len(jobs):
             self._number_rows()
             stopped = self.last.jobs[self._row[self.last.jobs] < self._first_row]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
+from allocator.room import Held
 
 Fit = Literal["best_fit", "first_fit"]
 
@@ -87,9 +88,9 @@ class FreeServers:
             self._move(server, -count)
         return True
 
-    def give_back(self, gpus: Gpus) -> None:
-        """These ids are free."""
-        servers = [(gpu - self._first) // self._per_server for gpu in gpus]
+    def give_back(self, held: Held) -> None:
+        """See FreeGpus."""
+        servers = [(gpu - self._first) // self._per_server for gpu in held.gpus]
         for server in set(servers):
             self._move(1 << server, servers.count(server))
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base.programs import Array, Named, Prepared, ProgramPolicy, certified
-from allocator.protocol import ClusterState, Need, SharePolicy
+from allocator.policies.base.programs import Array, Prepared, ProgramPolicy, certified
+from allocator.protocol import ClusterState, Need, Policy, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import PackedPolytope, Pairs, solve_packed
 from throughputs import PackedColumns
@@ -72,7 +72,7 @@ class ServedPart:
     able: NDArray[np.bool_]
     polytope: PackedPolytope
 
-    def allocation(self, policy: Named, solution: PackedSolution, started: float, **more: Any) -> Allocation:
+    def allocation(self, policy: Policy, solution: PackedSolution, started: float, **more: Any) -> Allocation:
         """Of all jobs, from the solution for these; `started` is when the decision began, `more` as in `certified`."""
         jobs, found = np.flatnonzero(self.able), solution.pairs
         shares = np.zeros(self.whole.rates.shape)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,14 +128,8 @@ def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:
     )
 
 
-class Named(Protocol):
-    """A class of policies with a registered name."""
-
-    name: ClassVar[str]
-
-
 def certified(
-    policy: Named,
+    policy: Policy,
     state: ClusterState,
     solution: Solution | PackedSolution,
     shares: Array,

@@ -23,8 +23,6 @@ from throughputs import InputError
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
-BACKFILLS = ("off", "skip", "easy")
-
 Pools = tuple[int, ...]
 
 _Place = tuple[list[float], int]

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.gangs import Gpus, Places
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.decision import Transition
 from throughputs import InputError
 
 _Ids = NDArray[np.int64]
-
-_NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
 
 # States of the servers of a pool that are remembered, with what each size of gangs gets there; then all are forgotten.
 _MOST_STATES: Final = 1 << 14
@@ -78,7 +76,7 @@ class PlacementAnew(Places):
         self._held = held
         if not rows and not stop:
             return Transition.nothing(assignment)
-        changed = np.array(rows, dtype=np.int64) if rows else _NOBODY
+        changed = np.array(rows, dtype=np.int64) if rows else NOBODY
         return Transition(
             _ascending(start), _ascending(stop), _ascending(move), _ascending(resize), changed, assignment
         )
@@ -93,7 +91,7 @@ class PlacementAnew(Places):
 
 
 def _ascending(jobs: list[int]) -> _Ids:
-    return np.array(sorted(jobs), dtype=np.int64) if jobs else _NOBODY
+    return np.array(sorted(jobs), dtype=np.int64) if jobs else NOBODY
 
 
 class _State:

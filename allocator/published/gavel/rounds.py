@@ -123,7 +123,7 @@ class FractionRounds(RoundMechanism):
         ledger = self.ledger
         eligible = ledger.can_run if self._fills_idle else ledger.can_run & (ledger.shares > 0)
         self._negated_shares = np.where(eligible, -ledger.shares, np.inf)
-        return Queues(eligible, self.ties())
+        return Queues(self.ties())
 
     def ties(self) -> tuple[_Floats, ...]:
         """What decides between rows of equal priority: the larger deficit, then the larger share."""

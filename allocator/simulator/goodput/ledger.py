@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from throughputs.goodput.trainings import Training
 from throughputs.goodput.trainings.jobs import step_time_with
 from throughputs.goodput.trainings.training import packed_shape
 
+if TYPE_CHECKING:
+    from allocator.simulator.goodput.rule import Goodput
+
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -48,44 +51,6 @@ _BY_JOB = (
     *("initial", "_top", *_LEARNT),
 )
 """All arrays with a row for each job, also of what was submitted."""
-
-
-@dataclass(frozen=True)
-class GoodputRules:
-    """What jobs and policies know, and what a policy may choose.
-
-    Attributes
-    ----------
-    knowledge : "grown": models are fitted to what a job has run, and it may get at most twice the GPUs that it has run
-        on; "profiled": the same after each job was measured on one GPU of every type, before it runs (Sia, sec. 3.2);
-        "true": step times are known as they are, for jobs whose batch size is fixed.
-    batch_size : "tuned": adaptive jobs choose their batch size; "submitted": all keep the one that they asked for.
-    columns : numbers of GPUs to choose from: "powers" of two within a node and whole nodes, or "all".
-    projection : on a type that a job has not run on, it is taken to do what it does on one that it has, times the
-        ratio of its speeds on one GPU; otherwise it may try one GPU there, worth its least goodput.
-    counts : the unit of steps and rates: "progress", or "iterations" with the batch size asked for, of whole epochs.
-    most_gpus : of a job; None: no limit but the cluster.
-    most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
-    batch_size_of_model : pairs (model, samples): the batch size that its jobs keep.
-    values : how columns are valued: "model": with the best batch size that the job's model allows, on nodes of the
-        column's type; "sia": as Sia's simulator has it, with batches up to the one that the job asked for (when it runs
-        it goes beyond all the same), and by a model of another type as on nodes of that type.
-    models : "by_type": a job has a model for each type, fitted to what it ran there; "merged": one for all types, as
-        schedulers have it that take them for equal, with the limits and the nodes of the first type.
-    fit : how models are fitted: "least_loss", or as published for "pollux" or "sia" (`throughputs.goodput.fit_model`).
-    """
-
-    knowledge: str = "grown"
-    batch_size: str = "tuned"
-    columns: str = "powers"
-    projection: bool = True
-    counts: str = "progress"
-    most_gpus: int | None = None
-    most_gpus_of_model: tuple[tuple[str, int], ...] = ()
-    batch_size_of_model: tuple[tuple[str, int], ...] = ()
-    values: str = "model"
-    models: str = "by_type"
-    fit: str = "least_loss"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +91,7 @@ class GoodputLedger:
     scale_factor : (N,) GPUs that each asked for.
     category : (N,) as in `throughputs.Trace`; empty counts as adaptive.
     cluster : its types and nodes.
-    rules : see there.
+    rules : what is known, and what may be chosen.
     own_gangs : whether all jobs run with the GPUs that they asked for, as those of category "rigid" do.
     """
 
@@ -137,25 +102,25 @@ class GoodputLedger:
         scale_factor: Whole,
         category: NDArray[np.object_],
         cluster: Cluster,
-        rules: GoodputRules,
+        rules: Goodput,
         *,
         own_gangs: bool = False,
     ) -> None:
         N, M = len(trainings), len(cluster.accelerators)
         self.trainings, self.rules, self._cluster = tuple(trainings), rules, cluster
-        kept = dict(rules.batch_size_of_model)
+        kept = dict(rules.goodput_batch_size_of_model)
         keeps = np.array([one.name in kept for one in self.trainings], dtype=np.bool_)
         self.batch_size = np.array([kept.get(one.name, 0.0) for one in self.trainings], dtype=np.float64)
         self.batch_size[~keeps] = batch_size[~keeps]
         self.scale_factor = scale_factor
-        self.fixed = np.isin(category.astype(str), ("scale-gpus", "rigid")) | (rules.batch_size == "submitted") | keeps
-        self.gang = (category.astype(str) == "rigid") | own_gangs
         self._at_most_asked_for = np.isin(category.astype(str), ("scale-gpus", "rigid"))
+        self.fixed = self._at_most_asked_for | (rules.goodput_batch_size == "submitted") | keeps
+        self.gang = (category.astype(str) == "rigid") | own_gangs
         self.pools = cluster.accelerators
         # GPUs of a replica, and those that a job starts with
         self._unit = np.array([[one.replica(name) for name in self.pools] for one in self.trainings]).reshape(N, M)
         self._first = np.where(self.gang[:, None], scale_factor[:, None], self._unit)
-        of_model, most = dict(rules.most_gpus_of_model), rules.most_gpus or _NO_LIMIT
+        of_model, most = dict(rules.goodput_most_gpus_of_model), rules.goodput_most_gpus or _NO_LIMIT
         self._most = np.array([min(of_model.get(one.name, most), most) for one in self.trainings], dtype=np.int64)
         self.initial = np.array([one.initial_batch_size for one in self.trainings], dtype=np.float64)
         self._top = np.array([one.largest_batch_size for one in self.trainings], dtype=np.float64)
@@ -166,7 +131,7 @@ class GoodputLedger:
         self._seen: dict[tuple[int, int], dict[tuple[int, int, float], tuple[float, float]]] = {}
         self._changed: set[tuple[int, int]] = set()
         self._lay_out()
-        if rules.knowledge == "profiled":
+        if rules.goodput_knowledge == "profiled":
             self._profile()
 
     def _profile(self) -> None:
@@ -187,7 +152,7 @@ class GoodputLedger:
         """Make columns for the gangs of the jobs that there are; their rates are to be worked out."""
         cluster, gangs = self._cluster, sorted(set(self.scale_factor[self.gang].tolist()))
         self._columns = [
-            numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), self.rules.columns, gangs)
+            numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), self.rules.goodput_columns, gangs)
             for name, count in zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
         ]
         self._ends = np.cumsum([0, *(len(columns.gpus) for columns in self._columns)])
@@ -216,7 +181,7 @@ class GoodputLedger:
         self, job: int, pool: int, nodes: int, gpus: int, atomic: float, step_time: float, sync_time: float
     ) -> bool:
         """A job runs steps with so many samples on each replica; whether that is news."""
-        if self.rules.models == "merged":
+        if self.rules.goodput_models == "merged":
             known = [m for m in range(len(self.pools)) if self._has_figures(job, m)]
             news = [self._observe(job, m, nodes, gpus, atomic, step_time, sync_time) for m in known]
             return any(news)
@@ -256,7 +221,7 @@ class GoodputLedger:
             seen = self._seen[key]
             columns = np.array([(*where, *times) for where, times in seen.items()]).T
             samples.append(Samples(columns[0], columns[1], columns[2], columns[3], columns[4]))
-        for (job, pool), fit in zip(keys, fit_models(samples, self.rules.fit), strict=True):
+        for (job, pool), fit in zip(keys, fit_models(samples, self.rules.goodput_fit), strict=True):
             self.parameters[job, pool] = fit.parameters
 
     # What a job chooses.
@@ -314,7 +279,7 @@ class GoodputLedger:
 
     def steps_remaining(self, jobs: Whole, progress: Array) -> Array:
         """(K,) what jobs have left, of which `progress` is the exact amount, in the unit of the rules."""
-        if self.rules.counts == "progress":
+        if self.rules.goodput_counts == "progress":
             return progress
         left = np.ones(len(jobs))
         for k, job in enumerate(jobs.tolist()):
@@ -327,7 +292,7 @@ class GoodputLedger:
     def _update(self, jobs: Whole) -> None:
         """Work out the rates of jobs anew."""
         self._rate[jobs] = 0.0
-        if self.rules.knowledge == "true":
+        if self.rules.goodput_knowledge == "true":
             known = self.fixed[jobs]
             for job in jobs[known].tolist():
                 self._rate[job] = self._true_rates(job)
@@ -335,7 +300,7 @@ class GoodputLedger:
         modelled = ~np.isnan(self.parameters[jobs, :, 0]) & ~np.isnan(self.variance[jobs])[:, None]
         # in replicas
         caps = np.maximum(2 * self.profiled[jobs], self._first[jobs]) // self._unit[jobs]
-        if self.rules.projection:
+        if self.rules.goodput_projection:
             caps = np.broadcast_to(caps.max(axis=1, keepdims=True), caps.shape)
         for m, columns in enumerate(self._columns):
             at = slice(int(self._ends[m]), int(self._ends[m + 1]))
@@ -343,7 +308,7 @@ class GoodputLedger:
                 here = jobs[modelled[:, m] & (self.fixed[jobs] != tuned)]
                 for unit in np.unique(self._unit[here, m]).tolist():
                     some = here[self._unit[here, m] == unit]
-                    model = 0 if self.rules.models == "merged" else m
+                    model = 0 if self.rules.goodput_models == "merged" else m
                     self._rate[some, at] = self._on_replicas(some, model, columns, unit, tune=tuned)
         self._fill_unknown(jobs, modelled)
         for m, columns in enumerate(self._columns):
@@ -360,8 +325,8 @@ class GoodputLedger:
         """(K, C) initial steps/s by the model of a type, with replicas of `unit` GPUs; 0 where GPUs are left over."""
         replicas = columns.gpus // unit
         some = np.maximum(replicas, 1)
-        published = self.rules.values == "sia"
-        of_model = published or self.rules.models == "merged"
+        published = self.rules.goodput_values == "sia"
+        of_model = published or self.rules.goodput_models == "merged"
         nodes = -(-columns.gpus // self._columns[model].per_node) if of_model else columns.nodes
         nodes = np.minimum(nodes, some)
         if tune and published:
@@ -388,7 +353,7 @@ class GoodputLedger:
                 continue
             known = np.flatnonzero(modelled[k])
             fits = [self._has_figures(job, m) for m in range(M)]
-            if not len(known) and self.rules.knowledge == "profiled":
+            if not len(known) and self.rules.goodput_knowledge == "profiled":
                 self._rate_by_speed(job)
                 continue
             # the least goodput counts as many as a replica has GPUs
@@ -402,7 +367,7 @@ class GoodputLedger:
                     continue
                 at = slice(int(self._ends[m]), int(self._ends[m + 1]))
                 columns = self._columns[m]
-                if len(known) and self.rules.projection:
+                if len(known) and self.rules.goodput_projection:
                     self._rate[job, at] = self._projected(job, int(known[0]), m)
                 else:
                     self._rate[job, at] = np.where(columns.gpus == self._first[job, m], least * self._unit[job, m], 0.0)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from allocator.conversion import AtLeastOne
-from allocator.simulator.goodput.ledger import GoodputRules
 from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.rules.base import Rule, Running
 from allocator.simulator.rules.starts import check_by_name
@@ -25,9 +24,26 @@ class Goodput(Rule):
 
     Attributes
     ----------
-    goodput_knowledge, goodput_batch_size, goodput_columns, goodput_projection, goodput_counts, goodput_most_gpus,
-        goodput_most_gpus_of_model, goodput_batch_size_of_model, goodput_values, goodput_models, goodput_fit : what is
-        known of jobs with goodput, and what may be chosen for them, see `GoodputRules`.
+    goodput_knowledge : "grown": models are fitted to what a job has run, and it may get at most twice the GPUs that it
+        has run on; "profiled": the same after each job was measured on one GPU of every type, before it runs (Sia,
+        sec. 3.2); "true": step times are known as they are, for jobs whose batch size is fixed.
+    goodput_batch_size : "tuned": adaptive jobs choose their batch size; "submitted": all keep the one that they asked
+        for.
+    goodput_columns : numbers of GPUs to choose from: "powers" of two within a node and whole nodes, or "all".
+    goodput_projection : on a type that a job has not run on, it is taken to do what it does on one that it has, times
+        the ratio of its speeds on one GPU; otherwise it may try one GPU there, worth its least goodput.
+    goodput_counts : the unit of steps and rates: "progress", or "iterations" with the batch size asked for, of whole
+        epochs.
+    goodput_most_gpus : of a job; None: no limit but the cluster.
+    goodput_most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
+    goodput_batch_size_of_model : pairs (model, samples): the batch size that its jobs keep.
+    goodput_values : how columns are valued: "model": with the best batch size that the job's model allows, on nodes of
+        the column's type; "sia": as Sia's simulator has it, with batches up to the one that the job asked for (when it
+        runs it goes beyond all the same), and by a model of another type as on nodes of that type.
+    goodput_models : "by_type": a job has a model for each type, fitted to what it ran there; "merged": one for all
+        types, as schedulers have it that take them for equal, with the limits and the nodes of the first type.
+    goodput_fit : how models are fitted: "least_loss", or as published for "pollux" or "sia"
+        (`throughputs.goodput.fit_model`).
     goodput_slowdown : pairs (model, factor): how much longer steps take than they were measured.
     goodput_work : when a job with goodput is through: "training": when it is trained; "samples": after the samples that
         its trace asks for, its steps times its batch size, however large its batches are and whatever they are worth,
@@ -61,12 +77,6 @@ class Goodput(Rule):
         check_by_name("goodput_slowdown", self.goodput_slowdown, "a factor above 0", _LEAST_ABOVE_0)
         check_by_name("goodput_most_gpus_of_model", self.goodput_most_gpus_of_model, "at least 1 GPU", 1)
         check_by_name("goodput_batch_size_of_model", self.goodput_batch_size_of_model, "at least 1 sample", 1)
-
-    @property
-    def known(self) -> GoodputRules:
-        """What is known of the jobs, and what may be chosen for them."""
-        names = GoodputRules.__dataclass_fields__
-        return GoodputRules(**{name: getattr(self, f"goodput_{name}") for name in names})
 
     def start(self, world: World) -> Iterable[Running]:
         """Jobs with goodput go at a pace of their own."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.simulator.goodput.ledger import GoodputLedger
 from allocator.simulator.rules.base import Running, Stretch
 
 if TYPE_CHECKING:
@@ -45,10 +44,11 @@ class GoodputRuns(Running):
     alike : (K,) which rows of the decision go on on the same type with as many GPUs on each node.
     """
 
+    keeps = ("rate", "_atomic", "_steps", "_samples_left", "_batch", "_step_seconds", "_news")
     in_stretches = True
 
     def __init__(self, world: World, slowdown: Mapping[str, float], whole_seconds: bool) -> None:
-        assert isinstance(world.jobs.goodput, GoodputLedger)
+        assert world.jobs.goodput is not None
         self._core, self._truth, self._ledger = world.core, world.truth, world.jobs.goodput
         self._table = world.jobs
         self._server = world.core.cluster.servers
@@ -241,23 +241,10 @@ class GoodputRuns(Running):
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        places = [(job, pool, list(shape)) for job, (pool, shape) in self._place.items()]
-        return {
-            "rate": self.rate,
-            "atomic": self._atomic,
-            "steps": self._steps,
-            "samples_left": self._samples_left,
-            "batch": self._batch,
-            "step_seconds": self._step_seconds,
-            "news": self._news,
-            "place": places,
-        }
+        return super().state() | {"place": [(job, pool, list(shape)) for job, (pool, shape) in self._place.items()]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`, of the same jobs."""
-        self.rate, self._news = state["rate"], state["news"]
-        self._atomic, self._steps = state["atomic"], state["steps"]
-        self._samples_left = state["samples_left"]
-        self._batch, self._step_seconds = state["batch"], state["step_seconds"]
+        super().restore({name: state[name] for name in self.keeps})
         self._place = {job: (pool, tuple(shape)) for job, pool, shape in state["place"]}
         self._rate_is_of = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,6 @@ from throughputs.goodput.trainings.jobs import TrainingJobs, training_jobs
 
 if TYPE_CHECKING:
     from allocator.presets import Preset
-
-
-@runtime_checkable
-class OwnGangs(Protocol):
-    """A policy under which every job runs with the GPUs that it asked for, whatever else it could run with."""
-
-    own_gangs: bool
 
 
 def goodput_world(
@@ -66,21 +59,23 @@ def goodput_world(
         raise InputError("settings", field="ideal", found=True, expected=expected)
     if preset.mechanism.placement == "off":
         raise InputError("settings", field="placement", found="off", expected="on: steps depend on nodes")
-    own_gangs = in_rounds or isinstance(policy, OwnGangs)
+    own_gangs = in_rounds or getattr(policy, "own_gangs", False)
     gangs = (trace.category.astype(str) == "rigid") | own_gangs
     _check_gangs(jobs, gangs & (trace.scale_factor <= cluster.capacity.max(initial=0)), submitted=in_rounds)
     # who may run with fewer GPUs than asked for has at most all
     asked = np.where(gangs, trace.scale_factor, np.minimum(trace.scale_factor, cluster.capacity.max(initial=1)))
     jobs = dataclasses.replace(jobs, trace=dataclasses.replace(jobs.trace, scale_factor=asked))
-    rules, kinds = settings.known, jobs.trainings
+    kinds = jobs.trainings
     if in_rounds:
         # policies count with steps as they were measured, on packed nodes
         rates, kinds = jobs.gang_rates(*types, asked_for=True, always_two=True), jobs.submitted()
-        rules = dataclasses.replace(rules, knowledge="true", batch_size="submitted", counts="progress")
+        settings = dataclasses.replace(
+            settings, goodput_knowledge="true", goodput_batch_size="submitted", goodput_counts="progress"
+        )
         table = JobTable.from_trace(whole, rates, cluster, needs=policy.needs, entities=entities)
     else:
         table = JobTable.from_trace(jobs.trace, jobs.gang_rates(*types) / by_model, cluster, entities=entities)
-    table.goodput = GoodputLedger(kinds, jobs.batch_size, asked, trace.category, cluster, rules, own_gangs=own_gangs)
+    table.goodput = GoodputLedger(kinds, jobs.batch_size, asked, trace.category, cluster, settings, own_gangs=own_gangs)
     truth = Truth(table.rates, table.scale_factor, trainings=kinds)
     if of_samples:
         truth.samples = trace.total_steps * jobs.batch_size

@@ -29,35 +29,12 @@ if TYPE_CHECKING:
     from allocator.simulator.world import World
     from throughputs import Trace
 
-# Relative to the steps of one round: fractional steps add up to the total only nearly, and a round must not be spent on
-# the residue.
-STEP_TOLERANCE = 1e-9
-
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
 _NONE: _Floats = np.empty(0)
 _NOBODY: _Flags = np.empty(0, dtype=np.bool_)
-
-
-@dataclass(frozen=True)
-class StepCount:
-    """How many steps a job does in a round: as many as fit, or whole ones only.
-
-    A job slower than one whole step per round never progresses.
-    """
-
-    whole: bool
-
-    def of(self, steps: _Floats) -> _Floats:
-        """What counts of so many steps."""
-        return np.floor(steps) if self.whole else steps
-
-    @property
-    def nearly(self) -> float:
-        """A job is through when it has done so many times what it had left."""
-        return 1.0 if self.whole else 1.0 + STEP_TOLERANCE
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +45,7 @@ class Round:
     ----------
     index, clock, seconds : its number, its start and its full length.
     decision : who runs.
-    count : how steps count.
+    whole_steps : whether only whole steps count; a job slower than one a round then never progresses.
     jobs, pairs : ids; positions of the first of each two rows that share GPUs, None under policies that do not pack.
     rates : steps/s.
     left : steps left before the round.
@@ -84,7 +61,7 @@ class Round:
     clock: float
     seconds: float
     decision: Decision
-    count: StepCount
+    whole_steps: bool
     jobs: _Ids
     pairs: _Ids | None
     rates: _Floats
@@ -97,6 +74,10 @@ class Round:
     done: _Flags = field(default_factory=lambda: _NOBODY)
     idle: _Flags = field(default_factory=lambda: _NOBODY)
     cut_off: _Flags | None = None
+
+    def counted(self, steps: _Floats) -> _Floats:
+        """What counts of so many steps."""
+        return np.floor(steps) if self.whole_steps else steps
 
 
 @dataclass(slots=True, eq=False)
@@ -310,11 +291,6 @@ class Rule:
     @property
     def about_jobs(self) -> Mapping[str, Any]:
         """Options of `JobTable.from_trace`: how what is known of jobs is found."""
-        return {}
-
-    @property
-    def of_core(self) -> Mapping[str, Any]:
-        """Options of the decision core: how answers of policies are carried out."""
         return {}
 
     def check(self, world: Rules) -> None:

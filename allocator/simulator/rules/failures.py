@@ -100,7 +100,7 @@ class _Nodes(Running):
         until = np.array([self._next[self._server[list(ids)]].min() for ids in gpus])
         cut = until < r.finish
         part = np.maximum(until[cut] - r.clock, 0.0) / (r.finish[cut] - r.clock)
-        r.steps[cut], r.finish[cut] = r.count.of(r.steps[cut] * part), np.maximum(until[cut], r.clock)
+        r.steps[cut], r.finish[cut] = r.counted(r.steps[cut] * part), np.maximum(until[cut], r.clock)
 
     def did(self, decision: Decision, at: _Ids, steps: _Floats, seconds: _Floats | float) -> None:
         """Note the last checkpoint of each job."""

@@ -82,11 +82,6 @@ class IdealShares(Rule):
 
     ideal: bool = False
 
-    @property
-    def of_core(self) -> Mapping[str, Any]:
-        """No rounds."""
-        return {"ideal": self.ideal}
-
 
 @dataclass(frozen=True)
 class SpreadGangs(Rule):

@@ -147,7 +147,7 @@ class Starts(Running):
             self._note(r.decision, self._table.rows(r.jobs), lost)
         training = np.minimum(seconds, r.seconds - lost)
         cut = training < seconds
-        less = r.count.of(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=cut))
+        less = r.counted(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=cut))
         r.steps = np.where(cut, less, r.steps)
         r.finish = r.clock + np.where(cut, r.seconds, seconds + lost)
 
@@ -162,7 +162,7 @@ class Starts(Running):
         if not charged.any():
             return
         training = seconds - lost
-        less = r.count.of(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=charged))
+        less = r.counted(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=charged))
         r.steps = np.where(charged, less, r.steps)
         self._note(r.decision, self._table.rows(r.jobs), np.where(charged, lost, 0.0))
         r.finish = r.clock + np.where(charged, training, seconds)
