@@ -203,7 +203,7 @@ def recorded_beside(run: Run, materials: Materials) -> tuple[SimulationResult | 
     except InputError as error:
         return None, [f"the recorded schedule is left out: {error}"]
     notes = [f"left out of the recorded schedule: {result.status_detail}"] if result.status_detail else []
-    most, gpus = int(result.timeline["busy_gpus"].max()), cluster.total_gpus
+    most, gpus = int(np.nanmax(result.timeline["busy_gpus"], initial=0)), cluster.total_gpus
     if most > gpus:
         notes.append(f"the recorded schedule has up to {most} GPUs in use, {cluster} has {gpus}")
     return result, notes

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, get_policy, simulate
-from allocator.policies.orders.slurm import Slurm, Usage
+from allocator.policies.orders.slurm import Slurm, Usage, _parts_due
 from allocator.presets import preset
+from allocator.protocol.entities import Entities, Membership
 from allocator.testing import check_policy
 from throughputs import ThroughputMatrix, Trace
 
@@ -69,6 +70,32 @@ def test_who_has_had_less_goes_first() -> None:
     assert of_accounts["start_time"].tolist() == [0.0, 10.0, 15.0]
 
 
+def test_use_of_all_jobs_of_an_account_counts_and_is_forgotten() -> None:
+    """Ann has two jobs where Bob has one; and what is long ago counts no more, but where nothing is forgotten."""
+    rows = [(0.0, 1, 10.0), (0.0, 1, 10.0), (0.0, 2, 10.0), (1.0, 4, 5.0), (2.0, 4, 5.0)]
+    summed = run(Slurm(fairshare_weight=1.0), [*rows[:2], (0.0, 1, 10.0), *rows[3:]], user=[*"aabab"])
+    assert summed["start_time"].tolist() == [0.0, 0.0, 0.0, 15.0, 10.0]
+    rows = [(0.0, 4, 20.0), (1.0, 4, 10.0), (21.0, 4, 5.0), (22.0, 4, 5.0)]
+    for half_life, starts in ((2.0 / DAY, [0.0, 20.0, 35.0, 30.0]), (0.0, [0.0, 20.0, 30.0, 35.0])):
+        jobs = run(Slurm(fairshare_weight=1.0, half_life_days=half_life), rows, user=["a", "b", "b", "a"])
+        assert jobs["start_time"].tolist() == starts
+
+
+def test_shares_go_down_the_tree_of_entities() -> None:
+    """Vision is all of research, which is due twice what production is; both have had as much."""
+    tree = Entities.parse([{"name": "research", "weight": 2.0}, {"name": "production"},
+                           {"name": "vision", "parent": "research"}])  # fmt: skip
+    state = state_of([1, 1], membership=Membership(tree, np.array([2, 1])))
+    due = _parts_due(["vision", "production", "guest"], state)
+    assert due["vision"] == due["research"] == 2 / 4
+    assert (due["production"], due["guest"]) == (1 / 4, 1 / 4)
+
+
+def test_size_is_of_the_whole_cluster() -> None:
+    state = state_of([4, 8], "v:8,k:8")
+    np.testing.assert_allclose(Slurm(size_weight=1.0).priorities(state, Usage()), [0.25, 0.5])
+
+
 def test_age_counts_up_to_its_most() -> None:
     """A wide job outranks an older one once age counts no more."""
     rows = [(0.0, 4, 10.0), (1.0, 1, 5.0), (2.0, 4, 5.0)]
@@ -92,6 +119,34 @@ def test_weight_preempts_less_weight_and_no_more_than_it_needs() -> None:
     wide = run(Slurm(priority_weight=1.0, preempts=True), [(0.0, 2, 50.0), (1.0, 2, 49.0), (5.0, 4, 9.0)],
                priority_weight=[4.0, 1.0, 4.0])  # fmt: skip
     assert wide["preemptions"].tolist() == [0, 0, 0]
+
+
+def test_of_two_types_it_preempts_where_the_least_weight_is() -> None:
+    rows = [(0.0, 4, 100.0), (1.0, 4, 100.0), (2.0, 4, 10.0)]
+    jobs = run(Slurm(preempts=True, priority_weight=1.0), rows, "a:4,b:4", priority_weight=[2.0, 1.0, 4.0])
+    assert jobs["preemptions"].tolist() == [0, 1, 0]
+    assert jobs["start_time"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_it_stops_nobody_where_the_gang_finds_no_room_as_gpus_lie() -> None:
+    """Halves of both GPUs are of less weight, and no whole GPU; where one job of less weight is enough, one stops."""
+    rows = [(float(i), 1, 100.0) for i in range(4)]
+    policy = Slurm(preempts=True, priority_weight=1.0)
+    halves = run(policy, [*rows, (10.0, 1, 20.0)], "v:2", gpu_fraction=[0.5, 0.5, 0.5, 0.5, 1.0],
+                 priority_weight=[1.0, 9.0, 1.0, 9.0, 4.0])  # fmt: skip
+    assert halves["preemptions"].sum() == 0
+    one = run(policy, [*rows[:3], (10.0, 1, 20.0)], "v:2", gpu_fraction=[0.6, 0.6, 0.4, 1.0],
+              priority_weight=[9.0, 1.0, 9.0, 4.0])  # fmt: skip
+    assert one["preemptions"].tolist() == [0, 1, 0, 0]
+
+
+def test_preemption_keeps_what_was_promised() -> None:
+    """A wide job is first in line; one of the same weight takes the GPU of a light one, and not its turn."""
+    rows = [(0.0, 3, 50.0), (0.0, 1, 500.0), (1.0, 4, 5.0), (2.0, 1, 20.0)]
+    jobs = run(Slurm(preempts=True), rows, priority_weight=[4.0, 1.0, 4.0, 4.0])
+    # it goes on at 22, and makes room for the wide one
+    assert jobs["preemptions"].tolist() == [0, 2, 0, 0]
+    assert jobs["start_time"].tolist()[2:] == [50.0, 2.0]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -62,6 +62,10 @@ T | slurm | reservations=0 | 0-10 14-19 2-8 3-12 10-14
 # the fourth runs beyond its limit, and is expected to end within a minute: who needs no longer may start
 T | slurm | predicted_seconds=[10.0, 5.0, 60.0, 2.0, 4.0] | 0-10 16-21 10-16 3-12 10-14
 T | slurm | predicted_seconds=[10.0, 5.0, 99.0, 2.0, 99.0] | 0-10 12-17 17-23 3-12 17-21
+# nobody of less weight is there to preempt, and promises are kept
+T | slurm | preempts=True | 0-10 10-15 2-8 15-24 15-19
+# of two pools the promise is on the one that is free first
+0 1 10 a; 0 1 30 b; 1 2 5 -; 2 1 15 a; 2 1 15 b | slurm | cluster="a:2,b:2" | 0-10 0-30 10-15 15-30 2-17
 # the last does not delay the first gang that waits, but the second one
 0 3 10; 1 3 5; 2 4 10; 3 1 30 | slurm | | 0-10 10-15 33-43 3-33
 0 3 10; 1 3 5; 2 4 10; 3 1 30 | slurm | reservations=2 | 0-10 10-15 15-25 25-55

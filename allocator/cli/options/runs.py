@@ -37,6 +37,7 @@ from allocator.plugins import rule_of_text
 from allocator.presets import preset
 from allocator.presets.preset import DEFAULT, unknown_setting
 from allocator.protocol.policy import Need
+from allocator.protocol.views import Views
 from allocator.simulator.rules.starts import constant_restart_penalty
 from throughputs import InputError
 from throughputs.errors import did_you_mean
@@ -166,7 +167,8 @@ def say_of_jobs(runs: Sequence[Run], materials: Materials, given: Given) -> None
     as_read = replace(run, workload=replace(run.recorded, preload=False, slos=False))
     trace = materials.jobs_of(as_read)(materials.n_jobs(run))
     owned = run.entities is not None or given.get("entities_by") is not None
-    for line in unused_columns(trace, cluster, given.get("entities_by"), by_name=owned):
+    of_accounts = any(Views.account in run.make_policy().needs for run in runs)
+    for line in unused_columns(trace, cluster, given.get("entities_by"), by_name=owned, of_accounts=of_accounts):
         say(line)
     for line in (*_said_of_lengths(runs, trace), *_said_of_nodes(run, materials.speeds_of(run))):
         say(line)

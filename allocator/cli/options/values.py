@@ -249,16 +249,19 @@ def named_values(option: str, texts: Iterable[str]) -> dict[str, str]:
     return named
 
 
-def unused_columns(trace: Trace, cluster: Cluster, entities_by: str | None, *, by_name: bool) -> list[str]:
+def unused_columns(
+    trace: Trace, cluster: Cluster, entities_by: str | None, *, by_name: bool, of_accounts: bool = False
+) -> list[str]:
     """A line on the columns that are ignored, and one on GPU types and partitions that are no type of the cluster where
     others are.
 
-    `entities_by` is the column whose names are entities; `by_name`: whether the run has entities at all.
+    `entities_by` is the column whose names are entities; `by_name`: whether the run has entities at all;
+    `of_accounts`: whether a policy goes by the names themselves.
     """
     unused = []
-    if (trace.user != "").any() and entities_by != "user":
+    if (trace.user != "").any() and entities_by != "user" and not of_accounts:
         unused.append("user (--entities-by user shares the cluster among users)")
-    if (trace.entity != "").any() and not by_name:
+    if (trace.entity != "").any() and not by_name and not of_accounts:
         unused.append("entity (--entities FILE)")
     places = np.where(trace.gpu_type == "", trace.partition, trace.gpu_type)
     named = named_types(trace.gpu_type, trace.partition, cluster.accelerators).any(axis=1)

@@ -86,7 +86,7 @@ class Slurm(PlanPolicy):
     Parameters
     ----------
     age_weight, fairshare_weight, size_weight, priority_weight : w_a, w_f, w_s, w_q; all 0: first come, first served.
-    max_age_days : A in days. half_life_days : of GPU time that was used; inf: nothing is forgotten.
+    max_age_days : A in days. half_life_days : of GPU time that was used; 0: nothing is forgotten.
     favor_small : 1 - s / C in place of s / C.
     reservations : R, by type; 1 is EASY backfilling, a large number conservative backfilling, 0: whoever fits starts.
     depth : jobs that wait are looked at up to so many.
@@ -99,15 +99,20 @@ class Slurm(PlanPolicy):
     size_weight: NotNegative = 0.0
     priority_weight: NotNegative = 0.0
     max_age_days: Positive = 7.0
-    half_life_days: Positive = 7.0
+    half_life_days: NotNegative = 7.0
     favor_small: bool = False
     reservations: NotNegativeWhole = 1
     depth: AtLeastOne = 500
     preempts: bool = False
 
-    needs: ClassVar[Needs] = Need.PREDICTIONS | Need.SERVICE | Need.FRACTIONS | Views.account | Views.submitter
+    needs: ClassVar[Needs] = Need.PREDICTIONS | Need.SERVICE | Need.FRACTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     in_order_of_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fairshare_weight:
+            object.__setattr__(self, "needs", self.needs | Views.account | Views.submitter)
 
     def new_memory(self) -> Usage:
         """Nobody has had anything."""
@@ -120,7 +125,7 @@ class Slurm(PlanPolicy):
     def plan(self, state: ClusterState, memory: Usage) -> Plan:
         """Who runs from now on: those who run, and those who start."""
         if self.fairshare_weight:
-            memory.until(state.clock, self.half_life_days * _DAY)
+            memory.until(state.clock, self.half_life_days * _DAY or inf)
         search = _Backfill(self, state, self._line(state, memory))
         rows = search.rows()
         if self.fairshare_weight:
