@@ -32,8 +32,8 @@ def owned(folder: Path) -> str:
 def test_what_each_entity_got_is_told(owned: str) -> None:
     done = ran(f"simulate --policy {FILLING}_perf {owned}")
     first = [line.split()[0] for line in done.out.splitlines() if line.split()]
-    # jobs without one come last
-    names = ["research", "production", "vision", "(outside)"]
+    # members stand below their parent, jobs without one come last
+    names = ["research", "vision", "production", "(outside)"]
     assert [word for word in first if word in names] == names
     rows = json.loads(Path("out/summary.json").read_text())["by_entity"]
     policy = get_policy(f"{FILLING}_perf")

@@ -211,8 +211,9 @@ def test_prices_of_types_without_gpus_are_known_or_said_not_to_be(name: str) -> 
         warnings.simplefilter("error", RuntimeWarning)
         answers = [POLICIES[name].allocate(state) for state in (known, unknown)]
     said = [allocation_to_json(answer)["prices"]["b"] for answer in answers]
-    assert said[1] is None or name == "oef"
-    if answers[0].prices is not None and "strategy_proof" not in name:
+    assert said[1] is None
+    # under oef a type more changes what everybody is entitled to
+    if answers[0].prices is not None and "strategy_proof" not in name and name != "oef":
         assert np.isfinite(answers[0].prices).all()
         assert (answers[0].prices >= 0).all()
     json.dumps(allocation_to_json(answers[1]), allow_nan=False)

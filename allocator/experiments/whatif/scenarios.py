@@ -237,7 +237,7 @@ def whatif(
     >>> from throughputs import TraceGenerator
     >>> trace = TraceGenerator(n_jobs=10, mean_interarrival=600, seed=1).generate()
     >>> whatif(trace, ["v100:4", "v100:8"], next_gpus=0).table["average_jct_ratio"].round(2).tolist()
-    [1.0, 0.84]
+    [1.0, 0.77]
 
     Parameters
     ----------
