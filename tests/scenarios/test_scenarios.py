@@ -118,7 +118,9 @@ def test_the_first_row_has_ratios_of_1_and_the_others_are_over_it(answer):
 
 def test_the_next_gpus_are_the_difference_to_the_larger_cluster(answer):
     row, more = answer.rows[0], answer.rows[0].next_gpus[0]
-    larger = whatif(log(10), "a100:6", "fifo", loads=[1.5], restart_penalties=[0], prices={"a100": 2.0}, next_gpus=0).rows[0]
+    larger = whatif(
+        log(10), "a100:6", "fifo", loads=[1.5], restart_penalties=[0], prices={"a100": 2.0}, next_gpus=0
+    ).rows[0]
     assert without_times(more.figures) == without_times(larger.figures)
     change = answer.next_gpus.iloc[0]
     assert (change["accelerator"], change["gpus"]) == ("a100", 2)
