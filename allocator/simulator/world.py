@@ -63,7 +63,7 @@ class World:
     ----------
     clock : seconds. seed : of the run, for rules that draw.
     round : rounds (between events: stretches) so far.
-    outcome : (N,) column of the job table: one of `allocator.results.record.STATUSES`, by position.
+    outcome : (N,) column of the job table: one of `allocator.results.outcomes.STATUSES`, by position.
     stop_reason : why the run was cut short, "" if it was not.
     """
 

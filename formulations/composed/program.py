@@ -240,10 +240,13 @@ class Program:
         if not row.matrix.shape[0]:
             return "no rows"
         matrix = self.polytope.columns.matrix
-        names = [f"[{job},{pool}]" for job in matrix.jobs for pool in matrix.accelerators]
-        first = zip(row.matrix.indices.tolist(), row.matrix.data[: row.matrix.indptr[1]].tolist(), strict=False)
-        terms = [f"{'-' * (a < 0)}{'' if abs(a) == 1 else f'{abs(a):g} '}x{names[k]}" for k, a in first]
-        shown = terms[:_SHOWN_TERMS] + (["..."] if len(terms) > _SHOWN_TERMS else [])
+        count, most = int(row.matrix.indptr[1]), _SHOWN_TERMS
+        shown = []
+        for k, a in zip(row.matrix.indices[:count][:most].tolist(), row.matrix.data[:most].tolist(), strict=False):
+            job, pool = divmod(k, len(matrix.accelerators))
+            factor = "" if abs(a) == 1 else f"{abs(a):g} "
+            shown.append(f"{'-' * (a < 0)}{factor}x[{matrix.jobs[job]},{matrix.accelerators[pool]}]")
+        shown += ["..."] * (count > most)
         return f"{' + '.join(shown).replace('+ -', '- ') or '0'} {row.sign} {row.limits[0]:g}"
 
     def _over_columns(self) -> tuple[columns.ColumnProgram, Sequence[columns.Objective]]:

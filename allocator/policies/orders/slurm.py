@@ -153,7 +153,7 @@ class Slurm(PlanPolicy):
         return total
 
     def _fair_shares(self, state: ClusterState, memory: Usage) -> _Floats:
-        """(N,) ``2^(-U_k / S_k)`` of the account of each job; an entity's share is its weight, that of others 1."""
+        """(N,) ``2^(-U_k / S_k)`` of the account of each job; S as `_parts_due` says."""
         names, of_job = np.unique(_accounts(state), return_inverse=True)
         used, everything = memory.seconds, sum(memory.seconds.values())
         if not everything:
@@ -343,12 +343,8 @@ class _Backfill:
     def _table(self, pool: int) -> _Timetable:
         if pool not in self.tables:
             state, rows = self.state, self.state.running
-            jobs = rows.jobs[rows.pool == pool]
-            left = state.predicted_seconds[jobs] - state.run_seconds[jobs]
-            ends = state.clock + np.where(left > 0, left, _GRACE_SECONDS)
-            taken = [self._size(job) for job in jobs.tolist()]
-            free = _thousandths(float(self.free[pool]))
-            self.tables[pool] = _Timetable.of(state.clock, free, list(zip(ends.tolist(), taken, strict=True)))
+            ends = [(state.clock + self._left(job), self._size(job)) for job in rows.jobs[rows.pool == pool].tolist()]
+            self.tables[pool] = _Timetable.of(state.clock, _thousandths(float(self.free[pool])), ends)
         return self.tables[pool]
 
     def _assignment(self, started: list[tuple[int, int]]) -> Assignment:
