@@ -168,7 +168,8 @@ class JobMemory(Memory):
         """Make it the memory of the jobs with these labels; (N,) where they stood before, -1 for new ones."""
         before = _places(labels, self.jobs)
         fresh = (before < 0).nonzero()[0]
-        for name, new in _of_each_job(type(self)):
+        kind: Any = type(self)
+        for name, new in _of_each_job(kind):
             values = getattr(self, name)
             moved = values.take(before, mode="clip") if len(values) else np.full(len(before), new)
             moved[fresh] = new
