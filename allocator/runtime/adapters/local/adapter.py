@@ -98,6 +98,8 @@ class LocalAdapter(Adapter):
     """
 
     name: ClassVar[str] = "local"
+    guard: tuple[int, int] = (0, 0)
+    """Number and start time of a process with which all jobs end, see `is_alive`; zeros: there is none."""
 
     def __init__(self, state: Path, accelerators: Accelerators | None = None) -> None:
         self._index = state.absolute() / "local"
@@ -224,11 +226,11 @@ class LocalAdapter(Adapter):
 
     async def start(self, order: StartOrder) -> None:
         """Returns when a shim has started the job."""
-        indices = self._indices(order)
+        environments = self.environments(order)
         async with self._room:
             try:
                 self._enter(order)
-                answer = self._leave_shim(self._told(order, indices))
+                answer = self._leave_shim(self._told(order, environments))
             except (OSError, ValueError) as error:
                 # arguments and variables that no program can be given are ValueErrors
                 raise AdapterError(f"the job cannot be started: {error}") from error
@@ -271,8 +273,10 @@ class LocalAdapter(Adapter):
         # it has not run so far, if nothing says so
         self._idle.add(order.job)
 
-    def _told(self, order: StartOrder, indices: Sequence[int]) -> Order:
+    def _told(self, order: StartOrder, environments: Sequence[Mapping[str, str]]) -> Order:
         """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
+        first = environments[0] if order.one_process_per_gpu else {"RANK": "0", "WORLD_SIZE": "1"}
+        rank, ranks = int(first["RANK"]), int(first["WORLD_SIZE"])
         return Order(
             job=order.job,
             epoch=order.epoch,
@@ -283,8 +287,11 @@ class LocalAdapter(Adapter):
             command=[os.fsencode(argument) for argument in order.command],
             environments=[
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
-                for environment in self._environments(order, indices)
+                for environment in environments
             ],
+            rank=rank,
+            ranks=ranks,
+            guard=self.guard,
             log_bytes=order.log_bytes,
         )
 
@@ -340,8 +347,9 @@ class LocalAdapter(Adapter):
         self._children.add(pid)
         return ours
 
-    def _environments(self, order: StartOrder, indices: Sequence[int]) -> list[dict[str, str]]:
-        """One for each process of a job."""
+    def environments(self, order: StartOrder) -> list[dict[str, str]]:
+        """Variables of each process of a job."""
+        indices = self._indices(order)
         common = {**os.environ, **order.environment}
         common |= {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(order.folder.absolute() / "checkpoint")}
         # By itself CUDA counts the fastest first, and NVML in the order of the bus.

@@ -30,6 +30,7 @@ from allocator.runtime.adapters.node import (
     carriers,
     descendants,
     end_processes,
+    is_alive,
     left_of,
     set_of_process,
     start_time_of,
@@ -73,6 +74,8 @@ class Order:
     directory : where the command starts.
     command : the arguments.
     environments : one for each process to start.
+    rank, ranks : number of the first of them, and how many there are on all machines.
+    guard : number and start time of a process with which the job ends; zeros: of none.
     log_bytes : of output that are kept at most.
     """
 
@@ -84,6 +87,9 @@ class Order:
     directory: bytes
     command: list[bytes]
     environments: list[dict[bytes, bytes]]
+    rank: int
+    ranks: int
+    guard: tuple[int, int]
     log_bytes: int
 
     def __init__(self, **told: object) -> None:
@@ -183,13 +189,13 @@ def _carry_out(order: Order) -> None:
     refused = "the job was not started"
     code: int | None
     try:
-        watch = Watch(log, len(order.environments), order.mark)
+        watch = Watch(log, order.ranks, order.mark, order.rank)
         signal.signal(signal.SIGTERM, lambda *_: setattr(watch, "asked", True))
         starts = (watch.start(order.command, environment, order.directory) for environment in order.environments)
         refused = next(filter(None, starts), "")
         if not refused:
             _answer(STARTED)
-            watch.wait()
+            watch.wait((lambda: not is_alive(*order.guard)) if order.guard[0] else None)
         watch.finish()
         code, number, reason = watch.code, watch.signal, watch.reason
     except Exception as error:
