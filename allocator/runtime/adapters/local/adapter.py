@@ -98,6 +98,8 @@ class LocalAdapter(Adapter):
     """
 
     name: ClassVar[str] = "local"
+    carrier: ClassVar[str] = JOB
+    """A variable that all processes of a job have from it, with the name of the job here."""
     guard: tuple[int, int] = (0, 0)
     """Number and start time of a process with which all jobs end, see `is_alive`; zeros: there is none."""
 
@@ -122,7 +124,7 @@ class LocalAdapter(Adapter):
             with os.scandir(self._index) as entries:
                 self._jobs = {entry.name: Path(entry.path) for entry in entries if entry.is_dir()}
             # what was kept of them may have been deleted while they run
-            found, jobs = carriers(JOB), self._index.with_name("jobs")
+            found, jobs = carriers(self.carrier), self._index.with_name("jobs")
             marked = {name // EPOCHS for name in found if isinstance(name, int)}
             for job in os.listdir(jobs) if marked and jobs.is_dir() else ():
                 if job not in self._jobs and _mark(job) // EPOCHS in marked:
@@ -157,7 +159,7 @@ class LocalAdapter(Adapter):
                 seen = self._look(job, folder, run)
                 if not seen and (run or job not in self._idle):
                     # One search for all jobs of a slice whose end nobody has told.
-                    strays = carriers(JOB) if strays is None else strays
+                    strays = carriers(self.carrier) if strays is None else strays
                     left = left_of(strays, job, _mark(job))
                     seen = self._recover(job, folder, run, left) if run else self._unrecorded(job, left)
                     await asyncio.sleep(0)
@@ -178,7 +180,7 @@ class LocalAdapter(Adapter):
 
     def _unrecorded(self, job: str, left: Mapping[int, int]) -> Seen | None:
         """A job of which no start is known, though processes of one may be there."""
-        left = left or left_of(carriers(JOB), job, _mark(job))
+        left = left or left_of(carriers(self.carrier), job, _mark(job))
         epoch = max(left.values(), default=0)
         if epoch:
             return Seen(job, epoch, "running", reason=f"what was known of its start is gone; {_named(left)}")
@@ -207,7 +209,7 @@ class LocalAdapter(Adapter):
             if seen:
                 return seen
             # One that ends between being listed and being read may leave a child that was not listed: look twice.
-            left = left or left_of(carriers(JOB), job, _mark(job))
+            left = left or left_of(carriers(self.carrier), job, _mark(job))
             if left:
                 there = end_processes({*left, *descendants(left)}, seconds=0.0)
                 return replace(running, reason=f"{running.reason}; {_named(there)}") if there else running
@@ -292,6 +294,7 @@ class LocalAdapter(Adapter):
             rank=rank,
             ranks=ranks,
             guard=self.guard,
+            carrier=self.carrier,
             log_bytes=order.log_bytes,
         )
 
@@ -379,7 +382,7 @@ class LocalAdapter(Adapter):
 
     def _unwatched(self, job: str, epoch: int) -> list[int]:
         """Processes of a start that nobody is known to watch over."""
-        return [] if job in self._idle or job in self._ended else carriers(JOB).get(_mark(job, epoch), [])
+        return [] if job in self._idle or job in self._ended else carriers(self.carrier).get(_mark(job, epoch), [])
 
     def _running(self, job: str, epoch: int) -> _Run | None:
         folder = self._jobs.get(job)

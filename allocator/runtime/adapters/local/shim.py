@@ -76,6 +76,7 @@ class Order:
     environments : one for each process to start.
     rank, ranks : number of the first of them, and how many there are on all machines.
     guard : number and start time of a process with which the job ends; zeros: of none.
+    carrier : a variable that all its processes have, with `job` as value.
     log_bytes : of output that are kept at most.
     """
 
@@ -90,6 +91,7 @@ class Order:
     rank: int
     ranks: int
     guard: tuple[int, int]
+    carrier: str
     log_bytes: int
 
     def __init__(self, **told: object) -> None:
@@ -132,7 +134,7 @@ def write_exit(
 
 def _claim(order: Order) -> None:
     """Take the lock of the job, for good, or refuse; processes of an earlier start are ended."""
-    job, epoch = order.job, order.epoch
+    epoch = order.epoch
     began = time.monotonic()
     while take_lock(".") is None:
         last = epoch_in(RUN_FILE)
@@ -153,14 +155,14 @@ def _claim(order: Order) -> None:
     forgotten = epoch > 1 if last < 0 else epoch_in(EXIT_FILE) != last
     if forgotten:
         # Looked for twice: one that ends between being listed and being read may leave a child that was not listed.
-        while strays := _strays(job, order.mark) or _strays(job, order.mark):
+        while strays := _strays(order) or _strays(order):
             left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS)
             if left:
                 raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
 
 
-def _strays(job: str, mark: int) -> dict[int, int]:
-    return left_of(carriers("ALLOCATOR_JOB_ID"), job, mark)
+def _strays(order: Order) -> dict[int, int]:
+    return left_of(carriers(order.carrier), order.job, order.mark)
 
 
 def _answer(text: str) -> None:

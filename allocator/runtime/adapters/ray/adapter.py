@@ -122,6 +122,9 @@ class RayAdapter(Adapter):
         except OSError as error:
             raise AdapterError(f"{own}: {error}") from error
         self._starts = {start.job: start for start in map(_Start.read, folders) if start is not None}
+        for start in self._starts.values():
+            for node, cursor in start.cursors.items():
+                self._told.setdefault(node, {})[start.job] = Told(cursor=cursor)
         self._connection = Connection(self._service, self._settings.address, own / "log")
         await self.nodes()
         kept = {self._group(start) for start in self._starts.values() if start.end is None}
@@ -219,6 +222,7 @@ class RayAdapter(Adapter):
                 await asyncio.to_thread(_append, folder, output, start.log_bytes)
                 start.cursors[node] = told.cursor
                 start.write(folder)
+                known = self._told[node][job] = replace(known, cursor=told.cursor)
             if node == start.runs[0]:
                 if told.report and told.report != known.report:
                     write_bytes(folder / REPORT_FILE, told.report)
@@ -419,7 +423,7 @@ class RayAdapter(Adapter):
             self._told.setdefault(node, {}).pop(start.job, None)
             for name in saved:
                 size = 0
-                while piece := await asyncio.to_thread(piece_of, folder, name, size):
+                while piece := await asyncio.to_thread(piece_of, folder, name, size, node):
                     await self._tell(node, "put", start.job, name, size, piece)
                     size += len(piece)
                 await self._tell(node, "put", start.job, name, size, b"")

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 from zlib import crc32
 
 from allocator.lease.checkpoints import MANIFEST_FILE
@@ -71,8 +72,14 @@ class Told:
     saved: Mapping[str, int] = field(default_factory=dict)
 
 
+PART = "ALLOCATOR_PART"
+"""A variable of the processes of a job on one node: two nodes of a test may be one machine."""
+
+
 class _Jobs(LocalAdapter):
-    """Jobs on this node; Ray says which GPUs they have."""
+    """Jobs on this node, each named by itself and the node; Ray says which GPUs they have."""
+
+    carrier: ClassVar[str] = PART
 
     def __init__(self, state: Path, raylet: int) -> None:
         super().__init__(state, {"gpu": ()})
@@ -99,12 +106,20 @@ class Supervisor:
             part.mkdir(mode=0o700, exist_ok=True)
         self._folder = own_folder(root / service / node[:16], make=True)
         raylet = int(os.environ.get("RAY_RAYLET_PID") or os.getppid())
+        self._node = node[:16]
         self._environment = {"RAY_ADDRESS": address} | without_ray(
             dict(entry.split("=", 1) for entry in read_text(f"/proc/{raylet}/environ").split("\0") if "=" in entry)
         )
         self._jobs = _Jobs(self._folder, raylet)
         self._opened = False
         self._opening = asyncio.Lock()
+
+    def _part(self, job: str) -> str:
+        return f"{job}@{self._node}"
+
+    async def _observe(self) -> list[Seen]:
+        seen = await (await self._open()).observe()
+        return [replace(one, job=one.job.partition("@")[0]) for one in seen]
 
     async def _open(self) -> _Jobs:
         async with self._opening:
@@ -140,9 +155,10 @@ class Supervisor:
             await asyncio.to_thread(raise_epoch, folder, grant)
             common = {**(base or self._environment), **order.environment}
             common |= {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(folder / "checkpoint")}
+            common[PART] = part = self._part(order.job)
             common |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-            jobs.variables[order.job] = [common] if ranks is None else list(_of_ranks(common, ranks))
-            await jobs.start(replace(order, folder=folder))
+            jobs.variables[part] = [common] if ranks is None else list(_of_ranks(common, ranks))
+            await jobs.start(replace(order, job=part, folder=folder))
         except CommandError as error:
             return str(error), error.code
         except (AdapterError, StaleLeaseError, OSError) as error:
@@ -151,15 +167,15 @@ class Supervisor:
 
     async def stop(self, job: str, epoch: int) -> None:
         """See `Adapter`."""
-        await (await self._open()).stop(job, epoch)
+        await (await self._open()).stop(self._part(job), epoch)
 
     async def kill(self, job: str, epoch: int) -> None:
         """See `Adapter`."""
-        await (await self._open()).kill(job, epoch)
+        await (await self._open()).kill(self._part(job), epoch)
 
     async def forget(self, job: str) -> None:
         """See `Adapter`; its folder on this node goes, too."""
-        await (await self._open()).forget(job)
+        await (await self._open()).forget(self._part(job))
         await asyncio.to_thread(_remove, self._of(job))
 
     async def lease(self, job: str, content: bytes) -> None:
@@ -173,9 +189,9 @@ class Supervisor:
 
         A job of which nothing is known any more has no `seen`.
         """
-        jobs, until = await self._open(), time.monotonic() + seconds
+        until = time.monotonic() + seconds
         while True:
-            found = {one.job: self._look(one, known.get(one.job, Told())) for one in await jobs.observe()}
+            found = {one.job: self._look(one, known.get(one.job, Told())) for one in await self._observe()}
             news = {job: one for job, one in found.items() if one[0] != known.get(job)}
             news |= {job: (Told(), b"") for job in known.keys() - found.keys()}
             if news or time.monotonic() >= until:
@@ -193,7 +209,7 @@ class Supervisor:
 
     async def prepare(self, job: str, epoch: int, saved: Mapping[str, int]) -> bool:
         """Whether all that is saved has to be sent for a new start; then what was here of earlier ones is gone."""
-        seen = {one.job: one for one in await (await self._open()).observe()}.get(job)
+        seen = {one.job: one for one in await self._observe()}.get(job)
         here = seen is not None and (seen.epoch >= epoch or seen.phase != "ended")
         if here or saved_in(self._of(job) / "checkpoint") == saved:
             return False
@@ -262,13 +278,16 @@ def _stamp(path: Path) -> int:
     return hash(tuple(sorted((one.st_ino, one.st_mtime_ns, one.st_size) for one in status)))
 
 
-def _archive(folder: Path, name: str) -> Path:
-    return folder / f".{Path(name).name}.tar"
+def _archive(folder: Path, name: str, reader: str = "") -> Path:
+    return folder / f".{Path(name).name}{reader}.tar"
 
 
-def piece_of(folder: Path, name: str, start: int) -> bytes:
-    """A piece of the archive of ``checkpoint/name`` in the folder of a job, which is made with the first one."""
-    archive = _archive(folder, name)
+def piece_of(folder: Path, name: str, start: int, reader: str = "") -> bytes:
+    """A piece of the archive of ``checkpoint/name`` in the folder of a job, which is made with the first one.
+
+    Each `reader` has one of its own.
+    """
+    archive = _archive(folder, name, reader)
     if not start:
         with tarfile.open(archive, "w") as made:
             made.add(folder / "checkpoint" / Path(name).name, Path(name).name)
@@ -293,6 +312,7 @@ def put_piece(folder: Path, name: str, start: int, content: bytes) -> None:
     with tarfile.open(archive) as told:
         told.extractall(aside, filter="data")
     _remove(place)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
     os.replace(aside / Path(name).name, place)
     _remove(aside)
     archive.unlink()
