@@ -368,7 +368,7 @@ class RayAdapter(Adapter):
                 given = await self._connection.ask(
                     "place", self._group(start), counts, environment, patience, seconds=patience + _SETUP_SECONDS
                 )
-                refused = await self._begin(order, start, dict(zip(counts, given, strict=True)), bool(environment))
+                refused = await self._begin(order, start, dict(zip(counts, given, strict=True)), environment)
             except NoAnswerError:
                 raise
             except AdapterError:
@@ -394,7 +394,11 @@ class RayAdapter(Adapter):
         return _Start(order.job, order.epoch, places, runs, order.log_bytes, dict(last.cursors) if last else {})
 
     async def _begin(
-        self, order: StartOrder, start: _Start, given: Mapping[str, tuple[list[int], dict[str, str], str]], own: bool
+        self,
+        order: StartOrder,
+        start: _Start,
+        given: Mapping[str, tuple[list[int], dict[str, str], str]],
+        own: Mapping[str, Any],
     ) -> list[tuple[str, int]]:
         """Have each node start its part; what those say that do not."""
         first, each = start.runs[0], order.one_process_per_gpu
@@ -407,10 +411,8 @@ class RayAdapter(Adapter):
             ranks = Ranks(number, len(gpus), len(order.placed.gpus), self._rows[first]["address"], port)
             number += len(gpus)
             # a runtime_env brings variables of its own, and perhaps a working directory
-            own_folder = own and folder != str(order.working_directory)
-            part = replace(
-                order, environment=variables, working_directory=Path(folder) if own_folder else order.working_directory
-            )
+            directory = Path(folder) if "working_dir" in own else order.working_directory
+            part = replace(order, environment=variables, working_directory=directory)
             told = part, lease, gpus, ranks if each else None, without_ray(base) if own else {}
             orders.append(self._start_on(node, start, told))
         return [answer for answer in await asyncio.gather(*orders) if answer != ("", 0)]
