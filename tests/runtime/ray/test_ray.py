@@ -22,6 +22,8 @@ from tests.runtime.contract import AdapterContract, seen, until
 from tests.runtime.test_contract import WithCommands
 from tests.runtime.worlds import processes_of
 
+pytestmark = pytest.mark.exhaustive
+
 
 class OnRay(WithCommands):
     """A state folder, and adapters of one scheduler after the other."""
@@ -162,7 +164,7 @@ async def test_gpus_of_others_are_left_alone(stage, cluster):
 
 
 async def test_jobs_outlive_their_supervisor_and_not_their_node(stage, cluster):
-    node = await asyncio.to_thread(cluster.add_node, num_cpus=1, num_gpus=2)
+    node = cluster.add_node(num_cpus=1, num_gpus=2)
     adapter = await stage.open()
     name = next(one.name for one in await adapter.nodes() if one.accelerator == "gpu")
     ends, stays = (stage.order("waits", places={name: (place,)}) for place in range(2))
@@ -176,7 +178,7 @@ async def test_jobs_outlive_their_supervisor_and_not_their_node(stage, cluster):
     await stage.release(ends)
     assert (await until_ended(adapter, ends)).code == 0
     assert (await seen(adapter, stays.job)).phase == "running"
-    await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
+    cluster.remove_node(node, allow_graceful=False)
     while any(one.up for one in await adapter.nodes() if one.name == name):
         await asyncio.sleep(0.3)
     assert (await until_ended(adapter, stays)).code is None

@@ -189,6 +189,10 @@ def _carry_out(order: Order) -> None:
     write_bytes(RUN_FILE, json.dumps(run | {"boot": boot_identity(), "started_at": time.time()}).encode())
     # From here on the epoch counts as started, and its end is always told.
     refused = "the job was not started"
+
+    def left_alone() -> bool:
+        return bool(order.guard[0]) and not is_alive(*order.guard)
+
     code: int | None
     try:
         watch = Watch(log, order.ranks, order.mark, order.rank)
@@ -197,9 +201,11 @@ def _carry_out(order: Order) -> None:
         refused = next(filter(None, starts), "")
         if not refused:
             _answer(STARTED)
-            watch.wait((lambda: not is_alive(*order.guard)) if order.guard[0] else None)
+            watch.wait(left_alone if order.guard[0] else None)
         watch.finish()
         code, number, reason = watch.code, watch.signal, watch.reason
+        if code and left_alone():
+            code, reason = None, "it was ended with the process that it depends on"
     except Exception as error:
         while end_processes(descendants([me]), SWEEP_SECONDS):
             pass
