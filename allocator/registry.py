@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from allocator.conversion import convert, kinds_of, required_fields
 from allocator.plugins import name_of, policies_of
-from allocator.protocol import Policy
+from allocator.protocol import Need, Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
@@ -71,6 +71,12 @@ class PolicyEntry:
     paper: str
     meaning: str
     program: str
+
+    @property
+    def lengths(self) -> str:
+        """What it knows of how long jobs take: "true" lengths, "predicted" ones, or "unknown"."""
+        needs = self.factory.needs  # type: ignore[attr-defined]
+        return "true" if Need.LENGTHS in needs else "predicted" if Need.PREDICTIONS in needs else "unknown"
 
 
 _ENTRIES: dict[str, PolicyEntry] = {}
