@@ -92,15 +92,22 @@ async def test_a_job_runs_on_the_types_that_it_names(tmp_path):
 
 
 async def test_who_waits_is_told_of_whom_and_until_when(tmp_path):
-    service = await started(tmp_path, one_type(4), job(100.0, gpus=2), job(200.0, gpus=1), until=10.0)
+    service = await started(tmp_path, one_type(4), job(100.0, gpus=2), job(200.0, gpus=1), policy="fcfs", until=10.0)
     await submit(service, job(50.0, gpus=3), job(50.0, gpus=2), job(50.0, gpus=1))
     await run_on(service, 15.0)
     asked = Requests(service).answer({"do": "status", "jobs": [2, 3, 4]})["jobs"]
     third, fourth, fifth = (one["reason"] for one in asked)
-    assert re.search("it needs 3 k80 of which 1 are free; job 0 runs there for 1.[23]m more", third)
-    assert re.search("it needs 2 k80 of which 1 are free; job 0 runs there for 1.[23]m more", fourth)
+    assert re.search("it needs 3 k80, 1 free; job 0 runs there for 1.[23]m more", third)
+    assert re.search("it needs 2 k80, 1 free; job 0 runs there for 1.[23]m more", fourth)
     # under this policy nobody overtakes
     assert "3 k80 are kept for job 2" in fifth
+
+
+async def test_who_waits_for_a_turn_is_told_when_the_next_begins(tmp_path):
+    service = await started(tmp_path, one_type(1), job(100.0), job(100.0), policy="max_min_fairness", until=13.0)
+    waits = next(one for one in service.book.by_id if one.state == "queued")
+    told = Requests(service).answer({"do": "status", "jobs": [waits.id]})["jobs"][0]["reason"]
+    assert "the next round begins in 7s" in told
 
 
 _HOOK = """

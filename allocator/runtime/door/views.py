@@ -163,7 +163,7 @@ class Room:
         if not ways:
             return ""
         seconds, ids, name = min(ways)
-        needs = f"it needs {job.gpus} {name} of which {max(self.free[name], 0)} are free"
+        needs = f"it needs {job.gpus} {name}, {max(self.free[name], 0) or 'none'} free"
         if not ids:
             kept = [one for one in self.waiting if one.id < job.id and one.gpus > self.free[name]]
             return f"{kept[0].gpus} {name} are kept for job {kept[0].id}, before it" if kept else ""
@@ -204,6 +204,10 @@ def reason(service: Service, job: Job, room: Callable[[], Room] | None = None) -
         last += f"; no step was saved in its last {job.fruitless} leases"
     why = service.deciding.why_waiting(job, service.book)
     if room is not None and why.startswith(NOT_ITS_TURN):
-        there = room().in_the_way(job, service.deciding.prospects.types_of(job))
+        round_, policy = service.deciding.round, service.deciding.policy
+        if round_ is not None and getattr(policy, "preemptive", True):
+            there = f"the next round begins in {span(max(round_.end - service.clock(), 0.0))}"
+        else:
+            there = room().in_the_way(job, service.deciding.prospects.types_of(job))
         why += f": {there}" if there else ""
     return why + last
