@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -54,7 +53,7 @@ class ShortestJobFirst(LinePolicy):
 
     def key(self, state: ClusterState) -> Array:
         """(N, 1) seconds on the fastest type."""
-        return quotient(state.steps_remaining, state.rates.max(axis=1), np.inf)[:, None]
+        return quotient(state.steps_remaining, state.fastest_rates, np.inf)[:, None]
 
 
 @register(
@@ -99,5 +98,4 @@ class ShortestRemainingTimeFirst(OrderPolicy):
 
     def key(self, state: ClusterState) -> Array:
         """(N,) seconds that each job still needs on its fastest type."""
-        fastest: Array = reduce(np.maximum, state.rates.T)
-        return quotient(state.steps_remaining, fastest, np.inf)
+        return quotient(state.steps_remaining, state.fastest_rates, np.inf)
