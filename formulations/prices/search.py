@@ -60,7 +60,7 @@ _SETTLING_ERROR = 0.5
 """Relative error of the prices from which jobs are settled."""
 
 _SETTLING_ERROR_OF_BUDGETS, _MARGIN_OF_BUDGETS = 0.05, 3.0
-"""The same where jobs spend budgets, and the times this error that the prices may still be off by."""
+"""The same where jobs spend budgets, if few enough are then undecided, and the times this error that the prices may still be off by."""
 
 _PRICE_DIFFERENCE, _LEAST_DIFFERENCE, _MEASURED = 0.02, 1e-3, 1024
 """Relative change of a price by which slopes are measured, and about how many jobs they are measured on."""
@@ -245,7 +245,7 @@ class _Search:
         RuntimeError where they settle too few.
         """
         active, settled = self.everyone, Settled.nobody(len(self.capacity))
-        best, stalled = np.inf, 0
+        best, stalled, near = np.inf, 0, _SETTLING_ERROR_OF_BUDGETS
         expected, moved = None, np.zeros(len(self.capacity))
         for _ in range(_MOST_STEPS):
             totals = active.choose(place)
@@ -265,12 +265,13 @@ class _Search:
             if self.goal.is_limit(place.level) and active is self.everyone:
                 raise _HeldAloneError("a single job holds the level")
             if self.goal.budget is not None:
-                if error < _SETTLING_ERROR_OF_BUDGETS:
+                if error < near:
                     # what settled jobs take goes on changing with prices, so they are settled at the end, all at once
                     together = Settled.nobody(len(self.capacity))
                     undecided = active.settle(together, place, _MARGIN_OF_BUDGETS * error)
                     if len(undecided) <= self.few:
                         return undecided, together, place
+                    near = error * self.few / len(undecided)
             elif error < _SETTLING_ERROR:
                 undecided = active.settle(settled, place, error)
                 if undecided is not active:
