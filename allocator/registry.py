@@ -101,6 +101,15 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
     program : the program in symbols, on one line.
 
     The first line of the class's docstring is its one-line meaning.
+
+    >>> import allocator
+    >>> @register("first_come", paper="an example", program="in order of arrival")
+    ... class FirstCome(allocator.OrderPolicy):
+    ...     \"\"\"First come, first served.\"\"\"
+    ...     def key(self, state):
+    ...         return -state.elapsed_seconds
+    >>> allocator.get_policy("first_come").name
+    'first_come'
     """
 
     def add(factory: Factory) -> Factory:

@@ -156,6 +156,13 @@ def read_trace(
         Names the file, the line and the field that cannot be used, what was found and what was expected.
     OSError
         The file cannot be opened.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "jobs.csv"
+    ...     _ = path.write_text("job_type,scale_factor,total_steps,arrival_time\\nA3C,1,1000,0\\n")
+    ...     read_trace(path).scale_factor.tolist()
+    [1]
     """
     path = Path(path)
     _check_format(format, read_formats())
