@@ -121,7 +121,9 @@ _IN_SWF = frozenset({"user", "partition", "recorded_start_seconds", "recorded_en
 _POLLUX = frozenset({"deadline", "slo", "category", "working_directory"})
 """What a table of Pollux keeps; how a job is started is a matter of its application."""
 
-_NOT_LOST = frozenset({"command", "num_steps_arg", "needs_data_dir", "duration", "trace_id", "arrival_date"})
+_NOT_LOST = frozenset(
+    {"command", "num_steps_arg", "needs_data_dir", "duration", "trace_id", "arrival_date", "recorded_status"}
+)
 """What a format may lack without a word: how a job is started and what it is called; durations follow from steps and
 throughput.
 """
