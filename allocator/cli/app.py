@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 COMMANDS = {
     "solve": "Solve one allocation problem: who gets which share of time on which accelerator type.",
-    "audit": "Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.",
+    "audit": "Audit the allocation of a policy, or a job log: who envies whom, what was wasted, idle or unfair.",
     "admit": "Would one more job meet its deadline, and all others theirs; with what plan?",
     "simulate": "Simulate a policy over a trace, round by round.",
     "compare": "Simulate several policies over the same jobs and compare them.",

@@ -193,7 +193,7 @@ async def _serve(service: Service, maker: _Maker, told: Told, before: Told | Non
         "Ctrl-C ends the service; jobs run on.",
     ):
         screen.print(line, soft_wrap=True, markup=False)
-    service.doors = [server] if door is None else [door, server]
+    service.doors += [server] if door is None else [door, server]
     await service.run()
 
 
