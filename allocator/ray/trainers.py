@@ -114,7 +114,7 @@ class Trainers:
 
     def __init__(self, policy: Policy, round_seconds: float, clock: Callable[[], float]) -> None:
         self.policy, self._clock = policy, clock
-        self._settings = MechanismSettings(round_seconds=round_seconds)
+        self._settings = MechanismSettings(round_seconds=round_seconds, decide_every_seconds=round_seconds)
         self._elastic = Need.CONFIGURATIONS in policy.needs
         self._trainers: dict[str, Trainer] = {}
         self._expected: dict[str, dict[str, Any]] = {}
