@@ -197,7 +197,7 @@ def import_policies(reference: str) -> tuple[str, ...]:
     names = {name for name, entry in _ENTRIES.items() if entry.factory in found} | (themselves & _ENTRIES.keys())
     if not names:
         expected = "a module that defines policies, or the class of one, as in MODULE:CLASS"
-        raise InputError("--import", found=reference, expected=expected)
+        raise InputError("import", found=reference, expected=expected)
     return tuple(sorted(names))
 
 
