@@ -154,7 +154,7 @@ def _tables(found: LogAudit) -> Iterator[Table | Text]:
 
     uses = [(use, hours, 100.0 * part) for use, hours, part in found.gpu_time.itertuples(index=False)]
     title = "Where the GPU time went, from the first submission to the last"
-    yield rows_table([dict(enumerate(row)) for row in uses], ("", "GPU hours", "of all (%)"), title)
+    yield rows_table([dict(enumerate(list(row))) for row in uses], ("", "GPU hours", "of all (%)"), title)
     for name, table in found.parts.items():
         shown = table.assign(**{part: 100.0 * table[part] for part in ("gpu_share", "could_start", "overtaken")})
         rows = [
