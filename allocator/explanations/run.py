@@ -316,7 +316,7 @@ def _read(folder: Path) -> FinishedRun:
     settings = summary.get("settings")
     if not isinstance(settings, dict) or not isinstance(summary.get("cluster"), str):
         raise InputError(folder / "summary.json", found="no cluster or settings", expected=f"what {COMMANDS} writes")
-    there = [name for name in (*EXPLAINED, "capacity.parquet") if (folder / name).is_file()]
+    there = [name for name in EXPLAINED if (folder / name).is_file()]
     missing = [name for name, needed in EXPLAINED.items() if needed and name not in there]
     missing += ["gpus_per_server in summary.json"] * ("gpus_per_server" not in summary)
     if missing:

@@ -187,6 +187,20 @@ def rates_table(record: RunRecord) -> pd.DataFrame:
     return pd.DataFrame({"job_id": np.arange(len(rates))} | {name: rates[:, j] for j, name in enumerate(names)})
 
 
+def capacity_table(record: RunRecord) -> pd.DataFrame | None:
+    """One row per change of the GPUs that may be used: time (seconds), and under the name of each type how many there
+    are from then on; the first row is the begin. None where all were there all the time.
+    """
+    import pandas as pd
+
+    if not record.capacity:
+        return None
+    times, gpus = zip(*record.capacity, strict=True)
+    by_type = pd.DataFrame(gpus, columns=list(record.cluster.accelerators), dtype="int64")
+    by_type.insert(0, "time", np.array(times, dtype=np.float64))
+    return by_type
+
+
 def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | None:
     """One row per decision on shares of time: decision (its number), round, time (seconds), status, objective_unit, and
     ``price TYPE`` for each type, in that unit per GPU; nan where there is no price. None where there were none.
