@@ -73,7 +73,7 @@ def hard_part(seed, kind, least=0.0):
     return (polytope.restricted(jobs, types), objectives[kind].take(jobs)) if len(jobs) else None
 
 
-@pytest.mark.parametrize("kind", LINEAR)
+@pytest.mark.parametrize("kind", [*LINEAR, "nash_welfare"])
 def test_whatever_a_backend_answers_is_made_feasible_and_its_bound_holds(kind):
     """Weak duality, at any shares, multipliers and prices; a wrong answer does not pass."""
     rng = np.random.default_rng(0)
