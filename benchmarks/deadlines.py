@@ -29,16 +29,16 @@ import pandas as pd
 
 from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.presets import Preset, preset
+from allocator.studies.study import Options, Row, Run, Study
+from allocator.studies.tables import Shown, markdown
 from allocator.sweep import Point, Sweep
 from benchmarks.published import CLUSTER_RATIOS, TESTBED_RATIOS
-from benchmarks.study import RESULTS, Options, Row, Run, Study
-from benchmarks.tables import Shown, markdown
 from formulations.deadlines import DeadlineJob, ScalingCurve
 from formulations.deadlines.program import least_gpu_seconds
 from throughputs import ThroughputTable, Trace, default_table, read_table, read_trace
 from throughputs.numerics import power_of_ten
 
-FOLDER = RESULTS / "deadlines"
+FOLDER = Path("benchmarks/results") / "deadlines"
 HOUR = 3600.0
 
 # Jobs and clusters

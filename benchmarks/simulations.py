@@ -24,8 +24,8 @@ import pandas as pd
 from allocator import Cluster, SimulationResult, default_table, get_policy, simulate
 from allocator.presets import preset, preset_names
 from allocator.registry import settings_of
-from benchmarks.study import Options, Row, Run, Study
-from benchmarks.tables import Shown
+from allocator.studies.study import Options, Row, Run, Study
+from allocator.studies.tables import Shown
 from throughputs import Trace, gavel_trace
 
 # Rounds and wall seconds of the original on this workload (its public code, ECOS, one loaded two-core machine).

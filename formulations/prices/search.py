@@ -60,7 +60,7 @@ _SETTLING_ERROR = 0.5
 """Relative error of the prices from which jobs are settled."""
 
 _SETTLING_ERROR_OF_BUDGETS, _MARGIN_OF_BUDGETS = 0.05, 3.0
-"""The same where jobs spend budgets, if few enough are then undecided, and the times this error that the prices may
+"""The same where jobs spend budgets, if few enough are then undecided, and how many times this error the prices may
 still be off by."""
 
 _PRICE_DIFFERENCE, _LEAST_DIFFERENCE, _MEASURED = 0.02, 1e-3, 1024
