@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -353,16 +351,3 @@ def test_a_search_with_rounded_rows_ends_at_the_same_optimum(monkeypatch, capaci
     assert rate**2 @ again.z == pytest.approx(rate**2 @ fresh.z, rel=1e-9)
     bounds = [stated.dual_bound(rate**2, found.multipliers) for found in (again, fresh)]
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-7)
-
-
-def test_examples_of_the_page_run(capsys):
-    """One after the other, as they build on each other."""
-    page = Path(__file__).resolve().parents[2] / "docs" / "configurations.md"
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 4
-    names: dict[str, object] = {"__name__": "page"}
-    for code in blocks:
-        exec(compile(code, str(page), "exec"), names)
-    printed = capsys.readouterr().out
-    for said in ("at least 1 GPU", "optimal", "no shares keep all rows"):
-        assert said in printed
