@@ -62,7 +62,7 @@ def write_report(
     results : finished simulations, in the order in which they are shown. Those with the same label and different seeds
         become one policy: its figures are means, with 95 % intervals.
     path : file to write; its folder is made if needed.
-    title, description : heading of the page, and a paragraph below it.
+    title, description : heading of the page, and a paragraph below it; lines above the last are larger.
     summaries : figures of each result, with its settings under "settings", as `save_result` returns them; made of the
         results when omitted.
     sections : further sections, as markup; they come first.
@@ -104,7 +104,7 @@ def render_report(
             timeline_section(names),
             jobs_section(names),
             *breakdown_sections(policies.summaries),
-            allocation_section(names),
+            *([allocation_section(names)] if any(result.decisions for result in results) else []),
             "</main>",
         ]
     else:

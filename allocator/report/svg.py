@@ -80,7 +80,7 @@ class Frame:
     width: int = 960
     height: int = 340
     left: int = 58
-    right: int = 14
+    right: int = 22
     top: int = 12
     bottom: int = 46
 
