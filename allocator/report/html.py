@@ -122,7 +122,7 @@ def _document(title: str, body: str, colours: str, data: str) -> str:
 <div id="tip" role="status" hidden></div>
 {data}
 <script>
-(() => {{
+(async () => {{
 "use strict";
 {script}}})();
 </script>

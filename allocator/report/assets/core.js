@@ -1,5 +1,10 @@
 // Shared by the other scripts: the data, how it is written, and the tooltip.
 const byId = (id) => document.getElementById(id);
+// Large parts are packed.
+await Promise.all([...document.querySelectorAll('script[type="application/gzip"]')].map(async (part) => {
+  const bytes = Uint8Array.from(atob(part.textContent), (sign) => sign.charCodeAt(0));
+  part.textContent = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}));
 const data = JSON.parse(byId("report-data").textContent);
 const tip = byId("tip");
 
