@@ -100,7 +100,7 @@ def render_report(
             comparison_section(policies),
             bars_section(policies.summaries),
             *distribution_sections(results, of_run, rho=shown.rho, meaning=shown.meaning),
-            *course_sections(runs, of_run),
+            *course_sections(runs, of_run, payload["origin"]),
             timeline_section(names),
             jobs_section(names),
             *breakdown_sections(policies.summaries),

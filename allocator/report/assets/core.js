@@ -15,6 +15,12 @@ function hours(seconds, digits = 2) {
   return `${(seconds / 3600).toLocaleString("en", { maximumFractionDigits: digits })} h`;
 }
 
+// A time on the clock of the runs: a date where the log of the jobs has dates.
+function when(seconds, digits = 2) {
+  if (!known(data.origin)) return hours(seconds, digits);
+  return new Date((data.origin + seconds) * 1000).toISOString().slice(0, 16).replace("T", " ");
+}
+
 function number(value) {
   if (!known(value)) return "-";
   const size = Math.abs(value);

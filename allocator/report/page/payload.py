@@ -94,7 +94,17 @@ def build_payload(
         )
     fairness = "slowdown" if rho == "bounded_slowdown" else "rho"
     shown = list(names if policies is None else policies)
-    return {"traces": traces, "policies": shown, "fairness": fairness, "runs": runs}
+    origins = {_origin(result) for result in results}
+    origin = origins.pop() if len(origins) == 1 else None
+    return {"traces": traces, "policies": shown, "fairness": fairness, "origin": origin, "runs": runs}
+
+
+def _origin(result: SimulationResult) -> float | None:
+    """Second 0 of the clock in seconds since 1970 (UTC), where jobs have dates."""
+    dates, arrival = result.record.jobs.arrival_date, result.record.jobs.arrival_time
+    if not len(dates) or np.isnat(dates[0]):
+        return None
+    return round(float(dates[0].astype(np.int64)) / 1e6 - float(arrival[0]), 3)
 
 
 def script_elements(payload: Mapping[str, Any]) -> str:
