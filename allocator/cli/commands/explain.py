@@ -73,5 +73,5 @@ def _clock(text: str, option: str, run: FinishedRun) -> float:
         except ValueError:
             raise InputError(option, found=text, expected="a date (ISO 8601; UTC), as 2025-03-03T08:00") from None
         date = date.replace(tzinfo=date.tzinfo or UTC)
-        return date.timestamp() - dates[first].astype(np.int64) / 1e6 + float(run.jobs.arrival_time[first])
+        return float(date.timestamp() - dates[first].astype(np.int64) / 1e6 + run.jobs.arrival_time[first])
     return duration(text, option)

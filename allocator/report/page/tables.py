@@ -115,8 +115,8 @@ def _breakdown(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> str:
     for place, part in enumerate(order):
         name = escape(part)
         count = f'<td data-value="{parts[part]["jobs"]}">{format_count(parts[part]["jobs"])}</td>' if counted else ""
-        cells = "".join(column[place] for column in columns)
-        lines.append(f'<tr><th scope="row" data-value="{name}">{name or of.nameless}</th>{count}{cells}</tr>')
+        figures_of = "".join(column[place] for column in columns)
+        lines.append(f'<tr><th scope="row" data-value="{name}">{name or of.nameless}</th>{count}{figures_of}</tr>')
     choice = ""
     if several:
         keys = [each.key for each in figures if each.key not in NEITHER]
