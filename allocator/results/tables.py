@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.fractions import WHOLE
+from allocator.protocol.policy import Need
 from allocator.results.deadlines import deadline_columns
 from allocator.results.outcomes import CUT_OFF, DROPPED, OPEN, REJECTED, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
@@ -105,6 +106,12 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
             columns[name] = jobs.columns[name]
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
+    elif (jobs.entity != "").any():
+        columns["account"] = jobs.entity
+    if record.policy is not None and Need.PREDICTIONS in record.policy.needs:
+        length = quotient(jobs.total_steps, jobs.rates.max(axis=1, initial=0.0), 0.0)
+        if (jobs.predicted_seconds != length).any():
+            columns["predicted_seconds"] = jobs.predicted_seconds
     if jobs.fractions is not None:
         columns["gpu_fraction"] = jobs.fractions.thousandths / WHOLE
     for name in ("user", "partition", "gpu_type", "trace_id"):
