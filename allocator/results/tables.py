@@ -133,7 +133,8 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
     import pandas as pd
 
     codes, places = record.row_places
-    gpus = np.array([" ".join(map(str, ids)) for ids in places] or [""], dtype=object)
+    gpus = np.empty(max(len(places), 1), dtype=object)
+    gpus[:] = places or [()]
     extra: dict[str, Any] = {"share": record.row_share} if record.fluid else {}
     if record.packed:
         partner = record.row_partner
@@ -150,7 +151,7 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
             "end_time": record.row_finish,
             "job_id": record.row_job,
             "accelerator": pd.Categorical.from_codes(record.row_accelerator, pd.Index(record.cluster.accelerators)),
-            "gpus": pd.Series(gpus[codes if places else np.zeros_like(record.row_job)], dtype="str"),
+            "gpus": gpus[codes if places else np.zeros_like(record.row_job)],
             "steps": record.row_steps,
         }
         | extra

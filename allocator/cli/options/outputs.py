@@ -162,6 +162,7 @@ WRITTEN: dict[str, dict[str, File | Folder]] = {
     **{f"sweep {kind}": {"--out": SWEPT} for kind in ("continuous", "static", "trace", "run")},
     "sweep plot": {"--out": File(_picture)},
     "sweep export": {"--out": File(lambda c: b"{tabular}" in c or b"policy" in c.split(b"\n", 1)[0])},
+    "study": {"--out": Folder()},
     "record": {
         "--out": Folder(
             {**RUN.files, **_COMPARED}
