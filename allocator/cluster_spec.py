@@ -80,8 +80,8 @@ def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None, *
         if reader.has(gpus) and reader.has(model):
             return _of_nodes(reader, gpus, model)
     if accelerator is None:
-        expected = "an accelerator type for the GPUs of that file (--accelerator TYPE)"
-        raise InputError("--cluster", found=source, expected=expected)
+        expected = "an accelerator type for the GPUs of that file (accelerator)"
+        raise InputError("cluster", found=source, expected=expected)
     return _described(reader, accelerator)
 
 

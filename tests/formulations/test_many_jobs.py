@@ -120,7 +120,7 @@ def test_a_job_that_holds_the_level_alone():
 def test_prices_say_what_they_do_not_take():
     polytope, objectives = draw_many(0, 40)
     for kind in ("max_min", "nash_welfare"):
-        with pytest.raises(SolverError, match="40 .* 3000"):
+        with pytest.raises(SolverError, match=r"40 .* 3000"):
             solve(polytope, objectives[kind], solver="prices")
 
 

@@ -105,7 +105,7 @@ class Placement(Places):
         """
         change = self._roster.change_to(assignment)
         if change is None:
-            return Transition.nothing(assignment)
+            return Transition.nothing(self._roster.last)
         left = self._left.copy()
         ended: dict[int, list[_Ended]] = {}
         changed = assignment.jobs.take(change.rows)
@@ -264,9 +264,10 @@ class Placement(Places):
                     gangs = self._hand_over(rule, gone, coming, placed)
                 if gangs:
                     placed |= rule.place(gangs)
-                for _, job, size, partner in coming if isinstance(rule, WholeServers) else ():
-                    if job not in placed and not self._may_wait(pool, job, partner):
-                        placed[job] = rule.spread(job, size)
+                if isinstance(rule, WholeServers):
+                    for _, job, size, partner in coming:
+                        if job not in placed and not self._may_wait(pool, job, partner):
+                            placed[job] = rule.spread(job, size)
         return placed
 
     def _note_pairs(self, ended: dict[int, list[_Ended]], wanted: dict[int, list[_Row]]) -> None:
