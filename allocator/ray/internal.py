@@ -145,8 +145,10 @@ class Coordinator:
 
         get_policy(policy, **settings)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        remote: Any = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
-        made = remote(_ours()).options(name=NAME, namespace=NAME, lifetime="detached", get_if_exists=True)
+        remote: Any = ray.remote  # its overloads do not know this strategy
+        made = remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_ours()).options(
+            name=NAME, namespace=NAME, lifetime="detached", get_if_exists=True
+        )
         self._actor = made.remote(policy, settings, round_seconds)
         try:
             there = ray.get(self._actor.policy.remote())
