@@ -114,7 +114,8 @@ class JobTable:
     ----------
     ids : (N,) ids of the rows, ascending.
     job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user, partition, gpu_type,
-    gpu_utilization, trace_id, arrival_date : (N,) as in the trace; times in seconds. Steps change with the batch size.
+    gpu_utilization, recorded_status, trace_id, arrival_date : (N,) as in the trace; times in seconds. Steps change with
+        the batch size.
     deadline : (N,) seconds on the clock; nan for a job without.
     predicted_seconds : (N,) the prediction; where there is none the length of the job on its fastest type, 0 where none
         can run it.
@@ -152,6 +153,7 @@ class JobTable:
     partition: NDArray[np.object_]
     gpu_type: NDArray[np.object_]
     gpu_utilization: _Floats
+    recorded_status: NDArray[np.object_]
     trace_id: NDArray[np.object_]
     arrival_date: NDArray[np.datetime64]
     rates: _Floats

@@ -591,6 +591,8 @@ class Need:
     SERVICE = Views.run_seconds | Views.gpu_seconds
     PREDICTIONS = Views.predicted_seconds
     ISOLATED_TIME = Views.isolated_seconds
+    LENGTHS = Views.steps_remaining
+    """Every policy may read what is left of a job; one whose decisions depend on it says so."""
 
 
 def need_of(view: View[Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.arguments import figures
 from throughputs import InputError
 
 Array = NDArray[np.float64]
@@ -119,11 +120,5 @@ def admissible_pairs(guests: PackingJobs, hosts: PackingJobs, retained: ArrayLik
 
 def checked_retained(retained: ArrayLike) -> Array:
     """(K, K) the fractions as an array; InputError for others than finite numbers of at least 0."""
-    fractions = np.asarray(retained, dtype=np.float64)
-    if fractions.ndim != 2 or fractions.shape[0] != fractions.shape[1]:
-        raise InputError("packing", field="retained", found=fractions.shape, expected="shape (kinds, kinds)")
-    good = (fractions >= 0) & np.isfinite(fractions)
-    if not good.all():
-        found = fractions.flat[int(np.argmin(good))].item()
-        raise InputError("packing", field="retained", found=found, expected="finite fractions of at least 0")
-    return fractions
+    kinds = len(np.atleast_1d(retained))
+    return figures("packing", "retained", retained, (kinds, kinds), "numbers of at least 0")

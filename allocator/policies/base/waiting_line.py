@@ -16,7 +16,7 @@ from allocator.policies.base.ordering import blocked
 from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import Memory
-from allocator.protocol.policy import Hindrance
+from allocator.protocol.policy import Hindrance, Past
 from allocator.protocol.views import Needs
 from throughputs import InputError
 
@@ -117,7 +117,7 @@ class LinePolicy(PlanPolicy):
         """An empty line."""
         return LineMemory()
 
-    def memory_at(self, started: Mapping[int, float]) -> LineMemory | None:
+    def memory_at(self, started: Mapping[int, float], past: Past | None = None) -> LineMemory | None:  # noqa: ARG002
         """An empty line, which all who wait join by their keys."""
         return LineMemory(since=dict(started))
 

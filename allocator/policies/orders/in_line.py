@@ -49,6 +49,8 @@ class ShortestJobFirst(LinePolicy):
     n: steps. That needs to know how long jobs take; `qssf` goes by predictions, `srtf` preempts.
     """
 
+    needs = Need.LENGTHS | Need.FRACTIONS
+
     def key(self, state: ClusterState) -> Array:
         """(N, 1) seconds on the fastest type."""
         return quotient(state.steps_remaining, state.fastest_rates, np.inf)[:, None]
@@ -91,6 +93,8 @@ class ShortestRemainingTimeFirst(OrderPolicy):
     n: steps left. Decides at every arrival and completion, not in rounds; a running job is preempted by one that needs
     less time. A gang that does not fit lets smaller ones behind it pass.
     """
+
+    needs = Need.LENGTHS | Need.FRACTIONS
 
     def key(self, state: ClusterState) -> Array:
         """(N,) seconds that each job still needs on its fastest type."""
