@@ -29,6 +29,7 @@ import pandas as pd
 
 from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.presets import Preset, preset
+from allocator.published.elasticflow.headline import GPUS, TESTBED
 from allocator.studies.study import Options, Row, Run, Study
 from allocator.studies.tables import Shown, markdown
 from allocator.sweep import Point, Sweep
@@ -43,10 +44,10 @@ HOUR = 3600.0
 
 # Jobs and clusters
 
-CLUSTER_GPUS = {f"cluster{k:02d}": 1024 if k in (4, 7, 8, 9) else 512 for k in range(1, 10)} | {"cluster10": 256}
+CLUSTER_GPUS = {name: gpus for name, gpus in GPUS.items() if name != TESTBED}
 """GPUs of the cluster on which each of the ten traces was simulated, in servers of 8."""
 
-TESTBED_TRACE = "195job"
+TESTBED_TRACE = TESTBED
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def test_gpus_draw_no_more_power_than_the_cap(policies: dict[str, type]) -> None
     result = run(capped)
     drawn = [(found.throughputs.scale_factors @ found.shares) @ [300.0, 150.0] for _, _, found in result.decisions]
     assert max(drawn) == pytest.approx(700.0, rel=1e-6)
-    rounds = result.rounds.assign(gpus=result.rounds["gpus"].str.split().str.len())
+    rounds = result.rounds.assign(gpus=result.rounds["gpus"].str.len())
     used = rounds["gpus"] * (rounds["end_time"] - rounds["start_time"])
     joules = float((used * rounds["accelerator"].astype(str).map({"v100": 300.0, "k80": 150.0})).sum())
     # a gang may be ahead of its shares by a round

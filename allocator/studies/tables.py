@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CONFIDENCE = 0.95
+_WIDE = 40
+"""Longer cells of a table on the screen are wrapped."""
+
 PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 
 
@@ -117,7 +120,9 @@ def on_screen(title: str, cells: pd.DataFrame, caption: str = "") -> Table:
     made = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in cells:
         words = _words(cells[name])
-        made.add_column(str(name), justify="left" if words else "right", overflow="fold", no_wrap=not words)
+        least = min(max((len(str(cell)) for cell in cells[name]), default=0), _WIDE)
+        heading, side = str(name).replace(", ", ",\n"), "left" if words else "right"
+        made.add_column(heading, justify=side, min_width=least, overflow="fold", no_wrap=not words)
     for row in cells.itertuples(index=False):
         made.add_row(*map(str, row))
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,12 +54,20 @@ class PackingJobs:
     def __len__(self) -> int:
         return len(self.gpus)
 
+    def part(self, rows: slice) -> PackingJobs:
+        """Some of the jobs."""
+        return _made({name: values[rows] for name, values in vars(self).items()})
+
     def followed_by(self, others: PackingJobs) -> PackingJobs:
         """These jobs, then the others."""
-        both = object.__new__(PackingJobs)
-        for name in ("gpus", "score", "length", "kind"):
-            object.__setattr__(both, name, np.concatenate([getattr(self, name), getattr(others, name)]))
-        return both
+        return _made({name: np.concatenate([values, getattr(others, name)]) for name, values in vars(self).items()})
+
+
+def _made(columns: dict[str, NDArray[Any]]) -> PackingJobs:
+    """Of columns that have been looked at."""
+    jobs = object.__new__(PackingJobs)
+    vars(jobs).update(columns)
+    return jobs
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def check_wait(run: FinishedRun, wait: Any) -> None:
         assert times.free[k].tolist() == there
         # counted once more, GPU by GPU
         rows = run.rows.take((run.rows.start_time <= start) & (run.rows.until > start))
-        ids = [int(gpu) for places in rows.gpus for gpu in places.split()]
+        ids = [gpu for places in rows.gpus for gpu in places]
         assert len(ids) == len(set(ids)) == run.cluster.total_gpus - sum(there)
 
 

@@ -89,6 +89,34 @@ def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pyte
 
 @settings(max_examples=25, deadline=None)
 @given(SEEDS)
+def test_tables_of_one_pool_have_the_optimum_of_branch_and_bound(seed: int) -> None:
+    """With jobs that must keep what they hold, too many at times, and few variables open at first."""
+    rng = np.random.default_rng(seed)
+    job, at = (axis.ravel() for axis in np.indices((12, 5)))
+    gpus = np.array([1, 2, 3, 5, 8])[at]
+    ways = Configurations(job, np.zeros_like(job), gpus, gpus ** rng.uniform(0.2, 1.0, 12)[job], pools=["a"])
+    held = np.where(rng.random(12) < 0.3, np.arange(12) * 5 + rng.integers(0, 5, 12), -1)
+    values = {"held": held, "pinned": (held >= 0) & (rng.random(12) < 0.5), "weights": rng.uniform(0.5, 2.0, 12)}
+    program = SiaProgram(ways, relative_goodput(ways), [int(rng.integers(8, 40))], restart=0.7, **values)
+    found = []
+    for few in (2000, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("formulations.columns.engines._FEW_COLUMNS", few)
+            patch.setattr("formulations.columns.near._MORE_THAN_ROWS", 1)
+            if not few:
+                patch.setattr(Engine, "_search_some", None)
+            try:
+                found.append(program.solve("highs"))
+            except InfeasibleError:
+                found.append(None)
+    first, second = found
+    assert (first is None) == (second is None)
+    assert first is None or second.objective == pytest.approx(first.objective, rel=1e-12)
+    assert first is None or (second.status, second.gap < 1e-12) == ("optimal", True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS)
 def test_jobs_that_are_pinned_keep_their_columns(seed: int) -> None:
     rng, ways, _ = draw(seed)
     held = np.array([rng.integers(a, b) for a, b in zip(ways.offsets[:-1], ways.offsets[1:], strict=True)])

@@ -105,7 +105,7 @@ class Placement(Places):
         """
         change = self._roster.change_to(assignment)
         if change is None:
-            return Transition.nothing(assignment)
+            return Transition.nothing(self._roster.last)
         left = self._left.copy()
         ended: dict[int, list[_Ended]] = {}
         changed = assignment.jobs.take(change.rows)

@@ -7,6 +7,7 @@ alone.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import pickle
 import struct
@@ -50,7 +51,8 @@ class Bridge:
     def __init__(self, service: str, address: str) -> None:
         import ray
 
-        self._ray, self._service = ray, service
+        self._ray: Any = ray
+        self._service = service
         release = tuple(int(part) for part in ray.__version__.split(".")[:2])
         if release < OLDEST:
             raise RuntimeError(f"Ray {ray.__version__} is too old: 2.55 or newer is needed")
@@ -66,8 +68,7 @@ class Bridge:
         return await asyncio.to_thread(self._nodes)
 
     def _nodes(self) -> list[dict[str, Any]]:
-        from ray._private import state
-
+        state: Any = importlib.import_module("ray._private.state")
         free = state.available_resources_per_node()
         ours: dict[str, float] = {}
         for group in self._groups().values():
