@@ -27,11 +27,14 @@ from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.general import GangRates
-from throughputs import InputError, Trace
+from throughputs import InputError, Trace, trace_of
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
+
+    import pandas as pd
 
     from allocator.presets.preset import Preset
     from allocator.protocol.elastic import Throughputs
@@ -107,7 +110,7 @@ def lease_outcomes(
 
 
 def recorded_schedule(
-    trace: Trace,
+    trace: Trace | pd.DataFrame | str | os.PathLike[str],
     cluster: Cluster | str | Mapping[str, int],
     throughputs: Throughputs | None = None,
     *,
@@ -119,9 +122,9 @@ def recorded_schedule(
     """The schedule in the columns recorded_start_seconds and recorded_end_seconds of a trace, as a run.
 
     A job held its GPUs from its start to its end. Those that a log says nothing of, such as preemptions in between, are
-    left out of the figures. A job without recorded times is unfinished; one that the cluster cannot run is unserved, as
-    under a policy, and so is one that may have run on several types of the cluster, as the log does not say on which it
-    did: ``status_detail`` says how many these are.
+    left out of the figures. One that the cluster cannot run is unserved, as under a policy. No figure counts a job
+    without recorded times, nor one that may have run on several types of the cluster, as the log does not say on which
+    it did: ``status_detail`` says how many the latter are.
 
     Parameters
     ----------
@@ -139,7 +142,7 @@ def recorded_schedule(
     >>> summary.average_jct, summary.average_queueing_time, summary.utilization, summary.preemptions
     (75.0, 30.0, 1.0, None)
     """
-    cluster, chosen = Cluster.of(cluster), find_preset(preset)
+    trace, cluster, chosen = trace_of(trace), Cluster.of(cluster), find_preset(preset)
     known = load_throughputs() if throughputs is None else throughputs
     owners = None if entities is None else Entities.parse(entities)
     by_duration = rule_of(chosen.world, GangRates).gang_rates == "duration"
@@ -149,9 +152,11 @@ def recorded_schedule(
         expected = "columns recorded_start_seconds and recorded_end_seconds of a job that the cluster can run"
         raise InputError(trace.source, found="no recorded schedule", expected=expected)
     pool, known = _pools(trace, cluster)
-    left_out = _left_out(trace, done & ~known)
+    left_out, measured = _left_out(trace, done & ~known), (done & known) | ~jobs.runnable
     if not (done & known).any():
-        expected = f"jobs of which GPU type or partition is one of {', '.join(cluster.accelerators)} (--map NAME=TYPE)"
+        expected = (
+            f"jobs of which GPU type or partition is one of {', '.join(cluster.accelerators)} (import_log renames them)"
+        )
         raise InputError(trace.source, found=left_out, expected=expected)
     jobs.rates[done & ~known] = 0.0
     done &= known
@@ -164,6 +169,8 @@ def recorded_schedule(
     jobs.steps_done = np.where(done, jobs.total_steps, 0.0)
     priced = None if prices is None else price_table(prices, cluster.accelerators)
     record = RunRecord(jobs, cluster, list(_outcomes(trace, jobs, done, pool)), window, priced)
+    if not measured.all():
+        record.window = record.measured & measured
     settings: dict[str, Any] = chosen.as_dict() | {"trace": trace.source}
     if window is not None:
         settings["window"] = list(window)

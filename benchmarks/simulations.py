@@ -26,8 +26,8 @@ from allocator import Cluster, SimulationResult, default_table, get_policy, simu
 from allocator.presets import preset, preset_names
 from allocator.registry import settings_of
 from allocator.simulator.world import Progress
-from benchmarks.study import Options, Row, Run, Study
-from benchmarks.tables import Shown
+from allocator.studies.study import Options, Row, Run, Study
+from allocator.studies.tables import Shown
 from throughputs import Trace, deadline_trace, gavel_trace
 from throughputs.goodput.profiles import default_profiles
 from throughputs.goodput.trainings import training_trace

@@ -12,6 +12,7 @@ from allocator.explanations.occupancy import FreeGpus
 from allocator.explanations.reasons import REASONS
 from allocator.explanations.redecide import gpus_in_words
 from allocator.results.outcomes import RECORDED
+from throughputs.shown import as_text
 from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
@@ -33,6 +34,20 @@ _TEXTS = 3
 """Differing remarks on one reason that are shown."""
 
 
+class WordedOverview(Overview):
+    """An overview that prints itself."""
+
+    def __str__(self) -> str:
+        return as_text(overview_text(self))
+
+
+class WordedExplanation(Explanation):
+    """An explanation that prints itself."""
+
+    def __str__(self) -> str:
+        return as_text(explanation_text(self))
+
+
 def overview_text(overview: Overview) -> Iterator[RenderableType]:
     """The jobs that waited longest, a line each."""
     how = "left out of the recorded schedule" if overview.policy == RECORDED else "never served"
@@ -49,15 +64,14 @@ def overview_text(overview: Overview) -> Iterator[RenderableType]:
             "GPUs": [f"{job.gpus:g}" for job in longest],
             "waited": [_hours(job.waited) for job in longest],
             "longest": [_hours(job.end - job.start) for job in longest],
-            "from (s)": [f"{job.start:,.0f}" for job in longest],
-            "(UTC)": [_short(job.start_date) for job in longest],
+            "from (s)": ["" if job.start_date else f"{job.start:,.0f}" for job in longest],
+            "from (UTC)": [_short(job.start_date) for job in longest],
         },
         {
             "entity": [job.entity for job in longest],
             "most of its longest wait": [REASONS[job.reason] for job in longest],
         },
     )
-    yield f"More: --job {longest[0].trace_id or longest[0].job}"
 
 
 def _table(numbers: dict[str, list[str]], words: dict[str, list[str]]) -> Table:
@@ -227,12 +241,12 @@ def _hours(seconds: float) -> str:
 
 
 def _clock_of(told: Explanation) -> Callable[[float], str]:
-    """How times are written: seconds on the clock of the run, and the date where the trace has dates."""
+    """How times are written: as dates where the trace has some, else seconds on the clock of the run."""
     arrived = np.array([told.arrival_date.removesuffix("+00:00") or "NaT"], dtype="datetime64[us]")
 
     def text(seconds: float) -> str:
         date = date_texts(dates_after(arrived, np.array([seconds - told.arrival])))[0]
-        return f"{seconds:,.0f} s" + (f" ({_short(date)} UTC)" if date else "")
+        return f"{_short(date)} UTC" if date else f"{seconds:,.0f} s"
 
     return text
 

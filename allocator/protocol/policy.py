@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.conversion import check_fields
 from allocator.protocol.allocation import Allocation
@@ -71,6 +72,19 @@ class Hindrance:
     text: str
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Past:
+    """What ran before an instant, the `clock` (seconds): L rows with the account of their job (its entity, else who
+    submitted it), GPUs, and start and end (seconds, of those that run still beyond the clock).
+    """
+
+    clock: float
+    account: NDArray[np.object_]
+    gpus: NDArray[np.float64]
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+
+
 class Policy(ABC):
     """Decides who runs; a subclass answers with shares of time (`SharePolicy`) or with plans (`PlanPolicy`).
 
@@ -83,6 +97,11 @@ class Policy(ABC):
     heterogeneity_aware : whether the policy distinguishes accelerator types.
     in_rounds : whether jobs come and go at the ends of rounds only. Always so under a policy that answers with shares.
     in_order_of_rows : whether jobs that stand earlier in the state go first. Ids ascend there with arrival.
+
+    >>> import allocator
+    >>> policy = allocator.get_policy("max_min_fairness_perf")
+    >>> policy.answers, policy.heterogeneity_aware
+    ('shares', True)
     """
 
     name: ClassVar[str] = ""
@@ -196,8 +215,9 @@ class PlanPolicy(Policy):
         """
         return None
 
-    def memory_at(self, started: Mapping[int, float]) -> Any:  # noqa: ARG002
-        """The memory of a run at an instant, as far as decisions hang on it: jobs that run `started` then (s, by id).
+    def memory_at(self, started: Mapping[int, float], past: Past | None = None) -> Any:  # noqa: ARG002
+        """The memory of a run at an instant, as far as decisions hang on it: jobs that run `started` then (s, by id),
+        and who has had what before; an empty run where nothing is given.
 
         None for a policy that remembers nothing, or more than can be told afterwards.
         """

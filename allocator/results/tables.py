@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.fractions import WHOLE
+from allocator.protocol.policy import Need
 from allocator.results.deadlines import deadline_columns
 from allocator.results.outcomes import CUT_OFF, DROPPED, OPEN, REJECTED, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
-from throughputs.trace import date_texts, dates_after
+from throughputs.numerics import quotient
+from throughputs.trace import ENDINGS, date_texts, dates_after
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 _Ints = NDArray[np.int64]
 Decisions = Sequence[tuple[int, float, "Allocation"]]
+
+SLOWDOWN_FLOOR = 600.0
+"""Seconds below which nobody minds how long a job takes."""
 
 _ROUNDING = 1e-9
 """Part of a completion time that the sum of its stretches may be off by; a job that waited for no more never did."""
@@ -45,6 +50,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "jct": jct,
         "isolated_jct": isolated,
         "rho": jct / isolated,
+        **({"bounded_slowdown": _bounded_slowdown(record, jct)} if record.logged else {}),
         "running_time": record.running_seconds,
         **({} if record.promised_seconds is None else {"promised_time": record.promised_seconds}),
         "queueing_time": np.where(np.abs(waited) <= _ROUNDING * jct, 0.0, waited),
@@ -52,7 +58,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "restart_gpu_seconds": record.restart_gpu_seconds,
         "rounds_run": _rounds_run(record),
         "preemptions": record.preemptions,
-        "status": pd.Categorical(record.status(), [*STATUSES[1:], UNSERVED, STATUSES[OPEN]]),
+        "status": pd.Categorical(record.status(), [*STATUSES[1:], *ENDINGS[1:], UNSERVED, STATUSES[OPEN]]),
     }
     if fair := record.contended_jct():
         columns |= {f"rho_{name}": jct / seconds for name, seconds in fair.items()}
@@ -66,6 +72,18 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
 
 _SUBMITTED = ("job_type", "scale_factor", "priority_weight", "total_steps", "arrival_time")
 """Columns of every table of jobs, as they were submitted."""
+
+
+def _bounded_slowdown(record: RunRecord, jct: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N,) completion time over that of the job alone on its fastest type, a start of its gang included; at least 1.
+
+    Alone no job takes less than `SLOWDOWN_FLOOR` (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001).
+    """
+    jobs = record.jobs
+    alone = quotient(jobs.total_steps if record.work is None else record.work, jobs.rates.max(axis=1, initial=0.0), 0.0)
+    starts = record.restart_gpu_seconds / (np.maximum(jobs.gpus_taken, 1e-3) * (1 + record.preemptions))
+    slowdown: NDArray[np.float64] = jct / np.maximum(alone + np.nan_to_num(starts), SLOWDOWN_FLOOR)
+    return np.where(np.isnan(jct), np.nan, np.maximum(slowdown, 1.0))
 
 
 def _rounds_run(record: RunRecord) -> _Ints:
@@ -88,6 +106,12 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
             columns[name] = jobs.columns[name]
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
+    elif (jobs.entity != "").any():
+        columns["account"] = jobs.entity
+    if record.policy is not None and Need.PREDICTIONS in record.policy.needs:
+        length = quotient(jobs.total_steps, jobs.rates.max(axis=1, initial=0.0), 0.0)
+        if (jobs.predicted_seconds != length).any():
+            columns["predicted_seconds"] = jobs.predicted_seconds
     if jobs.fractions is not None:
         columns["gpu_fraction"] = jobs.fractions.thousandths / WHOLE
     for name in ("user", "partition", "gpu_type", "trace_id"):
@@ -109,7 +133,8 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
     import pandas as pd
 
     codes, places = record.row_places
-    gpus = np.array([" ".join(map(str, ids)) for ids in places] or [""], dtype=object)
+    gpus = np.empty(max(len(places), 1), dtype=object)
+    gpus[:] = places or [()]
     extra: dict[str, Any] = {"share": record.row_share} if record.fluid else {}
     if record.packed:
         partner = record.row_partner
@@ -126,7 +151,7 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
             "end_time": record.row_finish,
             "job_id": record.row_job,
             "accelerator": pd.Categorical.from_codes(record.row_accelerator, pd.Index(record.cluster.accelerators)),
-            "gpus": pd.Series(gpus[codes if places else np.zeros_like(record.row_job)], dtype="str"),
+            "gpus": gpus[codes if places else np.zeros_like(record.row_job)],
             "steps": record.row_steps,
         }
         | extra
@@ -168,6 +193,20 @@ def rates_table(record: RunRecord) -> pd.DataFrame:
 
     names, rates = record.cluster.accelerators, record.jobs.rates
     return pd.DataFrame({"job_id": np.arange(len(rates))} | {name: rates[:, j] for j, name in enumerate(names)})
+
+
+def capacity_table(record: RunRecord) -> pd.DataFrame | None:
+    """One row per change of the GPUs that may be used: time (seconds), and under the name of each type how many there
+    are from then on; the first row is the begin. None where all were there all the time.
+    """
+    import pandas as pd
+
+    if not record.capacity:
+        return None
+    times, gpus = zip(*record.capacity, strict=True)
+    by_type = pd.DataFrame(gpus, columns=list(record.cluster.accelerators), dtype="int64")
+    by_type.insert(0, "time", np.array(times, dtype=np.float64))
+    return by_type
 
 
 def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | None:

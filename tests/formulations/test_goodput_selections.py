@@ -49,45 +49,6 @@ def ways_of(*jobs: str) -> Configurations:
     return Configurations(*map(np.array, zip(*rows, strict=True)), pools=pools)
 
 
-def choices(ways: Configurations, capacity: NDArray[np.int64]) -> Any:
-    """Every allowed choice (C,)."""
-    of_jobs = [range(ways.offsets[i], ways.offsets[i + 1]) for i in range(ways.n_jobs)]
-    for picked in product(*([None, *columns] for columns in of_jobs)):
-        x = np.zeros(ways.n_columns)
-        x[[c for c in picked if c is not None]] = 1.0
-        if (ways.used(x) <= capacity).all():
-            yield x
-
-
-@settings(max_examples=25, deadline=None)
-@given(SEEDS, st.sampled_from([-1.0, -0.5, -0.3, 0.5, 1.0]))
-def test_no_choice_costs_less(seed: int, exponent: float) -> None:
-    rng, ways, capacity = draw(seed)
-    held = np.array([rng.choice([-1, *range(a, b)]) for a, b in zip(ways.offsets[:-1], ways.offsets[1:], strict=True)])
-    program = SiaProgram(
-        ways,
-        relative_goodput(ways),
-        capacity,
-        exponent,
-        1.1,
-        rng.uniform(0.3, 1.0, 4),
-        held,
-        weights=rng.uniform(1, 2, 4),
-    )
-    found = program.solve()
-    costs = [program.objective(x) for x in choices(ways, capacity)]
-    best = min(costs) if exponent < 0 else max(costs)
-    assert found.status == "optimal"
-    assert program.objective(found.x) == pytest.approx(best, abs=1e-7)
-    # the objective in words
-    left = np.where(np.arange(ways.n_columns) == held[ways.job], 1.0, np.asarray(program.restart)[ways.job])
-    left[held[ways.job] < 0] = 1.0
-    terms = np.asarray(program.weights)[ways.job] * (left * relative_goodput(ways)) ** exponent
-    weights = np.asarray(program.weights)
-    idle = weights.sum() - weights[ways.job] @ found.x
-    assert program.objective(found.x) == pytest.approx(terms @ found.x + (1.1 if exponent < 0 else -1.1) * idle)
-
-
 def fractional(seed: int) -> SiaProgram:
     """A program whose relaxation is not whole: 30 jobs on 3, 5, 7 or 11 GPUs of two pools."""
     rng = np.random.default_rng(seed)

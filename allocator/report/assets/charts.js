@@ -38,7 +38,7 @@ function meanOf(policy, value) {
 
 const charts = {
   jct: { heading: (x) => `within ${hours(x * 3600)}`, value: (run, x) => cdfAt(run, run.jctValues, x * 3600) },
-  rho: { heading: (x) => `rho at most ${x.toFixed(2)}`, value: (run, x) => cdfAt(run, run.rhoValues, x) },
+  rho: { heading: (x) => `${data.fairness} at most ${x.toFixed(2)}`, value: (run, x) => cdfAt(run, run.rhoValues, x) },
   queue: { value: (run, x) => stepAt(run.queue, x * 3600), text: number },
   utilization: { value: (run, x) => stepAt(run.utilization, x * 3600) },
   fragmentation: { value: (run, x) => stepAt(run.fragmentation, x * 3600) },
@@ -121,7 +121,7 @@ for (const [name, kind] of Object.entries(charts)) {
   const chart = byId(`chart-${name}`);
   if (!chart) continue;
   const overTime = chart.dataset.over === "time";
-  const heading = kind.heading ?? ((x) => `after ${hours(x * 3600)}`);
+  const heading = kind.heading ?? ((x) => (known(data.origin) ? when(x * 3600) : `after ${hours(x * 3600)}`));
   // A title element would pop up as the browser's own tooltip, over ours; its text stays as the accessible name.
   const title = chart.querySelector("title");
   chart.removeAttribute("aria-labelledby");

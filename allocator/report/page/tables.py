@@ -7,11 +7,11 @@ to a baseline and write CSV; headings say in ``data-better`` which end of their 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.report.breakdowns import BREAKDOWNS, NEITHER, Breakdown
+from allocator.report.breakdowns import BREAKDOWNS, CALIBRATED, NEITHER, Breakdown, calibration_rows
 from allocator.report.charts import policy_class
 from allocator.report.figures import (
     MISSING,
@@ -20,12 +20,20 @@ from allocator.report.figures import (
     format_column,
     format_count,
     format_number,
+    title_of,
     value_of,
 )
 from allocator.report.page.markup import section
 from allocator.report.page.seeds import Policies
-from allocator.report.presentation import Presentation, exceeded_shares, free_restarts
+from allocator.report.presentation import Presentation, exceeded_shares, free_restarts, true_lengths
 from throughputs.shown import escape
+
+if TYPE_CHECKING:
+    from allocator.results.measures.calibration import Calibration
+
+
+WAITING = "average_queueing_time"
+"""The figure of parts that is shown first, where there is a choice."""
 
 
 def comparison_section(policies: Policies) -> str:
@@ -49,7 +57,7 @@ def comparison_section(policies: Policies) -> str:
         f"completed the most jobs{exempt}. Less is better, except for {more_is_better}. Click a heading to sort; "
         "choose a baseline above to see each figure as a ratio to that of the baseline, ▲ better or ▼ worse."
     )
-    lines = [*free_restarts(summaries), *exceeded_shares(shown.names, summaries)]
+    lines = [*true_lengths(shown.names, summaries), *free_restarts(summaries), *exceeded_shares(shown.names, summaries)]
     how += "".join(f" {line[0].upper()}{line[1:]}." for line in lines)
     if not shown.usual:
         how += f" Here rho is {shown.meaning}."
@@ -61,6 +69,21 @@ def comparison_section(policies: Policies) -> str:
     return section("comparison", "Comparison", how, _table(heads, rows))
 
 
+def calibration_section(calibration: Calibration) -> str:
+    """How near a policy comes to what was recorded."""
+    heads = "".join(_head(text, kind="" if place else "text") for place, text in enumerate(CALIBRATED))
+    rows = [
+        f'<tr><th scope="row">{escape(part)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
+        for part, *cells in calibration_rows(calibration)
+    ]
+    how = (
+        f"How long jobs waited as recorded, and under {calibration.policy}, which stands for what the cluster runs. "
+        f"{calibration.starts_near:.0%} of the jobs start within ten minutes of when they did. Smaller differences "
+        "between policies than those of this table say little."
+    )
+    return section("calibration", "Beside what was recorded", how, _table(heads, rows))
+
+
 def breakdown_sections(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     """What jobs of each size, user, partition and entity got; nothing where the jobs do not differ in it."""
     sections = (_breakdown(summaries, of) for of in BREAKDOWNS.values())
@@ -68,26 +91,42 @@ def breakdown_sections(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _breakdown(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> str:
-    """A row per policy and part of its jobs."""
-    names = Presentation.of(summaries).names
-    parts = [(at, row) for at, summary in enumerate(summaries) for row in (summary.get(of.rows) or [])[: of.most]]
-    if not parts:
+    """A row per part of the jobs: with the figures of the one policy, or with one figure, chosen, of each policy."""
+    shown = [(at, summary[of.rows][: of.most]) for at, summary in enumerate(summaries) if summary.get(of.rows)]
+    if not shown:
         return ""
-    found = [row for _, row in parts]
-    figures = of.figures(found)
-    counted = any("jobs" in row for row in found)
-    heads = _head("policy") + _head(of.heading, kind="text") + (_head("jobs") if counted else "")
-    heads += "".join(_head(figure.heading, figure) for figure in figures)
-    columns = [_cells(figure, found, None) for figure in figures]
-    rows = []
-    for at, (position, row) in enumerate(parts):
-        part = escape(row[of.key])
-        name = f'<td class="text" data-value="{part}">{part or of.nameless}</td>'
-        jobs = [f'<td data-value="{row["jobs"]}">{format_count(row["jobs"])}</td>'] if counted else []
-        rows.append(
-            _row(position, names[position], [name, *jobs, *(column[at] for column in columns)], part=row[of.key])
+    names, title = Presentation.of(summaries).names, of.rows.replace("_", "-")
+    parts = {row[of.key]: row for _, rows in reversed(shown) for row in reversed(rows)}
+    order = [*dict.fromkeys(row[of.key] for _, rows in shown for row in rows)]
+    figures = of.figures([row for _, rows in shown for row in rows])
+    counted = any("jobs" in row for row in parts.values())
+    heads = [_head(of.heading, kind="text")] + [_head("jobs")] * counted
+    columns, several = [], len(shown) > 1
+    for figure in figures:
+        for at, rows in shown:
+            own = {row[of.key]: row for row in rows}
+            cells = _cells(figure, [own.get(part, {}) for part in order], None)
+            where = f' data-figure="{figure.key}" data-policy="{at}"' if several else ""
+            columns.append([cell.replace("<td", f"<td{where}", 1) for cell in cells])
+            swatch = f'<i class="swatch {policy_class(at)}" aria-hidden="true"></i>' if several else ""
+            head = _head(names[at] if several else figure.heading, figure, unit=not several)
+            heads.append(head.replace("<th", f"<th{where}", 1).replace('">', f'">{swatch}', 1) if several else head)
+    lines = []
+    for place, part in enumerate(order):
+        name = escape(part)
+        count = f'<td data-value="{parts[part]["jobs"]}">{format_count(parts[part]["jobs"])}</td>' if counted else ""
+        figures_of = "".join(column[place] for column in columns)
+        lines.append(f'<tr><th scope="row" data-value="{name}">{name or of.nameless}</th>{count}{figures_of}</tr>')
+    choice = ""
+    if several:
+        keys = [each.key for each in figures if each.key not in NEITHER]
+        first = WAITING if WAITING in keys else next(iter(keys), "")
+        options = "".join(
+            f'<option value="{each.key}"{" selected" * (each.key == first)}>{escape(title_of(each))}</option>'
+            for each in figures
         )
-    return section(of.rows.replace("_", "-"), of.title, of.about, _table(heads, rows, tall=len(rows) > 60))
+        choice = f'<div class="controls"><label>Figure <select data-figures="{title}">{options}</select></label></div>'
+    return section(title, of.title, of.about, choice + _table("".join(heads), lines, tall=len(lines) > 60))
 
 
 def _table(heads: str, rows: Sequence[str], *, tall: bool = False) -> str:
@@ -95,13 +134,13 @@ def _table(heads: str, rows: Sequence[str], *, tall: bool = False) -> str:
     return f'<div class="scroll{" tall" if tall else ""}" tabindex="0" role="region" aria-label="Table">{table}</div>'
 
 
-def _head(text: str, figure: Figure | None = None, about: str = "", kind: str = "") -> str:
+def _head(text: str, figure: Figure | None = None, about: str = "", kind: str = "", *, unit: bool = True) -> str:
     if figure is not None:
         about = figure.about
+        text = title_of(figure) if unit else text
     better = "" if figure is None or figure.key in NEITHER else f' data-better="{figure.better}"'
-    unit = f" ({figure.unit})" if figure is not None and figure.unit else ""
     kind = f' class="{kind}"' if kind else ""
-    sort = f'<button type="button" title="{escape(about)}">{escape(text + unit)}</button>'
+    sort = f'<button type="button" title="{escape(about)}">{escape(text)}</button>'
     return f'<th scope="col"{kind}{better}>{sort}</th>'
 
 

@@ -32,6 +32,7 @@ _SAMPLE = 1000
 """By so many cells it is told whether a column holds dates or numbers."""
 
 _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)", re.ASCII)
+_DAYS = re.compile(r"(\d+)-(\d{1,2})(?::(\d{1,2}))?", re.ASCII)
 _GPUS = re.compile(r"gres/gpu(:[^=,]*)?=(\d+)", re.ASCII)
 _LAST_SECOND = 1e11
 """In the year 5138: so many seconds since 1970 are none."""
@@ -59,7 +60,7 @@ def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
 
 
 def durations(cells: _Text, unit: str, minutes: bool = False, decimal_comma: bool = False) -> _Floats:
-    """(N,) seconds of numbers of `unit`, and of ``[D-]HH:MM:SS``; with `minutes` of ``MM:SS`` too."""
+    """(N,) seconds of numbers of `unit`, and of ``[D-]HH:MM:SS`` and ``D-HH[:MM]``; with `minutes` of ``MM:SS`` too."""
     values = _in_seconds(numbers(cells, decimal_comma), unit)
     clocks = np.flatnonzero(np.isnan(values))
     if len(clocks):
@@ -157,8 +158,8 @@ class Clock:
         if not self.dates:
             return "a number"
         if self.date_format is not None:
-            return f"a date as {self.date_format} (--date-format)"
-        return "a date (ISO 8601), as 2024-05-31T08:15:00+02:00, or of another form (--date-format)"
+            return f"a date as {self.date_format} (date_format)"
+        return "a date (ISO 8601), as 2024-05-31T08:15:00+02:00, or of another form (date_format)"
 
     def _since_first(self, stamps: NDArray[np.int64]) -> _Floats:
         values = (stamps - self._first) / _MICROSECONDS
@@ -176,7 +177,7 @@ class Clock:
         try:
             read = pd.to_datetime(pd.Series(whole, dtype=object), utc=True, format=form or "ISO8601", errors="coerce")
         except (ValueError, re.error) as error:
-            raise InputError("--date-format", found=form, expected=f"a form as %d/%m/%Y %H:%M ({error})") from error
+            raise InputError("date_format", found=form, expected=f"a form as %d/%m/%Y %H:%M ({error})") from error
         read = read.where((read >= pd.Timestamp(_FIRST_DATE)) & (read < pd.Timestamp(_NO_DATE)))
         zoned = (_has_zone(text) if form is None else "%z" in form for text in texts)
         bare = ~np.fromiter(zoned, np.bool_, len(texts)) & read.notna().to_numpy()
@@ -198,7 +199,7 @@ class Clock:
                 (there.notna() & plain.tz_localize(zone, ambiguous="NaT", nonexistent="NaT").isna()).any()
             )
         except (KeyError, ValueError, OSError) as error:  # whatever the zone's name finds in the data base of zones
-            raise InputError("--zone", found=zone, expected="a time zone, as Europe/Berlin") from error
+            raise InputError("zone", found=zone, expected="a time zone, as Europe/Berlin") from error
         in_utc: pd.Series[Any] = there.dt.tz_convert("UTC")
         return in_utc
 
@@ -231,6 +232,9 @@ def _number(text: str, decimal_comma: bool) -> float:
 
 
 def _clock(text: str, minutes: bool) -> float:
+    if found := _DAYS.fullmatch(text.strip()):
+        days, hours, mins = (float(part or 0) for part in found.groups())
+        return ((days * 24 + hours) * 60 + mins) * 60 if hours < 24 and mins < 60 and len(text) <= 40 else np.nan
     found = _CLOCK.fullmatch(text.strip())
     if found is None or (found[2] is None and (not minutes or found[1] is not None)):
         return np.nan

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from throughputs.errors import InputError, one_of
 from throughputs.files import check_table_name, write_frame
@@ -20,7 +20,10 @@ from throughputs.traces.logs.cells import Clock
 from throughputs.traces.logs.columns import UNITS, Column, columns_of, fields, unit_of
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import read_log
-from throughputs.traces.logs.rows import SLURM_PRIORITY, Rows
+from throughputs.traces.logs.rows import QOS, SLURM_PRIORITY, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class ImportedLog:
 
 
 def import_log(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | pd.DataFrame,
     columns: Mapping[str, str] | None = None,
     *,
     separator: str | None = None,
@@ -111,6 +114,7 @@ def import_log(
     zone: str | None = None,
     date_format: str | None = None,
     renamed: Mapping[str, str] | None = None,
+    weights: Mapping[str, float] | None = None,
     strict: bool = False,
 ) -> ImportedLog:
     """A trace from a job log.
@@ -118,7 +122,7 @@ def import_log(
     Parameters
     ----------
     path : text with a header, Parquet, what Slurm's ``sacct -p``, ``sacct -P`` or ``sacct --json`` printed, or a
-        published log of `throughputs.traces.logs.layouts`; ``-``: standard input.
+        published log of `throughputs.traces.logs.layouts`; ``-``: standard input. Or a DataFrame with such columns.
     columns : which column holds a field of `throughputs.traces.logs.columns.fields`; the others as the layout of the
         log has them, or by their names.
     separator : as in `throughputs.traces.logs.read.read_log`.
@@ -129,6 +133,7 @@ def import_log(
     date_format : of dates, as ``%d/%m/%Y %H:%M`` (the directives of `datetime.strptime`); None: ISO 8601.
     renamed : types by the names that the log has for them. A GPU type is called so, and so is the GPU type of jobs of a
         partition for which the log tells none; a model becomes a job type of that name.
+    weights : weight of each name in the column of priorities, or of QOS where none is named.
     strict : a job that cannot be used is an error.
 
     Raises
@@ -149,6 +154,8 @@ def import_log(
         log = replace(log, cells=layout.completed(log.cells), notes=(*log.notes, *layout.notes))
     sacct = log.kind == "sacct"
     header = [name for name in log.cells if not (sacct and name == SLURM_PRIORITY) or name in given.values()]
+    if weights and "priority" not in given:
+        given["priority"] = next((name for name in log.cells if name.lower() == QOS), QOS)
     chosen = columns_of(header, given, log.source, None if layout is None else layout.columns)
     told = {
         "duration": _unit("duration_unit", duration_unit, chosen.get("duration")),
@@ -162,7 +169,7 @@ def import_log(
         date_format=date_format,
         since_1970=log.kind == "sacct --json",
     )
-    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used, renamed)
+    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used, renamed, weights)
     trace = Trace(**rows.usable(strict), source=log.source)
     return ImportedLog(
         trace,
@@ -185,5 +192,4 @@ def _unit(name: str, given: str | None, column: Column | None) -> str | None:
     for unit, words in UNITS.items():
         if given.lower() in words:
             return unit
-    option = f"--{name.replace('_', '-')}"
-    raise InputError(option, found=given, expected=f"one of {', '.join(UNITS)}")
+    raise InputError(name, found=given, expected=f"one of {', '.join(UNITS)}")
