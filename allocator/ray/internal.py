@@ -140,13 +140,14 @@ class Coordinator:
     """
 
     def __init__(self, policy: str = "sia", *, round_seconds: float = 60.0, **settings: Any) -> None:
-        import ray
+        ray: Any = importlib.import_module("ray")
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         get_policy(policy, **settings)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        remote: Any = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
-        made = remote(_ours()).options(name=NAME, namespace=NAME, lifetime="detached", get_if_exists=True)
+        made = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_ours()).options(
+            name=NAME, namespace=NAME, lifetime="detached", get_if_exists=True
+        )
         self._actor = made.remote(policy, settings, round_seconds)
         try:
             there = ray.get(self._actor.policy.remote())

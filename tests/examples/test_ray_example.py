@@ -21,7 +21,11 @@ def test_the_elastic_trainer_of_the_page(tmp_path):
     ]
     assert len(program.splitlines()) <= 40
     (tmp_path / "trainer.py").write_text(program)
-    variables = os.environ | {"HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    variables = os.environ | {
+        "HOME": str(tmp_path),
+        "RAY_ADDRESS": "local",
+        "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+    }
     done = subprocess.run([sys.executable, "trainer.py"], cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()[-1]
