@@ -140,12 +140,13 @@ class Coordinator:
     """
 
     def __init__(self, policy: str = "sia", *, round_seconds: float = 60.0, **settings: Any) -> None:
-        ray: Any = importlib.import_module("ray")
+        import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         get_policy(policy, **settings)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        made = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_ours()).options(
+        remote: Any = ray.remote  # its overloads do not know this strategy
+        made = remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_ours()).options(
             name=NAME, namespace=NAME, lifetime="detached", get_if_exists=True
         )
         self._actor = made.remote(policy, settings, round_seconds)
