@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from importlib.metadata import version
 from itertools import count
 
 import pytest
 
+from allocator.ray import internal
 from allocator.ray.trainers import Trainers
 from allocator.registry import get_policy
+from throughputs import InputError
 
 TYPE = "ray.io/accelerator-type"
 
@@ -91,3 +95,15 @@ def test_parts_of_gpus_are_left_to_ray_and_cpus_are_divided_where_nobody_has_mor
     told.ask("train-b", worker={"CPU": 0.5})
     assert told.trainers.share("train-b") is None
     assert sum(bundle["CPU"] for bundle in told.trainers.share("train-a").values()) == 8
+
+
+@pytest.mark.exhaustive
+def test_the_release_of_ray_is_one_of_which_the_inside_is_known(monkeypatch):
+    asked = inspect.signature(internal._ours().request_resources).parameters
+    assert {"requester_id", "resources"} <= asked.keys()
+    own, answer = internal._own_actor()
+    assert hasattr(own, "cancel_request")
+    assert answer == "get_reserved_resources"
+    monkeypatch.setattr(internal, "_ACTOR", "_Another")
+    with pytest.raises(InputError, match=f"'ray'.*{version('ray')}.*2.55"):
+        internal._ours()

@@ -227,8 +227,9 @@ class Supervisor:
 
 
 def without_ray(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables without those by which Ray speaks to its own processes."""
-    return {name: value for name, value in variables.items() if not name.startswith("RAY_")}
+    """Variables without those by which Ray speaks to its own processes, but with those that let into the cluster."""
+    kept = "RAY_AUTH_"
+    return {n: value for n, value in variables.items() if not n.startswith("RAY_") or n.startswith(kept)}
 
 
 def read_text(path: str) -> str:
