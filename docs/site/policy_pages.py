@@ -9,7 +9,7 @@ from functools import cache
 from textwrap import dedent
 
 from allocator.protocol import Policy, Trigger
-from allocator.registry import PolicyEntry, get_policy, kinds_of_settings, list_policies
+from allocator.registry import PolicyEntry, get_policy, kinds_of_settings, knows_lengths, list_policies
 from allocator.testing.worlds import for_one_type
 from docs.site import drawing, policy_runs
 from docs.site.links import ROOT
@@ -25,6 +25,11 @@ _ROOMS = {
     "pairing_rules": "Pairing rules",
     "quotas": "Quotas",
 }
+
+_TOLD = (
+    "**It is told how long each job still runs**, which a real scheduler can only predict; qssf and slurm go by "
+    "predicted lengths and limits."
+)
 
 _ROUNDING = 1e-6
 """Values that differ from 0 by less are printed as 0."""
@@ -51,6 +56,7 @@ def page_of(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> str:
         f"# {entry.name}",
         entry.meaning,
         f"*{entry.paper}*",
+        *([_TOLD] if knows_lengths(entry.factory) else []),
         f"```sh\nallocator compare --policies {entry.name},srtf --cluster {policy_runs.cluster_of(entry.factory)}\n```",
         "## Program",
         *([] if "```" in text else [f"```text\n{entry.program}\n```"]),

@@ -9,7 +9,7 @@ import typer
 
 from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.registry import list_policies, settings_of
+from allocator.registry import knows_lengths, list_policies, settings_of
 from allocator.testing.template import write_package
 
 app = typer.Typer(invoke_without_command=True)
@@ -30,6 +30,7 @@ def policies_command(context: typer.Context, as_json: JsonOption = False) -> Non
                     "program": e.program,
                     "paper": e.paper,
                     "settings": settings_of(e.name),
+                    "told_lengths": knows_lengths(e.factory),
                 }
                 for e in entries
             ]
@@ -40,7 +41,8 @@ def policies_command(context: typer.Context, as_json: JsonOption = False) -> Non
 
     screen = console()
     for entry in entries:
-        screen.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}")
+        told = "  (told how long jobs run)" * knows_lengths(entry.factory)
+        screen.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}{told}")
         screen.print(Padding(escape(entry.program), (0, 0, 0, 4), expand=False), style="cyan", highlight=False)
         screen.print(Padding(escape(entry.paper), (0, 0, 1, 4), expand=False), style="dim", highlight=False)
 
