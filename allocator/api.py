@@ -19,6 +19,7 @@ from allocator.protocol.entities import Entities, EntitiesLike, Membership, arri
 from allocator.protocol.policy import fault_of
 from allocator.protocol.views import columns_of_jobs, file_columns
 from allocator.registry import get_policy
+from allocator.report.terminal import allocation_table
 from throughputs import (
     InputError,
     PackedColumns,
@@ -29,6 +30,7 @@ from throughputs import (
     read_table,
 )
 from throughputs.errors import one_of
+from throughputs.shown import as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,6 +112,9 @@ class Solved(Allocation):
 
     state: ClusterState = field(kw_only=True, repr=False)
     decided_by: Policy = field(kw_only=True, repr=False)
+
+    def __str__(self) -> str:
+        return as_text([allocation_table(self)])
 
     def audit(self, *, seed: int = 0, probed_jobs: int = 8, misreports: int = 8) -> Audit:
         """What the allocation is worth: sharing incentive, envy, efficiency, strategy, utilisation, prices.

@@ -79,8 +79,8 @@ class Cluster:
     def parse(cls, text: str, gpus_per_server: str | None = None) -> Cluster:
         """Cluster from text such as ``v100:36,p100:36,k80:36``; `gpus_per_server` in the same form."""
         return cls(
-            _parse_counts(text, "--cluster"),
-            _parse_counts(gpus_per_server, "--gpus-per-server") if gpus_per_server else None,
+            _parse_counts(text, "cluster"),
+            _parse_counts(gpus_per_server, "gpus_per_server") if gpus_per_server else None,
         )
 
     @classmethod

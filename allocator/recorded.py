@@ -27,11 +27,14 @@ from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.general import GangRates
-from throughputs import InputError, Trace
+from throughputs import InputError, Trace, trace_of
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
+
+    import pandas as pd
 
     from allocator.presets.preset import Preset
     from allocator.protocol.elastic import Throughputs
@@ -107,7 +110,7 @@ def lease_outcomes(
 
 
 def recorded_schedule(
-    trace: Trace,
+    trace: Trace | pd.DataFrame | str | os.PathLike[str],
     cluster: Cluster | str | Mapping[str, int],
     throughputs: Throughputs | None = None,
     *,
@@ -139,7 +142,7 @@ def recorded_schedule(
     >>> summary.average_jct, summary.average_queueing_time, summary.utilization, summary.preemptions
     (75.0, 30.0, 1.0, None)
     """
-    cluster, chosen = Cluster.of(cluster), find_preset(preset)
+    trace, cluster, chosen = trace_of(trace), Cluster.of(cluster), find_preset(preset)
     known = load_throughputs() if throughputs is None else throughputs
     owners = None if entities is None else Entities.parse(entities)
     by_duration = rule_of(chosen.world, GangRates).gang_rates == "duration"
@@ -151,7 +154,9 @@ def recorded_schedule(
     pool, known = _pools(trace, cluster)
     left_out, measured = _left_out(trace, done & ~known), (done & known) | ~jobs.runnable
     if not (done & known).any():
-        expected = f"jobs of which GPU type or partition is one of {', '.join(cluster.accelerators)} (--map NAME=TYPE)"
+        expected = (
+            f"jobs of which GPU type or partition is one of {', '.join(cluster.accelerators)} (import_log renames them)"
+        )
         raise InputError(trace.source, found=left_out, expected=expected)
     jobs.rates[done & ~known] = 0.0
     done &= known

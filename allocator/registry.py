@@ -11,24 +11,19 @@ does the environment variable ``ALLOCATOR_IMPORT``, references separated by comm
 
 from __future__ import annotations
 
-import dis
 import importlib.metadata
 import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from inspect import isfunction
-from itertools import pairwise
 from pathlib import Path
-from types import CodeType
 from typing import Any, TypeVar
 
 from allocator.conversion import convert, kinds_of, required_fields
 from allocator.plugins import name_of, policies_of
-from allocator.protocol import Policy
+from allocator.protocol import Need, Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
@@ -77,33 +72,11 @@ class PolicyEntry:
     meaning: str
     program: str
 
-
-@cache
-def knows_lengths(policy: type) -> bool:
-    """Whether a policy goes by how long jobs still run, which the simulator knows and a real scheduler does not.
-
-    A method of its class, of one that it is made of, or a function beside it then reads the steps that are left, other
-    than whether there are any.
-
-    >>> [knows_lengths(type(get_policy(name))) for name in ("srtf", "finish_time_fairness_packed", "qssf")]
-    [True, True, False]
-    """
-    held = [value for kind in policy.__mro__ for value in vars(kind).values()]
-    methods = [getattr(each, "fget", each) for each in held]
-    todo = [(each.__code__, each.__globals__) for each in methods if isfunction(each)]
-    seen = set[CodeType]()
-    while todo:
-        code, beside = todo.pop()
-        for step, after in pairwise(dis.get_instructions(code)):
-            if step.argval == "steps_remaining" and step.opname.startswith("LOAD") and after.argval != 0:
-                return True
-        seen.add(code)
-        called = [
-            each.__code__ for each in map(beside.get, code.co_names) if isfunction(each) and each.__globals__ is beside
-        ]
-        inside = [each for each in code.co_consts if isinstance(each, CodeType)]
-        todo += [(each, beside) for each in (*called, *inside) if each not in seen]
-    return any(knows_lengths(type(each)) for each in held if isinstance(each, Policy))
+    @property
+    def lengths(self) -> str:
+        """What it knows of how long jobs take: "true" lengths, "predicted" ones, or "unknown"."""
+        needs = self.factory.needs  # type: ignore[attr-defined]
+        return "true" if Need.LENGTHS in needs else "predicted" if Need.PREDICTIONS in needs else "unknown"
 
 
 _ENTRIES: dict[str, PolicyEntry] = {}
@@ -128,6 +101,15 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
     program : the program in symbols, on one line.
 
     The first line of the class's docstring is its one-line meaning.
+
+    >>> import allocator
+    >>> @register("first_come", paper="an example", program="in order of arrival")
+    ... class FirstCome(allocator.OrderPolicy):
+    ...     \"\"\"First come, first served.\"\"\"
+    ...     def key(self, state):
+    ...         return -state.elapsed_seconds
+    >>> allocator.get_policy("first_come").name
+    'first_come'
     """
 
     def add(factory: Factory) -> Factory:
@@ -230,7 +212,7 @@ def import_policies(reference: str) -> tuple[str, ...]:
     names = {name for name, entry in _ENTRIES.items() if entry.factory in found} | (themselves & _ENTRIES.keys())
     if not names:
         expected = "a module that defines policies, or the class of one, as in MODULE:CLASS"
-        raise InputError("--import", found=reference, expected=expected)
+        raise InputError("import", found=reference, expected=expected)
     return tuple(sorted(names))
 
 

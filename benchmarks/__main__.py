@@ -17,10 +17,13 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import deadlines, decisions, failures, lucid, simulations, solvers, studies, tables
+from allocator.studies import tables
+from allocator.studies.study import Options, Study
+from benchmarks import deadlines, decisions, failures, lucid, simulations, solvers, studies
 from benchmarks.runtime import overheads
-from benchmarks.study import RESULTS, Options, Study
 from throughputs.files import write_text
+
+RESULTS = Path("benchmarks/results")
 
 STUDIES: dict[str, Study] = {
     **deadlines.STUDIES,
@@ -28,6 +31,7 @@ STUDIES: dict[str, Study] = {
     **studies.STUDIES,
     "goodput_load": studies.STUDIES["goodput"],
     "decisions": decisions.DECISIONS,
+    "elastic": simulations.ELASTIC,
     "failures": failures.STUDY,
     "goodput": decisions.GOODPUT,
     "leases": decisions.LEASES,

@@ -29,24 +29,25 @@ import pandas as pd
 
 from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.presets import Preset, preset
+from allocator.published.elasticflow.headline import GPUS, TESTBED
+from allocator.studies.study import Options, Row, Run, Study
+from allocator.studies.tables import Shown, markdown
 from allocator.sweep import Point, Sweep
 from benchmarks.published import CLUSTER_RATIOS, TESTBED_RATIOS
-from benchmarks.study import RESULTS, Options, Row, Run, Study
-from benchmarks.tables import Shown, markdown
 from formulations.deadlines import DeadlineJob, ScalingCurve
 from formulations.deadlines.program import least_gpu_seconds
 from throughputs import ThroughputTable, Trace, default_table, read_table, read_trace
 from throughputs.numerics import power_of_ten
 
-FOLDER = RESULTS / "deadlines"
+FOLDER = Path("benchmarks/results") / "deadlines"
 HOUR = 3600.0
 
 # Jobs and clusters
 
-CLUSTER_GPUS = {f"cluster{k:02d}": 1024 if k in (4, 7, 8, 9) else 512 for k in range(1, 10)} | {"cluster10": 256}
+CLUSTER_GPUS = {name: gpus for name, gpus in GPUS.items() if name != TESTBED}
 """GPUs of the cluster on which each of the ten traces was simulated, in servers of 8."""
 
-TESTBED_TRACE = "195job"
+TESTBED_TRACE = TESTBED
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from allocator import Cluster, ClusterState, ThroughputMatrix, default_table, get_policy
 from allocator.presets import preset
 from allocator.protocol import Assignment
-from benchmarks.study import Options, Row, Run, Study, cpu_seconds, over_draws
-from benchmarks.tables import Shown
+from allocator.studies.study import Options, Row, Run, Study, cpu_seconds, over_draws
+from allocator.studies.tables import Shown
 from formulations.leases import LeaseProgram, latest_slots, solve_leases
 from formulations.shockwave import PlanningProgram, solve_plan
 from throughputs import Configurations, TraceGenerator

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from allocator.studies.study import Options, Study, side_by_side
+from allocator.studies.tables import Shown
 from allocator.sweep import Sweep
-from benchmarks.study import Options, Study, side_by_side
-from benchmarks.tables import Shown
 
 NEVER = "never"
 FAILING: dict[str, Any] = {

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from allocator import Cluster, SimulationResult, simulate
 from allocator.presets import preset
-from benchmarks.study import Options, Row, Run, Study
-from benchmarks.tables import Shown
+from allocator.studies.study import Options, Row, Run, Study
+from allocator.studies.tables import Shown
 from throughputs import RetainedFractions, ThroughputTable, Trace
 
 # Virtual clusters by number of servers with eight GPUs, as those of a cluster of 1,080.

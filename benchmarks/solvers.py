@@ -27,9 +27,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks import figures
-from benchmarks.study import Options, Row, Run, Study
-from benchmarks.tables import Shown, duration
+from allocator.studies import figures
+from allocator.studies.study import Options, Row, Run, Study
+from allocator.studies.tables import Shown, duration
 from formulations import (
     FinishTimeFairness,
     Makespan,

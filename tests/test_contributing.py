@@ -92,7 +92,7 @@ print(ascii(drawn))
 def test_examples_are_the_same_whatever_is_loaded():
     loads: list[list[str]] = [
         [],
-        ["allocator.cli.app", "allocator.runtime", "formulations.solving", "benchmarks.tables"],
+        ["allocator.cli.app", "allocator.runtime", "formulations.solving", "allocator.studies.tables"],
     ]
     drawn = [subprocess.check_output([sys.executable, "-c", DRAWING, *names], cwd=ROOT) for names in loads]
     assert drawn[0] == drawn[1]

@@ -12,6 +12,7 @@ import pytest
 from allocator import Cluster, default_table, simulate
 from allocator.results.result import SimulationResult
 from allocator.testing import check_policy
+from allocator.testing.template import KINDS
 from throughputs import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +27,7 @@ NAMES = (
     "fair_share",
     "thrifty",
     "best_speedup",
+    "turns",
 )
 
 
@@ -39,7 +41,12 @@ def test_the_page_shows_the_file(name: str) -> None:
     shown = re.search(rf"<!-- {name} -->\n```python\n(.*?)```\n<!-- /{name} -->", page, re.DOTALL)
     assert shown is not None
     assert shown.group(1) == code_of(name)
-    assert len(code_of(name).splitlines()) <= 40
+    assert len(code_of(name).splitlines()) <= 45
+
+
+def test_the_example_with_a_memory_is_what_a_new_planner_begins_with() -> None:
+    code = code_of("turns").replace("\n\nfrom allocator", "\nfrom allocator", 1)  # which is third-party there
+    assert code == KINDS["plan"][0].format(name="turns", policy="Turns")
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +61,11 @@ def policies() -> dict[str, type]:
         from own_policies.least_gpu_time import LeastGpuTime
         from own_policies.power_cap import PowerCap
         from own_policies.thrifty import Thrifty
+        from own_policies.turns import Turns
         from own_policies.user_quota import UserQuota
     finally:
         sys.path.remove(str(PACKAGE))
-    own = (EqualSteps, PowerCap, EnvyFree, GangQuota, UserQuota, LeastGpuTime, FairShare, Thrifty, BestSpeedup)
+    own = (EqualSteps, PowerCap, EnvyFree, GangQuota, UserQuota, LeastGpuTime, FairShare, Thrifty, BestSpeedup, Turns)
     return dict(zip(NAMES, own, strict=True))
 
 
@@ -71,7 +79,7 @@ def run(policy: object, jobs: int = 6) -> SimulationResult:
 def test_each_runs_jobs_to_their_end(name: str, policies: dict[str, type]) -> None:
     result = run(policies[name](), 3)
     assert (result.jobs["status"] == "completed").all()
-    assert {allocation.status for _, _, allocation in result.decisions} <= {"optimal", "order"}
+    assert {allocation.status for _, _, allocation in result.decisions} <= {"optimal", "order", "plan"}
 
 
 def test_the_order_preempts_for_who_needs_less_gpu_time(policies: dict[str, type]) -> None:
@@ -109,7 +117,7 @@ def test_gpus_draw_no_more_power_than_the_cap(policies: dict[str, type]) -> None
     result = run(capped)
     drawn = [(found.throughputs.scale_factors @ found.shares) @ [300.0, 150.0] for _, _, found in result.decisions]
     assert max(drawn) == pytest.approx(700.0, rel=1e-6)
-    rounds = result.rounds.assign(gpus=result.rounds["gpus"].str.split().str.len())
+    rounds = result.rounds.assign(gpus=result.rounds["gpus"].str.len())
     used = rounds["gpus"] * (rounds["end_time"] - rounds["start_time"])
     joules = float((used * rounds["accelerator"].astype(str).map({"v100": 300.0, "k80": 150.0})).sum())
     # a gang may be ahead of its shares by a round
@@ -130,3 +138,23 @@ def test_energy_is_kept_for_the_policy_that_declares_it(policies: dict[str, type
     first = one_gpu(policies["thrifty"](margin=1.0e6), **jobs).jobs
     assert first["preemptions"].tolist() == [1, 0]
     assert one_gpu(policies["thrifty"](margin=1.1e6), **jobs).jobs["preemptions"].tolist() == [0, 0]
+
+
+def test_a_turn_goes_on_where_a_run_was_interrupted(policies: dict[str, type], tmp_path: Path) -> None:
+    """Two hours of work each, turns of an hour; the second run is resumed from a checkpoint of its every event."""
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(_clock: float, completed: int, _jobs: int) -> None:
+        if completed == 1:
+            raise StoppedError
+
+    trace = Trace(["job"] * 3, [1] * 3, [7200.0] * 3, [0.0, 10.0, 20.0], duration=[7200.0] * 3)
+    whole = simulate(trace, "gpu:1", policies["turns"]())
+    assert whole.rounds["job_id"].tolist() == [0, 1, 2] * 3
+    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 1}
+    with pytest.raises(StoppedError):
+        simulate(trace, "gpu:1", policies["turns"](), progress=stop, **kept)  # type: ignore[arg-type]
+    resumed = simulate(trace, "gpu:1", policies["turns"](), resume=True, **kept)  # type: ignore[arg-type]
+    assert resumed.jobs.equals(whole.jobs)

@@ -40,6 +40,7 @@ from throughputs.traces import (
     import_log,
     job_type,
     read_trace,
+    trace_of,
     with_deadlines,
     write_trace,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "read_table",
     "read_trace",
     "retained_fractions",
+    "trace_of",
     "with_deadlines",
     "write_configurations",
     "write_prices",

@@ -12,7 +12,7 @@ file; an empty cell stands for "not given".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,6 +39,7 @@ _DTYPES: Mapping[str, Any] = {
     "whole": np.int64,
     "flag": np.bool_,
     "date": "datetime64[us]",
+    "ids": object,
 }
 
 _TRUE = frozenset({"1", "true", "yes"})
@@ -51,7 +52,8 @@ class Column:
 
     Attributes
     ----------
-    kind : "text", "name" (text, also where a table has numbers), "number", "whole", "flag" or "date".
+    kind : "text", "name" (text, also where a table has numbers), "number", "whole", "flag", "date", or "ids", tuples of
+        whole numbers.
     empty : what an empty cell stands for, and each cell of a column that is not there; None: there has to be something.
     within : the numbers, or the words, that it may hold; None: any. What stands for an empty cell is among them.
     expected : these in words.
@@ -67,6 +69,10 @@ class Column:
     def array(self, values: Any, n: int) -> NDArray[Any]:
         """The values as an array of the column's type; (n,) of `empty` where there are none."""
         dtype = _DTYPES[self.kind]
+        if self.kind == "ids":
+            listed = np.empty(n, dtype=dtype)
+            listed[:] = [()] * n if values is None else [tuple(ids) for ids in values]
+            return listed
         if values is None:
             return np.full(n, self.empty, dtype=dtype)
         array = np.array(values, dtype=dtype)
@@ -129,8 +135,12 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
 
 
 def taken(owner: Owner, rows: Any) -> Owner:
-    """The same dataclass with some of the rows of its columns."""
-    return replace(owner, **{name: getattr(owner, name)[rows] for name in columns_of(type(owner))})
+    """The same dataclass with some of the rows of its columns, which are not checked again."""
+    made, columns = object.__new__(type(owner)), columns_of(type(owner))
+    for one in fields(owner):
+        value = getattr(owner, one.name)
+        object.__setattr__(made, one.name, value[rows] if one.name in columns else value)
+    return made
 
 
 def ragged_rows(offsets: NDArray[np.int64], some: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -173,7 +183,8 @@ class FrameReader:
         elif kind == "number":
             values = self.numbers(name, empty=empty)
         else:
-            values = {"whole": self.whole_numbers, "flag": self.flags, "date": self.dates}[kind](name)
+            readers = {"whole": self.whole_numbers, "flag": self.flags, "date": self.dates, "ids": self.ids}
+            values = readers[kind](name)
         declared.require(values, self.source, name, self.first_line)
         return values
 
@@ -261,6 +272,22 @@ class FrameReader:
         self.require(good, cells, name, "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
         dates: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return dates
+
+    def ids(self, name: str) -> NDArray[np.object_]:
+        """(N,) tuples of whole numbers, from lists, or from text with spaces between them, as older versions wrote."""
+        cells, read = self._column(name).tolist(), dict[str, tuple[int, ...]]()
+        values = np.empty(len(cells), dtype=object)
+        for row, cell in enumerate(cells):
+            try:
+                if not isinstance(cell, str):
+                    values[row] = () if _is_missing(cell) else tuple(map(int, cell))
+                    continue
+                if cell not in read:
+                    read[cell] = tuple(map(int, cell.split()))
+                values[row] = read[cell]
+            except (TypeError, ValueError):
+                raise self.error(row, name, cell, "a list of whole numbers") from None
+        return values
 
     def _column(self, name: str) -> pd.Series[Any]:
         """The one column of that name."""

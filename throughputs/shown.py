@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -33,6 +34,17 @@ def _escaped(code: int) -> str:
 def escape(text: str) -> str:
     """The same for a page: without markup, too."""
     return html.escape(visible(text))
+
+
+def as_text(parts: Iterable[Any], width: int = 100) -> str:
+    """What rich would print of these on a terminal without colours."""
+    from rich.console import Console
+
+    file = io.StringIO()
+    console = Console(file=file, width=width, color_system=None)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str), highlight=False)
+    return visible("\n".join(line.rstrip() for line in file.getvalue().splitlines()))
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "") -> str:

@@ -242,18 +242,20 @@ class Trace:
         frame.index.name = "job_id"
         return frame
 
-    def _repr_html_(self) -> str:
+    def __str__(self) -> str:
+        return f"{self.source}: {len(self):,} jobs\n{self._shown().to_string(max_rows=_SHOWN_JOBS)}"
+
+    def _shown(self) -> pd.DataFrame:
         """The columns that a job must have, and those in which jobs differ; without how they are started."""
         described = [name for name in self.column_names() if name not in _STARTING]
         columns = [name for name in described if name in _REQUIRED or _differs(getattr(self, name))]
-        shown = self.head(_SHOWN_JOBS)
-        texts = {name: getattr(shown, name).tolist() for name in columns}
-        if "deadline_options" in texts:
-            texts["deadline_options"] = [option_text(row) for row in shown.deadline_options]
-        rows = zip(range(len(shown)), *texts.values(), strict=True)
+        return self.to_frame()[columns]
+
+    def _repr_html_(self) -> str:
+        shown = self._shown().head(_SHOWN_JOBS)
         hidden = len(self) - len(shown)
         caption = f"{self.source}: {len(self):,} jobs" + (f", {hidden:,} of them not shown" if hidden else "")
-        return html_table(("job_id", *columns), rows, caption=caption)
+        return html_table(("job_id", *shown.columns), shown.itertuples(), caption=caption)
 
     def head(self, n: int) -> Trace:
         """The first `n` jobs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from allocator.data import DataError
 from allocator.protocol.policy import fault_of, told
 from allocator.registry import policies_of_others
 from allocator.runtime.adapters.base import AdapterError, ProfilingError
@@ -10,7 +11,7 @@ from allocator.runtime.records.journal import JournalError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
-EXPECTED = (AdapterError, JournalError, ProfilingError, ServiceError, SolverError, SimulationStalledError)
+EXPECTED = (AdapterError, DataError, JournalError, ProfilingError, ServiceError, SolverError, SimulationStalledError)
 
 
 def told_of_policy(error: Exception) -> str | None:

@@ -11,30 +11,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from allocator.cluster import Cluster, cluster_texts
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.workloads import Workload
-from allocator.protocol.policy import told
+from allocator.presets import preset
+from allocator.protocol.policy import Need, told
 from allocator.recorded import recorded_schedule
-from allocator.registry import knows_lengths, policies_of_others
+from allocator.registry import policies_of_others
 from allocator.report.figures import OFF, off_by
+from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation
 from allocator.report.progress import Advance
+from allocator.report.terminal import comparison_table
 from allocator.results.fairness import isolated_rho
 from allocator.results.measures.calibration import Calibration, answer
 from allocator.results.outcomes import RECORDED
 from allocator.results.output import save_result, summary_of
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import SimulationStalledError
-from allocator.variants import folder_of
+from allocator.variants import folder_of, read_variants
 from formulations import SolverError
-from throughputs import InputError
+from throughputs import InputError, Trace, trace_of
 from throughputs.goodput.trainings import Trainings
+from throughputs.shown import as_text
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
@@ -77,22 +82,33 @@ class Compared:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per run that came through: the plain figures of its summary."""
+        """One row per run that came through: its seed and the plain figures of its summary."""
         import pandas as pd
 
-        plain = [{k: v for k, v in row.items() if not isinstance(v, dict | list)} for row in self.summaries]
+        plain = [
+            {k: v for k, v in row.items() if not isinstance(v, dict | list)} | {"seed": row["settings"].get("seed")}
+            for row in self.summaries
+        ]
         return pd.DataFrame(plain)
+
+    def __str__(self) -> str:
+        policies = Policies.of(self.summaries)
+        table = comparison_table(policies.summaries, half_widths=policies.half_widths)
+        return as_text([table, *self.notes, *self.failures], width=200)
 
 
 def compare(
-    runs: Iterable[Run],
+    runs: Iterable[Run] | Trace | pd.DataFrame | str,
+    cluster: Cluster | str | Mapping[str, int] | None = None,
+    policies: Iterable[str] | str | None = None,
     *,
     out: str | Path | None = None,
     materials: Materials | None = None,
     progress: Progress | None = None,
     log: Callable[[str], None] | None = None,
+    **about: Any,
 ) -> Compared:
-    """Make runs, and set them side by side.
+    """Make runs, and set them side by side; or policies on the same jobs and cluster.
 
     Where a run is called "isolated_plus", completion times of the others are related to its own; where a trace says
     when its jobs began and ended, as job logs do, that schedule is among the results too: "recorded".
@@ -100,9 +116,16 @@ def compare(
     >>> compared = compare(Run("static", policy, "v100:8", load=3) for policy in ("fifo", "isolated"))
     >>> [result.policy for result in compared.results]
     ['fifo', 'isolated']
+    >>> trace = Trace(["a", "b"], [1, 1], [60.0, 30.0], [0.0, 0.0], duration=[60.0, 30.0])
+    >>> compare(trace, "a100:1", "fifo,srtf").table[["policy", "average_jct"]].values.tolist()
+    [['fifo', 105.0], ['srtf', 90.0]]
 
     Parameters
     ----------
+    runs : the runs; or jobs, as `allocator.simulate` takes them, where `cluster` and `policies` are given.
+    cluster : as `allocator.simulate` takes it.
+    policies : names, each with settings of its own where wanted, as in ``"fifo,elasticflow:admission=repair"``.
+    about : further fields of these runs, such as ``throughputs``, ``preset``, ``seed`` and ``settings``.
     out : folder in which each result is saved when it is there, under the name of its run, and with several seeds in
         a folder for each; None: nothing is written.
     materials : what the runs read; None: it is read now.
@@ -114,7 +137,8 @@ def compare(
     InputError
         A run that cannot be made, told before anything runs. Where no run of a seed comes through, the first error.
     """
-    listed = list(runs)
+    given: Any = runs
+    listed: list[Run] = list(given if cluster is None else _of_policies(given, cluster, policies, about))
     read = Materials.of(listed, check=False) if materials is None else materials
     for run in listed:
         run.make_policy()
@@ -138,6 +162,22 @@ def compare(
             f"{row.get('label', row['policy'])}{which} failed: {row['status_detail']}" for row in made.failed
         ]
     return ran
+
+
+def _of_policies(
+    jobs: Any,
+    cluster: Cluster | str | Mapping[str, int],
+    policies: Iterable[str] | str | None,
+    about: Mapping[str, Any],
+) -> Iterator[Run]:
+    if policies is None:
+        raise InputError("compare", field="policies", expected="names of policies, as in fifo,srtf")
+    trace, (gpus, servers) = trace_of(jobs), cluster_texts(Cluster.of(cluster))
+    usual = preset(about.get("preset", "default"))
+    for variant in read_variants(policies if isinstance(policies, str) else ",".join(policies), "policies"):
+        settings = variant.typed_settings("policies", usual)
+        run = Run("trace", variant.name, gpus, policy_settings=settings, gpus_per_server=servers, workload=trace)
+        yield replace(run, name=variant.run_label or "", **about)
 
 
 @contextmanager
@@ -210,7 +250,7 @@ def _calibrate(
 
 def in_words(run: Run) -> str:
     """The policy of a run in a sentence."""
-    told = ", which is told how long each job runs," if knows_lengths(run.policy_class) else ""
+    told = ", which is told how long each job runs," if Need.LENGTHS in run.policy_class.needs else ""
     return f"under {run.title}{told}"
 
 

@@ -1,68 +1,111 @@
-"""Results of a sweep as a table on the screen: one row per series and load, means over seeds."""
+"""Results of a sweep as a study: means over seeds with their 95 % intervals, by series and load, and a picture."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from rich.table import Table
+
+from allocator.report.figures import FIGURES, OF_SOME_RUNS, Figure, title_of
+from allocator.studies import tables
+from allocator.studies.study import Options, Run, Study, against_load, side_by_side
+from allocator.studies.tables import Shown
+from throughputs import InputError
+from throughputs.errors import one_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from rich.table import Table
+    from matplotlib.figure import Figure as MatplotlibFigure
 
-_HOUR = 3600.0
-
-
-class _Figure(NamedTuple):
-    """A column of means: its title, that of the results, the unit, digits, and whether only completed runs count."""
-
-    title: str
-    name: str
-    unit: float = 1.0
-    digits: int = 2
-    of_completed: bool = True
-
-
-OF_SIMULATIONS = (
-    _Figure("average JCT (h)", "average_jct", _HOUR),
-    _Figure("p99 JCT (h)", "p99_jct", _HOUR),
-    _Figure("makespan (h)", "makespan", _HOUR, 1),
-    _Figure("policy (s)", "policy_seconds"),
-    _Figure("run (s)", "run_seconds", of_completed=False),
+_OF_COMPUTING = (
+    Figure("policy_seconds", "policy", "s", "time spent deciding", 2),
+    Figure("run_seconds", "run", "s", "wall time of the run", 2),
+    Figure("decision_seconds", "decision", "ms", "time of one decision", 2),
+    Figure("objective", "objective", "", "value of the policy's objective", 4),
 )
-OF_DECISIONS = (
-    _Figure("decision (ms)", "decision_seconds", 1e-3, of_completed=False),
-    _Figure("objective", "objective", digits=4),
-    _Figure("run (s)", "run_seconds", of_completed=False),
-)
+_KNOWN = {figure.key: figure for figure in (*FIGURES, *OF_SOME_RUNS, *_OF_COMPUTING)}
+OF_SIMULATIONS = ("average_jct", "p99_jct", "makespan")
+OF_DECISIONS = ("decision_seconds", "objective")
+"""Figures that are shown where none are named."""
 
-_LOADS = {"jobs_per_hour": "jobs/h", "submitted_jobs": "jobs", "load": "load"}
+_LOADS = ("jobs_per_hour", "submitted_jobs", "load")
 
 # What may tell series apart, beside the policy: shown where it differs.
 _NOT_SETTINGS = ("point", "status", "status_detail", "saturated_load", "by_rule", "kind", "policy", "seed", "first_job",
                  "end_job", "max_clock_seconds")  # fmt: skip
 
 
-def summary_table(results: pd.DataFrame, *, title: str, rows: int) -> Table:
-    """The table, cut to so many rows."""
-    from rich.markup import escape
-    from rich.table import Table
+@dataclass(frozen=True)
+class Swept:
+    """The results of a sweep as a study: lines against the load, bars where there is one load."""
 
-    load = next(name for name in _LOADS if name in results)
-    differing = _differing(results, load)
-    table = Table(title=escape(title))
-    for name in ("policy", *differing, _LOADS[load], "runs"):
-        widest = int(results["policy"].str.len().max()) if name == "policy" else None
-        table.add_column(name.replace("_", " "), justify="right" if widest is None else "left", min_width=widest)
-    table.add_column("status", no_wrap=True)
-    shown = OF_DECISIONS if "decision_seconds" in results else OF_SIMULATIONS
-    for figure in shown:
-        table.add_column(figure.title, justify="right")
-    groups = list(results.groupby(["policy", *differing, load], sort=False, dropna=False))
-    for keys, group in groups[:rows]:
-        cells = [_cell(key) for key in (keys if isinstance(keys, tuple) else (keys,))]
-        table.add_row(*map(escape, cells), *_cells(group, shown))
-    if len(groups) > rows:
-        table.caption = f"{len(groups) - rows} more rows in results.parquet"
-    return table
+    study: Study
+    results: pd.DataFrame
+
+    @classmethod
+    def of(cls, results: pd.DataFrame, title: str, figures: Iterable[str] | None = None) -> Swept:
+        """Of results with one row per run, and these columns of them; None: the usual ones.
+
+        Raises
+        ------
+        InputError
+            There are no results, or no such figure.
+        """
+        if not len(results):
+            raise InputError("sweep", found="no results yet", expected="a sweep of which runs have finished")
+        load = next(name for name in _LOADS if name in results)
+        usual = OF_DECISIONS if "decision_seconds" in results else OF_SIMULATIONS
+        shown = dict(_shown(results, name) for name in (usual if figures is None else figures))
+        series = ("policy", *_differing(results, load))
+        # what happened to complete of a run that was stopped says little
+        done = {each.column: results[each.column].where(results["status"] == "completed")
+                for each in shown.values() if each.column != "run_seconds"}  # fmt: skip
+        ready = results.assign(**done).sort_values(load, kind="stable")
+        if ready[load].nunique() == 1:
+            return cls(Study(title, _nothing_to_run, series, shown, side_by_side), ready)
+        return cls(Study(title, _nothing_to_run, (load, *series), shown, against_load), ready)
+
+    def table(self, rows: int) -> Table:
+        """For a terminal, cut to so many rows, with the number of runs and what became of them."""
+        groups = self.results.groupby(list(self.study.by), sort=False, dropna=False)["status"]
+        cells = self.study.table(self.results)
+        cells.insert(len(self.study.by), "runs", [str(len(states)) for _, states in groups])
+        cells.insert(len(self.study.by) + 1, "status", [_status(states) for _, states in groups])
+        more = f"{len(cells) - rows} more rows in results.parquet" if len(cells) > rows else ""
+        return tables.on_screen(self.study.title, cells[:rows], more)
+
+    def csv(self) -> str:
+        """Numbers, with half widths of intervals in columns of their own."""
+        return tables.csv(self.study.numbers(self.results))
+
+    def latex(self) -> str:
+        """A table with the rules of booktabs, means with intervals."""
+        return tables.latex(self.study.table(self.results))
+
+    def picture(self) -> MatplotlibFigure:
+        """A panel for each figure."""
+        assert self.study.draw is not None
+        return self.study.draw(self.study, self.results)
+
+
+def _nothing_to_run(_options: Options) -> list[Run]:
+    return []
+
+
+def _status(states: pd.Series) -> str:
+    counts = states.value_counts()
+    return ", ".join(str(name) if count == len(states) else f"{count} {name}" for name, count in counts.items())
+
+
+def _shown(results: pd.DataFrame, name: str) -> tuple[str, Shown]:
+    if name not in results or not pd.api.types.is_numeric_dtype(results[name]):
+        measured = results.loc[:, "jobs":].select_dtypes("number").dropna(axis="columns", how="all")
+        numbers = [str(column) for column in measured]
+        raise InputError("figures of a sweep", found=name, expected=one_of(name, numbers))
+    figure = _KNOWN.get(name, Figure(name, name.replace("_", " "), "", ""))
+    return title_of(figure), Shown(name, f",.{2 if figure.decimals is None else figure.decimals}f", figure.scale)
 
 
 def _differing(results: pd.DataFrame, load: str) -> list[str]:
@@ -79,25 +122,3 @@ def _differing(results: pd.DataFrame, load: str) -> list[str]:
 def _one_each(results: pd.DataFrame, by: list[str], name: str) -> bool:
     """Whether rows that are alike in `by` are so in `name`."""
     return bool(results.groupby(by, dropna=False)[name].nunique(dropna=False).max() == 1)
-
-
-def _cells(group: pd.DataFrame, shown: tuple[_Figure, ...]) -> list[str]:
-    done = group[group["status"] == "completed"]
-    counts = group["status"].value_counts()
-    status = ", ".join(str(name) if count == len(group) else f"{count} {name}" for name, count in counts.items())
-    return [
-        str(len(group)),
-        status,
-        *(_mean(done if figure.of_completed else group, figure.name, figure.unit, figure.digits) for figure in shown),
-    ]
-
-
-def _mean(group: pd.DataFrame, name: str, unit: float = 1.0, digits: int = 2) -> str:
-    mean = group[name].mean() / unit if name in group and len(group) else float("nan")
-    return "-" if mean != mean else f"{mean:.{digits}f}"
-
-
-def _cell(value: Any) -> str:
-    if value is None or value != value:
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)

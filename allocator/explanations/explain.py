@@ -16,6 +16,7 @@ from allocator.explanations.reasons import Stretch, stretches_of
 from allocator.explanations.redecide import EventReplay, can_redecide, changes_that_help, comes_out_the_same
 from allocator.explanations.replay import Instant, RoundReplay, Standing
 from allocator.explanations.run import LEAST_SHARE, FinishedRun
+from allocator.explanations.text import WordedExplanation, WordedOverview
 from allocator.results.outcomes import RECORDED
 from throughputs import InputError
 
@@ -91,7 +92,7 @@ def explain(
         return _overview(finished)
     number = finished.job_number(job)
     if finished.policy_name == RECORDED and not finished.jobs.served[number]:
-        expected = "a job of which the log says on which GPU type of this cluster it ran (trace import --map NAME=TYPE)"
+        expected = "a job of which the log says on which GPU type of this cluster it ran (import_log renames them)"
         raise InputError(finished.source, field="job", found=finished.jobs.name(number), expected=expected)
     return _explanation(finished, number, *_window(finished, number, since, until, at), at)
 
@@ -186,7 +187,7 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         for kind in ("waiting", "starting", "running")
     )
     completion = float(jobs.completion_time[job])
-    return Explanation(
+    return WordedExplanation(
         run=run.source,
         policy=run.policy_name,
         cluster=str(run.cluster),
@@ -302,7 +303,7 @@ def _overview(run: FinishedRun) -> Overview:
     }
     asker = _Asker(run)
     asker.look({job: (wait.start, wait.end) for job, wait in waits.items()}, [])
-    return Overview(
+    return WordedOverview(
         run=run.source,
         policy=run.policy_name,
         cluster=str(run.cluster),

@@ -123,7 +123,7 @@ def free_at(run: FinishedRun, time: float) -> dict[str, FreeGpus]:
     # what is left of each GPU
     left = np.full(cluster.total_gpus, WHOLE)
     for gpus, part in zip(rows.gpus, thousandths_of(rows.gpu_fraction), strict=True):
-        np.subtract.at(left, np.array(gpus.split(), dtype=np.int64), part)
+        np.subtract.at(left, np.array(gpus, dtype=np.int64), part)
     for (name, told), own in zip(found.items(), np.split(left, cluster.first_gpu[1:]), strict=True):
         whole = own == WHOLE
         by_server = np.bincount(np.flatnonzero(whole) // cluster.gpus_per_server[name])

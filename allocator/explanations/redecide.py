@@ -305,7 +305,7 @@ class EventReplay:
             running=table.with_fractions(running),
             mechanism=None,
             ran=np.unique(after.job_id),
-            gpus=tuple(tuple(map(int, places.split())) for places in before.gpus),
+            gpus=tuple(before.gpus),
             started=tuple(before.start_time.tolist()),
         )
 

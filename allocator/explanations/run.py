@@ -119,7 +119,7 @@ class Rows:
     Attributes
     ----------
     start_time, end_time : (L,) when it began, and when it had done its steps, seconds.
-    gpus : (L,) ids of its GPUs as text; "" where placement is off.
+    gpus : (L,) ids of its GPUs; none where placement is off.
     gpu_count, partner : (L,) on how many GPUs, with whom (-1: alone).
     share : (L,) share of the time of its type; 1 but in a world without rounds.
     pool : (L,) position of its type.
@@ -131,7 +131,7 @@ class Rows:
     start_time: _Floats = column("number")
     end_time: _Floats = column("number")
     job_id: _Ints = column("whole")
-    gpus: _Texts = column("text", "")
+    gpus: NDArray[np.object_] = column("ids", ())
     steps: _Floats = column("number")
     gpu_count: _Ints = column("whole", 0)
     partner: _Ints = column("number", -1.0)
@@ -321,7 +321,7 @@ def _read(folder: Path) -> FinishedRun:
     settings = summary.get("settings")
     if not isinstance(settings, dict) or not isinstance(summary.get("cluster"), str):
         raise InputError(folder / "summary.json", found="no cluster or settings", expected=f"what {COMMANDS} writes")
-    there = [name for name in (*EXPLAINED, "capacity.parquet") if (folder / name).is_file()]
+    there = [name for name in EXPLAINED if (folder / name).is_file()]
     missing = [name for name, needed in EXPLAINED.items() if needed and name not in there]
     missing += ["gpus_per_server in summary.json"] * ("gpus_per_server" not in summary)
     if missing:

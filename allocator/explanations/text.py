@@ -12,6 +12,7 @@ from allocator.explanations.occupancy import FreeGpus
 from allocator.explanations.reasons import REASONS
 from allocator.explanations.redecide import gpus_in_words
 from allocator.results.outcomes import RECORDED
+from throughputs.shown import as_text
 from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
@@ -31,6 +32,20 @@ _TO_THE_SECOND = len("2025-03-03T08:00:00")
 
 _TEXTS = 3
 """Differing remarks on one reason that are shown."""
+
+
+class WordedOverview(Overview):
+    """An overview that prints itself."""
+
+    def __str__(self) -> str:
+        return as_text(overview_text(self))
+
+
+class WordedExplanation(Explanation):
+    """An explanation that prints itself."""
+
+    def __str__(self) -> str:
+        return as_text(explanation_text(self))
 
 
 def overview_text(overview: Overview) -> Iterator[RenderableType]:
@@ -57,7 +72,6 @@ def overview_text(overview: Overview) -> Iterator[RenderableType]:
             "most of its longest wait": [REASONS[job.reason] for job in longest],
         },
     )
-    yield f"More: --job {longest[0].trace_id or longest[0].job}"
 
 
 def _table(numbers: dict[str, list[str]], words: dict[str, list[str]]) -> Table:

@@ -21,7 +21,8 @@ NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
 _FEW = 64
 
 # The partners of so many jobs alone.
-_ALONE: _Ids = np.full(4096, -1, dtype=np.int64)
+_MOST_ALONE = 4096
+_ALONE: _Ids = np.full(_MOST_ALONE, -1, dtype=np.int64)
 _ALONE.flags.writeable = False
 
 
@@ -56,10 +57,14 @@ class Assignment:
     partner: _Ids
     thousandths: _Ids | None = None
 
-    # Of each assignment, once it is known: whether any two jobs share.
+    # Of each assignment, once it is known: whether any two jobs share, GPUs taken in all, and of each pool.
     _shares_gpus: ClassVar[bool | None] = None
+    _busy_gpus: ClassVar[float | None] = None
+    _used: ClassVar[NDArray[Any] | None] = None
     # Of positions: the ids of which they are positions, and the rows that have these ids.
     _named: ClassVar[tuple[_Ids, Assignment] | None] = None
+    # The rows that stand first, and those of other jobs that follow them.
+    _parts: ClassVar[tuple[Assignment, Assignment] | None] = None
 
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
@@ -73,12 +78,11 @@ class Assignment:
     def alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids, thousandths: _Ids | None = None) -> Assignment:
         """Of arrays, where nobody shares and nobody needs to look whether anybody does."""
         k = len(jobs)
-        partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
+        partner = _ALONE[:k] if k <= _MOST_ALONE else np.full(k, -1, dtype=np.int64)
         rows = object.__new__(cls)
-        columns = rows.__dict__
-        columns["jobs"], columns["pool"], columns["gpus"], columns["partner"] = jobs, pool, gpus, partner
-        columns["thousandths"] = thousandths
-        columns["_shares_gpus"] = False
+        rows.__dict__.update(
+            jobs=jobs, pool=pool, gpus=gpus, partner=partner, thousandths=thousandths, _shares_gpus=False
+        )
         return rows
 
     @classmethod
@@ -87,7 +91,7 @@ class Assignment:
         return cls.of([], [], [])
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return len(self.pool)
 
     @property
     def shares_gpus(self) -> bool:
@@ -120,17 +124,24 @@ class Assignment:
     @property
     def busy_gpus(self) -> float:
         """GPUs taken in all; those that two jobs share count once, fractions as such."""
-        if self.thousandths is not None:
-            return int((self.gpus * self.thousandths)[self.firsts].sum()) / WHOLE
-        gpus = self.gpus[self.firsts] if self.shares_gpus else self.gpus
-        return sum(gpus.tolist()) if len(gpus) <= _FEW else int(gpus.sum())
+        known = self._busy_gpus
+        if known is None:
+            gpus = self.gpus if self.thousandths is None else self.gpus * self.thousandths
+            taken = int((gpus[self.firsts] if self.shares_gpus else gpus).sum())
+            known = self.__dict__["_busy_gpus"] = taken if self.thousandths is None else taken / WHOLE
+        return known
 
     def gpus_used(self, pools: int) -> NDArray[Any]:
         """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once, fractions as such."""
+        if self._used is not None and len(self._used) == pools:
+            return self._used
         rows = self.take(self.firsts) if self.shares_gpus else self
         if rows.thousandths is not None:
-            return np.rint(np.bincount(rows.pool, rows.gpus * rows.thousandths, pools)) / WHOLE
-        return np.bincount(rows.pool, rows.gpus, pools).astype(np.int64)
+            used = np.rint(np.bincount(rows.pool, rows.gpus * rows.thousandths, pools)) / WHOLE
+        else:
+            used = np.bincount(rows.pool, rows.gpus, pools).astype(np.int64)
+        self.__dict__["_used"] = used
+        return used
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Assignment:
         """Some of the rows."""
@@ -141,13 +152,28 @@ class Assignment:
 
     def followed_by(self, rows: Assignment) -> Assignment:
         """These rows, and then others of other jobs."""
+        if self._named is not None and not rows.shares_gpus:
+            ids, own = self._named
+            both = own.followed_by(rows.named(ids)).numbered(ids)
+        else:
+            both = self._joined(rows)
+        both.__dict__["_parts"] = self, rows
+        # Nobody looks further back, and what is further back need not be kept.
+        self.__dict__.pop("_parts", None)
+        return both
+
+    def beyond(self, first: Assignment) -> Assignment:
+        """The rows that follow those that stand `first`, where these are known to; else all."""
+        return self if self._parts is None or self._parts[0] is not first else self._parts[1]
+
+    def _joined(self, rows: Assignment) -> Assignment:
         jobs, pool = np.concatenate((self.jobs, rows.jobs)), np.concatenate((self.pool, rows.pool))
         gpus, parts = np.concatenate((self.gpus, rows.gpus)), None
         if self.thousandths is not None or rows.thousandths is not None:
             parts = np.concatenate((self.parts, rows.parts))
         if self.shares_gpus or rows.shares_gpus:
             return Assignment(jobs, pool, gpus, np.concatenate((self.partner, rows.partner)), parts)
-        return self.alone(jobs, pool, gpus, parts)
+        return Assignment.alone(jobs, pool, gpus, parts)
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions; the very rows from which `numbered` made these."""
@@ -158,10 +184,12 @@ class Assignment:
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner, self.thousandths)
 
-    def numbered(self, positions: _Ids, ids: _Ids) -> Assignment:
-        """The same, where nobody shares, with the (K,) `positions` of the jobs in `ids` in place of them."""
-        rows = self.alone(positions, self.pool, self.gpus, self.thousandths)
-        rows.__dict__["_named"] = ids, self
+    def numbered(self, ids: _Ids) -> Assignment:
+        """The same, where nobody shares, with the positions of the jobs in `ids` (ascending) in place of them."""
+        rows: Assignment = object.__new__(_Numbered)
+        rows.__dict__.update(self.__dict__)
+        del rows.__dict__["jobs"]
+        rows.__dict__["_named"], rows.__dict__["_parts"] = (ids, self), None
         return rows
 
     def among(self, live: _Ids) -> Assignment:
@@ -198,6 +226,14 @@ class Assignment:
         lower, higher = self.jobs[first], self.jobs[second]
         wrong = (lower != self.partner[second]) | (higher != self.partner[first]) | (lower > higher)
         return None if np.count_nonzero(wrong) else (first, second)
+
+    def has_any(self, jobs: _Ids) -> bool:
+        """Whether any of the `jobs`, of which there are few, has a row."""
+        own, asked = self, jobs
+        if self._named is not None:
+            ids, own = self._named
+            asked = ids.take(jobs)
+        return bool((own.jobs[:, None] == asked).any())
 
     def check(self, capacity: _Ids, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
@@ -240,6 +276,17 @@ class Assignment:
             job = int(self.jobs[rows[np.argmin(good)]])
             expected = "two jobs that name each other, with the same pool and number of GPUs"
             raise InputError(source, field="assignment", found=f"partner of job {job}", expected=expected)
+
+
+class _Numbered(Assignment):
+    """Rows whose jobs are positions, which are looked up when they are first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "jobs" or self._named is None:
+            raise AttributeError(f"an Assignment has no {name!r}")
+        ids, rows = self._named
+        jobs = self.__dict__["jobs"] = ids.searchsorted(rows.jobs)
+        return jobs
 
 
 def _whole(values: ArrayLike, field: str) -> _Ids:

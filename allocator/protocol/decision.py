@@ -11,7 +11,7 @@ Starts, stops and moves are found in one place:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -49,12 +49,12 @@ class Transition:
     resize: _Ids
     rows: _Ids
     next: Assignment
-    regroup: _Ids = field(default_factory=lambda: NOBODY)
+    regroup: _Ids
 
     @classmethod
     def nothing(cls, next: Assignment) -> Transition:
         """Everything stays as it is."""
-        return cls(NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, next)
+        return cls(NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, next, NOBODY)
 
     @cached_property
     def keep(self) -> _Ids:
@@ -126,6 +126,12 @@ class Decision:
     rejected : ids of the jobs that the policy did not admit; they are gone.
     before, gpus_before : who ran as what before, and on which GPUs; empty where they are not known.
     change : what changes where placement has found it, who has other GPUs of the same pool included; else None.
+
+    >>> from allocator.protocol import Assignment
+    >>> rows, nobody = Assignment.of([3, 5], pool=[0, 0], gpus=[1, 2]), Assignment.of([], [], [])
+    >>> decision = Decision(rows, ((0,), (2, 3)), 360.0, False, True, None, [], nobody)
+    >>> decision.jobs.tolist(), decision.gpus
+    ([3, 5], ((0,), (2, 3)))
     """
 
     assignment: Assignment

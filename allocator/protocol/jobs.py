@@ -9,7 +9,7 @@ which then grows and shrinks with the table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,6 +69,28 @@ _WRITTEN = {
     "current_accelerator": -1,
     "current_partner": -1,
 }
+
+
+class Speeds(NamedTuple):
+    """What follows from the `rates` (N, M) of jobs.
+
+    Attributes
+    ----------
+    fastest : (N,) steps/s on the type on which the job is fastest.
+    own : (N,) position of the only type that can run it, -1 where none can; None where some jobs can choose.
+    """
+
+    rates: _Floats
+    fastest: _Floats
+    own: _Ids | None
+
+    @classmethod
+    def of(cls, rates: _Floats) -> Speeds:
+        """Of such rates."""
+        able = rates > 0
+        count = np.count_nonzero(able, axis=1)
+        own = np.where(count > 0, able.argmax(axis=1), -1) if count.max(initial=0) < 2 and rates.shape[1] > 1 else None
+        return cls(rates, rates.max(axis=1, initial=0.0), own)
 
 
 class JobTable:
@@ -175,6 +197,7 @@ class JobTable:
         self.configurations = configurations
         self.goodput: GoodputLedger | None = None
         self.least_steps_remaining = 0.0
+        self._speeds: Speeds | None = None
         self.columns: dict[str, NDArray[Any]] = {}
         self._fill: dict[str, Any] = {}
         self._submitted = n
@@ -371,6 +394,17 @@ class JobTable:
         return where_allowed(columns, self.rates[rows] > 0)
 
     @property
+    def speeds(self) -> Speeds:
+        """What follows from the rates."""
+        if self._speeds is None or self._speeds.rates is not self.rates:
+            self._speeds = Speeds.of(self.rates)
+        return self._speeds
+
+    def rates_changed(self) -> None:
+        """Some of the `rates` have been written anew."""
+        self._speeds = None
+
+    @property
     def runnable(self) -> NDArray[np.bool_]:
         """(N,) whether any type of the cluster can run the job at all."""
         runnable: NDArray[np.bool_] = np.any(self.rates > 0, axis=1)
@@ -425,6 +459,7 @@ class JobTable:
     ) -> ClusterState:
         """What a policy may know at `clock` about the `active` jobs (ascending ids, which become the labels).
 
+        Those who are `running` are among them.
         Views are read when the policy asks for them, and must be read before the table changes; those that the table
         does not have are `given`.
         """

@@ -44,16 +44,20 @@ _Texts = NDArray[np.object_]
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """What a state of the `active` jobs, which are `at` these rows of the table, is read from."""
+    """What a state of the `active` jobs, which are `at` these rows of the table, is read from.
+
+    `others_run`: jobs that are not active may be among those who run.
+    """
 
     table: JobTable
     active: _Ids
     at: _Ids
     running: Assignment | None
+    others_run: bool = False
 
     def of(self, jobs: _Ids) -> Source:
         """The same of some of the jobs (positions)."""
-        return Source(self.table, self.active.take(jobs), self.at.take(jobs), self.running)
+        return Source(self.table, self.active.take(jobs), self.at.take(jobs), self.running, others_run=True)
 
     def column(self, name: str) -> NDArray[Any]:
         """(n, ...) of the active jobs; much faster than an index for a matrix."""
@@ -86,7 +90,7 @@ class View(Set["View[Any]"], Generic[T]):
     per : a value for each "job", for each accelerator type ("pool"), or one for the whole "state".
     kind : "number", "whole" number, position of another "job" (-1: none), "text", or any other "object"; a view of
         one of the first four is an array.
-    default : of each job or type, or of the state; a function of the state makes the whole of it.
+    default : of each job or type, or of the state; a function of the state makes the whole of it, unless it is kept.
     within : what numbers may be, finite ones, or the default.
     source : the column of the job table that it is, or a function that makes it; None: it is given, or kept.
     adds : the decision core keeps a column of the view that begins at the default, and adds this for whatever trained.
@@ -128,6 +132,14 @@ class View(Set["View[Any]"], Generic[T]):
         if not self.name.isidentifier() or self.name in TAKEN:
             expected = "a word that a state has nothing else by"
             raise InputError("view", field="name", found=self.name, expected=expected)
+        known = VIEWS.get(self.name)
+        # a module that is loaded again declares its views again
+        if known is not None and known.meaning != self.meaning:
+            expected = f"another name: by this one there is a view of {known.meaning!r}"
+            raise InputError("view", field="name", found=self.name, expected=expected)
+        if self.adds is not None and callable(self.default):
+            expected = "a number, as the view is kept (`adds`): a column begins at it for every job"
+            raise InputError(f"view {self.name}", field="default", found="a function", expected=expected)
         VIEWS[self.name] = self
 
     # A view is a set of itself alone.
@@ -163,7 +175,7 @@ class View(Set["View[Any]"], Generic[T]):
 
     def read(self, state: ClusterState) -> T:
         """The value in this state, which keeps it; AttributeError where its policy does not say that it needs it."""
-        if not self.known_to(state.needs):
+        if self.needed is not False and not self.known_to(state.needs):
             said = need_of(self.needed if isinstance(self.needed, View) else self)
             raise AttributeError(f"state.{self.name} is known to policies only that declare it: {said} in the class")
         source = state.source
@@ -211,7 +223,10 @@ class View(Set["View[Any]"], Generic[T]):
             if values is not None and self.per == "job" and self.length(values) != count:
                 raise InputError(source, field=self.name, found=f"{self.length(values)} jobs", expected=f"{count} jobs")
             return values
-        given = values if isinstance(values, np.ndarray) else np.array([*values], dtype=np.object_)
+        # nothing is said of a job, or of a type
+        none = self.default if isinstance(self.default, int | float) else None
+        told = values if isinstance(values, np.ndarray) else [none if value is None else value for value in values]
+        given = told if isinstance(told, np.ndarray) else np.array(told, dtype=np.object_)
         if given.shape != (count,):
             raise InputError(source, field=self.name, found=given.shape, expected=f"shape ({count},)")
         if self.kind == "text":
@@ -317,19 +332,16 @@ def _positions(ids: _Ids, active: _Ids) -> _Ids:
     return np.where(active.take(position, mode="clip") == ids, position, -1)
 
 
-def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
+def _running(source: Source, _: ClusterState) -> Assignment:
     """Who of the active jobs runs as what, by position."""
-    if running is None or not len(active):
+    rows, active = source.running, source.active
+    if rows is None or not len(active):
         return Assignment.none()
-    if running.shares_gpus or running.thousandths is not None:
-        still = running.among(active)
-        jobs, partner = _positions(still.jobs, active), _positions(still.partner, active)
-        return Assignment(jobs, still.pool, still.gpus, partner, still.thousandths)
-    position = active.searchsorted(running.jobs)
-    there = active.take(position, mode="clip") == running.jobs
-    if np.count_nonzero(there) < len(there):
-        running, position = running.take(there), position[there]
-    return running.numbered(position, active)
+    rows = rows.among(active) if source.others_run else rows
+    if not rows.shares_gpus:
+        return rows.numbered(active)
+    jobs, partner = _positions(rows.jobs, active), _positions(rows.partner, active)
+    return Assignment(jobs, rows.pool, rows.gpus, partner, rows.thousandths)
 
 
 def _steps_remaining(source: Source, _: ClusterState) -> _Floats:
@@ -406,7 +418,7 @@ class Views:
     running = View[Assignment](
         "who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet",
         per="state",
-        source=lambda source, _: _among_active(source.running, source.active),
+        source=_running,
         default=lambda _: Assignment.none(),
         cut=_rows_of,
     )
@@ -579,6 +591,8 @@ class Need:
     SERVICE = Views.run_seconds | Views.gpu_seconds
     PREDICTIONS = Views.predicted_seconds
     ISOLATED_TIME = Views.isolated_seconds
+    LENGTHS = Views.steps_remaining
+    """Every policy may read what is left of a job; one whose decisions depend on it says so."""
 
 
 def need_of(view: View[Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,10 +48,9 @@ def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
     rounds : the table `SimulationResult.rounds`; rows without GPU ids (placement is off) give no bars.
     job_position : (len(rounds),) position of each row's job in the table of jobs.
     """
-    texts = rounds["gpus"].fillna("").astype(str).tolist()
-    counts = [len(text.split()) for text in texts]
-    gpu = np.array(" ".join(texts).split(), dtype=np.int64)
-    row = np.repeat(np.arange(len(texts)), counts)
+    places = rounds["gpus"].tolist()
+    gpu = np.fromiter(chain.from_iterable(places), np.int64)
+    row = np.repeat(np.arange(len(places)), list(map(len, places)))
     number, job = rounds["round"].to_numpy(np.int64)[row], job_position[row]
     order = np.lexsort((number, job, gpu))
     gpu, job, number, row = gpu[order], job[order], number[order], row[order]

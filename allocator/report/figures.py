@@ -42,7 +42,7 @@ class Figure:
     @property
     def scale(self) -> float:
         """Value of one shown unit in the units of the summary."""
-        return {"h": 3600.0, "%": 0.01}.get(self.unit, 1.0)
+        return {"h": 3600.0, "%": 0.01, "ms": 1e-3}.get(self.unit, 1.0)
 
 
 FIGURES: tuple[Figure, ...] = (
@@ -220,11 +220,20 @@ def format_count(number: float) -> str:
     return str(int(number)) if number == int(number) else f"{number:.1f}"
 
 
-def format_column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The column as text, with the same number of decimals in every row so that figures line up."""
+def format_column(
+    figure: Figure, summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()
+) -> list[str]:
+    """The column as text, with the same number of decimals in every row so that figures line up.
+
+    `half_widths` of intervals, by figure, where they are to be told.
+    """
     values = [value_of(figure, summary) for summary in summaries]
     decimals = _column_decimals(values) if figure.decimals is None else figure.decimals
-    return [format_number(value, decimals) for value in values]
+    texts = [format_number(value, decimals) for value in values]
+    for row, widths in enumerate(half_widths):
+        if math.isfinite(half := widths.get(figure.key, math.nan)):
+            texts[row] += f" \N{PLUS-MINUS SIGN} {format_number(half / figure.scale, decimals)}"
+    return texts
 
 
 def best_rows(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> set[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator.presets import Comparison, preset, preset_names
-from allocator.registry import knows_lengths
+from allocator.protocol.views import Need
 from allocator.report.figures import FIGURES, MISSING, OF_SOME_RUNS, Figure
 from throughputs import InputError
 
@@ -138,7 +138,7 @@ def true_lengths(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -
 def _told_lengths(summary: Mapping[str, Any]) -> bool:
     named = str(summary.get("settings", {}).get("preset", "default"))
     try:
-        return knows_lengths(preset(named).class_of_policy(str(summary["policy"])))
+        return Need.LENGTHS in preset(named).class_of_policy(str(summary["policy"])).needs
     except (InputError, KeyError):  # of a policy that is not installed here
         return False
 

@@ -51,7 +51,11 @@ _LABELS = 12
 
 
 def comparison_table(
-    summaries: Sequence[Mapping[str, Any]], *, title: str | None = None, width: int | None = None
+    summaries: Sequence[Mapping[str, Any]],
+    *,
+    title: str | None = None,
+    width: int | None = None,
+    half_widths: Sequence[Mapping[str, float]] = (),
 ) -> Table:
     """Policies as rows, figures as columns, the best value of each column in bold green with a star.
 
@@ -62,6 +66,7 @@ def comparison_table(
     title : line above the table.
     width : columns of the terminal; on narrow ones details are left out, and then the least important columns until
         the names of the policies are whole; the caption says which. None: everything is shown.
+    half_widths : of the intervals of means, by figure, for each of the policies.
     """
     from rich import box
     from rich.table import Table
@@ -76,14 +81,15 @@ def comparison_table(
     if width is not None:
         longest = max((len(word) for name in shown.names for word in name.split()), default=0)
         room = width - max(longest, len("policy")) - _EDGES - (1 + max(map(len, [*short, "jobs"])) if short else 0)
-        figures, left_out = _fitting(figures, summaries, room, details=width >= _WIDE)
-        longest = min(longest, max(width - _EDGES - sum(_width(each, summaries) for each in figures), 1))
+        widths = {figure: _width(figure, format_column(figure, summaries, half_widths)) for figure in figures}
+        figures, left_out = _fitting(widths, room, details=width >= _WIDE)
+        longest = min(longest, max(width - _EDGES - sum(widths[each] for each in figures), 1))
     table.add_column("policy", overflow="fold", min_width=longest)
     columns = []
     for figure in figures:
         table.add_column(_heading(figure), justify="right", vertical="bottom", no_wrap=True)
         best = best_rows(figure, summaries)
-        texts = format_column(figure, summaries)
+        texts = format_column(figure, summaries, half_widths)
         columns.append(
             [
                 # The star carries the emphasis where there is no colour: logs, pipes, the colour-blind.
@@ -103,6 +109,8 @@ def comparison_table(
             f"; {' and '.join(exempt)}: among all" * bool(exempt)
         )
         notes.insert(0, "* best of the column" + (among if short else ""))
+    if any(half_widths):
+        notes.append("\N{PLUS-MINUS SIGN} 95 % interval of the mean")
     if left_out:
         notes.append(f"no room here for {', '.join(figure.heading for figure in left_out)}: see summary.json")
     ends = [(name, ended_otherwise(summary)) for name, summary in zip(shown.names, summaries, strict=True)]
@@ -118,24 +126,22 @@ def _heading(figure: Figure) -> str:
     return figure.heading.replace(" ", "\n", 1) + (f"\n({figure.unit})" if figure.unit else "\n ")
 
 
-def _width(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> int:
+def _width(figure: Figure, texts: Sequence[str]) -> int:
     """Of the column of a figure, with the star of the best and the space before it."""
-    lines = [*_heading(figure).split("\n"), *(text + "*" for text in format_column(figure, summaries))]
+    lines = [*_heading(figure).split("\n"), *(text + "*" for text in texts)]
     return 1 + max(map(len, lines))
 
 
-def _fitting(
-    figures: Sequence[Figure], summaries: Sequence[Mapping[str, Any]], room: int, *, details: bool
-) -> tuple[list[Figure], list[Figure]]:
+def _fitting(widths: Mapping[Figure, int], room: int, *, details: bool) -> tuple[list[Figure], list[Figure]]:
     """Figures whose columns fit into so much room, and those left out of it which are no details, in their order."""
-    kept = [figure for figure in figures if details or not figure.detail]
+    kept = [figure for figure in widths if details or not figure.detail]
     rank = {heading: place for place, heading in enumerate(_LEAST_FIRST)}
     order = sorted(kept, key=lambda figure: (not figure.detail, rank.get(figure.heading, len(rank))))
     for figure in order[:-_FEWEST]:
-        if sum(_width(each, summaries) for each in kept) <= room:
+        if sum(widths[each] for each in kept) <= room:
             break
         kept.remove(figure)
-    return kept, [figure for figure in figures if figure not in kept and not figure.detail]
+    return kept, [figure for figure in widths if figure not in kept and not figure.detail]
 
 
 def extra_figures(summary: Mapping[str, Any]) -> list[str]:

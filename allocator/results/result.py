@@ -58,7 +58,7 @@ class SimulationResult:
         deadline (seconds on the clock) and met, last_deadline and value_kept where jobs have several
         (`deadlines.deadline_columns`), cost (dollars), measured (whether the job is in the window).
     rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
-        job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps. Under
+        job_id, accelerator (category), gpus (a tuple of the ids of its GPUs; empty: placement off), steps. Under
         policies that pack also partner, the job on the same GPUs. Without rounds: one row per job (and partner), type
         and interval between events, with the share of time as one more column. Under a policy that decides at events:
         one row per lease. gpu_count where it is not always the scale factor; rounds where a row stands for many equal

@@ -133,7 +133,8 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
     import pandas as pd
 
     codes, places = record.row_places
-    gpus = np.array([" ".join(map(str, ids)) for ids in places] or [""], dtype=object)
+    gpus = np.empty(max(len(places), 1), dtype=object)
+    gpus[:] = places or [()]
     extra: dict[str, Any] = {"share": record.row_share} if record.fluid else {}
     if record.packed:
         partner = record.row_partner
@@ -150,7 +151,7 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
             "end_time": record.row_finish,
             "job_id": record.row_job,
             "accelerator": pd.Categorical.from_codes(record.row_accelerator, pd.Index(record.cluster.accelerators)),
-            "gpus": pd.Series(gpus[codes if places else np.zeros_like(record.row_job)], dtype="str"),
+            "gpus": gpus[codes if places else np.zeros_like(record.row_job)],
             "steps": record.row_steps,
         }
         | extra
@@ -192,6 +193,20 @@ def rates_table(record: RunRecord) -> pd.DataFrame:
 
     names, rates = record.cluster.accelerators, record.jobs.rates
     return pd.DataFrame({"job_id": np.arange(len(rates))} | {name: rates[:, j] for j, name in enumerate(names)})
+
+
+def capacity_table(record: RunRecord) -> pd.DataFrame | None:
+    """One row per change of the GPUs that may be used: time (seconds), and under the name of each type how many there
+    are from then on; the first row is the begin. None where all were there all the time.
+    """
+    import pandas as pd
+
+    if not record.capacity:
+        return None
+    times, gpus = zip(*record.capacity, strict=True)
+    by_type = pd.DataFrame(gpus, columns=list(record.cluster.accelerators), dtype="int64")
+    by_type.insert(0, "time", np.array(times, dtype=np.float64))
+    return by_type
 
 
 def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | None:

@@ -36,13 +36,15 @@ from allocator.simulator.goodput.world import goodput_world
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
 from allocator.variants import policy_of
-from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
+from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace, trace_of
 from throughputs.configurations import Configurations
 from throughputs.estimator.believed import BelievedColocation, Estimation
 from throughputs.goodput.profiles import Profiles
 from throughputs.goodput.trainings import Trainings, trainings_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from throughputs import PackedColumns
 
 Known: TypeAlias = (
@@ -53,7 +55,7 @@ __all__ = ["SimulationStalledError"]
 
 
 def simulate(
-    trace: Trace,
+    trace: Trace | pd.DataFrame | str | os.PathLike[str],
     cluster: Cluster | str | Mapping[str, int],
     policy: Policy | str,
     throughputs: Known = None,
@@ -76,7 +78,8 @@ def simulate(
 
     Parameters
     ----------
-    trace : N jobs in the order of their arrival.
+    trace : N jobs in the order of their arrival: a trace, a DataFrame with the columns of a trace or of a job log, or
+        a file of either.
     cluster : of M types: a cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
     policy : decides on shares of time, or on plans of who runs as what; or its name, with settings of its own where
         wanted, as in ``"elasticflow:admission=repair"``: it is made as the preset has it.
@@ -129,8 +132,8 @@ def simulate(
     [390.0, 1470.0]
     """
     _check_checkpoint(checkpoint, checkpoint_every, resume)
+    trace, cluster = trace_of(trace), Cluster.of(cluster)
     if isinstance(policy, str):
-        cluster = Cluster.of(cluster)
         policy = policy_of(policy, find_preset(preset), cluster)
     try:
         run = Simulation(
@@ -273,6 +276,7 @@ class Simulation:
             self._promises(),
             self._policy,
             self._truth.steps_alone(world.jobs),
+            world.capacity,
         )
         return SimulationResult(
             policy=self._policy.name,

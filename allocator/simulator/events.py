@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.assignment import NOBODY, among_ids
+from allocator.protocol.assignment import NOBODY, Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
-from allocator.simulator.rules.base import Stretch, hooks
+from allocator.simulator.rules.base import Stretch, hooks, seconds_between
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -46,11 +46,17 @@ class EventExecution:
         self._any = False
         self._table, self._truth = world.jobs, world.truth
         self._hooks = world.hooks
+        # Rows as they went last, with their rates.
+        self._known: tuple[Assignment, _Floats] | None = None
         self._ends_said = any(
             rule.says_ends and hooks([rule], hook) for rule in world.running for hook in ("stop", "begin", "shape")
         )
         if self._ends_said:
             world.jobs.register("judged_time", np.nan)
+
+    def rates_changed(self) -> None:
+        """Look all rates up anew."""
+        self._known = None
 
     def _horizon(self, decision: Decision) -> float:
         """When the core is to be asked again at the latest, seconds."""
@@ -81,7 +87,9 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self._follow(decision, at)
-        rates = self._truth.rates_of(rows, table.colocation_group)
+        if self._known is None or self._known[0] is not rows:
+            self._known = rows, self._truth.rates_of(rows, table.colocation_group)
+        rates = self._known[1]
         for changed in self._hooks.rates:
             rates = changed(decision, at, rates)
         stretch = Stretch(world.clock, decision, at, world.clock, rates)
@@ -103,13 +111,6 @@ class EventExecution:
             at, rates = self._table.rows(stopped.jobs), self._truth.rates_of(stopped, self._table.colocation_group)
             for stop in self._hooks.stop:
                 stop(stopped, at, rates)
-
-    def _through_at(self, stretch: Stretch, finish: _Floats) -> _Floats:
-        """When the rows are through, which do their last steps at `finish`; (n,) seconds."""
-        stretch.finish = stretch.judged = finish
-        for shape in self._hooks.shape:
-            shape(stretch)
-        return stretch.finish
 
     def _end(self, first: float, finish: _Floats, jobs: _Ids, horizon: float) -> float:
         """When the world looks next: the first of `jobs`, which are through at `finish` (n,), is, or the `horizon`."""
@@ -148,25 +149,29 @@ class EventExecution:
         speed : (n,) steps/s of each of them.
         """
         world, table, clock = self.world, self._table, self.world.clock
-        decision, at, begin = stretch.decision, stretch.at, stretch.begin
+        decision, at, begin, hooks = stretch.decision, stretch.at, stretch.begin, self._hooks
         total, done = table.total_steps.take(at), table.steps_done.take(at)
+        stretch.done = done
         left, running = total - done, speed > 0
         n_running = int(np.count_nonzero(running))
         seconds = left / speed if n_running == len(speed) else quotient(left, speed, np.inf)
-        stretch.done = done
-        finish = self._through_at(stretch, begin + seconds)
+        stretch.finish = stretch.judged = begin + seconds
+        for shape in hooks.shape:
+            shape(stretch)
+        finish = stretch.finish
         first = float(finish[finish.argmin()])
         if decision.interruptible:
             end = self._end(first, finish, jobs, self._horizon(decision))
-            end = max(min([end, world.next_event, *(change(stretch) for change in self._hooks.next_change)]), clock)
+            end = max(min([end, world.next_event, *[change(stretch) for change in hooks.next_change]]), clock)
         else:
             end = min(clock + decision.seconds, world.next_event)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
         steps, through = self._steps(stretch, speed, end, left), NOBODY
-        finish = stretch.finish
-        first = float(finish[finish.argmin()])
+        if stretch.finish is not finish:
+            finish = stretch.finish
+            first = float(finish[finish.argmin()])
         if first <= end:
             through = (finish <= end).nonzero()[0]
             steps[through] = left[through]
@@ -184,7 +189,7 @@ class EventExecution:
             through = (early | (finish <= end)).nonzero()[0]
             steps[through] = left[through]
         table.steps_done[at] = done + steps
-        for did in self._hooks.did if decision.shares is None else ():
+        for did in hooks.did if decision.shares is None else ():
             did(decision, at, steps, seconds_between(begin, np.minimum(finish, end)))
         if not decision.interruptible:
             world.core.record(decision, np.full(len(jobs), end - clock))
@@ -230,6 +235,8 @@ class EventExecution:
         rows, active = decision.assignment, self.world.core.active
         at = self._table.rows(active)
         rates = self._truth.rates_of(rows, self._table.colocation_group)
+        for changed in self._hooks.rates:
+            rates = changed(decision, self._table.rows(rows.jobs), rates)
         speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
         self._pass_time(Stretch(self.world.clock, decision, at, self.world.clock, rates), rates, active, speed)
 
@@ -264,10 +271,3 @@ class EventExecution:
             world.tell_stretch(
                 self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0))
             )
-
-
-def seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | float:
-    """From `begin` to `end`, 0 where that comes before; for all rows where the two are the same for all."""
-    if isinstance(begin, float) and isinstance(end, float):
-        return max(end - begin, 0.0)
-    return np.maximum(end - begin, 0.0)

@@ -28,8 +28,8 @@ from allocator.runtime.decisions.world import News, Verdict, World
 from allocator.runtime.door.client import whole_status
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
-from benchmarks.study import Options, Row, Run, Study, cpu_seconds
-from benchmarks.tables import Shown, duration
+from allocator.studies.study import Options, Row, Run, Study, cpu_seconds
+from allocator.studies.tables import Shown, duration
 
 _SLOW_SECONDS = 3.0
 

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 
 from allocator.presets import preset
+from allocator.studies.study import Options, Study, against_load, side_by_side
+from allocator.studies.tables import Shown
 from allocator.sweep import Sweep
-from benchmarks.study import Options, Study, against_load, side_by_side
-from benchmarks.tables import Shown
 
 FOLDER = Path(__file__).resolve().parent
 HOUR, PERCENT = 3600.0, 0.01

@@ -153,7 +153,7 @@ def _stretches(rounds: pd.DataFrame) -> list[tuple[int, str, int, float, float]]
     latest: dict[int, int] = {}
     columns = (rounds["job_id"], rounds["accelerator"], rounds["gpus"], rounds["start_time"], rounds["end_time"])
     for job, kind, gpus, start, end in zip(*columns, strict=True):
-        for gpu in map(int, gpus.split()):
+        for gpu in gpus:
             before = found[latest[gpu]] if gpu in latest else None
             if before is not None and before[0] == job and before[4] >= start:
                 found[latest[gpu]] = (*before[:4], end)

@@ -89,7 +89,7 @@ def _stretches(result: SimulationResult) -> list[tuple[int, int, float, float]]:
     for job, gpus, start, end in zip(*columns, strict=True):
         if start >= 3600 * _HOURS:
             continue
-        for gpu in map(int, gpus.split()):
+        for gpu in gpus:
             known = rows.setdefault((int(job), gpu), [])
             if known and abs(known[-1][1] - start) < 1e-6:
                 known[-1][1] = end

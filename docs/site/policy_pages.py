@@ -9,7 +9,7 @@ from functools import cache
 from textwrap import dedent
 
 from allocator.protocol import Policy, Trigger
-from allocator.registry import PolicyEntry, get_policy, kinds_of_settings, knows_lengths, list_policies
+from allocator.registry import PolicyEntry, get_policy, kinds_of_settings, list_policies
 from allocator.testing.worlds import for_one_type
 from docs.site import drawing, policy_runs
 from docs.site.links import ROOT
@@ -26,10 +26,14 @@ _ROOMS = {
     "quotas": "Quotas",
 }
 
-_TOLD = (
-    "**It is told how long each job still runs**, which a real scheduler can only predict; qssf and slurm go by "
-    "predicted lengths and limits."
-)
+_USE = dict(re.findall(r"^\| `(\w+)` \| (.*?) \| \w+ \|$", (ROOT / "docs/which_policy.md").read_text(), re.M))
+"""When a policy is the one to take, by its name."""
+
+_LENGTHS = {
+    "true": "It **must know how long jobs take**; the simulator tells it, on a cluster nobody does.",
+    "predicted": "It goes by predicted lengths, or time limits; a job without one counts with its true length.",
+    "unknown": "It does not know how long jobs take.",
+}
 
 _ROUNDING = 1e-6
 """Values that differ from 0 by less are printed as 0."""
@@ -56,7 +60,7 @@ def page_of(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> str:
         f"# {entry.name}",
         entry.meaning,
         f"*{entry.paper}*",
-        *([_TOLD] if knows_lengths(entry.factory) else []),
+        f"Use this when {_USE[entry.name]}. {_LENGTHS[entry.lengths]}",
         f"```sh\nallocator compare --policies {entry.name},srtf --cluster {policy_runs.cluster_of(entry.factory)}\n```",
         "## Program",
         *([] if "```" in text else [f"```text\n{entry.program}\n```"]),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.columns.near import search_near
+from formulations.columns.one_pool import search_one_pool
 from formulations.columns.written import Written, rounded_rows
 from formulations.core.solution import InfeasibleError
 from formulations.reference.mixed_integer import MODELS, TIGHT, LinearAnswer, MixedProgram
@@ -35,7 +36,7 @@ _WHOLE = 1e-10
 _BELOW_ONE = 0.99
 """Absolute gap below which a whole objective is the largest."""
 
-_FEW_COLUMNS = 2000
+_FEW_COLUMNS = 300
 """Up to so many variables all of them are searched at once."""
 
 
@@ -92,7 +93,8 @@ class Engine:
                 bound = -scale * found.bound
             else:
                 tight, prices = self._tightened(multipliers, scale)
-                z, bound = search_near(tight, cost, prices, aim, partial(self._search_some, tight, cost, aim))
+                search = search_one_pool(written, cost) or partial(self._search_some, tight, cost, aim)
+                z, bound = search_near(tight, cost, prices, aim, search)
         return Found(np.where(written.whole, np.rint(z), z), multipliers, bound)
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:

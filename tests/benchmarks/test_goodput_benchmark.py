@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from allocator.studies.study import Options
 from benchmarks import decisions
-from benchmarks.study import Options
 
 
 @pytest.mark.exhaustive

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from allocator.studies.study import Options
 from benchmarks import solvers
 from benchmarks.solvers import DECISIONS, FAMILIES, PATHS, TARGETS, Decision, Problem, problems
-from benchmarks.study import Options
 
 
 def rows_of(monkeypatch: pytest.MonkeyPatch, wanted: list[Problem], **only: Any) -> pd.DataFrame:

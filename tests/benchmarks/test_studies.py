@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 from scipy.special import stdtrit
 
+from allocator.studies import figures, tables
+from allocator.studies.study import Options, Study, against_load, side_by_side
+from allocator.studies.tables import Shown
 from allocator.sweep import Sweep
-from benchmarks import decisions, figures, simulations, studies, tables
+from benchmarks import decisions, simulations, studies
 from benchmarks.__main__ import GROUPS, STUDIES
 from benchmarks.runtime import overheads
-from benchmarks.study import Options, Study, against_load, side_by_side
-from benchmarks.tables import Shown
 from throughputs import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,7 +121,7 @@ def test_measurements_fill_their_tables(study):
 @pytest.mark.exhaustive
 def test_the_command_runs_a_study_in_a_file_and_names_those_there_are(tmp_path):
     (tmp_path / "own.py").write_text(
-        "from benchmarks.study import Study\nfrom benchmarks.tables import Shown\n"
+        "from allocator.studies.study import Study\nfrom allocator.studies.tables import Shown\n"
         "STUDY = Study('own', lambda _: [({'k': 1}, lambda: {'s': 2.0})], ('k',), {'s': Shown('s')})\n"
     )
     out = tmp_path / "rows.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from allocator.testing.template import write_package
+from allocator.testing.template import KINDS, write_package
 from throughputs import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,10 +24,10 @@ def run(folder: Path, line: str, *more: str, path: str = "") -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=KINDS)
+def package(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     folder = tmp_path_factory.mktemp("work")
-    assert "wrote fair_parts/fair_parts.py" in run(folder, "allocator policies new fair_parts")
+    assert "wrote fair_parts/fair_parts.py" in run(folder, f"allocator policies new fair_parts --kind {request.param}")
     return folder / "fair_parts"
 
 
@@ -35,7 +35,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_is_short_and_in_good_style_and_its_own_test_passes(package: Path) -> None:
     files = {path.name: len(path.read_text().splitlines()) for path in package.iterdir()}
     assert files.keys() == {"pyproject.toml", "README.md", "fair_parts.py", "test_fair_parts.py"}
-    assert files["fair_parts.py"] <= 36
+    assert files["fair_parts.py"] <= 45
     run(package, "pytest -q -p no:cacheprovider .")
     pytest.importorskip("ruff")
     run(package, "ruff check --isolated --line-length 120 --select E,F,W,I,B,UP .")
@@ -43,14 +43,16 @@ def test_it_is_short_and_in_good_style_and_its_own_test_passes(package: Path) ->
 
 @pytest.mark.exhaustive
 def test_it_runs_by_import(package: Path) -> None:
-    named = "--import ./fair_parts.py --policies fair_parts --set policy.largest_part=0.3"
+    named = "--import ./fair_parts.py --policies fair_parts"
     run(package, f"allocator compare --jobs 2 --cluster v100:4,k80:4 --out out {named}")
     assert (package / "out" / "fair_parts" / "jobs.csv").exists()
 
 
 @pytest.mark.exhaustive
-def test_pip_installs_it(package: Path, tmp_path: Path) -> None:
+def test_pip_installs_it(tmp_path: Path) -> None:
     pytest.importorskip("wheel")
+    package = tmp_path / "package"
+    write_package("fair_parts", package)
     run(package, f"pip install --quiet --no-deps --no-build-isolation --target {tmp_path} .")
     assert "fair_parts" in run(tmp_path, "allocator policies", path=str(tmp_path))
 
@@ -60,6 +62,11 @@ def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="name"):
         write_package(name, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_kind_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--kind.*'orders'"):
+        write_package("fair_parts", tmp_path, "orders")
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def check_wait(run: FinishedRun, wait: Any) -> None:
         assert times.free[k].tolist() == there
         # counted once more, GPU by GPU
         rows = run.rows.take((run.rows.start_time <= start) & (run.rows.until > start))
-        ids = [int(gpu) for places in rows.gpus for gpu in places.split()]
+        ids = [gpu for places in rows.gpus for gpu in places]
         assert len(ids) == len(set(ids)) == run.cluster.total_gpus - sum(there)
 
 
@@ -152,7 +152,8 @@ def test_what_the_policy_knew_is_what_it_had_been_told(name: str, monkeypatch: p
         asker.look({}, [clock])
         instant = asker.instant(clock)
         assert instant is not None
-        state = instant.table.snapshot(instant.active, clock, run.cluster, policy.needs, instant.running)
+        running = instant.running.among(instant.active)
+        state = instant.table.snapshot(instant.active, clock, run.cluster, policy.needs, running)
         assert state.throughputs.jobs == tuple(told["jobs"].tolist())
         assert state.current_accelerator.tolist() == told["current"].tolist()
         for column in seen:

@@ -28,6 +28,7 @@ import pandas as pd
 
 from allocator import __version__
 from allocator.cli import main
+from tests.golden.door import in_text
 from tests.golden.kept import Case, Taken
 
 HERE = Path(__file__).parent / "commands"
@@ -164,7 +165,7 @@ def _read(path: Path) -> Any:
     if kind in OPAQUE:
         return f"a file {kind}"
     if kind == ".parquet":
-        columns = json.loads(pd.read_parquet(path).to_json(orient="columns", double_precision=15))
+        columns = json.loads(in_text(pd.read_parquet(path)).to_json(orient="columns", double_precision=15))
         return {name: list(column.values()) for name, column in columns.items()}
     text = path.read_text()
     if kind == ".json":

@@ -72,7 +72,12 @@ def tables(folder: Path) -> dict[str, list[list[str]]]:
     found = {}
     for path in sorted(folder.iterdir()):
         if path.suffix == ".parquet":
-            found[path.stem] = pd.read_parquet(path).to_csv(index=False)
+            found[path.stem] = in_text(pd.read_parquet(path)).to_csv(index=False)
         elif path.suffix == ".csv" and path.stem != "jobs":
             found[path.stem] = path.read_text()
     return {name: list(csv.reader(io.StringIO(text))) for name, text in found.items()}
+
+
+def in_text(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with lists of GPUs as text."""
+    return table.assign(gpus=[" ".join(map(str, ids)) for ids in table["gpus"]]) if "gpus" in table else table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import matplotlib
 import pytest
 
-from benchmarks import figures
+from allocator.studies import figures
 
 
 @pytest.fixture

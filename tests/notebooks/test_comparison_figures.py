@@ -11,7 +11,8 @@ from hypothesis.extra import numpy as arrays
 from matplotlib.colors import to_hex
 from scipy.special import stdtrit
 
-from benchmarks import figures, published, tables
+from allocator.studies import figures, tables
+from benchmarks import published
 from throughputs import InputError
 
 pytestmark = pytest.mark.exhaustive

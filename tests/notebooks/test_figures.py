@@ -13,7 +13,8 @@ from matplotlib.colors import to_hex, to_rgb
 from scipy.special import stdtrit
 
 from allocator.registry import list_policies
-from benchmarks import figures, published, studies, tables
+from allocator.studies import figures, tables
+from benchmarks import published, studies
 from benchmarks.deadlines import AS_PUBLISHED, BASELINES, OURS, REPAIR
 from throughputs import InputError
 

@@ -21,8 +21,9 @@ import pandas as pd
 
 from allocator import Cluster, Policy, simulate
 from allocator.presets import preset
+from allocator.published.sia_headline import CLUSTERS, settings_of
 from allocator.results.measures.contention import contention
-from tests.reference.sia_headline import CLUSTERS, NAMES, settings_of, unpacked
+from tests.reference.sia_headline import NAMES, unpacked
 from throughputs import Trace, read_trace
 from throughputs.goodput.trainings import Trainings
 

@@ -15,7 +15,7 @@ def test_bars_hold_exactly_the_rounds_and_no_two_could_be_merged(results: list[S
         expected = {
             (int(gpu), job, number)
             for number, job, gpus in rounds[["round", "job_id", "gpus"]].itertuples(index=False)
-            for gpu in gpus.split()
+            for gpu in gpus
         }
         columns = (bars.gpu.tolist(), bars.job.tolist(), bars.first_round.tolist(), bars.last_round.tolist())
         found = [
@@ -34,7 +34,7 @@ def test_a_gap_or_another_job_splits_a_bar() -> None:
             "round": [0, 1, 2, 4, 0, 1],
             "start_time": [0.0, 10, 20, 40, 0, 10],
             "end_time": [10.0, 20, 30, 45, 10, 20],
-            "gpus": ["3", "3 1", "3", "3", "1", None],
+            "gpus": [(3,), (3, 1), (3,), (3,), (1,), ()],
         }
     )
     bars = merge_rounds(rounds, np.array([7, 7, 7, 7, 8, 8]))

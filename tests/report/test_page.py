@@ -130,7 +130,7 @@ def test_embedded_bars_are_the_rounds(results: Results) -> None:
         assert decode(run) == {
             (int(gpu), job, numbers[number])
             for number, job, gpus in rounds[["round", "job_id", "gpus"]].itertuples(index=False)
-            for gpu in gpus.split()
+            for gpu in gpus
         }
         assert run["roundStart"] == rounds.groupby("round")["start_time"].min().round().tolist()
         bin_seconds = run["busyUntil"] / len(run["busy"][0])

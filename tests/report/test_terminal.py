@@ -86,3 +86,9 @@ def test_values_are_shown_in_their_units_and_the_best_is_marked() -> None:
     assert row_of(text, "none") == ["none", *["-"] * sum(not figure.optional for figure in FIGURES)]
     assert "*" not in text_of(comparison_table([FAST]))
     assert "price per GPU" in text_of(allocation_table(allocation(0, prices=False)))
+
+
+def test_intervals_stand_behind_their_means() -> None:
+    text = text_of(comparison_table([FAST, FAIR], half_widths=[{"average_jct": 360.0}, {}]), width=200)
+    assert row_of(text, "fast")[1:4] == ["2.000", "±", "0.100*"]
+    assert row_of(text, "fair")[1] == "3.000"

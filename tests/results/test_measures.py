@@ -55,7 +55,7 @@ def free_gpus(result: SimulationResult, clock: float) -> dict[str, list[tuple[in
     """(free, all) GPUs of each server of each type, from the table of rounds."""
     rounds, cluster = result.rounds, result.cluster
     there = rounds[(rounds["start_time"] <= clock) & (clock < rounds["end_time"])]
-    held = {int(gpu) for text in there["gpus"] for gpu in text.split()}
+    held = {gpu for gpus in there["gpus"] for gpu in gpus}
     servers: dict[str, list[tuple[int, int]]] = {}
     for name, first in zip(cluster.accelerators, cluster.first_gpu.tolist(), strict=True):
         count, size = cluster.gpus[name], cluster.gpus_per_server[name]

@@ -149,10 +149,15 @@ def figure(result: SimulationResult, policy: Any, path: str) -> Iterable[Any]:
         found = zip(*(result.rounds[name] for name in names), strict=True)
         return [f"{job}:{start:g}-{end:g}:{steps:g}" for job, start, end, steps in found]
     if path == "gpus":
-        return result.rounds.groupby("job_id")["gpus"].agg(lambda held: "+".join(sorted(set(held)))).tolist()
+        return result.rounds.groupby("job_id")["gpus"].agg(lambda held: "+".join(sorted(set(map(_ids, held))))).tolist()
     if table == "summary":
         return [result.summary()[column]]
-    return getattr(result, table or "jobs")[{"end": "completion_time"}.get(column, column)].tolist()
+    found = getattr(result, table or "jobs")[{"end": "completion_time"}.get(column, column)].tolist()
+    return list(map(_ids, found)) if column == "gpus" else found
+
+
+def _ids(gpus: tuple[int, ...]) -> str:
+    return " ".join(map(str, gpus))
 
 
 def check(result: SimulationResult, policy: Policy, figures: str) -> None:

@@ -36,7 +36,7 @@ def ups_and_downs(monkeypatch, *seconds_up):
 def ran(result):
     """(job, start, end, steps, GPUs) of every row of the record."""
     record = result.record
-    gpus = [{int(gpu) for gpu in text.split()} for text in result.rounds["gpus"]] if "gpus" in result.rounds else []
+    gpus = list(map(set, result.rounds["gpus"])) if "gpus" in result.rounds else []
     columns = record.row_job.tolist(), record.row_start.tolist(), record.row_finish.tolist(), record.row_steps.tolist()
     return [(*row, held) for *row, held in zip(*columns, gpus or [set()] * len(record.row_job), strict=True)]
 

@@ -63,7 +63,7 @@ def test_a_fraction_counts_as_one_in_every_figure():
     assert result.jobs["gpu_fraction"].tolist() == [0.5, 0.25, 1.0]
     assert result.timeline["busy_gpus"].tolist() == [2.75]
     assert result.utilization == pytest.approx(2.75 / 3)
-    assert result.rounds["gpus"].tolist() == ["2", "2", "0 1"]
+    assert result.rounds["gpus"].tolist() == [(2,), (2,), (0, 1)]
     # with a GPU each, half a GPU would have been no hindrance, and two GPUs for the gang would have been one
     assert result.jobs["rho"].tolist()[:2] == pytest.approx([1.0, 1.0])
     assert result.jobs["rho"][2] < 0.7
@@ -96,7 +96,7 @@ def test_gpus_are_never_overfull_and_nobody_who_fits_waits(line, placement):
     for time in sorted({0.0, *rows["start_time"], *rows["end_time"]}):
         left = np.full(4, 1000)
         for row in rows[(rows["start_time"] <= time) & (time < rows["end_time"])].itertuples():
-            gpus = [int(gpu) for gpu in row.gpus.split()]
+            gpus = list(row.gpus)
             left[gpus] -= parts[row.job_id]
             assert len(gpus) == trace.scale_factor[row.job_id]
         assert left.min() >= 0

@@ -24,7 +24,7 @@ def test_both_jobs_of_a_pair_go_at_their_colocated_rates():
     assert result.jobs["completion_time"].tolist() == [450.0, 788.0]
     assert result.rounds["partner"].tolist()[:4] == [1, 0, 1, 0]
     assert result.rounds["partner"].isna().tolist() == [False] * 4 + [True]
-    assert result.rounds["gpus"].tolist() == ["0"] * 5
+    assert result.rounds["gpus"].tolist() == [(0,)] * 5
     assert result.rounds["steps"].tolist() == pytest.approx([288.0, 432.0, 72.0, 432.0, 136.0])
     # The GPU is busy from 0 to 788 and counts once; what the two share counts half for each.
     assert result.utilization == pytest.approx(1.0)

@@ -101,7 +101,7 @@ def test_two_jobs_share_a_gpu_until_one_is_through():
     assert result.rounds["steps"].tolist() == [50.0, 50.0, 50.0]
     assert result.rounds["partner"].tolist()[:2] == [0, 1]
     assert result.rounds["partner"].isna().tolist() == [False, False, True]
-    assert result.rounds["gpus"].tolist() == ["0", "0", "0"]
+    assert result.rounds["gpus"].tolist() == [(0,)] * 3
     # of GPUs that two share, each is put down for half; who goes on alone on them was not preempted
     assert result.jobs["gpu_seconds"].tolist() == [100.0, 50.0]
     assert result.jobs["preemptions"].tolist() == [0, 0]

@@ -56,7 +56,7 @@ def check_gpus(rows, cluster, sizes):
     busy = {}
     columns = (rows["job_id"], rows["accelerator"].cat.codes, rows["gpus"], rows["start_time"], rows["end_time"])
     for job, j, ids, start, end in zip(*columns, strict=True):
-        gpus = [int(gpu) - int(cluster.first_gpu[j]) for gpu in ids.split()]
+        gpus = [gpu - int(cluster.first_gpu[j]) for gpu in ids]
         assert len(set(gpus)) == len(gpus) == sizes[job]
         assert 0 <= min(gpus) <= max(gpus) < cluster.capacity[j]
         for gpu in gpus:
@@ -169,4 +169,4 @@ def test_every_run_of_pairs_keeps_the_rules(world, seed, kind):
     if kind == "default":
         one_row = pd.concat([alone, shared[shared["job_id"] < shared["partner"]]])
         check_gpus(one_row.assign(end_time=one_row["start_time"]), cluster, trace.scale_factor)
-        assert not one_row.assign(gpu=one_row["gpus"].str.split()).explode("gpu").duplicated(["round", "gpu"]).any()
+        assert not one_row.assign(gpu=one_row["gpus"]).explode("gpu").duplicated(["round", "gpu"]).any()

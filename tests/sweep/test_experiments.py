@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import allocator
-from allocator import Run, compare
+from allocator import Run, compare, explain, simulate, solve
 from allocator.experiments import workloads
 from allocator.experiments.run import sweep
+from allocator.presets import preset
 from allocator.sweep import Sweep
 from tests.sweep.sweep_definitions import DOCS, TINY, static, timeless
 from throughputs import InputError, Trace
@@ -89,3 +90,34 @@ def test_the_workload_of_the_page(monkeypatch):
     for jobs in ({"generator": "nightly", "jobs_per_night": 0}, {"generator": "default", "jobs_per_night": 3}):
         with pytest.raises(InputError, match=r"workload\.jobs_per_night"):
             Sweep.from_dict(static(workload=jobs))
+
+
+def test_policies_side_by_side_on_jobs_of_a_frame():
+    log = pd.DataFrame({"submit": [0, 0, 60], "duration": [3600.0, 60.0, 600.0], "gpus": [8, 8, 4]})
+    free = preset("default").replace(restart_penalty_seconds=0.0)
+    ran = compare(log, {"a100": 8}, ["fifo", "srtf"], settings={"restart_penalty_seconds": 0.0})
+    assert ran.table[["policy", "seed"]].to_numpy().tolist() == [["fifo", 0], ["srtf", 0]]
+    assert ran.table["average_jct"].tolist() == [simulate(log, "a100:8", policy, preset=free).summary().average_jct
+                                                 for policy in ("fifo", "srtf")]  # fmt: skip
+    assert "srtf" in str(ran)
+    for wrong, named in ({"policies": "fiffo"}, "fifo"), ({"cluster": "a100"}, "cluster"):
+        with pytest.raises(InputError) as error:
+            compare(log, **({"cluster": "a100:8", "policies": "fifo"} | wrong))
+        assert named in str(error.value)
+        assert "--" not in str(error.value)
+
+
+def test_what_python_answers_can_be_read(capsys):
+    trace = Trace(["job"] * 2, [1, 1], [3600.0] * 2, [0.0] * 2, trace_id=["first", "second"])
+    result = simulate(trace, "v100:1", "fifo", [[1.0], [1.0]])
+    speeds = {"v100": {"resnet": 4.0, "lstm": 2.0}}
+    for answer, words in (
+        (trace, "2 jobs first second scale_factor"),
+        (solve("max_min_fairness", speeds, "v100:1"), "resnet lstm v100 0.500 optimal"),
+        (explain(result), "second waited"),
+        (explain(result, "second"), "first waited fifo"),
+    ):
+        print(answer)
+        said = capsys.readouterr().out
+        assert [word for word in words.split() if word not in said.lower()] == []
+        assert "array(" not in said

@@ -83,3 +83,24 @@ def test_bad_input_is_one_line(line):
     message = refused(f"sweep {asked} --out out")
     assert [word for word in words.split() if word not in message] == [], message
     assert not Path("out").exists()
+
+
+def test_a_sweep_as_picture_and_table_for_a_paper():
+    asked = "sweep static --jobs 3,5 --cluster v100:2,k80:2 -p fifo_perf,srtf --seeds 0:2 --out s -j 1"
+    results = pd.DataFrame(told(asked)["results"])
+    ran("sweep export s --out t.csv --figures average_jct,preemptions")
+    ran("sweep export s --out t.tex")
+    table = pd.read_csv("t.csv").set_index(["submitted_jobs", "policy"])
+    hours = results.groupby(["submitted_jobs", "policy"])["average_jct"].agg(["mean", "std"]) / 3600
+    assert table["average JCT (h)"].to_numpy() == pytest.approx(hours["mean"].loc[table.index].to_numpy())
+    widths = 12.706 * hours["std"].loc[table.index].to_numpy() / 2**0.5  # t_(0.975, 1)
+    assert table["average JCT (h), half width"].to_numpy() == pytest.approx(widths, rel=1e-4)
+    lines = Path("t.tex").read_text().splitlines()
+    assert lines[0] == r"\begin{tabular}{rlrrr}"
+    mean, width = table.iloc[0, :2]
+    assert lines[4].startswith(rf"3 & fifo\_perf & {mean:.2f} $\pm$ {width:.2f} &")
+    for kind, start in {"pdf": b"%PDF", "svg": b"<?xml"}.items():
+        ran(f"sweep plot s --out p.{kind}")
+        assert Path(f"p.{kind}").read_bytes().startswith(start)
+    for line, word in {"plot s --out p.gif": ".gif", "export s --out t.csv --figures avg_jct": "average_jct"}.items():
+        assert word in refused(f"sweep {line}")

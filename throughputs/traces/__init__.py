@@ -2,7 +2,7 @@
 
 from throughputs.traces.deadline_generator import deadline_trace, with_deadlines
 from throughputs.traces.description import describe_trace
-from throughputs.traces.formats import TRACE_FORMATS, named_format, read_trace, write_trace
+from throughputs.traces.formats import TRACE_FORMATS, named_format, read_trace, trace_of, write_trace
 from throughputs.traces.generator import FixedDuration, LogUniformDurations, TraceGenerator
 from throughputs.traces.job_types import JOB_TYPES, JobType, job_type
 from throughputs.traces.logs import ImportedLog, import_log
@@ -21,6 +21,7 @@ __all__ = [
     "job_type",
     "named_format",
     "read_trace",
+    "trace_of",
     "with_deadlines",
     "write_trace",
 ]

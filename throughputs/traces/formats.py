@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,9 @@ from throughputs.traces.logs.log import ImportedLog, import_log
 from throughputs.traces.logs.read import log_kind
 from throughputs.traces.logs.swf import SWF, swf_text
 from throughputs.traces.named import NAMED_FORMATS, format_of_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _Values = NDArray[Any]
 
@@ -158,6 +161,13 @@ def read_trace(
         Names the file, the line and the field that cannot be used, what was found and what was expected.
     OSError
         The file cannot be opened.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "jobs.csv"
+    ...     _ = path.write_text("job_type,scale_factor,total_steps,arrival_time\\nA3C,1,1000,0\\n")
+    ...     read_trace(path).scale_factor.tolist()
+    [1]
     """
     path = Path(path)
     _check_format(format, read_formats())
@@ -182,6 +192,27 @@ def read_trace(
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
     return _parse(path, lines, fields)
+
+
+def trace_of(jobs: Trace | pd.DataFrame | str | os.PathLike[str]) -> Trace:
+    """Jobs however they are given: a trace, a file of `read_trace`, or a DataFrame as a trace or a job log has it.
+
+    >>> import pandas as pd
+    >>> log = pd.DataFrame({"submit": [0, 60], "duration": ["01:00:00", "00:30:00"], "gpus": [1, 2]})
+    >>> trace_of(log).duration.tolist()
+    [3600.0, 1800.0]
+    """
+    if isinstance(jobs, Trace):
+        return jobs
+    if isinstance(jobs, str | os.PathLike):
+        return read_trace(jobs)
+    given: Any = jobs
+    if not hasattr(given, "columns"):
+        expected = "a Trace, a DataFrame of jobs, or the name of a file"
+        raise InputError("trace", found=type(given).__name__, expected=expected)
+    if {"job_type", "total_steps"} <= set(given.columns):
+        return Trace.from_frame(given, source="DataFrame")
+    return import_log(given).trace
 
 
 def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> ImportedLog | None:

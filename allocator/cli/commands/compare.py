@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -70,7 +69,7 @@ def compare_command(
         option(
             "--runs",
             "Runs of each policy, with seeds SEED, SEED + 1, ..., on jobs drawn with them: table and report show "
-            "means, the report with 95 % intervals.",
+            "means with 95 % intervals.",
             "COUNT",
             min=1,
         ),
@@ -156,7 +155,7 @@ def compare_command(
             console().print(ran.answer, markup=False, highlight=False)
         if ran.calibration is not None:
             console().print(calibration_table(ran.calibration))
-        _show(Policies.of(ran.summaries).summaries, described)
+        _show(Policies.of(ran.summaries), described)
         if trace is None and usual.of_embedded_throughputs and not own_table:
             console().print(usual.of_embedded_throughputs, style="dim", soft_wrap=True)
         console().print(f"Report: {report}", soft_wrap=True)
@@ -166,10 +165,11 @@ def compare_command(
         raise typer.Exit(1)
 
 
-def _show(summaries: Sequence[Mapping[str, Any]], title: str) -> None:
+def _show(policies: Policies, title: str) -> None:
     """Print the comparison."""
-    screen = console()
-    screen.print(comparison_table(summaries, title=title, width=screen.width))
+    screen, summaries = console(), policies.summaries
+    table = comparison_table(summaries, title=title, width=screen.width, half_widths=policies.half_widths)
+    screen.print(table)
     for summary in summaries:
         for line in extra_figures(summary):
             screen.print(f"{summary.get('label', summary['policy'])}: {line}", markup=False)

@@ -59,6 +59,8 @@ def explain_command(
     screen = console()
     for part in explanation_text(told) if isinstance(told, Explanation) else overview_text(told):
         screen.print(part, soft_wrap=isinstance(part, str), highlight=False)
+    if not isinstance(told, Explanation) and told.longest:
+        screen.print(f"More: --job {told.longest[0].trace_id or told.longest[0].job}", markup=False, highlight=False)
 
 
 def _clock(text: str, option: str, run: FinishedRun) -> float:

@@ -9,8 +9,8 @@ import typer
 
 from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.registry import knows_lengths, list_policies, settings_of
-from allocator.testing.template import write_package
+from allocator.registry import list_policies, settings_of
+from allocator.testing.template import KINDS, write_package
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -29,8 +29,8 @@ def policies_command(context: typer.Context, as_json: JsonOption = False) -> Non
                     "meaning": e.meaning,
                     "program": e.program,
                     "paper": e.paper,
+                    "lengths": e.lengths,
                     "settings": settings_of(e.name),
-                    "told_lengths": knows_lengths(e.factory),
                 }
                 for e in entries
             ]
@@ -41,20 +41,28 @@ def policies_command(context: typer.Context, as_json: JsonOption = False) -> Non
 
     screen = console()
     for entry in entries:
-        told = "  (told how long jobs run)" * knows_lengths(entry.factory)
-        screen.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}{told}")
+        screen.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}")
         screen.print(Padding(escape(entry.program), (0, 0, 0, 4), expand=False), style="cyan", highlight=False)
+        if entry.lengths != "unknown":
+            screen.print(Padding(_LENGTHS[entry.lengths], (0, 0, 0, 4), expand=False), style="yellow")
         screen.print(Padding(escape(entry.paper), (0, 0, 1, 4), expand=False), style="dim", highlight=False)
+
+
+_LENGTHS = {"true": "must know how long jobs take", "predicted": "goes by predicted lengths, or time limits"}
 
 
 @app.command("new")
 def new_command(
     name: Annotated[str, argument("Name of the policy, in lower case.", "NAME")],
+    kind: Annotated[
+        str,
+        option("--kind", "What it answers with; shares are of time.", "|".join(KINDS)),
+    ] = "shares",
     out: Annotated[Path | None, option("--out", "Folder of the package; NAME if omitted.", "DIR")] = None,
 ) -> None:
     """Begin a policy of your own: a package with one policy that runs, its test and its entry point."""
     folder = Path(name) if out is None else out
-    for path in write_package(name, folder):
+    for path in write_package(name, folder, kind):
         typer.echo(f"wrote {path}")
     typer.echo(
         f"Try it: allocator compare --import {folder / name}.py --policies {name},max_min_fairness_perf --jobs 20"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,9 +31,10 @@ from allocator.cli.screen import rich_console
 from allocator.experiments.definition import Sweep
 from allocator.experiments.runner import run
 from allocator.experiments.store import Store
-from allocator.experiments.summary import summary_table
+from allocator.experiments.summary import Swept
 from allocator.experiments.workloads import Workload
 from throughputs import InputError
+from throughputs.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,6 +132,54 @@ def show_command(
     _print(table, store.contents(), as_json)
 
 
+FiguresOption = Annotated[
+    str | None, option("--figures", "Columns of results.parquet, as average_jct,makespan.", "NAME,...")
+]
+
+
+@app.command("plot")
+def plot_command(
+    folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
+    out: Annotated[Path, option("--out", "The picture.", "FILE.pdf|FILE.svg|FILE.png")],
+    figures: FiguresOption = None,
+) -> None:
+    """Draw the results of a sweep: a line per series against the load, bars where there is one load.
+
+    Means over seeds with their 95 % intervals. A load at which a run has saturated is marked and has no mean.
+    """
+    _kind(out, ("pdf", "svg", "png"))
+    if find_spec("matplotlib") is None:
+        raise InputError("--out", expected="matplotlib to be installed: pip install cluster-allocator[plot]")
+    _swept(folder, figures).picture().savefig(out)
+
+
+@app.command("export")
+def export_command(
+    folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
+    out: Annotated[Path, option("--out", "The table.", "FILE.csv|FILE.tex")],
+    figures: FiguresOption = None,
+) -> None:
+    """Write the results of a sweep as a table: a row per series and load, means over seeds with 95 % intervals.
+
+    CSV has numbers, with half the width of each interval in a column of its own; LaTeX needs the package booktabs.
+    """
+    swept = _swept(folder, figures)
+    write_text(out, swept.csv() if _kind(out, ("csv", "tex")) == "csv" else swept.latex())
+
+
+def _kind(out: Path, known: Sequence[str]) -> str:
+    kind = out.suffix.lower().removeprefix(".")
+    if kind not in known:
+        raise InputError("--out", found=out.name, expected=f"a name that ends in {' or '.join(f'.{k}' for k in known)}")
+    return kind
+
+
+def _swept(folder: Path, figures: str | None) -> Swept:
+    store = Store(folder)
+    names = None if figures is None else [name.strip() for name in figures.split(",")]
+    return Swept.of(store.write_results(), store.contents()["name"], names)
+
+
 def _go(sweep: Sweep, out: Path, running: Given) -> None:
     """Run the sweep and print what came of it; status 1 if a run failed or was lost."""
     as_json, engine = running.get("as_json", False), running["engine"]
@@ -180,5 +231,6 @@ def _print(table: pd.DataFrame, contents: dict[str, Any], as_json: bool) -> None
         return
     screen = console()
     if len(table):
-        screen.print(summary_table(table, title=contents["name"], rows=SHOWN_ROWS))
+        swept = Swept.of(table, contents["name"])
+        screen.print(swept.table(SHOWN_ROWS))
     screen.print(f"{len(table)} of {len(contents['points'])} points have results")

@@ -75,7 +75,7 @@ def _readable(value: Any) -> str:
     return MISSING if value is None else str(value)
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]], headings: Sequence[str], title: str) -> Table:
+def rows_table(rows: Sequence[Mapping[Any, Any]], headings: Sequence[str], title: str) -> Table:
     """A table of rows, numbers to the right."""
     from rich import box
     from rich.table import Table

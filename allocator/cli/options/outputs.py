@@ -11,6 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ RUN = Folder(
         "efficiency.csv": _words("time,efficiency"),
         "fragmentation.parquet": _words("free_gpus", "fragmented_gpus"),
         "rates.parquet": _words("PAR1", "job_id"),
+        "capacity.parquet": _words("PAR1", "time"),
         "decisions.parquet": _words("decision", "status"),
         "shares.parquet": _words("decision", "job_id", "share"),
         "profiler.csv": _words("profiler_queueing_time"),
@@ -158,10 +160,13 @@ WRITTEN: dict[str, dict[str, File | Folder]] = {
     "throughputs fit": {"--out": File(_words("# Fitted to")), "--plot": File(_picture)},
     "throughputs example-samples": {"--out": File(_words(",".join(SAMPLE_COLUMNS)))},
     **{f"sweep {kind}": {"--out": SWEPT} for kind in ("continuous", "static", "trace", "run")},
+    "sweep plot": {"--out": File(_picture)},
+    "sweep export": {"--out": File(lambda c: b"{tabular}" in c or b"policy" in c.split(b"\n", 1)[0])},
+    "study": {"--out": Folder()},
     "record": {
         "--out": Folder(
             {**RUN.files, **_COMPARED}
-            | {"capacity.parquet": _PARQUET, "trace.csv": _jobs, "throughputs.csv": _THROUGHPUTS}
+            | {"trace.csv": _jobs, "throughputs.csv": _THROUGHPUTS}
             | {f"simulated/{name}": looks for name, looks in RUN.files.items()}
         )
     },
@@ -176,15 +181,31 @@ def guard(command: Any, name: str) -> None:
     parse, run = command.parse_args, command.invoke
 
     def parse_args(context: Any, args: list[str]) -> Any:
-        if args and not context.resilient_parsing:
-            _check(command, WRITTEN.get(name, {}), context, args, BYTES.get(name, ()))
-        return parse(context, args)
+        with _arguments_as_options(command):
+            if args and not context.resilient_parsing:
+                _check(command, WRITTEN.get(name, {}), context, args, BYTES.get(name, ()))
+            return parse(context, args)
 
     def invoke(context: Any) -> Any:
-        with shown_as_text():
+        with shown_as_text(), _arguments_as_options(command):
             return run(context)
 
     command.parse_args, command.invoke = parse_args, invoke
+
+
+@contextmanager
+def _arguments_as_options(command: Any) -> Iterator[None]:
+    """Call an argument that a function in Python found wrong by the option that it was given by."""
+    options = {option for parameter in command.params for option in parameter.opts}
+    try:
+        yield
+    except InputError as error:
+        option = f"--{error.source.replace('_', '-')}"
+        if option not in options:
+            raise
+        raise InputError(
+            option, expected=error.expected, found=error.found, line=error.line, field=error.field
+        ) from error
 
 
 def option_of(parameter: Any) -> str:

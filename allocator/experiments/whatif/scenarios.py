@@ -27,7 +27,7 @@ from allocator.results.measures.completion import completion_figures
 from allocator.results.outcomes import RECORDED
 from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import Variant, read_variants
-from throughputs import InputError, Trace, write_trace
+from throughputs import InputError, Trace, trace_of, write_trace
 from throughputs.files import read_frame
 from throughputs.goodput.trainings.profiled import EMBEDDED
 
@@ -220,7 +220,7 @@ def _larger(cluster: Cluster, gpus: int) -> dict[str, Cluster]:
 
 
 def whatif(
-    trace: Trace | str | os.PathLike[str],
+    trace: Trace | pd.DataFrame | str | os.PathLike[str],
     clusters: Sequence[Cluster | str | Mapping[str, int]] | Cluster | str,
     policies: Sequence[str] | str = "slurm",
     *,
@@ -248,7 +248,7 @@ def whatif(
 
     Parameters
     ----------
-    trace : the jobs, or the file that they are in.
+    trace : the jobs, as `allocator.simulate` takes them.
     clusters : one or several, the first of which the others are compared with.
     policies : names, each with settings of its own where wanted, as in ``"elasticflow:admission=repair"``.
     loads : how many times as often jobs arrive; their times of submission are divided by it, and a deadline on the
@@ -276,6 +276,7 @@ def whatif(
     InputError
         Something that cannot be used, told before anything runs.
     """
+    trace = trace if isinstance(trace, str | os.PathLike) else trace_of(trace)
     listed = [clusters] if isinstance(clusters, Cluster | str | Mapping) else clusters
     workload = {
         "slos": slos,

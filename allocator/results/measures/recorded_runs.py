@@ -131,7 +131,7 @@ def read_recorded_jobs(run: Path, trace: Path | None = None) -> RecordedJobs:
         jobs["deadline"] = told["deadline"] - told["submitted"] + jobs["submitted"]
         jobs = pd.concat([jobs, wanted.drop(keys).assign(completed=math.nan, declined=False, absent=True)])
     if (unknown := jobs["submitted"].isna()).any():
-        raise InputError(run, field=jobs.index[unknown][0], expected="the time of its submission, or a --trace")
+        raise InputError(run, field=jobs.index[unknown][0], expected="the time of its submission, or a trace")
     if "took" in jobs:
         jobs["completed"] = jobs["submitted"] + jobs["took"]
     if (early := jobs["completed"] < jobs["submitted"]).any():
@@ -139,7 +139,7 @@ def read_recorded_jobs(run: Path, trace: Path | None = None) -> RecordedJobs:
         expected = f"at least its submission, {job['submitted']:g} s"
         raise InputError(run, field=f"completion of job {job.name}", found=float(job["completed"]), expected=expected)
     if jobs["deadline"].isna().all():
-        expected = "deadlines, in the run or in a --trace"
+        expected = "deadlines, in the run or in a trace"
         raise InputError(trace or run, found="no job with a deadline", expected=expected)
     return RecordedJobs(jobs, float(np.fmax(end, jobs["completed"].max())))
 

@@ -158,8 +158,8 @@ class Clock:
         if not self.dates:
             return "a number"
         if self.date_format is not None:
-            return f"a date as {self.date_format} (--date-format)"
-        return "a date (ISO 8601), as 2024-05-31T08:15:00+02:00, or of another form (--date-format)"
+            return f"a date as {self.date_format} (date_format)"
+        return "a date (ISO 8601), as 2024-05-31T08:15:00+02:00, or of another form (date_format)"
 
     def _since_first(self, stamps: NDArray[np.int64]) -> _Floats:
         values = (stamps - self._first) / _MICROSECONDS
@@ -177,7 +177,7 @@ class Clock:
         try:
             read = pd.to_datetime(pd.Series(whole, dtype=object), utc=True, format=form or "ISO8601", errors="coerce")
         except (ValueError, re.error) as error:
-            raise InputError("--date-format", found=form, expected=f"a form as %d/%m/%Y %H:%M ({error})") from error
+            raise InputError("date_format", found=form, expected=f"a form as %d/%m/%Y %H:%M ({error})") from error
         read = read.where((read >= pd.Timestamp(_FIRST_DATE)) & (read < pd.Timestamp(_NO_DATE)))
         zoned = (_has_zone(text) if form is None else "%z" in form for text in texts)
         bare = ~np.fromiter(zoned, np.bool_, len(texts)) & read.notna().to_numpy()
@@ -199,7 +199,7 @@ class Clock:
                 (there.notna() & plain.tz_localize(zone, ambiguous="NaT", nonexistent="NaT").isna()).any()
             )
         except (KeyError, ValueError, OSError) as error:  # whatever the zone's name finds in the data base of zones
-            raise InputError("--zone", found=zone, expected="a time zone, as Europe/Berlin") from error
+            raise InputError("zone", found=zone, expected="a time zone, as Europe/Berlin") from error
         in_utc: pd.Series[Any] = there.dt.tz_convert("UTC")
         return in_utc
 

@@ -66,7 +66,7 @@ def columns_of(
     for field, name in given.items():
         if name not in header:
             expected = f"a column of it{did_you_mean(name, header)}: one of {', '.join(header)}"
-            raise InputError(source, field=f"--{field.replace('_', '-')}", found=name, expected=expected)
+            raise InputError(source, field=field, found=name, expected=expected)
         found[field] = Column(name, False)
     taken = {column.name for column in found.values()}
     for field, name in (known or {}).items():
@@ -87,7 +87,7 @@ def columns_of(
         ("duration", bool({"duration", "steps"} & set(found)) or {"start", "end"} <= set(found)),
     ):
         if not is_there:
-            expected = f"a column that holds it: --{field} COLUMN"
+            expected = f"a column that holds it, or the name of the one that does ({field})"
             raise InputError(source, field=field, found=list(header), expected=expected)
     return found
 

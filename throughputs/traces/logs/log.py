@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from throughputs.errors import InputError, one_of
 from throughputs.files import check_table_name, write_frame
@@ -21,6 +21,9 @@ from throughputs.traces.logs.columns import UNITS, Column, columns_of, fields, u
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import read_log
 from throughputs.traces.logs.rows import QOS, SLURM_PRIORITY, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class ImportedLog:
 
 
 def import_log(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | pd.DataFrame,
     columns: Mapping[str, str] | None = None,
     *,
     separator: str | None = None,
@@ -119,7 +122,7 @@ def import_log(
     Parameters
     ----------
     path : text with a header, Parquet, what Slurm's ``sacct -p``, ``sacct -P`` or ``sacct --json`` printed, or a
-        published log of `throughputs.traces.logs.layouts`; ``-``: standard input.
+        published log of `throughputs.traces.logs.layouts`; ``-``: standard input. Or a DataFrame with such columns.
     columns : which column holds a field of `throughputs.traces.logs.columns.fields`; the others as the layout of the
         log has them, or by their names.
     separator : as in `throughputs.traces.logs.read.read_log`.
@@ -189,5 +192,4 @@ def _unit(name: str, given: str | None, column: Column | None) -> str | None:
     for unit, words in UNITS.items():
         if given.lower() in words:
             return unit
-    option = f"--{name.replace('_', '-')}"
-    raise InputError(option, found=given, expected=f"one of {', '.join(UNITS)}")
+    raise InputError(name, found=given, expected=f"one of {', '.join(UNITS)}")

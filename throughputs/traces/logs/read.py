@@ -11,8 +11,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.files import file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
 from throughputs.traces.logs.layouts import layout_of, layout_of_header, layout_of_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 """Separators by name."""
@@ -79,8 +83,8 @@ class Log:
         return row + self.first_line if self.lines is None else int(self.lines[row])
 
 
-def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
-    """The log in a file, unpacked where its name ends in ``.gz``; ``-``: standard input.
+def read_log(path: str | os.PathLike[str] | pd.DataFrame, separator: str | None = None) -> Log:
+    """The log in a file, unpacked where its name ends in ``.gz``; ``-``: standard input. Or a DataFrame of its rows.
 
     Parameters
     ----------
@@ -93,9 +97,12 @@ def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
     OSError
         The file cannot be opened.
     """
+    if not isinstance(path, str | os.PathLike):
+        return _of_frame(path.reset_index() if any(path.index.names) else path, "DataFrame", 0)
     path = Path(path)
     if file_kind(path) == "parquet":
-        return _of_parquet(path)
+        frame, first_line = read_frame(path)
+        return _of_frame(frame, str(path), first_line)
     source, text = source_of(path), read_text(path)
     kind = _kind_of_text(text)
     if kind == "sacct --json":
@@ -196,11 +203,11 @@ def _separator(line: str, given: str | None, source: str, number: int) -> str:
         mark = SEPARATORS.get(given, given.replace("\\t", "\t"))
         if len(mark) != 1 or mark.isalnum():
             expected = f"one character, or one of {', '.join(SEPARATORS)}"
-            raise InputError("--separator", found=given, expected=expected)
+            raise InputError("separator", found=given, expected=expected)
         return mark
     mark = max(SEPARATORS.values(), key=line.count)
     if not line.count(mark):
-        expected = "a header with commas, semicolons, tabs or bars between its columns (--separator)"
+        expected = "a header with commas, semicolons, tabs or bars between its columns, or another separator"
         raise InputError(source, line=number, found=line, expected=expected)
     return mark
 
@@ -211,17 +218,24 @@ def _check_header(header: Sequence[str], source: str, line: int) -> None:
             raise InputError(source, line=line, field=name, found=f"{header.count(name)} columns", expected="one")
 
 
-def _of_parquet(path: Path) -> Log:
-    frame, first_line = read_frame(path)
+def _of_frame(frame: pd.DataFrame, source: str, first_line: int) -> Log:
     missing = frame.isna().to_numpy()
     columns = {}
     for i, name in enumerate(frame.columns):
         values = frame.iloc[:, i].to_numpy(dtype=object)
-        cells = ["" if gone else str(value) for value, gone in zip(values, missing[:, i], strict=True)]
+        cells = ["" if gone else _cell(value) for value, gone in zip(values, missing[:, i], strict=True)]
         columns[str(name)] = np.array(cells, dtype=object)
-    _check_header(list(map(str, frame.columns)), str(path), 1)
+    _check_header(list(map(str, frame.columns)), source, 1)
     kind = _kind_of_header(list(columns))
-    return Log(columns, str(path), kind, first_line, "", np.zeros(len(frame), dtype=np.bool_))
+    return Log(columns, source, kind, first_line, "", np.zeros(len(frame), dtype=np.bool_))
+
+
+def _cell(value: Any) -> str:
+    """A cell of a table as it would stand in text; a length of time as D-HH:MM:SS."""
+    if not isinstance(value, timedelta):
+        return str(value)
+    minutes, seconds = divmod(round(value.total_seconds()), 60)
+    return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:{seconds:02}"
 
 
 def _of_json(content: Any, source: str) -> Log:

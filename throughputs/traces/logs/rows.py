@@ -326,8 +326,8 @@ class Rows:
         found, duration = round(float(between[first])), self._cells("duration")[row]
         self.notes.append(
             f"{names['end']} less {names['start']} is not {names['duration']}: {len(other):,} of {len(kept):,} jobs, "
-            f"as {job}{self.log.place(row)}: {found:,} s, but {duration!r}; does --zone, --date-format or "
-            "--duration-unit have to be another?"
+            f"as {job}{self.log.place(row)}: {found:,} s, but {duration!r}; does the zone, date_format or "
+            "duration_unit have to be another?"
         )
 
     def _seconds(self, running: _Flags) -> _Floats:
@@ -421,7 +421,7 @@ class Rows:
             if name not in names:
                 some = ", ".join(list(names)[:_MOST_NAMED]) + ", ..." * (len(names) > _MOST_NAMED)
                 expected = f"a partition, GPU type or model of it{did_you_mean(name, names)}: {some or 'it names none'}"
-                raise InputError(self.log.source, field="--map", found=name, expected=expected)
+                raise InputError(self.log.source, field="renamed", found=name, expected=expected)
 
     def _job_types(self, models: NDArray[np.object_], timed: bool) -> NDArray[np.object_]:
         """(K,) models, where seconds are steps under names that the embedded table, whose steps are not, has not."""
@@ -443,7 +443,7 @@ class Rows:
         alone = "start" not in columns and layout_of(self.log.kind) is None
         for true, told in (
             (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
-            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (trace import --zone says otherwise)"),
+            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (zone says otherwise)"),
             (
                 self.clock.twice,
                 "dates in an hour that comes twice, as clocks are put back, are taken for the first of them",
@@ -460,7 +460,7 @@ class Rows:
             (
                 alone,
                 f"no recorded schedule: {columns['submit'].name} is read as the submission, and no column says when "
-                "jobs started (--start names one)",
+                "jobs started (start names one)",
             ),
         ):
             if true:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from allocator.report.page.seeds import half_width
 from throughputs import InputError
 from throughputs.files import write_text
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CONFIDENCE = 0.95
+_WIDE = 40
+"""Longer cells of a table on the screen are wrapped."""
+
 PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 
 
@@ -47,15 +51,19 @@ class Shown(NamedTuple):
     unit: float = 1.0
     over: str = "mean"
 
-    def text(self, figures: pd.Series) -> str:
-        """The cell of a group; a dash where nothing is known."""
+    def value(self, figures: pd.Series) -> tuple[float, float]:
+        """The figure of a group and half the width of its interval, in the unit; nan where not known."""
         known = figures.dropna().to_numpy(dtype=np.float64) / self.unit
         if not len(known):
+            return math.nan, math.nan
+        return interval(known) if self.over == "mean" else (float(getattr(np, self.over)(known)), math.nan)
+
+    def text(self, figures: pd.Series) -> str:
+        """The cell of a group; a dash where nothing is known."""
+        figure, width = self.value(figures)
+        if math.isnan(figure):
             return "-"
-        if self.over != "mean":
-            return self._one(float(getattr(np, self.over)(known)))
-        mean, width = interval(known)
-        return self._one(mean) + (PLUS_MINUS + self._one(width) if np.isfinite(width) else "")
+        return self._one(figure) + (PLUS_MINUS + self._one(width) if np.isfinite(width) else "")
 
     def _one(self, figure: float) -> str:
         return self.form(figure) if callable(self.form) else format(figure, self.form)
@@ -69,12 +77,28 @@ def table(results: pd.DataFrame, by: Sequence[str], shown: Mapping[str, Shown]) 
     InputError
         A column is missing.
     """
-    check_columns(results, (*by, *(each.column for each in shown.values())))
     rows = [
         [*map(label, labels), *(each.text(group[each.column]) for each in shown.values())]
-        for labels, group in results.groupby(list(by), sort=False, dropna=False)
+        for labels, group in _groups(results, by, shown)
     ]
     return pd.DataFrame(rows, columns=[*(name.replace("_", " ") for name in by), *shown])
+
+
+def numbers(results: pd.DataFrame, by: Sequence[str], shown: Mapping[str, Shown]) -> pd.DataFrame:
+    """The same as numbers: a column for each figure, and behind it its half width where any group has one."""
+    rows = [
+        [*labels, *(number for each in shown.values() for number in each.value(group[each.column]))]
+        for labels, group in _groups(results, by, shown)
+    ]
+    halves = [f"{title}, half width" for title in shown]
+    columns = [*by, *(name for pair in zip(shown, halves, strict=True) for name in pair)]
+    made = pd.DataFrame(rows, columns=columns)
+    return made.drop(columns=[name for name in halves if made[name].isna().all()])
+
+
+def _groups(results: pd.DataFrame, by: Sequence[str], shown: Mapping[str, Shown]) -> Iterable[tuple[Any, pd.DataFrame]]:
+    check_columns(results, (*by, *(each.column for each in shown.values())))
+    return results.groupby(list(by), sort=False, dropna=False)
 
 
 def check_columns(results: pd.DataFrame, names: Iterable[str]) -> None:
@@ -95,11 +119,17 @@ def on_screen(title: str, cells: pd.DataFrame, caption: str = "") -> Table:
     """A table for a terminal: words to the left, figures to the right."""
     made = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in cells:
-        words = any(re.match(r"[^-\d(]", str(cell)) for cell in cells[name])
-        made.add_column(str(name), justify="left" if words else "right", overflow="fold", no_wrap=not words)
+        words = _words(cells[name])
+        least = min(max((len(str(cell)) for cell in cells[name]), default=0), _WIDE)
+        heading, side = str(name).replace(", ", ",\n"), "left" if words else "right"
+        made.add_column(heading, justify=side, min_width=least, overflow="fold", no_wrap=not words)
     for row in cells.itertuples(index=False):
         made.add_row(*map(str, row))
     return made
+
+
+def _words(cells: pd.Series) -> bool:
+    return any(re.match(r"[^-\d(]", str(cell)) for cell in cells)
 
 
 def markdown(cells: pd.DataFrame) -> str:
@@ -113,8 +143,14 @@ def latex(cells: pd.DataFrame) -> str:
     if {"mean", "half_width"} <= set(cells.columns):
         means = [_rounded(*pair) for pair in zip(cells["mean"], cells["half_width"], strict=True)]
         cells = cells.assign(mean=means).drop(columns="half_width")
-    lines = [rf"\begin{{tabular}}{{{'l' * len(cells.columns)}}}", r"\toprule", _tex(cells.columns), r"\midrule"]
+    sides = "".join("l" if _words(cells[name]) else "r" for name in cells)
+    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", _tex(cells.columns), r"\midrule"]
     return "\n".join([*lines, *map(_tex, cells.itertuples(index=False)), r"\bottomrule", r"\end{tabular}", ""])
+
+
+def csv(numbers: pd.DataFrame) -> str:
+    """A table for other programs."""
+    return numbers.to_csv(index=False, lineterminator="\n")
 
 
 def _rounded(mean: float, width: float) -> str:
@@ -125,15 +161,18 @@ def _rounded(mean: float, width: float) -> str:
 
 def _tex(cells: Iterable[Any]) -> str:
     texts = (f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in cells)
-    escaped = (re.sub(r"([&%$#_{}])", r"\\\1", text).replace("\N{PLUS-MINUS SIGN}", r"$\pm$") for text in texts)
+    plain = (re.sub(r"([&%$#_{}])", r"\\\1", re.sub(r"[\\^~]", " ", text)) for text in texts)
+    escaped = (text.replace("\N{PLUS-MINUS SIGN}", r"$\pm$") for text in plain)
     return " & ".join(escaped) + r" \\"
 
 
-def export(stem: Path, cells: pd.DataFrame, figure: Figure | None = None) -> list[Path]:
-    """Write a table as STEM.csv and STEM.tex, and the picture that it goes with as STEM.svg and STEM.pdf."""
+def export(
+    stem: Path, cells: pd.DataFrame, figure: Figure | None = None, numbers: pd.DataFrame | None = None
+) -> list[Path]:
+    """Write STEM.csv and STEM.tex, and the picture as STEM.svg and STEM.pdf; `numbers` where the cells are text."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     written = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "tex", *(("svg", "pdf") if figure else ()))]
-    write_text(written[0], cells.to_csv(index=False, lineterminator="\n"))
+    write_text(written[0], csv(cells if numbers is None else numbers))
     write_text(written[1], latex(cells))
     for path in written[2:]:
         assert figure is not None
@@ -165,8 +204,8 @@ def intervals(draws: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
 
 def interval(figures: Iterable[float]) -> tuple[float, float]:
     """Mean and half width of its confidence interval; nan for a single figure."""
-    mean, half_width = intervals(np.asarray(list(figures), dtype=np.float64)[:, None])
-    return float(mean[0]), float(half_width[0])
+    values = np.asarray(list(figures), dtype=np.float64)
+    return float(values.mean()), half_width(values.tolist())
 
 
 def summary(results: pd.DataFrame, *, load: str, value: str, unit: float = 1.0, series: str = "policy") -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Pictures of studies: one look for all of them, for notebooks and scripts.
 
-    from benchmarks import figures, tables
+    from allocator.studies import figures, tables
 
     figures.use_style()
     figure, axes = figures.panels(1)
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from allocator.presets import preset
 from allocator.registry import list_policies
 from allocator.report.colours import LIGHT, Look, policy_looks
-from benchmarks.tables import check_columns, interval, intervals, pareto_front, summary
+from allocator.studies.tables import check_columns, interval, intervals, pareto_front, summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -323,10 +323,11 @@ def _logarithmic(axes: Axes, low: float, high: float) -> None:
 
 
 def _top(table: pd.DataFrame, published: pd.DataFrame | None) -> float:
-    """Upper end of the axis: the lines and the published figures fit, wide bands may be cut."""
+    """Upper end of the axis: the lines and the published figures fit, and intervals up to twice as high."""
     highest = [table["mean"].max(), -np.inf if published is None else published["value"].max()]
     most = max((float(figure) for figure in highest if np.isfinite(figure)), default=0.0)
-    return 1.15 * most if most > 0 else 1.0
+    ends = float(np.nanmax([0.0, *(table["mean"] + table["half_width"])]))
+    return max(1.15 * most, min(1.03 * ends, 2.0 * most)) if most > 0 else 1.0
 
 
 def _mark_saturation(axes: Axes, rows: pd.DataFrame, load: str, style: Mapping[str, Any], top: float) -> bool:
@@ -348,7 +349,7 @@ def _mark_saturation(axes: Axes, rows: pd.DataFrame, load: str, style: Mapping[s
 def by_draw(table: pd.DataFrame, value: str, *, series: str = "policy", draw: str = "seed") -> dict[str, list[Any]]:
     """A column as `cumulative` takes it: for each series, in the order in which they come, its figures draw by draw."""
     return {
-        name: [figures[value].to_numpy() for _, figures in rows.groupby(draw)]
+        str(name): [figures[value].to_numpy() for _, figures in rows.groupby(draw)]
         for name, rows in table.groupby(series, sort=False)
     }
 
@@ -438,10 +439,10 @@ def bars(
             span = [mean - half_width, mean + half_width]
             axes.plot(span, [place, place], color=INK, linewidth=1.1, path_effects=outline)
         if np.isfinite(known):
-            hollow = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6}
+            hollow: dict[str, Any] = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6}
             axes.plot(known, place, color=INK, path_effects=outline, **hollow)
         text = f"{mean:.{digits}f}" if np.isfinite(mean) else "not completed"
-        beside = {"xytext": (8 if ends[-1] == known else 5, 0), "textcoords": "offset points"}
+        beside: dict[str, Any] = {"xytext": (8 if ends[-1] == known else 5, 0), "textcoords": "offset points"}
         axes.annotate(text, (ends[-1], place), va="center", fontsize=8.5, color=INK, **beside)
     axes.set_yticks(range(len(styles)), list(styles) if names else [""] * len(styles))
     axes.set_ylim(len(styles) - 0.45, -0.55)

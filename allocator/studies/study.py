@@ -8,7 +8,7 @@
         draw=against_load,
     )
 
-A run is a sweep (docs/sweeps.md), or labels and a function that measures the rest of its row. ``python -m benchmarks``
+A run is a sweep (docs/sweeps.md), or labels and a function that measures the rest of its row. ``allocator study``
 makes the runs of studies, prints their tables, and writes rows, tables and pictures.
 """
 
@@ -24,15 +24,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from rich.console import Console
 
+from allocator.studies import figures, tables
+from allocator.studies.tables import Shown
 from allocator.sweep import Sweep
 from allocator.sweep import run as run_sweep
-from benchmarks import figures, tables
-from benchmarks.tables import Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RESULTS = Path("benchmarks/results")
 Row = dict[str, Any]
 Run = Sweep | tuple[Row, Callable[[], Row | list[Row]]]
 
@@ -50,7 +49,7 @@ class Options:
     """
 
     quick: bool = False
-    folder: Path = RESULTS / "sweeps"
+    folder: Path = Path("studies")
     processes: int | None = None
     console: Console = field(default_factory=lambda: Console(quiet=True))
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -108,9 +107,14 @@ class Study:
         """The table: a row per group of runs."""
         return tables.table(results, self.by, self.shown)
 
+    def numbers(self, results: pd.DataFrame) -> pd.DataFrame:
+        """The table as numbers."""
+        return tables.numbers(results, self.by, self.shown)
+
     def write(self, results: pd.DataFrame, stem: Path) -> list[Path]:
         """Write the table, and the picture where there is one; paths of the files."""
-        return tables.export(stem, self.table(results), self.draw(self, results) if self.draw else None)
+        figure = self.draw(self, results) if self.draw else None
+        return tables.export(stem, self.table(results), figure, self.numbers(results))
 
 
 def against_load(study: Study, results: pd.DataFrame, **settings: Any) -> Figure:
@@ -142,7 +146,7 @@ def side_by_side(study: Study, results: pd.DataFrame) -> Figure:
 
 def _joined(results: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
     texts = [results[name].map(tables.label) for name in names]
-    return texts[0].str.cat(texts[1:], sep=", ") if len(texts) > 1 else texts[0]
+    return pd.concat(texts, axis="columns").agg(", ".join, axis="columns")
 
 
 def cpu_seconds(call: Callable[[], Any], repetitions: int) -> float:

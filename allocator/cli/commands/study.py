@@ -1,0 +1,56 @@
+"""``allocator study``: a question and the runs that answer it, such as the main table of a paper."""
+
+from __future__ import annotations
+
+import runpy
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from allocator.cli.options.groups import argument, option
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.screen import rich_console
+from allocator.studies import headline, tables
+from allocator.studies.study import Options, Study
+from throughputs import InputError
+
+
+def study_command(
+    name: Annotated[str | None, argument("The study; all are listed if omitted.", "NAME|FILE.py")] = None,
+    out: Annotated[Path, option("--out", "Folder for the table and the picture.", "DIR")] = Path("studies"),
+    quick: Annotated[bool, option("--quick", "A part of it: fewer runs, the same figures.")] = False,
+    processes: Annotated[int | None, option("--parallel", "Runs of a sweep at a time.", "N")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the runs of a study and print its table: of a paper beside the figures that it prints.
+
+    Its data come from `allocator data fetch`; what is missing is named. Writes DIR/NAME.csv and .tex, and DIR/NAME.svg
+    and .pdf where matplotlib is installed.
+    """
+    if name is None:
+        for each in headline.studies():
+            typer.echo(f"{each:<14}{headline.study(each).title}")
+        return
+    study = _of_file(Path(name)) if name.endswith(".py") else headline.study(name)
+    screen = rich_console(stderr=True)
+    results = study.results(Options(quick, out, processes, screen))
+    cells = study.table(results)
+    stem = out / Path(name).stem
+    if find_spec("matplotlib") is None:
+        tables.export(stem, cells, numbers=study.numbers(results))
+    else:
+        study.write(results, stem)
+    if as_json:
+        print_json(study.numbers(results).to_dict("records"))
+        return
+    console().print(tables.on_screen(study.title, cells))
+    console().print(f"Table and picture: {stem}.csv, .tex, .svg, .pdf", soft_wrap=True)
+
+
+def _of_file(path: Path) -> Study:
+    found = runpy.run_path(str(path)).get("STUDY")
+    if not isinstance(found, Study):
+        raise InputError(path, field="STUDY", found=type(found).__name__, expected="an allocator.studies.study.Study")
+    return found
