@@ -168,7 +168,7 @@ class JobMemory(Memory):
         """Make it the memory of the jobs with these labels; (N,) where they stood before, -1 for new ones."""
         before = _places(labels, self.jobs)
         fresh = (before < 0).nonzero()[0]
-        for name, new in _of_each_job(type(self)):
+        for name, new in _of_each_job(type(self)):  # type: ignore[arg-type] # instances alone have no hash
             values = getattr(self, name)
             moved = values.take(before, mode="clip") if len(values) else np.full(len(before), new)
             moved[fresh] = new

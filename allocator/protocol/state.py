@@ -254,14 +254,15 @@ class ClusterState(Views):
     @property
     def fastest_rates(self) -> NDArray[np.float64]:
         """(N,) throughput on the type on which the job is fastest, steps/s; 0 where none can run it."""
-        fastest = self._known_speeds("fastest")
+        fastest: NDArray[np.float64] | None = self._known_speeds("fastest")
         return self.rates.max(axis=1, initial=0.0) if fastest is None else fastest
 
     @property
     def own_pools(self) -> NDArray[np.int64] | None:
         """(N,) position of the only type that can run the job, -1 where none can; None where that is not known, or jobs
         can choose."""
-        return self._known_speeds("own")
+        own: NDArray[np.int64] | None = self._known_speeds("own")
+        return own
 
     def _known_speeds(self, name: str) -> Any:
         """(N,) what the job table knows of the rates; None where these are others, or it does not know."""

@@ -213,7 +213,7 @@ class _Chunk:
 
     def mix(self, states: States) -> None:
         """Note the mixes: the rate of the first type, the difference to the second, and the second's share."""
-        self.states = states.astype(np.intp)
+        self.states: NDArray[np.integer] = states.astype(np.intp)
         place = np.arange(self.n)
         self.first, self.second = self.mixes.first[self.states], self.mixes.second[self.states]
         flat = self.rates.ravel()

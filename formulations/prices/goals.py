@@ -46,10 +46,18 @@ class Goal(ABC):
     gain: Array | None = None
     budget: Array | None = None
     levelled = False
-    linear = True
-    sign = 1.0
     most = 0.0
     """What all jobs could earn together."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether demands are proportional to the level."""
+        return True
+
+    @property
+    def sign(self) -> float:
+        """Which way the level is better."""
+        return 1.0
 
     @abstractmethod
     def take(self, jobs: Index) -> Goal:
