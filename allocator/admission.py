@@ -78,6 +78,14 @@ class AdmissionTest:
     ------
     InputError
         A cluster of several types, or a job without figures by number of GPUs.
+
+    >>> from allocator import load_throughputs
+    >>> from throughputs import Trace
+    >>> test = AdmissionTest(Trace(["A3C"], [1], [1e6], [0.0], deadline=[1e6]), "v100:4", load_throughputs())
+    >>> newcomer = Trace(["A3C"], [1], [1000.0], [0.0], deadline=[5e5])
+    >>> answer = test.ask(newcomer)
+    >>> answer.admitted, answer.plan
+    (True, ((0.0, 1),))
     """
 
     def __init__(

@@ -58,6 +58,13 @@ def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None, *
         Names the file, line and column that cannot be used, or the type is not said.
     OSError
         The file cannot be opened.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "nodes.csv"
+    ...     _ = path.write_text("gpu,model\\n8,a100\\n8,a100\\n4,v100\\n")
+    ...     str(read_cluster(path))
+    'a100:16,v100:4'
     """
     source = str(path)
     frame, first_line = read_frame(Path(path))

@@ -122,9 +122,9 @@ def recorded_schedule(
     """The schedule in the columns recorded_start_seconds and recorded_end_seconds of a trace, as a run.
 
     A job held its GPUs from its start to its end. Those that a log says nothing of, such as preemptions in between, are
-    left out of the figures. A job without recorded times is unfinished; one that the cluster cannot run is unserved, as
-    under a policy, and so is one that may have run on several types of the cluster, as the log does not say on which it
-    did: ``status_detail`` says how many these are.
+    left out of the figures. One that the cluster cannot run is unserved, as under a policy. No figure counts a job
+    without recorded times, nor one that may have run on several types of the cluster, as the log does not say on which
+    it did: ``status_detail`` says how many the latter are.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def recorded_schedule(
         expected = "columns recorded_start_seconds and recorded_end_seconds of a job that the cluster can run"
         raise InputError(trace.source, found="no recorded schedule", expected=expected)
     pool, known = _pools(trace, cluster)
-    left_out = _left_out(trace, done & ~known)
+    left_out, measured = _left_out(trace, done & ~known), (done & known) | ~jobs.runnable
     if not (done & known).any():
         expected = (
             f"jobs of which GPU type or partition is one of {', '.join(cluster.accelerators)} (import_log renames them)"
@@ -169,6 +169,8 @@ def recorded_schedule(
     jobs.steps_done = np.where(done, jobs.total_steps, 0.0)
     priced = None if prices is None else price_table(prices, cluster.accelerators)
     record = RunRecord(jobs, cluster, list(_outcomes(trace, jobs, done, pool)), window, priced)
+    if not measured.all():
+        record.window = record.measured & measured
     settings: dict[str, Any] = chosen.as_dict() | {"trace": trace.source}
     if window is not None:
         settings["window"] = list(window)

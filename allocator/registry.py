@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from allocator.conversion import convert, kinds_of, required_fields
 from allocator.plugins import name_of, policies_of
-from allocator.protocol import Policy
+from allocator.protocol import Need, Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
@@ -72,6 +72,12 @@ class PolicyEntry:
     meaning: str
     program: str
 
+    @property
+    def lengths(self) -> str:
+        """What it knows of how long jobs take: "true" lengths, "predicted" ones, or "unknown"."""
+        needs = self.factory.needs  # type: ignore[attr-defined]
+        return "true" if Need.LENGTHS in needs else "predicted" if Need.PREDICTIONS in needs else "unknown"
+
 
 _ENTRIES: dict[str, PolicyEntry] = {}
 _BY_MODULES: dict[str, set[str]] = {}
@@ -95,6 +101,15 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
     program : the program in symbols, on one line.
 
     The first line of the class's docstring is its one-line meaning.
+
+    >>> import allocator
+    >>> @register("first_come", paper="an example", program="in order of arrival")
+    ... class FirstCome(allocator.OrderPolicy):
+    ...     \"\"\"First come, first served.\"\"\"
+    ...     def key(self, state):
+    ...         return -state.elapsed_seconds
+    >>> allocator.get_policy("first_come").name
+    'first_come'
     """
 
     def add(factory: Factory) -> Factory:

@@ -66,6 +66,9 @@ class Variant:
         """
         known = chosen.kinds_of_policy(self.name)
         for setting, text in self.settings.items():
+            if re.search(rf":({'|'.join(map(re.escape, known))})=", text):
+                expected = f"a comma between settings: {self.name}:{setting}={text.replace(':', ',')}"
+                raise InputError(source, field=f"{self.name}:{setting}", found=text, expected=expected)
             if setting not in known:
                 expected = one_of(setting, known) if known else "no settings"
                 raise InputError(source, field=f"{self.name}:{setting}", found=text, expected=expected)

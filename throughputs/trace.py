@@ -24,8 +24,11 @@ MODES = ("static", "accordion", "gns")
 CATEGORIES = ("adaptive", "scale-gpus", "rigid")
 """What a scheduler may choose of a job: batch size and GPUs, GPUs up to those it asks for, or neither (Sia)."""
 
-OWNERS = ("user", "partition")
-"""Columns of which the names may become entities."""
+OWNERS = {"user": "user", "partition": "partition", "account": "entity"}
+"""Columns of which the names may become entities, by what they are called: the account of a log is kept as entity."""
+
+ENDINGS = ("completed", "failed", "cancelled", "timed_out")
+"""How a job may have ended where it was logged."""
 
 # Rows of a trace that a notebook shows.
 _SHOWN_JOBS = 10
@@ -79,6 +82,8 @@ class Trace:
         most 1; nan where the trace does not say.
     recorded_start_seconds, recorded_end_seconds : (N,) when the job began and ended where it was logged, seconds from
         the start of the trace; nan where the trace does not say.
+    recorded_status : (N,) str, how the job ended where it was logged, one of `ENDINGS`; empty where the trace does not
+        say.
     trace_id : (N,) str, what the job is called where it was logged; empty where the trace does not say.
     arrival_date : (N,) datetime64[us] in UTC, when the job arrived where it was logged; NaT where the trace does not
         say. All other times follow: they stand as many seconds apart as on the clock of the trace.
@@ -128,6 +133,7 @@ class Trace:
     gpu_utilization: _Floats = column("number", np.nan, Range(0, 1), "a share, at least 0 and at most 1, or nan")
     recorded_start_seconds: _Floats = column("number", np.nan)
     recorded_end_seconds: _Floats = column("number", np.nan)
+    recorded_status: _Texts = column("text", "", ("", *ENDINGS), f"one of {', '.join(ENDINGS)}, or nothing")
     trace_id: _Texts = column("name", "")
     arrival_date: NDArray[np.datetime64] = column("date", np.datetime64("NaT"))
     source: str = "trace"
@@ -256,7 +262,7 @@ class Trace:
         return self.take(slice(n))
 
     def owned_by(self, column: str) -> Trace:
-        """The same jobs, each of the entity that `column` names: "user" or "partition".
+        """The same jobs, each of the entity that `column` names: "user", "partition" or "account".
 
         Raises
         ------
@@ -265,7 +271,7 @@ class Trace:
         """
         if column not in OWNERS:
             raise InputError(self.source, field="owner", found=column, expected=one_of(column, OWNERS))
-        names = getattr(self, column)
+        names = getattr(self, OWNERS[column])
         if len(self) and not (names != "").any():
             raise InputError(self.source, field=column, expected=f"jobs with their {column}")
         return replace(self, entity=names)

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 COMMANDS = {
     "solve": "Solve one allocation problem: who gets which share of time on which accelerator type.",
-    "audit": "Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.",
+    "audit": "Audit the allocation of a policy, or a job log: who envies whom, what was wasted, idle or unfair.",
     "admit": "Would one more job meet its deadline, and all others theirs; with what plan?",
     "simulate": "Simulate a policy over a trace, round by round.",
     "compare": "Simulate several policies over the same jobs and compare them.",
@@ -25,7 +25,7 @@ COMMANDS = {
     "data": "Public data sets by name: list, download, verify. The files are not bundled.",
     "sweep": "Sweeps: policies x seeds x loads x clusters x settings, resumable.",
     "study": "Studies: the main tables of papers beside the figures that they print, or one of your own.",
-    "serve": "Run real jobs under a policy, on this machine or a Slurm cluster.",
+    "serve": "Run real jobs under a policy, on this machine, a Slurm or a Ray cluster.",
     "submit": "Give a service a job: a command and the GPUs that it needs.",
     "status": "What a service and its jobs do, and why each job is where it is.",
     "queue": "The jobs that wait, and what each waits for.",

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,14 +21,16 @@ from allocator.cluster import Cluster, cluster_texts
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.workloads import Workload
 from allocator.presets import preset
-from allocator.protocol.policy import told
+from allocator.protocol.policy import Need, told
 from allocator.recorded import recorded_schedule
 from allocator.registry import policies_of_others
+from allocator.report.figures import OFF, off_by
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation
 from allocator.report.progress import Advance
 from allocator.report.terminal import comparison_table
 from allocator.results.fairness import isolated_rho
+from allocator.results.measures.calibration import Calibration, answer
 from allocator.results.outcomes import RECORDED
 from allocator.results.output import save_result, summary_of
 from allocator.results.result import SimulationResult
@@ -37,12 +40,16 @@ from formulations import SolverError
 from throughputs import InputError, Trace, trace_of
 from throughputs.goodput.trainings import Trainings
 from throughputs.shown import as_text
+from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FAIR_SHARE_RUN = "isolated_plus"
 """Policy under which every job has its fair share; completion times of the others are also related to its run."""
+
+CLUSTERS_HAVE = "slurm"
+"""Policy that is taken for the one that the cluster of a log has, where it is among those compared."""
 
 _MEANT = (InputError, OSError, SolverError, SimulationStalledError)
 """Errors that say to users what is wrong."""
@@ -61,6 +68,8 @@ class Compared:
     failed : of each of the others policy, label where it has one, status "failed", and the reason in status_detail.
     failures : the same as lines.
     notes : what one must know of recorded schedules, or why they are left out.
+    calibration : how near the first policy, or ``slurm`` where it is among them, comes to the recorded schedule.
+    answer : what follows for waiting, in up to three sentences; of jobs of a log.
     """
 
     results: list[SimulationResult] = field(default_factory=list)
@@ -68,6 +77,8 @@ class Compared:
     failed: list[dict[str, Any]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    calibration: Calibration | None = None
+    answer: str = ""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -145,6 +156,7 @@ def compare(
         ran.summaries += made.summaries
         ran.failed += made.failed
         ran.notes += made.notes
+        ran.calibration, ran.answer = ran.calibration or made.calibration, ran.answer or made.answer
         which = f", seed {seed}" if len(seeds) > 1 else ""
         ran.failures += [
             f"{row.get('label', row['policy'])}{which} failed: {row['status_detail']}" for row in made.failed
@@ -188,6 +200,8 @@ def _of_one_seed(
         folder = None if out is None else out / folder_of(run.title)
         try:
             result = materials.simulate(run, progress=start(run.title))
+            if recorded is not None and not recorded.record.measured.all():
+                result.record.window = recorded.record.measured
             _relate(result, results.get(FAIR_SHARE_RUN, result if run.title == FAIR_SHARE_RUN else None))
             summaries[run.title] = _kept(result, folder)
             results[run.title] = result
@@ -204,6 +218,7 @@ def _of_one_seed(
         _relate(recorded, results.get(FAIR_SHARE_RUN))
         ran.results.append(recorded)
         ran.summaries.append(_kept(recorded, None if out is None else out / RECORDED))
+    _calibrate(ran, [run for run in runs if run.title in results], recorded, results)
     for run in runs:
         if run.title in results:
             ran.results.append(results[run.title])
@@ -216,6 +231,27 @@ def _of_one_seed(
         if shown != summary.get("label", summary["policy"]):
             summary["paper_label"] = shown
     return ran
+
+
+def _calibrate(
+    ran: Compared, runs: Sequence[Run], recorded: SimulationResult | None, results: Mapping[str, SimulationResult]
+) -> None:
+    """Say how near the policy that the cluster has comes to what was recorded, and what follows."""
+    if not any(results[run.title].record.logged for run in runs):
+        return
+    first = next((run for run in runs if run.policy == CLUSTERS_HAVE), runs[0])
+    if recorded is not None:
+        ran.calibration = Calibration.of(first.title, recorded.jobs, results[first.title].jobs)
+        ran.summaries[0][OFF] = off_by(results[first.title].summary(), recorded.summary())
+    ordered = [first, *(run for run in runs if run is not first)]
+    rows = [(in_words(run), results[run.title].summary()) for run in ordered]
+    ran.answer = answer(None if recorded is None else recorded.summary(), rows, ran.calibration)
+
+
+def in_words(run: Run) -> str:
+    """The policy of a run in a sentence."""
+    told = ", which is told how long each job runs," if Need.LENGTHS in run.policy_class.needs else ""
+    return f"under {run.title}{told}"
 
 
 def recorded_beside(run: Run, materials: Materials) -> tuple[SimulationResult | None, list[str]]:
@@ -242,7 +278,14 @@ def recorded_beside(run: Run, materials: Materials) -> tuple[SimulationResult | 
         )
     except InputError as error:
         return None, [f"the recorded schedule is left out: {error}"]
-    notes = [f"left out of the recorded schedule: {result.status_detail}"] if result.status_detail else []
+    notes = []
+    if result.status_detail:
+        notes.append(f"left out of the recorded schedule, and of all figures: {result.status_detail}")
+    ends = Counter(str(ending).replace("_", " ") for ending in jobs.recorded_status.tolist() if ending)
+    if told := ", ".join(f"{count:,} {ending}" for ending, count in ends.most_common() if ending != ENDINGS[0]):
+        notes.append(
+            f"as logged, {told} of {len(jobs):,} jobs: under every policy they end so when they have run as long"
+        )
     most, gpus = int(np.nanmax(result.timeline["busy_gpus"], initial=0)), cluster.total_gpus
     if most > gpus:
         notes.append(f"the recorded schedule has up to {most} GPUs in use, {cluster} has {gpus}")

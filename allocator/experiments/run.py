@@ -85,7 +85,7 @@ OF_WORKLOAD = ("throughputs", "prices", "profiling_percentage", "reference_model
 _ALWAYS = ("generator", "multi_gpu", "priorities", "slos", "preload", "fixed_duration_seconds", "throughputs", "prices")
 """Parts of a workload that count for the identity whether or not they are set."""
 
-_NO_COLUMN = ("time_unit_seconds", "predictions")
+_NO_COLUMN = ("time_unit_seconds", "predictions", "default_limit_hours")
 """Parts of a workload that have a column only where they are set."""
 
 _KEY_DIGITS = 16

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, Reads, Said, declared_kinds
+from allocator.conversion import NotNegative, Positive, Reads, Said, declared_kinds
 from allocator.experiments.words import TIME_UNIT
 from allocator.protocol.entities import Entities
 from allocator.results.deadlines import assign_slos
@@ -337,11 +337,13 @@ class Recorded(Workload):
     ----------
     trace : file of the trace.
     whole_gpus : whether jobs that ask for a fraction of a GPU have it whole; None: they do not.
-    entities_by : "user" or "partition", whose names in the trace are entities of equal weight; None: they are not.
+    entities_by : "user", "partition" or "account", whose names in the trace are entities of equal weight; None: none
+        are.
     deadline_factors, best_effort, categories : drawn anew, as for the workloads that draw jobs; None: as the trace has
         them.
     time_unit_seconds : one unit of the times in a trace of ElasticFlow or Chronus; None: inferred from the trace.
     predictions : file with predicted lengths of the jobs.
+    default_limit_hours : predicted length, or time limit, of jobs that have none; None: their true length.
     """
 
     generator = "recorded"
@@ -355,8 +357,9 @@ class Recorded(Workload):
         Reads(_owner),
         Said(
             "--entities-by",
-            "Users or partitions of the trace become entities, of equal weight, or as the file of --entities says.",
-            "user|partition",
+            "Users, partitions or accounts of the trace become entities, of equal weight, or as the file of --entities "
+            "says.",
+            "user|partition|account",
         ),
     ] = None
     deadline_factors: Factors = None
@@ -374,6 +377,15 @@ class Recorded(Workload):
         ),
     ] = None
 
+    default_limit_hours: Annotated[
+        Positive | None,
+        Said(
+            "--default-limit",
+            "Time limit of jobs that have none; if omitted, their true length counts.",
+            "HOURS",
+        ),
+    ] = None
+
     def drawn(self, draw: Draw) -> Trace:
         """The first of them."""
         recorded = draw.recorded
@@ -384,6 +396,10 @@ class Recorded(Workload):
         first = first if draw.load is None else first.at_load(draw.load)
         if self.whole_gpus:
             first = first.with_whole_gpus()
+        if self.default_limit_hours is not None:
+            limits = first.predicted_seconds
+            usual = np.where(np.isnan(limits), 3600.0 * self.default_limit_hours, limits)
+            first = _with_column(first, "predicted_seconds", usual)
         if self.entities_by is not None:
             first = first.owned_by(self.entities_by)
         if self.deadline_factors is not None or self.best_effort:

@@ -107,16 +107,19 @@ def _checked_step(
     if rows is state.running and not len(rejected) and not rows.shares_gpus:
         # Everybody goes on as they are.
         return step
-    _positions(rows.jobs, state, where, "jobs")
     thousandths = state.known("gpu_thousandths")
+    # Who runs already has been looked at.
+    new = rows.beyond(state.running) if thousandths is None and not rows.shares_gpus else rows
+    _positions(new.jobs, state, where, "jobs")
     if thousandths is not None:
-        rows = rows.with_fractions(thousandths.take(rows.jobs))
+        new = rows = rows.with_fractions(thousandths.take(rows.jobs))
         step = PlanStep(rows, step.seconds)
-    rows.check(state.capacity, where)
+    if new is rows or not new.joins(state.running, state.capacity):
+        rows.check(state.capacity, where)
     if len(rejected) and among_ids(rows.jobs, rejected).any():
         found = np.intersect1d(rows.jobs, rejected).tolist()
         raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
-    _check_known(rows, state, where, needs)
+    _check_known(new, state, where, needs)
     return PlanStep(rows.in_pairs(), step.seconds) if rows.shares_gpus else step
 
 

@@ -111,7 +111,7 @@ class DecisionCore:
         self._rounds = 0
         self._last: tuple[Step, Decision] | None = None
         self._running = Assignment.none()
-        # Ids of those who have left since `_running` was decided.
+        # Ids of those who have left since `_running` was decided and may be in it.
         self._left: list[int] = []
         self._held: tuple[tuple[int, ...], ...] = ()
 
@@ -154,7 +154,12 @@ class DecisionCore:
         if not len(self.active) or np.count_nonzero(self.active.take(at, mode="clip") != ids):
             raise InputError("jobs", found=ids.tolist(), expected="active jobs")
         self._executor.left(ids)
-        self._left += ids.tolist()
+        jobs = ids.tolist()
+        rows = None if self._held or self._by_changes is None else self._by_changes.leave(jobs)
+        if rows is None:
+            self._left += jobs
+        else:
+            self._running = rows
         stays = np.ones(len(self.active), dtype=np.bool_)
         stays[at] = False
         self.active = self.active[stays]
@@ -212,6 +217,7 @@ class DecisionCore:
         policy is asked about it where it is `news`.
         """
         self._rates_version += 1
+        self.jobs.rates_changed()
         self._executor.rates_changed()
         self._isolated.rates_changed(jobs, step_factor)
         if news:
@@ -269,7 +275,8 @@ class DecisionCore:
         }
         if self._prices is not None:
             given["gpu_prices"] = self._prices.price_at(clock, self.cluster.accelerators)
-        state = self.jobs.snapshot(active, clock, self.cluster, self.policy.needs, self._running, **given)
+        running = self._running.among(active) if self._left else self._running
+        state = self.jobs.snapshot(active, clock, self.cluster, self.policy.needs, running, **given)
         if self._room is not None:
             state.room_source = partial(self._room, active, self._left)
         yield state
@@ -338,7 +345,7 @@ class DecisionCore:
 
     @property
     def running(self) -> Assignment:
-        """Who runs as what by the last decision, those who have completed since included."""
+        """Who runs as what by the last decision; jobs that have completed since may be among them."""
         return self._running
 
     @property

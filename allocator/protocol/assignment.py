@@ -60,6 +60,8 @@ class Assignment:
     _shares_gpus: ClassVar[bool | None] = None
     # Of positions: the ids of which they are positions, and the rows that have these ids.
     _named: ClassVar[tuple[_Ids, Assignment] | None] = None
+    # The rows that stand first, and those of other jobs that follow them.
+    _parts: ClassVar[tuple[Assignment, Assignment] | None] = None
 
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
@@ -87,7 +89,15 @@ class Assignment:
         return cls.of([], [], [])
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return len(self.pool)
+
+    def __getattr__(self, name: str) -> Any:
+        # Positions are looked up when they are first asked for.
+        if name != "jobs" or self._named is None:
+            raise AttributeError(f"an Assignment has no {name!r}")
+        ids, rows = self._named
+        jobs = self.__dict__["jobs"] = ids.searchsorted(rows.jobs)
+        return jobs
 
     @property
     def shares_gpus(self) -> bool:
@@ -117,7 +127,7 @@ class Assignment:
         """(K,) GPUs that each row takes: whole numbers where all rows have their GPUs whole."""
         return taken_of(self.gpus, self.thousandths)
 
-    @property
+    @cached_property
     def busy_gpus(self) -> float:
         """GPUs taken in all; those that two jobs share count once, fractions as such."""
         if self.thousandths is not None:
@@ -127,10 +137,16 @@ class Assignment:
 
     def gpus_used(self, pools: int) -> NDArray[Any]:
         """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once, fractions as such."""
+        known = self.__dict__.get("_used")
+        if known is not None and len(known) == pools:
+            return np.asarray(known)
         rows = self.take(self.firsts) if self.shares_gpus else self
         if rows.thousandths is not None:
-            return np.rint(np.bincount(rows.pool, rows.gpus * rows.thousandths, pools)) / WHOLE
-        return np.bincount(rows.pool, rows.gpus, pools).astype(np.int64)
+            used = np.rint(np.bincount(rows.pool, rows.gpus * rows.thousandths, pools)) / WHOLE
+        else:
+            used = np.bincount(rows.pool, rows.gpus, pools).astype(np.int64)
+        self.__dict__["_used"] = used
+        return used
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Assignment:
         """Some of the rows."""
@@ -141,6 +157,21 @@ class Assignment:
 
     def followed_by(self, rows: Assignment) -> Assignment:
         """These rows, and then others of other jobs."""
+        if self._named is not None and not rows.shares_gpus:
+            ids, own = self._named
+            both = own.followed_by(rows.named(ids)).numbered(ids)
+        else:
+            both = self._joined(rows)
+        both.__dict__["_parts"] = self, rows
+        # Nobody looks further back, and what is further back need not be kept.
+        self.__dict__.pop("_parts", None)
+        return both
+
+    def beyond(self, first: Assignment) -> Assignment:
+        """The rows that follow those that stand `first`, where these are known to; else all."""
+        return self if self._parts is None or self._parts[0] is not first else self._parts[1]
+
+    def _joined(self, rows: Assignment) -> Assignment:
         jobs, pool = np.concatenate((self.jobs, rows.jobs)), np.concatenate((self.pool, rows.pool))
         gpus, parts = np.concatenate((self.gpus, rows.gpus)), None
         if self.thousandths is not None or rows.thousandths is not None:
@@ -158,9 +189,10 @@ class Assignment:
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner, self.thousandths)
 
-    def numbered(self, positions: _Ids, ids: _Ids) -> Assignment:
-        """The same, where nobody shares, with the (K,) `positions` of the jobs in `ids` in place of them."""
-        rows = self.alone(positions, self.pool, self.gpus, self.thousandths)
+    def numbered(self, ids: _Ids) -> Assignment:
+        """The same, where nobody shares, with the positions of the jobs in `ids` (ascending) in place of them."""
+        rows = self.alone(self.jobs, self.pool, self.gpus, self.thousandths)
+        del rows.__dict__["jobs"]
         rows.__dict__["_named"] = ids, self
         return rows
 
@@ -198,6 +230,23 @@ class Assignment:
         lower, higher = self.jobs[first], self.jobs[second]
         wrong = (lower != self.partner[second]) | (higher != self.partner[first]) | (lower > higher)
         return None if np.count_nonzero(wrong) else (first, second)
+
+    def joins(self, first: Assignment, capacity: _Ids) -> bool:
+        """Whether these rows, where nobody shares, can run on pools of `capacity` GPUs (M,) beside those that stand
+        `first`, which can."""
+        jobs, pools, gpus = self.jobs.tolist(), self.pool.tolist(), self.gpus.tolist()
+        if not len(set(jobs)) == len(jobs) == len(pools) == len(gpus) or min(gpus) < 1:
+            return False
+        if not 0 <= min(pools) <= max(pools) < len(capacity):
+            return False
+        free = (capacity - first.gpus_used(len(capacity))).tolist()
+        for pool, count in zip(pools, gpus, strict=True):
+            free[pool] -= count
+        runs = first.jobs
+        if first._named is not None:
+            ids, rows = first._named
+            runs, jobs = rows.jobs, ids[self.jobs].tolist()
+        return min(free) >= 0 and not any(np.count_nonzero(runs == job) for job in jobs)
 
     def check(self, capacity: _Ids, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""

@@ -126,6 +126,12 @@ class Decision:
     rejected : ids of the jobs that the policy did not admit; they are gone.
     before, gpus_before : who ran as what before, and on which GPUs; empty where they are not known.
     change : what changes where placement has found it, who has other GPUs of the same pool included; else None.
+
+    >>> from allocator.protocol import Assignment
+    >>> rows, nobody = Assignment.of([3, 5], pool=[0, 0], gpus=[1, 2]), Assignment.of([], [], [])
+    >>> decision = Decision(rows, ((0,), (2, 3)), 360.0, False, True, None, [], nobody)
+    >>> decision.jobs.tolist(), decision.gpus
+    ([3, 5], ((0,), (2, 3)))
     """
 
     assignment: Assignment

@@ -99,6 +99,10 @@ class Entities:
     ------
     InputError
         A name that stands twice, a parent that does not exist, or entities that belong to each other in a circle.
+
+    >>> teams = Entities([Entity("vision", weight=2.0), Entity("language")])
+    >>> teams.names, teams.weights.tolist()
+    (('vision', 'language'), [2.0, 1.0])
     """
 
     def __init__(self, entities: Iterable[Entity] = (), *, source: str = "entities") -> None:

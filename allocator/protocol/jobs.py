@@ -9,7 +9,7 @@ which then grows and shrinks with the table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,6 +71,28 @@ _WRITTEN = {
 }
 
 
+class Speeds(NamedTuple):
+    """What follows from the `rates` (N, M) of jobs.
+
+    Attributes
+    ----------
+    fastest : (N,) steps/s on the type on which the job is fastest.
+    own : (N,) position of the only type that can run it, -1 where none can; None where some jobs can choose.
+    """
+
+    rates: _Floats
+    fastest: _Floats
+    own: _Ids | None
+
+    @classmethod
+    def of(cls, rates: _Floats) -> Speeds:
+        """Of such rates."""
+        able = rates > 0
+        count = np.count_nonzero(able, axis=1)
+        own = np.where(count > 0, able.argmax(axis=1), -1) if count.max(initial=0) < 2 and rates.shape[1] > 1 else None
+        return cls(rates, rates.max(axis=1, initial=0.0), own)
+
+
 class JobTable:
     """N jobs on the M accelerator types of a cluster, as a struct of arrays.
 
@@ -92,7 +114,8 @@ class JobTable:
     ----------
     ids : (N,) ids of the rows, ascending.
     job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user, partition, gpu_type,
-    gpu_utilization, trace_id, arrival_date : (N,) as in the trace; times in seconds. Steps change with the batch size.
+    gpu_utilization, recorded_status, trace_id, arrival_date : (N,) as in the trace; times in seconds. Steps change with
+        the batch size.
     deadline : (N,) seconds on the clock; nan for a job without.
     predicted_seconds : (N,) the prediction; where there is none the length of the job on its fastest type, 0 where none
         can run it.
@@ -130,6 +153,7 @@ class JobTable:
     partition: NDArray[np.object_]
     gpu_type: NDArray[np.object_]
     gpu_utilization: _Floats
+    recorded_status: NDArray[np.object_]
     trace_id: NDArray[np.object_]
     arrival_date: NDArray[np.datetime64]
     rates: _Floats
@@ -173,6 +197,7 @@ class JobTable:
         self.configurations = configurations
         self.goodput: GoodputLedger | None = None
         self.least_steps_remaining = 0.0
+        self._speeds: Speeds | None = None
         self.columns: dict[str, NDArray[Any]] = {}
         self._fill: dict[str, Any] = {}
         self._submitted = n
@@ -369,6 +394,17 @@ class JobTable:
         return where_allowed(columns, self.rates[rows] > 0)
 
     @property
+    def speeds(self) -> Speeds:
+        """What follows from the rates."""
+        if self._speeds is None or self._speeds.rates is not self.rates:
+            self._speeds = Speeds.of(self.rates)
+        return self._speeds
+
+    def rates_changed(self) -> None:
+        """Some of the `rates` have been written anew."""
+        self._speeds = None
+
+    @property
     def runnable(self) -> NDArray[np.bool_]:
         """(N,) whether any type of the cluster can run the job at all."""
         runnable: NDArray[np.bool_] = np.any(self.rates > 0, axis=1)
@@ -423,6 +459,7 @@ class JobTable:
     ) -> ClusterState:
         """What a policy may know at `clock` about the `active` jobs (ascending ids, which become the labels).
 
+        Those who are `running` are among them.
         Views are read when the policy asks for them, and must be read before the table changes; those that the table
         does not have are `given`.
         """

@@ -83,6 +83,11 @@ class Policy(ABC):
     heterogeneity_aware : whether the policy distinguishes accelerator types.
     in_rounds : whether jobs come and go at the ends of rounds only. Always so under a policy that answers with shares.
     in_order_of_rows : whether jobs that stand earlier in the state go first. Ids ascend there with arrival.
+
+    >>> import allocator
+    >>> policy = allocator.get_policy("max_min_fairness_perf")
+    >>> policy.answers, policy.heterogeneity_aware
+    ('shares', True)
     """
 
     name: ClassVar[str] = ""

@@ -242,6 +242,20 @@ class ClusterState(Views):
         return source.table.configurations, source.at.take(jobs)
 
     @property
+    def fastest_rates(self) -> NDArray[np.float64]:
+        """(N,) throughput on the type on which the job is fastest, steps/s; 0 where none can run it."""
+        if not self.source or "rates" in self.given:
+            return np.asarray(self.rates.max(axis=1, initial=0.0))
+        return self.source.table.speeds.fastest.take(self.source.at)
+
+    @property
+    def own_pools(self) -> NDArray[np.int64] | None:
+        """(N,) position of the only type that can run the job, -1 where none can; None where that is not known, or jobs
+        can choose."""
+        own = self.source.table.speeds.own if self.source and "rates" not in self.given else None
+        return None if own is None or not self.source else own.take(self.source.at)
+
+    @property
     def runnable_rates(self) -> NDArray[np.float64]:
         """(N, M) throughput, 0 on types that have fewer GPUs than the job's gang needs."""
         fits = self.scale_factors[:, None] <= self.capacity[None, :]

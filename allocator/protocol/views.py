@@ -44,16 +44,20 @@ _Texts = NDArray[np.object_]
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """What a state of the `active` jobs, which are `at` these rows of the table, is read from."""
+    """What a state of the `active` jobs, which are `at` these rows of the table, is read from.
+
+    `others_run`: jobs that are not active may be among those who run.
+    """
 
     table: JobTable
     active: _Ids
     at: _Ids
     running: Assignment | None
+    others_run: bool = False
 
     def of(self, jobs: _Ids) -> Source:
         """The same of some of the jobs (positions)."""
-        return Source(self.table, self.active.take(jobs), self.at.take(jobs), self.running)
+        return Source(self.table, self.active.take(jobs), self.at.take(jobs), self.running, others_run=True)
 
     def column(self, name: str) -> NDArray[Any]:
         """(n, ...) of the active jobs; much faster than an index for a matrix."""
@@ -317,19 +321,16 @@ def _positions(ids: _Ids, active: _Ids) -> _Ids:
     return np.where(active.take(position, mode="clip") == ids, position, -1)
 
 
-def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
+def _running(source: Source, _: ClusterState) -> Assignment:
     """Who of the active jobs runs as what, by position."""
-    if running is None or not len(active):
+    rows, active = source.running, source.active
+    if rows is None or not len(active):
         return Assignment.none()
-    if running.shares_gpus or running.thousandths is not None:
-        still = running.among(active)
-        jobs, partner = _positions(still.jobs, active), _positions(still.partner, active)
-        return Assignment(jobs, still.pool, still.gpus, partner, still.thousandths)
-    position = active.searchsorted(running.jobs)
-    there = active.take(position, mode="clip") == running.jobs
-    if np.count_nonzero(there) < len(there):
-        running, position = running.take(there), position[there]
-    return running.numbered(position, active)
+    rows = rows.among(active) if source.others_run else rows
+    if not rows.shares_gpus:
+        return rows.numbered(active)
+    jobs, partner = _positions(rows.jobs, active), _positions(rows.partner, active)
+    return Assignment(jobs, rows.pool, rows.gpus, partner, rows.thousandths)
 
 
 def _steps_remaining(source: Source, _: ClusterState) -> _Floats:
@@ -406,7 +407,7 @@ class Views:
     running = View[Assignment](
         "who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet",
         per="state",
-        source=lambda source, _: _among_active(source.running, source.active),
+        source=_running,
         default=lambda _: Assignment.none(),
         cut=_rows_of,
     )
@@ -579,6 +580,8 @@ class Need:
     SERVICE = Views.run_seconds | Views.gpu_seconds
     PREDICTIONS = Views.predicted_seconds
     ISOLATED_TIME = Views.isolated_seconds
+    LENGTHS = Views.steps_remaining
+    """Every policy may read what is left of a job; one whose decisions depend on it says so."""
 
 
 def need_of(view: View[Any]) -> str:

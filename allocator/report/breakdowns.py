@@ -11,13 +11,18 @@ from allocator.report.figures import FIGURES, MISSING, Figure, format_column, fo
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from allocator.results.measures.calibration import Calibration
+
 MOST_USERS = 40
 """Users of each policy that are shown, those with the most GPU time."""
+
+HOUR = 3600.0
 
 NEITHER = ("weight", "gpus", "gpu_hours", "gpu_hours_per_job", "gpu_share", "throughput_share")
 """Figures of parts of which more is neither better nor worse."""
 
-_COMPLETION = ("average_jct", "median_jct", "p99_jct", "average_queueing_time", "p99_queueing_time", "worst_rho")
+_COMPLETION = ("average_jct", "median_jct", "p99_jct", "average_queueing_time", "p99_queueing_time",
+               "average_bounded_slowdown", "worst_rho")  # fmt: skip
 _OF_PARTS = {
     figure.key: figure
     for figure in (
@@ -64,7 +69,9 @@ class Breakdown:
 
     def figures(self, parts: Sequence[Mapping[str, Any]]) -> list[Figure]:
         """The columns of a table of these parts."""
-        return [_OF_PARTS[key] for key in self.keys if any(part.get(key) is not None for part in parts)]
+        found = [_OF_PARTS[key] for key in self.keys if any(part.get(key) is not None for part in parts)]
+        logged = any(figure.key == "average_bounded_slowdown" for figure in found)
+        return [figure for figure in found if not (logged and figure.key == "worst_rho")]
 
 
 _ALL = (
@@ -157,6 +164,32 @@ def parts_table(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> Table:
             name = "  " * depth + (part[of.key] or of.nameless)
             table.add_row(Text(name), done, *(f" {column[at]}" for column in columns))
             at += 1
+    return table
+
+
+CALIBRATED = ("part", "jobs", "recorded (h)", "simulated (h)", "off (%)")
+
+
+def calibration_rows(calibration: Calibration) -> list[tuple[str, ...]]:
+    """How long jobs waited as recorded and as simulated, as text: one row per part, the columns of `CALIBRATED`."""
+    found: list[tuple[str, ...]] = []
+    for part, jobs, recorded, simulated, off in calibration.table.itertuples(index=False):
+        apart = MISSING if off != off else f"{round(100 * off):+d}".replace("-", "−").replace("+0", "0")
+        found.append((part, format_count(jobs), f"{recorded / HOUR:.2f}", f"{simulated / HOUR:.2f}", apart))
+    return found
+
+
+def calibration_table(calibration: Calibration) -> Table:
+    """The same for the terminal."""
+    from rich import box
+    from rich.table import Table
+
+    title = f"{calibration.policy} beside what was recorded: waiting"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for place, heading in enumerate(CALIBRATED):
+        table.add_column(heading, justify="right" if place else "left")
+    for row in calibration_rows(calibration):
+        table.add_row(*row)
     return table
 
 

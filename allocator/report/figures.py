@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 MISSING = "-"
 
+OFF = "simulation_off"
+"""Key of what `off_by` says, in the summary of a recorded schedule."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -100,6 +103,15 @@ FIGURES: tuple[Figure, ...] = (
         detail=True,
         optional=True,
     ),
+    Figure(
+        "average_bounded_slowdown",
+        "slowdown",
+        "",
+        "mean completion time over that of the job alone, of which at least ten minutes count (bounded slowdown)",
+        2,
+        optional=True,
+    ),
+    Figure("p99_bounded_slowdown", "p99 slowdown", "", "99 of 100 jobs had at most this slowdown", 1, optional=True),
     Figure("worst_rho", "worst rho", "", "largest finish-time fairness of any job", 2),
     Figure(
         "unfair_fraction", "unfair jobs", "%", "completed jobs that took clearly longer than on their isolated share", 1
@@ -228,7 +240,9 @@ def best_rows(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> set[int
     """Rows that hold the best value, and those that show the same; empty when there is nothing to compare.
 
     Where the figure depends on which jobs completed, only policies that completed the most jobs compete: a
-    run that was cut short would otherwise win with the few short jobs it finished.
+    run that was cut short would otherwise win with the few short jobs it finished. Beside a recorded schedule
+    (`OFF` in its summary) rows are as good as the best that differ from it by no more than the simulation does from
+    what was recorded; there is no best where all are.
     """
     completed = [float(summary.get("completed_jobs") or 0) for summary in summaries]
     most = max(completed, default=0.0)
@@ -242,7 +256,19 @@ def best_rows(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> set[int
         return set()
     best = (min if figure.better == "low" else max)(rivals, key=lambda row: values[row])
     texts = format_column(figure, summaries)
-    return {row for row in rivals if texts[row] == texts[best]}
+    noise = max((float(summary[OFF].get(figure.key, 0.0)) for summary in summaries if OFF in summary), default=None)
+    if noise is None:
+        return {row for row in rivals if texts[row] == texts[best]}
+    near = {
+        row for row in rivals if abs(values[row] - values[best]) <= noise * max(abs(values[row]), abs(values[best]))
+    }
+    return near if len(near) < len(rivals) else set()
+
+
+def off_by(simulated: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, float]:
+    """How far figures of a simulation are off those recorded, as a part of the larger of the two, by key."""
+    pairs = {figure.key: (value_of(figure, simulated), value_of(figure, recorded)) for figure in FIGURES}
+    return {key: abs(a - b) / max(abs(a), abs(b), 1e-300) for key, (a, b) in pairs.items() if math.isfinite(a - b)}
 
 
 def _column_decimals(values: Sequence[float]) -> int:

@@ -66,6 +66,14 @@ def write_report(
     summaries : figures of each result, with its settings under "settings", as `save_result` returns them; made of the
         results when omitted.
     sections : further sections, as markup; they come first.
+
+    >>> import tempfile
+    >>> import allocator
+    >>> from throughputs import Trace
+    >>> run = allocator.simulate(Trace(["A3C"], [1], [1000.0], [0.0]), "v100:1", "fifo_perf")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report([run], Path(folder) / "report.html").name
+    'report.html'
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from allocator.presets import Comparison, preset, preset_names
+from allocator.protocol.views import Need
 from allocator.report.figures import FIGURES, MISSING, OF_SOME_RUNS, Figure
+from throughputs import InputError
+
+_OF_STARTS = r"(re)?starts?_(penalty|seconds)"
+"""Names of settings that make starts cost."""
+
+HONEST = ("qssf", "slurm")
+"""Policies that take predicted lengths where others take the true ones."""
 
 _MEANING = {
     "isolated": "job completion time / the same on an isolated share of the cluster",
     "static": "job completion time / (time that the job needs alone x jobs of the trace per GPU)",
+    "slowdown": "job completion time / that of the job alone with a start of its gang, ten minutes at least",
     "themis": "job completion time / (time that the job needs alone x jobs in the cluster per GPU, meanwhile)",
 }
 
@@ -54,13 +64,19 @@ class Presentation:
             for figure in (*FIGURES, *OF_SOME_RUNS)
             if not figure.optional or any(summary.get(figure.key) is not None for summary in summaries)
         }
+        logged = all("average_bounded_slowdown" in summary for summary in summaries) and bool(summaries)
+        if logged and yardstick == "isolated":
+            figures = {key: figure for key, figure in figures.items() if key not in _ABOUT_RHO}
+            rho, meaning = "bounded_slowdown", _MEANING["slowdown"]
+        else:
+            rho, meaning = "rho" + _ending(yardstick), _MEANING[yardstick]
         return cls(
             names=tuple(run if label == run else f"{run} ({label})" for run, label in zip(runs, labels, strict=True)),
             labels=labels,
             figures=tuple(figures.values()),
             bars=tuple(figures[key] for key in shown.bars if key in figures),
-            rho="rho" + _ending(yardstick),
-            meaning=_MEANING[yardstick],
+            rho=rho,
+            meaning=meaning,
             usual=yardstick == "isolated",
         )
 
@@ -110,9 +126,31 @@ def exceeded_shares(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]
     ]
 
 
+def true_lengths(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line that names the runs of policies that are told how long jobs run, and what to compare with instead."""
+    told = [name for name, summary in zip(names, summaries, strict=True) if _told_lengths(summary)]
+    if not told:
+        return []
+    who = f"{', '.join(told)}: told how long each job still runs, which a real scheduler can only predict"
+    return [f"{who}; {' and '.join(HONEST)} go by predicted lengths and limits"]
+
+
+def _told_lengths(summary: Mapping[str, Any]) -> bool:
+    named = str(summary.get("settings", {}).get("preset", "default"))
+    try:
+        return Need.LENGTHS in preset(named).class_of_policy(str(summary["policy"])).needs
+    except (InputError, KeyError):  # of a policy that is not installed here
+        return False
+
+
 def free_restarts(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line that says where preemptions cost nothing; none where they do, or nobody was preempted."""
-    free = [summary.get("restart_gpu_hours") == 0 and bool(summary.get("preemptions")) for summary in summaries]
+    free = [
+        summary.get("restart_gpu_hours") == 0
+        and bool(summary.get("preemptions"))
+        and not any(value for name, value in summary.get("settings", {}).items() if re.search(_OF_STARTS, name))
+        for summary in summaries
+    ]
     if not any(free):
         return []
     if all(free):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.report.figures import MISSING, Figure, best_rows, format_column, format_count
-from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts
+from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts, true_lengths
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,6 +115,7 @@ def comparison_table(
         notes.append(f"no room here for {', '.join(figure.heading for figure in left_out)}: see summary.json")
     ends = [(name, ended_otherwise(summary)) for name, summary in zip(shown.names, summaries, strict=True)]
     notes += [f"{name}: {words}" for name, words in ends if words]
+    notes += true_lengths(shown.names, summaries)
     notes += free_restarts(summaries)
     notes += exceeded_shares(shown.names, summaries)
     table.caption = "\n".join(notes) or None

@@ -112,7 +112,7 @@ def deadline_figures(jobs: pd.DataFrame, measure: str = "first") -> dict[str, An
         "admitted": count - rejected,
         "rejected": rejected,
         "met": int((due & in_time).sum()),
-        "late": int((due & ~in_time & (status == "completed")).sum()),
+        "late": int((due & ~in_time & ~np.isnan(jct) & (status != "cut_off")).sum()),
         "best_effort_jobs": int((~due).sum()),
         "best_effort_average_jct": float(free.mean()) if len(free) else None,
         "wasted_gpu_hours": float(wasted.sum()) / 3600.0,

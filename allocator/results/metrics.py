@@ -24,6 +24,7 @@ from allocator.results.measures.parts import (
 )
 from allocator.results.measures.pools import accelerators_table, gpu_utilization
 from allocator.results.summary import Summary
+from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,7 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
         "loaded_utilization": loaded_utilization(record),
         **_contention_figures(timeline, result.cluster.total_gpus),
         "jobs": len(jobs),
-        **{f"{name}_jobs": status.count(name) for name in _ENDS},
+        **{f"{name}_jobs": status.count(name) for name in (*_ENDS, *(ENDINGS[1:] if record.logged else ()))},
         "preemptions": int(jobs["preemptions"].sum()),
         "migrations": record.migrations,
         "restart_gpu_hours": restart_gpu_hours(every_job),

@@ -17,7 +17,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.results.cost import busy_cost
 from allocator.results.fairness import isolated_jct, round_contention, static_contention
 from allocator.results.observers import StretchOutcome
-from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
+from allocator.results.outcomes import COMPLETED, CUT_OFF, OPEN, STATUSES, UNSERVED
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RunRecord:
     jobs : the job table at the end of the run.
     cluster : the cluster.
     outcomes : the rounds in order.
-    window : (first, end) ids of the jobs that are measured; None: all.
+    window : (first, end) ids of the jobs that are measured, or (N,) whether each is; None: all.
     prices : dollars per GPU hour, see `cost`; None: costs are not computed.
     fluid : whether the run had no rounds; outcomes are then intervals between events, and their rows have shares.
     by_gpus : what the jobs do by number of GPUs, asked for when it is needed; None: not known.
@@ -95,7 +95,7 @@ class RunRecord:
     jobs: JobTable
     cluster: Cluster
     outcomes: Sequence[StretchOutcome]
-    window: tuple[int, int] | None = None
+    window: tuple[int, int] | NDArray[np.bool_] | None = None
     prices: PriceTable | None = None
     fluid: bool = False
     by_gpus: Callable[[], Configurations] | None = None
@@ -235,12 +235,19 @@ class RunRecord:
         done = self.jobs.completion_time[~np.isnan(self.jobs.completion_time)]
         return float(done.max()) if done.size else 0.0
 
-    @cached_property
+    @property
     def measured(self) -> NDArray[np.bool_]:
         """(N,) whether the job is in the window."""
+        if isinstance(self.window, np.ndarray):
+            return self.window
         ids = np.arange(len(self.jobs))
         first, end = (0, len(ids)) if self.window is None else self.window
         return (ids >= first) & (ids < end)
+
+    @cached_property
+    def logged(self) -> bool:
+        """Whether the jobs are those of a log, which says when they were submitted or how they ended."""
+        return bool((self.jobs.recorded_status != "").any() or not np.isnat(self.jobs.arrival_date).all())
 
     @cached_property
     def unfinished(self) -> NDArray[np.bool_]:
@@ -386,7 +393,11 @@ class RunRecord:
         return np.where(end > 0, passed[end] - passed[start], 0)
 
     def status(self) -> list[str]:
-        """(N,) how each job ended: one of `STATUSES`, or "unserved" where no type can run it."""
-        names = np.array(STATUSES, dtype=object)[self.jobs.columns["outcome"]]
+        """(N,) how each job ended: one of `STATUSES`, or "unserved" where no type can run it.
+
+        A job that ended in another way where it was logged ends so here, when it has run for as long.
+        """
+        outcome, logged = self.jobs.columns["outcome"], self.jobs.recorded_status
+        names = np.where((outcome == COMPLETED) & (logged != ""), logged, np.array(STATUSES, dtype=object)[outcome])
         shown: list[str] = np.where(self.unfinished | (names != STATUSES[OPEN]), names, UNSERVED).tolist()
         return shown

@@ -66,6 +66,10 @@ class Summary(Mapping[str, Any]):
         rounds of the job.
     average_rho_isolated, worst_rho_isolated, unfair_fraction_isolated, very_unfair_fraction_isolated : by a run on
         isolated shares.
+    average_bounded_slowdown, median_bounded_slowdown, p90_bounded_slowdown, p95_bounded_slowdown,
+    p99_bounded_slowdown, p99_9_bounded_slowdown : of the jobs of a log: completion time over that alone, a start of the
+        gang included, of which at least ten minutes count.
+    failed_jobs, cancelled_jobs, timed_out_jobs : completed jobs that ended so where they were logged.
     makespan : clock when the last job completed, seconds.
     utilization : busy GPU time over GPU time up to the makespan.
     loaded_utilization : the same from the first arrival to the last.
@@ -162,6 +166,15 @@ class Summary(Mapping[str, Any]):
     worst_rho_isolated: Number = None
     unfair_fraction_isolated: Number = None
     very_unfair_fraction_isolated: Number = None
+    average_bounded_slowdown: Number = None
+    median_bounded_slowdown: Number = None
+    p90_bounded_slowdown: Number = None
+    p95_bounded_slowdown: Number = None
+    p99_bounded_slowdown: Number = None
+    p99_9_bounded_slowdown: Number = None
+    failed_jobs: Count = None
+    cancelled_jobs: Count = None
+    timed_out_jobs: Count = None
     makespan: float
     utilization: float
     loaded_utilization: Number = None
@@ -265,6 +278,11 @@ class Summary(Mapping[str, Any]):
     def _lines(self) -> list[str]:
         """The figures that matter most, in at most ten lines."""
         rho = _MISSING if self.worst_rho is None else f"{self.worst_rho:.2f}"
+        fairness = f"worst rho {rho}, {_percent(self.unfair_fraction)} of jobs unfairly treated"
+        if self.average_bounded_slowdown is not None and self.p99_bounded_slowdown is not None:
+            fairness = (
+                f"bounded slowdown {self.average_bounded_slowdown:.2f}, 99th percentile {self.p99_bounded_slowdown:.1f}"
+            )
         lines = [
             f"{self.label} on {self.cluster}: {self.status}, {self.completed_jobs:,} of {self.jobs:,} jobs completed",
             f"average JCT {_hours(self.average_jct)}, median {_hours(self.median_jct)}, "
@@ -273,7 +291,7 @@ class Summary(Mapping[str, Any]):
             f"{_hours(self.average_running_time)} on them",
             f"makespan {_hours(self.makespan)}, GPUs busy {_percent(self.utilization)} of it, "
             f"{_percent(self.loaded_utilization)} up to the last arrival",
-            f"worst rho {rho}, {_percent(self.unfair_fraction)} of jobs unfairly treated",
+            fairness,
         ]
         if self.preemptions is not None:
             lines.append(f"{self.preemptions:,} preemptions, {self.restart_gpu_hours or 0.0:,.1f} GPU hours for starts")

@@ -12,7 +12,8 @@ from allocator.fractions import WHOLE
 from allocator.results.deadlines import deadline_columns
 from allocator.results.outcomes import CUT_OFF, DROPPED, OPEN, REJECTED, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
-from throughputs.trace import date_texts, dates_after
+from throughputs.numerics import quotient
+from throughputs.trace import ENDINGS, date_texts, dates_after
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _Ints = NDArray[np.int64]
 Decisions = Sequence[tuple[int, float, "Allocation"]]
+
+SLOWDOWN_FLOOR = 600.0
+"""Seconds below which nobody minds how long a job takes."""
 
 _ROUNDING = 1e-9
 """Part of a completion time that the sum of its stretches may be off by; a job that waited for no more never did."""
@@ -45,6 +49,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "jct": jct,
         "isolated_jct": isolated,
         "rho": jct / isolated,
+        **({"bounded_slowdown": _bounded_slowdown(record, jct)} if record.logged else {}),
         "running_time": record.running_seconds,
         **({} if record.promised_seconds is None else {"promised_time": record.promised_seconds}),
         "queueing_time": np.where(np.abs(waited) <= _ROUNDING * jct, 0.0, waited),
@@ -52,7 +57,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "restart_gpu_seconds": record.restart_gpu_seconds,
         "rounds_run": _rounds_run(record),
         "preemptions": record.preemptions,
-        "status": pd.Categorical(record.status(), [*STATUSES[1:], UNSERVED, STATUSES[OPEN]]),
+        "status": pd.Categorical(record.status(), [*STATUSES[1:], *ENDINGS[1:], UNSERVED, STATUSES[OPEN]]),
     }
     if fair := record.contended_jct():
         columns |= {f"rho_{name}": jct / seconds for name, seconds in fair.items()}
@@ -66,6 +71,18 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
 
 _SUBMITTED = ("job_type", "scale_factor", "priority_weight", "total_steps", "arrival_time")
 """Columns of every table of jobs, as they were submitted."""
+
+
+def _bounded_slowdown(record: RunRecord, jct: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N,) completion time over that of the job alone on its fastest type, a start of its gang included; at least 1.
+
+    Alone no job takes less than `SLOWDOWN_FLOOR` (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001).
+    """
+    jobs = record.jobs
+    alone = quotient(jobs.total_steps if record.work is None else record.work, jobs.rates.max(axis=1, initial=0.0), 0.0)
+    starts = record.restart_gpu_seconds / (np.maximum(jobs.gpus_taken, 1e-3) * (1 + record.preemptions))
+    slowdown: NDArray[np.float64] = jct / np.maximum(alone + np.nan_to_num(starts), SLOWDOWN_FLOOR)
+    return np.where(np.isnan(jct), np.nan, np.maximum(slowdown, 1.0))
 
 
 def _rounds_run(record: RunRecord) -> _Ints:

@@ -25,6 +25,7 @@ from allocator.runtime.decisions.deciding import Deciding
 from allocator.runtime.decisions.hardware import Hardware, orders
 from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
+from allocator.runtime.hook import Hook
 from allocator.runtime.records.book import (
     CANCELLED,
     FAILED,
@@ -35,6 +36,7 @@ from allocator.runtime.records.book import (
     RUNNING,
     STARTING,
     STOPPING,
+    TIMED_OUT,
     Book,
     Job,
 )
@@ -66,7 +68,7 @@ class Service:
     lingering : by UUID of jobs that ought to have ended, why their GPUs are still not free, for people.
     listeners : are given every event that was written, after the book.
     dispatch : orders under way.
-    doors : closed first when `run` ends, as they read the journal.
+    doors : closed first when `run` ends, as they read the journal. hook : tells a program of the user's, None for none.
     """
 
     deciding: Deciding
@@ -87,6 +89,7 @@ class Service:
         self.lingering: dict[str, str] = {}
         self.listeners: list[Callable[[Event], None]] = []
         self.doors: list[Door] = []
+        self.hook: Hook | None = None
         clock = lambda: self.clock()  # noqa: E731 - tests put another in its place
         self.dispatch = Dispatch(adapter, self.watching, self.settings, clock, self.refused, self.wake)
         self._next_look = 0.0
@@ -121,6 +124,9 @@ class Service:
         await self.adapter.open()
         self.hardware = self.hardware_of(await self.adapter.nodes())
         self.deciding = self._deciding(make_world)
+        if self.settings.hook is not None:
+            self.hook = Hook(self, self.settings.hook_words)
+            self.doors.append(self.hook)
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "adapter": self.adapter.name, "nodes": nodes})])
         self.deciding.take_up(self.book)
@@ -161,7 +167,8 @@ class Service:
         """What hinders the service now, "" for nothing."""
         unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
         lingering = "; ".join(f"job {self.book.jobs[uuid].id}: {why}" for uuid, why in self.lingering.items())
-        return self._trouble or unknown or lingering or next(iter(self.dispatch.troubles.values()), "")
+        hook = "" if self.hook is None else self.hook.trouble
+        return self._trouble or unknown or lingering or next(iter(self.dispatch.troubles.values()), hook)
 
     def close(self) -> None:
         """End `run` at the next occasion."""
@@ -200,6 +207,7 @@ class Service:
             self.journal.check()
             self._note({uuid: one for uuid, one in seen.items() if uuid not in started}, started)
             self._tell_lingering(seen)
+            self._cancel_hopeless()
             self._decide()
             self._carry_out()
             self._press()
@@ -250,6 +258,8 @@ class Service:
         if kind in LEAVING or (kind == "ended" and event["outcome"] == "completed"):
             self.deciding.left(job)
             self.dispatch.forget(job.uuid, job.epoch)
+            for other in self.book.followers.get(job.id, ()):
+                self.deciding.arrived(other)
 
     # -- what is ------------------------------------------------------------------------------------------------------
 
@@ -308,6 +318,15 @@ class Service:
                 self.lingering[job.uuid] = f"its GPUs are not free: {reason}"
         told = [(uuid, text) for uuid, text in self.lingering.items() if uuid not in before]
         self.record(Event("lingers", uuid, data={"reason": text}) for uuid, text in told)
+
+    def _cancel_hopeless(self) -> None:
+        """Take jobs off that wait for one that will not complete, and those that wait for them."""
+        while self.book.hopeless:
+            ends = {job.uuid: min(one.id for one in self.book.before(job)) for job in self.book.hopeless.values()}
+            self.record(
+                Event(CANCELLED, uuid, data={"reason": f"job {number}, which it was to run after, did not complete"})
+                for uuid, number in ends.items()
+            )
 
     def _clear(self, seen: Mapping[str, Seen]) -> list[Event]:
         """End starts that the book does not have: the journal's end was lost, or a node was cut off and is back.
@@ -469,8 +488,13 @@ class Service:
         )
 
     def _press(self) -> None:
-        """Trainers that hang are told to end; those that were told and run on get signals."""
+        """Trainers that hang or whose time is over are told to end; those that were told and run on get signals."""
         now = self.clock()
+        running = [job for job in self.book.holding.values() if job.state == RUNNING and job.time_limit]
+        # before the limit is reached, so that nobody outlives it; no more than half of one that is short
+        grace = self.settings.grace_seconds
+        over = [job for job in running if job.has_run(now) >= max(job.time_limit - grace, job.time_limit / 2.0)]
+        self.stop(over, "its time limit is reached", then=TIMED_OUT)
         hanging = [job for job in self.book.holding.values() if self.watching.hangs(job, now)]
         self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Range, Said, check_fields
+from throughputs import InputError
 
 Seconds = Annotated[float, Range(above=True)]
 
@@ -31,6 +33,7 @@ class ServiceSettings:
     early_dispatch : in rounds, decide as soon as GPUs fall idle that a waiting job could use, and start those of the
         next round whose GPUs are free before it begins.
     least_measured_steps, least_measured_seconds : of a measurement of speed.
+    hook : a program that is told what happens, in words as a shell has them; None: nobody is.
     log_bytes : of output that are kept of each job.
     max_jobs : that may wait or run at once; more are refused.
     """
@@ -61,6 +64,9 @@ class ServiceSettings:
     early_dispatch: Annotated[
         bool, Said("--early-dispatch/--whole-rounds", "Fill GPUs that fall idle before the round ends.")
     ] = True
+    hook: Annotated[
+        str | None, Said("--hook", "A program that is told what happens, JSON lines on its standard input.", "COMMAND")
+    ] = None
     least_measured_steps: float = 2.0
     least_measured_seconds: float = 0.5
     log_bytes: AtLeastOne = 16 << 20
@@ -68,6 +74,16 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         check_fields(self, "settings")
+        if self.hook is not None and not self.hook_words:
+            raise InputError("settings", field="hook", found=self.hook, expected="a program, and its arguments")
+
+    @property
+    def hook_words(self) -> list[str]:
+        """The program and its arguments; no shell reads them."""
+        try:
+            return shlex.split(self.hook or "")
+        except ValueError:
+            return []
 
 
 @dataclass(frozen=True)

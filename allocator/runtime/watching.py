@@ -13,11 +13,10 @@ from allocator.runtime.adapters.base import Seen
 from allocator.runtime.adapters.node import NOT_EXECUTABLE, NOT_FOUND
 from allocator.runtime.decisions.knowledge import moving_average
 from allocator.runtime.records.book import (
-    CANCELLED,
     FAILED,
+    LEAVING,
     LOST,
     PROGRESS,
-    REJECTED,
     RUNNING,
     STARTING,
     STOPPING,
@@ -59,7 +58,7 @@ def _leaving(job: Job, data: Mapping[str, Any], settings: ServiceSettings) -> li
     outcome, fruitless, lost = data["outcome"], job.fruitless_after(data), job.lost_after(data)
     retries = settings.retries if job.retries is None else job.retries
     kind, reason = "gave_up", ""
-    if outcome != "completed" and job.then in (CANCELLED, REJECTED):
+    if outcome != "completed" and job.then in LEAVING:
         kind, reason = job.then, job.reason
     elif outcome == "failed" and data["code"] in _CANNOT_RUN and not job.saved_steps:
         reason = f"a command cannot be run, so it is not tried again: {data['reason']}"

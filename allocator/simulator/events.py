@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.assignment import NOBODY, among_ids
+from allocator.protocol.assignment import NOBODY, Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
@@ -46,11 +46,17 @@ class EventExecution:
         self._any = False
         self._table, self._truth = world.jobs, world.truth
         self._hooks = world.hooks
+        # Rows as they went last, with their rates.
+        self._known: tuple[Assignment, _Floats] | None = None
         self._ends_said = any(
             rule.says_ends and hooks([rule], hook) for rule in world.running for hook in ("stop", "begin", "shape")
         )
         if self._ends_said:
             world.jobs.register("judged_time", np.nan)
+
+    def rates_changed(self) -> None:
+        """Look all rates up anew."""
+        self._known = None
 
     def _horizon(self, decision: Decision) -> float:
         """When the core is to be asked again at the latest, seconds."""
@@ -81,7 +87,9 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self._follow(decision, at)
-        rates = self._truth.rates_of(rows, table.colocation_group)
+        if self._known is None or self._known[0] is not rows:
+            self._known = rows, self._truth.rates_of(rows, table.colocation_group)
+        rates = self._known[1]
         for changed in self._hooks.rates:
             rates = changed(decision, at, rates)
         stretch = Stretch(world.clock, decision, at, world.clock, rates)

@@ -229,7 +229,7 @@ class World:
     @property
     def next_event(self) -> float:
         """When a rule lets something happen next, seconds."""
-        return float(min([next_event() for next_event in self.hooks.next_event], default=np.inf))
+        return float(min([next_event() for next_event in self.hooks.next_event])) if self.hooks.next_event else np.inf
 
     @property
     def gpus_may_return(self) -> bool:
@@ -262,6 +262,7 @@ class World:
     def rates_changed(self) -> None:
         """Rates that are kept are looked up anew."""
         self._rounds.rates_changed()
+        self._events.rates_changed()
 
     def _count_unserved(self, known: int) -> None:
         """Jobs of the window that can never run are not waited for."""

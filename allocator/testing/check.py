@@ -39,11 +39,12 @@ def check_policy(policy: Policy | type[Policy] | str, lacks: Collection[str] = (
     """Check that a policy does what every policy does.
 
     Its answers are shares of time in the polytope; they depend on the state alone, and there neither on the order of
-    jobs nor on the unit in which steps are counted; it copes with no jobs, no GPUs, one job, and jobs that can run
-    nowhere; what it calls optimal has a bound; a planner's memory can be saved; a small simulation ends, the same
-    whether or not it was interrupted, and without anybody beyond its shares where GPUs are left idle on purpose. What a
-    policy lacks by intent it says as class data (`relative_shares`, `in_order_of_rows`), or its author by `lacks`. One
-    that refuses clusters with several types of accelerator is checked on one.
+    jobs nor on the unit in which steps are counted, and on how long jobs take only if it says so (`Need.LENGTHS`); it
+    copes with no jobs, no GPUs, one job, and jobs that can run nowhere; what it calls optimal has a bound; a planner's
+    memory can be saved; a small simulation ends, the same whether or not it was interrupted, and without anybody beyond
+    its shares where GPUs are left idle on purpose. What a policy lacks by intent it says as class data
+    (`relative_shares`, `in_order_of_rows`), or its author by `lacks`. One that refuses clusters with several types of
+    accelerator is checked on one.
 
     Parameters
     ----------

@@ -110,6 +110,18 @@ def minds_no_unit_of_a_job(policy: Policy, world: World) -> None:
     _in_units(policy, world, np.ldexp(1.0, powers), what)
 
 
+def says_that_it_knows_lengths(policy: Policy, world: World) -> None:
+    """Who decides by how long jobs still take says so: people want to know."""
+    if Need.LENGTHS in policy.needs:
+        return
+    state = world.state(policy)
+    other: Any = world.state(policy)
+    factors = np.random.default_rng([world.seed, world.n_jobs, 4]).uniform(0.2, 5.0, world.n_jobs)
+    other.steps_remaining = np.ceil(state.steps_remaining * factors)
+    told = "the answer depends on the steps that are left; say needs = Need.LENGTHS | ..."
+    _same(_answer(policy, state), _answer(policy, other), told)
+
+
 def copes_without(policy: Policy, world: World) -> None:
     """No jobs, or no GPUs: nobody has anything."""
     allocation = policy.allocate(world.state(policy))
@@ -234,6 +246,7 @@ PROPERTIES = (
     Property("minds no order of jobs", minds_no_order, _few(2, 3, 5, 9)),
     Property("minds no common unit of throughput", minds_no_common_unit, _few(2, 3, 5)),
     Property("minds no unit of one job's throughput", minds_no_unit_of_a_job, _few(2, 3, 5)),
+    Property("says that it knows lengths", says_that_it_knows_lengths, _few(2, 3, 5, 9)),
     Property("copes with no jobs", copes_without, (World(0),)),
     Property("copes with no GPUs", copes_without, tuple(World(n, 0, (0, 0, 0)) for n in (1, 3))),
     Property("runs a job that is alone", serves_one, tuple(World(1, seed) for seed in range(4))),

@@ -26,6 +26,15 @@ _ROOMS = {
     "quotas": "Quotas",
 }
 
+_USE = dict(re.findall(r"^\| `(\w+)` \| (.*?) \| \w+ \|$", (ROOT / "docs/which_policy.md").read_text(), re.M))
+"""When a policy is the one to take, by its name."""
+
+_LENGTHS = {
+    "true": "It **must know how long jobs take**; the simulator tells it, on a cluster nobody does.",
+    "predicted": "It goes by predicted lengths, or time limits; a job without one counts with its true length.",
+    "unknown": "It does not know how long jobs take.",
+}
+
 _ROUNDING = 1e-6
 """Values that differ from 0 by less are printed as 0."""
 
@@ -51,6 +60,7 @@ def page_of(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> str:
         f"# {entry.name}",
         entry.meaning,
         f"*{entry.paper}*",
+        f"Use this when {_USE[entry.name]}. {_LENGTHS[entry.lengths]}",
         f"```sh\nallocator compare --policies {entry.name},srtf --cluster {policy_runs.cluster_of(entry.factory)}\n```",
         "## Program",
         *([] if "```" in text else [f"```text\n{entry.program}\n```"]),

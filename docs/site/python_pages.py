@@ -1,12 +1,23 @@
-"""Pages of the Python interface, one for each room; mkdocstrings fills them from docstrings."""
+"""Pages of the Python interface: one for each object that most people need, one for each other room.
+
+mkdocstrings fills them from docstrings.
+"""
 
 from __future__ import annotations
 
+OBJECTS = {
+    "What is known": "Cluster read_cluster Trace read_trace ThroughputMatrix load_throughputs default_table read_table "
+    "Entities Entity Estimation InputError",
+    "One decision": "solve Allocation AdmissionTest",
+    "Runs and their comparison": "simulate Run compare whatif SimulationResult Summary recorded_schedule explain "
+    "write_report",
+    "Policies": "get_policy list_policies register ProgramPolicy ConstrainedPolicy ConvexPolicy SharePolicy "
+    "OrderPolicy PlanPolicy Policy",
+    "What policies read and say": "ClusterState View Need Trigger UpcomingRounds Assignment Plan PlanStep Decision",
+}
+"""The names of `allocator`, in the order of use."""
+
 ROOMS = {
-    "allocator": (
-        "Solve, simulate, report",
-        "What most people need: `import allocator` reads nothing else until it is used.",
-    ),
     "allocator.protocol": (
         "Policies and what they read",
         "The contract between policies and the worlds that ask them.",
@@ -26,10 +37,21 @@ ROOMS = {
 
 
 def pages() -> dict[str, str | bytes]:
-    """Addresses and content: an overview and a page for each room."""
-    made: dict[str, str | bytes] = {f"reference/{name}.md": _page(name, *about) for name, about in ROOMS.items()}
+    """Addresses and content: an overview, and a page for each object and each room."""
+    names = {name: group for group, listed in OBJECTS.items() for name in listed.split()}
+    made: dict[str, str | bytes] = {
+        f"reference/allocator/{name}.md": f"# {name}\n\n*{group}*\n\n::: allocator.{name}\n    options:\n"
+        "      show_root_heading: false\n"
+        for name, group in names.items()
+    }
+    made |= {f"reference/{name}.md": _page(name, *about) for name, about in ROOMS.items()}
     rows = [f"| [`{name}`]({name}.md) | {about} |" for name, (_, about) in ROOMS.items()]
-    made["reference/index.md"] = "\n".join([_OVERVIEW, "| module | |", "|---|---|", *rows, ""])
+    listed = [
+        f"| {group} | {', '.join(f'[`{name}`](allocator/{name}.md)' for name in text.split())} |"
+        for group, text in OBJECTS.items()
+    ]
+    parts = [_OVERVIEW, "| `import allocator` | |", "|---|---|", *listed, "", "| module | |", "|---|---|", *rows, ""]
+    made["reference/index.md"] = "\n".join(parts)
     return made
 
 

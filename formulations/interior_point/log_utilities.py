@@ -1,133 +1,94 @@
-"""Logarithmic utilities on the structure: an interior point method, or prices first where jobs are many."""
+"""Logarithmic utilities have no unit: jobs that are equal but for the unit of their throughput are one class."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.objective import Objective
-from formulations.core.objectives import NashWelfare
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
 from formulations.core.solution import Answer
-from formulations.interior_point.method import StructuredProgram, solve_structured
-from formulations.prices.log_responses import Market
-from formulations.prices.log_search import solve_by_prices
+from throughputs import PlainColumns, ThroughputMatrix
 
 Array = NDArray[np.float64]
 
-_PRECISION = 1e-11
-"""Relative gap that the interior point method is run to."""
-_LEAST_FOR_PRICES = 3000
-"""Number of classes from which prices come first."""
-
 _PROBED_JOBS = 4096
 """Jobs that are compared first, to see whether classes are worth looking for among all."""
+
 _SAME_DECIMALS = 12
 """Decimals to which two jobs' relative rates must agree to be one class."""
 
 
-def solve(polytope: Polytope, objective: Objective) -> Answer:
-    """Solve `NashWelfare`; rows without a positive rate and types without capacity are not allowed here.
-
-    TypeError for another objective.
-    """
-    if not isinstance(objective, NashWelfare):
-        raise TypeError(f"logarithmic utilities are not those of {type(objective).__name__}")
-    return solve_log(polytope.rates, polytope.scale_factors, objective.budgets, polytope.counts, polytope.capacity)
-
-
-def solve_log(
-    rates: Array,
-    scale_factors: NDArray[np.int64] | Array,
-    budgets: Array,
-    counts: Array,
-    capacity: Array,
-) -> Answer:
-    """Maximise ``sum_i n_i B_i log(sum_j T_ij x_ij)`` over the polytope.
-
-    Parameters
-    ----------
-    rates : (N, M) T, a positive one in every row.
-    scale_factors, budgets, counts : (N,) s, B and n.
-    capacity : (M,) c, positive.
-
-    Returns the shares (N, M), the multipliers ``B_i / u_i`` of throughput, and the prices.
-    """
-    types = _merge_types(rates, capacity)
-    relative = np.ascontiguousarray(rates[:, types.first].T, dtype=np.float64)
-    fastest = relative.max(axis=0)
-    relative /= fastest
-    market = Market(relative, np.asarray(scale_factors, dtype=np.float64), budgets, counts, types.capacity)
-    classes = _merge_jobs(market)
-    if classes is None:
-        answer = _solve(market)
-        shares, multipliers, prices = answer.shares, answer.multipliers, answer.prices
-    else:
-        together = np.bincount(classes.of, counts, len(classes.first)).astype(np.float64)
-        answer = _solve(market.take(classes.first, together))
-        shares, multipliers, prices = answer.shares[classes.of], answer.multipliers[classes.of], answer.prices
-    if len(types.first) < len(capacity):
-        shares, prices = shares[:, types.of] * types.part, prices[types.of]
-    return Answer(shares, multipliers / fastest, prices, answer.iterations, answer.solver)
-
-
-def _solve(market: Market) -> Answer:
-    """Of the market's K jobs, with its iterations or passes."""
-    if len(market.budgets) > _LEAST_FOR_PRICES:
-        with suppress(RuntimeError):
-            return solve_by_prices(market)
-    program = StructuredProgram(
-        rates=market.rates,
-        scale_factors=market.scale_factors,
-        counts=market.counts,
-        capacity=market.capacity,
-        budgets=market.budgets,
-    )
-    point = solve_structured(program, _PRECISION)
-    return Answer(point.shares.T, point.demand_multipliers, point.prices, point.iterations, "structured")
-
-
 @dataclass(frozen=True, eq=False)
-class _Types:
-    """Types on which every job runs alike, as one: `first` of each, capacity together, which one each type is `of`
-    and its part (M,) of the capacity."""
+class Merged:
+    """Jobs with the same rates relative to their fastest, gang and budget as one class; and types on which all run
+    alike, only the sum of which matters, as one type.
 
-    first: NDArray[np.intp]
-    capacity: Array
-    of: NDArray[np.intp]
-    part: Array
+    Attributes
+    ----------
+    part : over the classes, with rates relative to the fastest. budgets : of a job of each class.
+    of : (N,) class of each job; None where hardly any two are alike, and each is its own.
+    type_of, fraction : (M,) the type that each type is part of, and its fraction of the GPUs.
+    """
+
+    part: Polytope
+    budgets: Array
+    of: NDArray[np.intp] | None
+    type_of: NDArray[np.intp]
+    fraction: Array
+
+    def expanded(self, answer: Answer) -> Answer:
+        """From classes to jobs, and to all types; the multipliers of throughputs follow from these."""
+        shares, prices = answer.shares if self.of is None else answer.shares[self.of], answer.prices
+        if len(prices) < len(self.type_of):
+            shares, prices = shares[:, self.type_of] * self.fraction, prices[self.type_of]
+        return Answer(shares, np.zeros(0), prices, answer.iterations)
 
 
-def _merge_types(rates: Array, capacity: Array) -> _Types:
-    """Only the sum of a job's shares of equal types matters: they are one type with all their GPUs."""
+def merged(polytope: Polytope, budgets: Array) -> Merged:
+    """Every job has a positive rate somewhere, and every type GPUs."""
+    first, type_of = _alike(polytope.rates)
+    capacity = np.bincount(type_of, polytope.capacity).astype(np.float64)
+    relative = np.ascontiguousarray(polytope.rates[:, first].T, dtype=np.float64)
+    relative /= relative.max(axis=0)
+    sizes, counts, of = polytope.scale_factors, polytope.counts, None
+    classes = _classes(relative, sizes, budgets)
+    if classes is not None:
+        relative, sizes, budgets, of = (
+            relative[:, classes.first],
+            sizes[classes.first],
+            budgets[classes.first],
+            classes.of,
+        )
+        counts = np.bincount(of, counts, len(classes.first)).astype(np.float64)
+    names = [str(j) for j in first]
+    matrix = ThroughputMatrix.trusted(relative.T, jobs=range(len(sizes)), accelerators=names, scale_factors=sizes)
+    part = Polytope(PlainColumns(matrix), capacity, counts)
+    return Merged(part, budgets, of, type_of, polytope.capacity / capacity[type_of])
+
+
+def _alike(rates: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first of each type that differs from those before, and which one of these each type is."""
     of = np.arange(rates.shape[1])
     for k in range(1, len(of)):
-        for j in range(k):
-            if (
-                of[j] == j
-                and np.array_equal(rates[:_PROBED_JOBS, j], rates[:_PROBED_JOBS, k])
-                and (rates[:, j] == rates[:, k]).all()
-            ):
+        for j in np.flatnonzero(of[:k] == np.arange(k)).tolist():
+            some = slice(_PROBED_JOBS)
+            if np.array_equal(rates[some, j], rates[some, k]) and (rates[:, j] == rates[:, k]).all():
                 of[k] = j
                 break
-    first, of = np.unique(of, return_inverse=True)
-    together = np.bincount(of, capacity).astype(np.float64)
-    return _Types(first, together, of, capacity / together[of])
+    return np.unique(of, return_inverse=True)
 
 
-def _merge_jobs(market: Market) -> Classes | None:
-    """Jobs with the same rates relative to their fastest, gang and budget: a logarithm does not mind the unit.
+def _classes(relative: Array, sizes: NDArray[np.int64], budgets: Array) -> Classes | None:
+    """None when a sample says that hardly any two jobs are alike."""
+    K = len(budgets)
 
-    None when a sample says that hardly any two jobs are alike.
-    """
-    K = len(market.budgets)
-    columns = [np.round(rate, _SAME_DECIMALS) for rate in market.rates[:, :: max(K // _PROBED_JOBS, 1)]]
-    columns += [values[:: max(K // _PROBED_JOBS, 1)] for values in (market.scale_factors, market.budgets)]
-    if K > 2 * _PROBED_JOBS and len(classes_of(columns).first) > 0.9 * len(columns[0]):
+    def among(some: slice) -> Classes:
+        return classes_of([*(np.round(rate, _SAME_DECIMALS) for rate in relative[:, some]), sizes[some], budgets[some]])
+
+    every = max(K // _PROBED_JOBS, 1)
+    if K > 2 * _PROBED_JOBS and len(among(slice(None, None, every)).first) > 0.9 * len(budgets[::every]):
         return None
-    columns = [*(np.round(rate, _SAME_DECIMALS) for rate in market.rates), market.scale_factors, market.budgets]
-    return classes_of(columns)
+    return among(slice(None))

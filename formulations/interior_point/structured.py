@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from formulations.interior_point import log_utilities
+from formulations.interior_point.log_utilities import merged
 from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
 
 Array = NDArray[np.float64]
@@ -68,7 +68,14 @@ class _WithEngine(Method[Answer]):
 
 class _Structured(_WithEngine):
     def log_sum(self, objective: NashWelfare) -> Answer:
-        return log_utilities.solve(self.polytope, objective)
+        whole = merged(self.polytope, objective.budgets)
+        return whole.expanded(solve_for_logs(whole.part, whole.budgets))
+
+
+def solve_for_logs(polytope: Polytope, budgets: Array, precision: float = _PRECISION) -> Answer:
+    """Maximise ``sum_i n_i B_i log u_i``."""
+    fastest = polytope.fastest
+    return _answer(fastest, solve_structured(_program(polytope, fastest, budgets=budgets), precision))
 
 
 def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, finest: float) -> Answer:

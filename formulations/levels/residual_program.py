@@ -36,8 +36,8 @@ _NEGLIGIBLE_YIELD = 1e-8
 _PRICED = 1e-7
 """Part of what a GPU is worth to the job that would pay most for it from which a type has a price."""
 
-_ROUNDING = 1e-11
-"""Part of any type that may be left by rounding."""
+_ROUNDING, _ROUNDING_OF_ALL = 1e-11, 1e-10
+"""Part of any type, and of all GPUs, that may be left by rounding."""
 
 _ROUNDING_OF_PRICED = 1e-7
 """Part of a type with a price that may be left by rounding."""
@@ -91,7 +91,7 @@ class ResidualProgram:
         most = due.copy()
         worth = proof.multipliers[:, None] * part.rates
         priced = proof.dual_prices > _PRICED * (worth / part.scale_factors[:, None]).max(axis=0)
-        priced &= part.capacity - part.used(x) <= _ROUNDING_OF_PRICED * part.capacity
+        priced &= part.capacity - part.used(proof.shares) <= _ROUNDING_OF_PRICED * part.capacity
         open_ = np.ones(len(part.capacity), dtype=bool)
         left = np.ones(part.n_jobs, dtype=bool)
         capacity = part.capacity
@@ -103,9 +103,13 @@ class ResidualProgram:
             left = left & ~settled
             spent = matmul(part.loads[~left], x[~left])
             capacity = np.maximum(part.capacity - spent, 0.0)
-            yields = np.where(left[:, None], part.rates * x, 0.0)
-            spared = (yields <= max(_NEGLIGIBLE_YIELD, 10.0 * proof.gap) * u[:, None]).all(axis=0)
-            closing = open_ & spared & (capacity <= np.where(priced, _ROUNDING_OF_PRICED, _ROUNDING) * part.capacity)
+            spared = part.rates * x <= max(_NEGLIGIBLE_YIELD, 10.0 * proof.gap) * u[:, None]
+            little = capacity <= np.where(priced, _ROUNDING_OF_PRICED, _ROUNDING) * part.capacity
+            closing = (spared | ~left[:, None]).all(axis=0) & little
+            # of a type with a price those who are not held have nothing but rounding
+            next_to_nothing = capacity <= _ROUNDING_OF_ALL * float(self.whole.capacity.sum())
+            closing |= (spared | ~(left & done)[:, None]).all(axis=0) & priced & next_to_nothing
+            closing &= open_
             if not closing.any():
                 break
             open_ &= ~closing

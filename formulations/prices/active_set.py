@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.prices.best_responses import Box, Jobs, Totals, choose, settle
+from formulations.prices.best_responses import Box, Jobs, Market, Totals, choose, settle
 from formulations.prices.goals import Goal, Place
 
 Array = NDArray[np.float64]
@@ -15,6 +15,9 @@ Index = NDArray[np.intp]
 
 _FEWEST_UNDECIDED, _TOO_MANY_UNDECIDED = 48, 0.8
 """Fewest jobs that are left undecided, and the part of all that is so many that nobody is settled."""
+
+_NEGLIGIBLE_MASS = 1e-9
+"""Part of all settled GPUs below which those of a mix are none."""
 
 _LEVEL_ERROR = 0.3
 """Relative error of the level per relative error of the prices."""
@@ -51,13 +54,17 @@ class ActiveSet:
         if len(undecided) > _TOO_MANY_UNDECIDED * len(self):
             return self
         settled.add(totals, place, box)
+        settled.totals, settled.market = totals, self.goal.market(place)
         return self.take(undecided)
 
 
 @dataclass(eq=False)
 class Settled:
     """What settled jobs take (M,) at a level, and how it grows with it; and for which prices (M,) and levels they are
-    settled."""
+    settled.
+
+    What those take that spend a budget depends on prices; they are settled together, with their `totals` in a `market`.
+    """
 
     usage: Array
     growth: Array
@@ -65,6 +72,8 @@ class Settled:
     highest: Array
     lowest_level: float = -np.inf
     highest_level: float = np.inf
+    totals: Totals | None = None
+    market: Market | None = None
 
     @classmethod
     def nobody(cls, M: int) -> Settled:
@@ -80,6 +89,28 @@ class Settled:
         width = box.level * abs(place.level)
         self.lowest_level = max(self.lowest_level, place.level - width)
         self.highest_level = min(self.highest_level, place.level + width)
+
+    def folded(self) -> tuple[Array, Array, Array, Array]:
+        """What those on one type alone take (M,), and of one class for those of each other mix: rates (M, F), how many
+        jobs of one GPU it stands for (F,), and the budget of each (F,).
+
+        A job that takes turns between j and k spends ``b / (p_k - p_j) - a_j / (a_k - a_j)`` of its time on k. The sum
+        over jobs has the same form, with means of b and of the second term: the response of a class that gains 1 on k
+        over j.
+        """
+        assert self.totals is not None
+        assert self.market is not None
+        mixes, M = self.totals.mixes, len(self.usage)
+        mass, on_second, _, paid = self.totals.sums
+        pair = np.arange(len(mass)) < mixes.n_pairs
+        alone = np.bincount(mixes.second, np.where(pair, 0.0, mass), M)
+        some = np.flatnonzero(pair & (mass > _NEGLIGIBLE_MASS * float(np.add.reduce(mass))))
+        first, second, mass, paid = mixes.first[some], mixes.second[some], mass[some], paid[some]
+        slow = np.where(first == M, 0.0, (paid / self.market.steps[some] - on_second[some]) / mass)
+        rates = np.zeros((M + 1, len(some)))
+        rates[first, np.arange(len(some))] = slow
+        rates[second, np.arange(len(some))] = 1.0 + slow
+        return alone.astype(np.float64), rates[:M], mass, paid / mass
 
     def moved(self, before: float, after: float, sign: float) -> None:
         """The level has moved; growth is relative to where it is, and to the better."""

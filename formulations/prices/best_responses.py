@@ -13,7 +13,9 @@ Sums of chunks are added in their order, so the number of threads changes nothin
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -21,16 +23,17 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.prices.log_responses import in_chunks
 from formulations.prices.mixes import Mixes, mixes_of
 
 Array = NDArray[np.float64]
 States = NDArray[np.unsignedinteger]
 Result = TypeVar("Result")
-Work = Callable[[Iterator[slice]], list[Result]]
 
 _CHUNK = 8192
 """Jobs whose arrays stay in the processor's cache together."""
+
+_THREADS = 2
+"""Threads that share the chunks; the passes are bound by memory, and more bring little."""
 
 _ROUNDING = 1e-12
 """How far beyond its fastest type a demand may be."""
@@ -45,19 +48,21 @@ class Jobs:
     rates : (K, M) throughput.
     loads : (K,) GPUs that each class occupies.
     gain : (K,) what a class is paid for a unit of throughput, per GPU of the gang; None: nothing.
+    budget : (K,) what a class pays per GPU of the gang, where its utility is the logarithm of its throughput.
     """
 
     rates: Array
     loads: Array
     gain: Array | None = None
+    budget: Array | None = None
 
     def __len__(self) -> int:
         return len(self.loads)
 
     def take(self, jobs: NDArray[np.intp], loads: Array | None = None) -> Jobs:
         """Some of the classes, with other loads if given."""
-        gain = None if self.gain is None else self.gain[jobs]
-        return Jobs(self.rates[jobs], self.loads[jobs] if loads is None else loads, gain)
+        gain, budget = (None if each is None else each[jobs] for each in (self.gain, self.budget))
+        return Jobs(self.rates[jobs], self.loads[jobs] if loads is None else loads, gain, budget)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +78,12 @@ class Market:
         """All mixes; of two types the cheaper comes first."""
         return mixes_of(len(self.prices)).by_price(self.prices)
 
+    @cached_property
+    def steps(self) -> Array:
+        """(mixes,) how much dearer the second type is than the first."""
+        prices = np.append(self.prices, 0.0)
+        return np.asarray(prices[self.mixes.second] - prices[self.mixes.first])
+
 
 @dataclass(frozen=True, eq=False)
 class Box:
@@ -84,7 +95,8 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """Sums over jobs by mix, (3, mixes): loads, loads on the second type, growth of the latter with the level."""
+    """Sums over jobs by mix, (4, mixes): loads, loads on the second type, growth of the latter with the level, and what
+    is paid by budgets."""
 
     sums: Array
     mixes: Mixes
@@ -117,7 +129,7 @@ def choose(jobs: Jobs, market: Market, states: States) -> Totals:
             sums.append(chunk.sums(chunk.loads))
         return sums
 
-    return _added(in_chunks(len(jobs), _quiet(work), chunk=_CHUNK), market)
+    return _added(_in_chunks(len(jobs), work), market)
 
 
 def keep(jobs: Jobs, market: Market, states: States, loads: Array) -> Totals:
@@ -131,7 +143,7 @@ def keep(jobs: Jobs, market: Market, states: States, loads: Array) -> Totals:
             sums.append(chunk.sums(loads[part]))
         return sums
 
-    return _added(in_chunks(len(jobs), _quiet(work), chunk=_CHUNK), market)
+    return _added(_in_chunks(len(jobs), work), market)
 
 
 def settle(
@@ -155,7 +167,7 @@ def settle(
             found.append((undecided, chunk.sums(chunk.loads * settled), nearest))
         return found
 
-    found = in_chunks(len(jobs), _quiet(work), chunk=_CHUNK)
+    found = _in_chunks(len(jobs), work)
     undecided = np.concatenate([some for some, _, _ in found])
     if len(undecided) < fewest:
         nearest = np.sort(np.concatenate([distances for _, _, distances in found]))[:fewest]
@@ -177,21 +189,29 @@ def respond_all(jobs: Jobs, market: Market, states: States, shares: Array, multi
             chunk.write(shares[part], multipliers[part])
         return []
 
-    in_chunks(len(jobs), _quiet(work), chunk=_CHUNK)
+    _in_chunks(len(jobs), work)
 
 
-def _quiet(work: Work[Result]) -> Work[Result]:
-    """Divisions by zero are expected; each thread has to be told."""
+def _in_chunks(K: int, work: Callable[[Iterator[slice]], list[Result]]) -> list[Result]:
+    """Results of `work` for all chunks of K jobs, in their order; each thread is given a contiguous run of chunks."""
+    chunks = [slice(at, min(at + _CHUNK, K)) for at in range(0, K, _CHUNK)]
+    # counting processors takes as long as a pass over some hundred jobs
+    threads = min(_THREADS, len(chunks), os.cpu_count() or 1) if len(chunks) > 1 else 1
+    ends = [len(chunks) * t // threads for t in range(threads + 1)]
 
-    def quietly(parts: Iterator[slice]) -> list[Result]:
+    def run(t: int) -> list[Result]:
+        # divisions by zero are expected; each thread has to be told
         with np.errstate(all="ignore"):
-            return work(parts)
+            return work(iter(chunks[ends[t] : ends[t + 1]]))
 
-    return quietly
+    if threads == 1:
+        return run(0)
+    with ThreadPoolExecutor(threads) as pool:
+        return [result for results in pool.map(run, range(threads)) for result in results]
 
 
 def _added(sums: list[Array], market: Market) -> Totals:
-    return Totals(np.sum([np.zeros((3, len(market.mixes.first))), *sums], axis=0), market.mixes)
+    return Totals(np.sum([np.zeros((4, len(market.mixes.first))), *sums], axis=0), market.mixes)
 
 
 class _Chunk:
@@ -206,6 +226,7 @@ class _Chunk:
         self.gain = None if jobs.gain is None else jobs.gain[part]
         self.demand = None if market.demand is None else market.demand[part]
         self.growth = None if market.growth is None else market.growth[part]
+        self.budget = None if jobs.budget is None else jobs.budget[part]
 
     def mix(self, states: States) -> None:
         """Note the mixes: the rate of the first type, the difference to the second, and the second's share."""
@@ -221,15 +242,23 @@ class _Chunk:
             share = (self.demand - self.low) / self.span
             np.minimum(np.maximum(share, 0.0, out=share), 1.0, out=share)
             self.share = share if self.gain is None else np.where(self.states < self.mixes.n_pairs, share, self.share)
+        if self.budget is not None:
+            # where what is left of the budget buys the step from one type to the other
+            share = self.budget / self.market.steps[self.states]
+            share -= self.low / self.span
+            np.minimum(np.maximum(share, 0.0, out=share), 1.0, out=share)
+            self.share = np.where(self.states < self.mixes.n_pairs, share, self.share)
 
     def sums(self, loads: Array) -> Array:
-        """(3, mixes) see `Totals`."""
+        """(4, mixes) see `Totals`."""
         size = len(self.mixes.first)
-        sums = np.zeros((3, size))
+        sums = np.zeros((4, size))
         sums[0] = np.bincount(self.states, loads, size)
         sums[1] = np.bincount(self.states, loads * self.share, size)
         if self.growth is not None:
             sums[2] = np.bincount(self.states, loads * self.growth / self.span, size)
+        if self.budget is not None:
+            sums[3] = np.bincount(self.states, loads * self.budget, size)
         return sums
 
     def reach(self, box: Box) -> Array:
@@ -247,8 +276,15 @@ class _Chunk:
         if self.gain is not None:
             first, second = self.first, self.second
             profit = prices[second] - prices[first] - self.gain * self.span
-            corner = self._until_another_corner(prices, width)
+            corner = self._until_another_corner(self.gain, prices, width)
             np.fmin(reach, np.where(bound, profit / (width[first] + width[second]), corner), out=reach)
+        if self.budget is not None:
+            self._until_line_is_not_lowest(reach, prices, width)
+            step, wide = self.market.steps[self.states], width[self.first] + width[self.second]
+            high, low = self.budget * self.span / (self.low + self.span), self.budget * self.span / self.low
+            np.fmin(reach, (step - high) / wide, out=reach)
+            np.fmin(reach, (low - step) / wide, out=reach)
+            reach = np.where(bound, reach, self._until_another_corner(self.budget / self.span, prices, width))
         return reach
 
     def _until_line_is_not_lowest(self, reach: Array, prices: Array, width: Array) -> None:
@@ -281,14 +317,13 @@ class _Chunk:
         above[self.first == self.M] = np.inf
         np.fmin(reach, above, out=reach)
 
-    def _until_another_corner(self, prices: Array, width: Array) -> Array:
-        """No other type, nor idleness, pays more than the one type of the mix."""
-        assert self.gain is not None
+    def _until_another_corner(self, gain: Array, prices: Array, width: Array) -> Array:
+        """No other type, nor idleness, pays more, at a `gain` (K,) per throughput, than the one type of the mix."""
         own = np.where(self.share > 0.0, self.second, self.M)
-        left = prices[own] - self.gain * self.rates.ravel().take(own * self.n + np.arange(self.n))
+        left = prices[own] - gain * self.rates.ravel().take(own * self.n + np.arange(self.n))
         reach = np.full(self.n, np.inf)
         for kind in range(self.M + 1):
-            gap = prices[kind] - self.gain * self.rates[kind] - left
+            gap = prices[kind] - gain * self.rates[kind] - left
             gap[own == kind] = np.inf
             gap /= width[own] + width[kind]
             np.fmin(reach, gap, out=reach)
@@ -320,6 +355,9 @@ class _Chooser:
         self.best, self.states = np.full(n, np.inf), states
         self.flag, self.number = np.empty(n, dtype=bool), np.empty(n, dtype=states.dtype)
         states.fill(0)
+        if chunk.budget is not None:
+            self._by_budget(chunk.rates, chunk.budget)
+            return
         able = np.tile(self.prices[:, None], n)
         if chunk.demand is not None:
             need = chunk.demand * (1.0 - _ROUNDING)
@@ -337,6 +375,36 @@ class _Chooser:
                 np.less(able[k], self.best, out=self.flag)
                 np.minimum(self.best, able[k], out=self.best)
                 np.copyto(states, self.mixes.n_pairs + k, where=self.flag, casting="unsafe")
+
+    def _by_budget(self, rates: Array, budget: Array) -> None:
+        """Where the next step of the hull first costs more than the budget buys.
+
+        The multiplier is ``min_k max(b / a_k, p_k / a_k, max_{j : p_j < p_k} (p_k - p_j) / (a_k - a_j))``: to a point
+        above the hull there is a steeper way than the hull has there, so that the minimum never picks it. The term that
+        attains it says whether the mix is type k alone, or with idle time, or with type j.
+        """
+        mixes, prices, M = self.mixes, self.prices, len(self.prices)
+        number_of = np.empty((M + 1, M + 1), dtype=np.intp)
+        for number in range(mixes.n_pairs):
+            number_of[mixes.first[number], mixes.second[number]] = number
+        value, ratio = np.empty_like(budget), np.empty_like(budget)
+        order = np.argsort(prices, kind="stable").tolist()
+        for r, k in enumerate(order):
+            np.maximum(budget, prices[k], out=value)
+            value /= rates[k]
+            self.number.fill(mixes.n_pairs + k)
+            np.less_equal(budget, prices[k], out=self.flag)
+            np.copyto(self.number, number_of[M, k], where=self.flag, casting="unsafe")
+            for j in order[:r]:
+                if prices[j] < prices[k]:
+                    np.subtract(rates[k], rates[j], out=ratio)
+                    np.divide(prices[k] - prices[j], ratio, out=ratio)
+                    np.greater(ratio, value, out=self.flag)
+                    np.maximum(ratio, value, out=value)
+                    np.copyto(self.number, number_of[j, k], where=self.flag, casting="unsafe")
+            np.less(value, self.best, out=self.flag)
+            np.minimum(value, self.best, out=self.best)
+            np.copyto(self.states, self.number, where=self.flag)
 
     def _pairs(self, rates: Array, need: Array, able: Array) -> None:
         """A type that is too slow has the price inf, so of two types the second must be fast enough.

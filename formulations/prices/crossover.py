@@ -29,6 +29,9 @@ how many such jobs may be."""
 _CLEARED = 1e-8
 """Part of a type that may be sold twice, and worth of unsold capacity per worth of all."""
 
+_LEAST_LEFT = 1e-6
+"""Part of a type that has to be left for jobs that share their time, so that their program has an interior."""
+
 _MOST_LEVELS, _NEARLY_LINEAR, _BENT = 6, 1e-3, 10.0
 """Where demands are not linear in the level: programs at most; change of the level after which they need not be drawn
 up again; by how much demands may bend per square of the change."""
@@ -51,9 +54,14 @@ class Crossover:
         point, place = self._solved(undecided, settled, place)
         if self._off(settled, place):
             return None, place
+        shares = point.shares.T[: len(undecided)]
         bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
-        exact = self._at_vertex(undecided, settled, point.shares.T, place, max(_APART, bent))
-        return self._whole(*(exact or (undecided, point.shares.T, place))), place
+        exact = (
+            None
+            if self.goal.budget is not None
+            else self._at_vertex(undecided, settled, shares, place, max(_APART, bent))
+        )
+        return self._whole(*(exact or (undecided, shares, place))), place
 
     def _solved(self, active: ActiveSet, settled: Settled, place: Place) -> tuple[InteriorPoint, Place]:
         """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level."""
@@ -66,7 +74,7 @@ class Crossover:
             self.iterations += point.iterations
             prices = point.prices * self._scale(point.prices, place)
             prices = self.goal.without_negligible(prices, self.capacity, _NEGLIGIBLE_WORTH)
-            by = (point.level - 1.0) * self._part_of_all(active) if self.goal.gain is None else 0.0
+            by = (point.level - 1.0) * self._part_of_all(active) if self.goal.levelled else 0.0
             following = Place(prices, self.goal.moved(place.level, by))
             if self.goal.linear:
                 settled.moved(place.level, following.level, self.goal.sign)
@@ -88,6 +96,8 @@ class Crossover:
         polytope, market = self.polytope, active.goal.market(place)
         fastest = active.jobs.rates.max(axis=1)
         rates = np.divide(active.jobs.rates.T, fastest, order="C")
+        if self.goal.budget is not None:
+            return self._program_of_budgets(active, settled, rates)
         scale_factors = polytope.scale_factors[active.index].astype(np.float64)
         left = self.capacity - settled.usage
         figures = {"scale_factors": scale_factors, "counts": polytope.counts[active.index]}
@@ -112,22 +122,36 @@ class Crossover:
             **figures,
         )
 
+    def _program_of_budgets(self, active: ActiveSet, settled: Settled, rates: Array) -> StructuredProgram:
+        """Over the undecided jobs and the classes that the others are folded into."""
+        alone, folded, mass, budgets = settled.folded()
+        left = self.capacity - alone
+        if not (left > _LEAST_LEFT * self.capacity).all():
+            raise RuntimeError("jobs that are settled leave nothing to decide")
+        own = self.polytope.scale_factors[active.index].astype(np.float64)
+        assert active.jobs.budget is not None
+        return StructuredProgram(
+            rates=np.hstack([rates, folded / folded.max(axis=0, initial=0.0)]),
+            scale_factors=np.append(own, np.ones(len(mass))),
+            counts=np.append(self.polytope.counts[active.index], mass),
+            capacity=left,
+            budgets=np.append(active.jobs.budget * own, budgets),
+        )
+
     def _part_of_all(self, active: ActiveSet) -> float:
         """Of the GPUs that all jobs ask for."""
         return float(np.add.reduce(active.jobs.loads)) / float(np.add.reduce(self.everyone.jobs.loads))
 
     def _scale(self, prices: Array, place: Place) -> float:
         """Prices of a level have no unit of their own: the same worth of all capacity as before."""
-        return (
-            1.0
-            if self.goal.gain is not None
-            else float((matmul(self.capacity, place.prices)) / (matmul(self.capacity, prices)))
-        )
+        if not self.goal.levelled:
+            return 1.0
+        return float((matmul(self.capacity, place.prices)) / (matmul(self.capacity, prices)))
 
     def _off(self, settled: Settled, place: Place) -> bool:
         """Whether prices or level are further off than was assumed when jobs were settled."""
         beyond = max(settled.lowest_level - place.level, place.level - settled.highest_level)
-        if self.goal.gain is None and beyond > _NEGLIGIBLE_WORTH * abs(place.level):
+        if self.goal.levelled and beyond > _NEGLIGIBLE_WORTH * abs(place.level):
             return True
         off = np.maximum(settled.lowest - place.prices, place.prices - settled.highest)
         return float((off * self.capacity).max()) > _NEGLIGIBLE_WORTH * max(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from formulations.core.objectives import Threshold
 from formulations.core.polytope import Polytope
-from formulations.interior_point.structured import solve_threshold, solve_with_floors
+from formulations.interior_point.structured import solve_for_logs, solve_threshold, solve_with_floors
 from formulations.prices.best_responses import Market
 
 Array = NDArray[np.float64]
@@ -41,9 +41,11 @@ class Place:
 
 
 class Goal(ABC):
-    """What the jobs of a program want: demands by level, or pay and floors."""
+    """What the jobs of a program want: demands by level, pay and floors, or what their budgets buy."""
 
     gain: Array | None = None
+    budget: Array | None = None
+    levelled = False
     linear = True
     sign = 1.0
     most = 0.0
@@ -57,9 +59,9 @@ class Goal(ABC):
     def market(self, place: Place) -> Market:
         """Prices and demands; demands grow with the level relative to where it is."""
 
-    @abstractmethod
-    def moved(self, level: float, by: float) -> float:
-        """The level when it is better by a fraction `by`, as far as can be."""
+    def moved(self, level: float, by: float) -> float:  # noqa: ARG002
+        """The level when it is better by a fraction `by`, as far as can be; 0 for none."""
+        return 0.0
 
     def is_limit(self, level: float) -> bool:  # noqa: ARG002
         """Whether no level can be better, however much capacity there is."""
@@ -81,6 +83,8 @@ class Goal(ABC):
 
 class LevelGoal(Goal):
     """The best level of a threshold objective."""
+
+    levelled = True
 
     def __init__(self, polytope: Polytope, objective: Threshold) -> None:
         self.objective = objective
@@ -142,11 +146,6 @@ class WorthGoal(Goal):
         """The floors, whatever the level."""
         return Market(place.prices, self.floors)
 
-    def moved(self, level: float, by: float) -> float:  # noqa: ARG002
-        """There is no level."""
-        """There is no level."""
-        return 0.0
-
     def need(self) -> Array:
         """Time for the floor on the fastest type; what is earned there where there are no floors."""
         if self.floors is not None:
@@ -158,4 +157,32 @@ class WorthGoal(Goal):
         """By the interior point, roughly."""
         worth = self.gains[:, None] * part.rates
         answer = solve_with_floors(part, worth, self.floors, 0.0, precision=_SAMPLE_PRECISION)
+        return Place(answer.prices, 0.0), answer.iterations
+
+
+class LogGoal(Goal):
+    """The largest sum of logarithms of throughputs, weighted by budgets."""
+
+    def __init__(self, polytope: Polytope, budgets: Array) -> None:
+        self.budgets, self.budget = budgets, budgets / polytope.scale_factors
+        self.most = float(np.add.reduce(polytope.loads * self.budget))
+
+    def take(self, jobs: Index) -> LogGoal:
+        """Over some jobs."""
+        part = object.__new__(LogGoal)
+        part.budgets, part.budget = self.budgets[jobs], self.need()[jobs]
+        return part
+
+    def market(self, place: Place) -> Market:
+        """Prices are all that there is."""
+        return Market(place.prices)
+
+    def need(self) -> Array:
+        """What a GPU is paid."""
+        assert self.budget is not None
+        return self.budget
+
+    def solve(self, part: Polytope) -> tuple[Place, int]:
+        """By the interior point, roughly."""
+        answer = solve_for_logs(part, self.budgets, _SAMPLE_PRECISION)
         return Place(answer.prices, 0.0), answer.iterations

@@ -22,13 +22,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.objectives import MaxSum, Method, Objective, Threshold
+from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
+from formulations.interior_point.log_utilities import merged
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import Box, Jobs, respond_all, settle
 from formulations.prices.crossover import Crossover
-from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
+from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, LogGoal, Place, WorthGoal
 from formulations.prices.newton import Curvature, newton_step, shortened
 
 Array = NDArray[np.float64]
@@ -58,6 +59,10 @@ _MOST_STEPS, _MOST_ROUNDS = 12, 3
 _SETTLING_ERROR = 0.5
 """Relative error of the prices from which jobs are settled."""
 
+_SETTLING_ERROR_OF_BUDGETS, _MARGIN_OF_BUDGETS = 0.05, 3.0
+"""The same where jobs spend budgets, if few enough are then undecided, and how many times this error the prices may
+still be off by."""
+
 _PRICE_DIFFERENCE, _LEAST_DIFFERENCE, _MEASURED = 0.02, 1e-3, 1024
 """Relative change of a price by which slopes are measured, and about how many jobs they are measured on."""
 
@@ -75,12 +80,12 @@ _NEGLIGIBLE_WORTH = 1e-5
 
 
 def solve(polytope: Polytope, objective: Objective) -> Answer:
-    """Solve a threshold objective or a sum over many classes of jobs.
+    """Solve a threshold objective, a sum or a sum of logarithms over many classes of jobs.
 
     Raises
     ------
     NotAcceptedError
-        Another objective, or few classes.
+        Few classes.
     RuntimeError
         Prices settle too few jobs, or do not clear the market.
     """
@@ -105,11 +110,16 @@ class _PricesFirst(Method[Answer]):
             level = objective.relaxed(objective.easiest_level(self.polytope.fastest), 1e-12)
             return solve_for_worth(self.polytope, self.polytope.normalised_worth, objective.demand(level))
 
+    def log_sum(self, objective: NashWelfare) -> Answer:
+        _refuse_few(self.polytope, _SMALLEST)
+        whole = merged(self.polytope, objective.budgets)
+        _refuse_few(whole.part, _SMALLEST)
+        return whole.expanded(_Search(whole.part, LogGoal(whole.part, whole.budgets)).run())
+
     def _check(self, smallest: int) -> None:
         """Where there are GPUs for all, most types cost nothing, and prices are hard to find."""
         least = smallest if _contended(self.polytope) else _MANY_CLASSES
-        if self.polytope.n_jobs < least:
-            raise NotAcceptedError(f"{self.polytope.n_jobs} classes of jobs are fewer than {least}")
+        _refuse_few(self.polytope, least)
         if _alike(self.polytope):
             raise NotAcceptedError("many jobs run alike: they change their mix all at once")
 
@@ -117,6 +127,11 @@ class _PricesFirst(Method[Answer]):
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
     """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
     return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
+
+
+def _refuse_few(polytope: Polytope, least: int) -> None:
+    if polytope.n_jobs < least:
+        raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
 
 
 def _contended(polytope: Polytope) -> bool:
@@ -143,7 +158,7 @@ class _Search:
         K, M = polytope.rates.shape
         kind = np.min_scalar_type((M + 1) * (M + 2) // 2 + M)
         self.everyone = ActiveSet(
-            np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain), goal, np.zeros(K, dtype=kind)
+            np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain, goal.budget), goal, np.zeros(K, dtype=kind)
         )
         self.few = int(np.clip(K // 16, _SMALLEST_SAMPLE, _LARGEST_SAMPLE))
         self.enough = int(np.clip(K // 250, _COMFORTABLE, _LARGEST_SAMPLE))
@@ -152,7 +167,7 @@ class _Search:
     def run(self) -> Answer:
         """RuntimeError when prices settle too few jobs or do not clear the market."""
         place, curvature = self._from_sample()
-        if self.goal.is_limit(place.level) or (self.goal.gain is not None and not place.prices.any()):
+        if self.goal.is_limit(place.level) or not (self.goal.levelled or place.prices.any()):
             return self.at_limit(place)
         for _ in range(_MOST_ROUNDS):
             undecided, settled, place = self._approach(place, curvature)
@@ -231,7 +246,7 @@ class _Search:
         RuntimeError where they settle too few.
         """
         active, settled = self.everyone, Settled.nobody(len(self.capacity))
-        best, stalled = np.inf, 0
+        best, stalled, near = np.inf, 0, _SETTLING_ERROR_OF_BUDGETS
         expected, moved = None, np.zeros(len(self.capacity))
         for _ in range(_MOST_STEPS):
             totals = active.choose(place)
@@ -250,7 +265,15 @@ class _Search:
             place = following
             if self.goal.is_limit(place.level) and active is self.everyone:
                 raise _HeldAloneError("a single job holds the level")
-            if error < _SETTLING_ERROR:
+            if self.goal.budget is not None:
+                if error < near:
+                    # what settled jobs take goes on changing with prices, so they are settled at the end, all at once
+                    together = Settled.nobody(len(self.capacity))
+                    undecided = active.settle(together, place, _MARGIN_OF_BUDGETS * error)
+                    if len(undecided) <= self.few:
+                        return undecided, together, place
+                    near = error * self.few / len(undecided)
+            elif error < _SETTLING_ERROR:
                 undecided = active.settle(settled, place, error)
                 if undecided is not active:
                     self.everyone.note(active)

@@ -18,7 +18,8 @@ from throughputs import InputError
 READ = {
     "--trace", "--throughputs", "--cluster", "--accelerator", "--prices", "--entities", "--start", "--predictions",
     "--import", "--world", "--state", "--cache", "--columns", "--from", "--samples", "--directory", "--tls-cert",
-    "--tls-key", "--tls-ca", "--token-file", "INSTANCE.json|-", "FILE|-", "FROM|-", "FILE|FOLDER", "DIR", "RUN", "FILE",
+    "--tls-key", "--tls-ca", "--token-file", "INSTANCE.json|-", "INSTANCE.json|LOG|-",
+    "FILE|-", "FROM|-", "FILE|FOLDER", "DIR", "RUN", "FILE",
 }  # fmt: skip
 """What names a file or folder that a command reads, or is its own place to keep things."""
 

@@ -152,7 +152,8 @@ def test_what_the_policy_knew_is_what_it_had_been_told(name: str, monkeypatch: p
         asker.look({}, [clock])
         instant = asker.instant(clock)
         assert instant is not None
-        state = instant.table.snapshot(instant.active, clock, run.cluster, policy.needs, instant.running)
+        running = instant.running.among(instant.active)
+        state = instant.table.snapshot(instant.active, clock, run.cluster, policy.needs, running)
         assert state.throughputs.jobs == tuple(told["jobs"].tolist())
         assert state.current_accelerator.tolist() == told["current"].tolist()
         for column in seen:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formulations import MaxSum, NashWelfare, solve
+from formulations import NashWelfare, solve
 from formulations.core.log_certificate import certify_log
 from formulations.core.solution import Answer
-from formulations.interior_point import log_utilities
 from tests.formulations.programs import draw_contended, given, polytope_of
 
 
@@ -59,5 +58,3 @@ def test_any_shares_and_prices_bound_the_optimum():
     broken = certify_log(polytope, objective, Answer(np.nan * shares, none, np.nan * prices))
     assert broken.gap == np.inf
     assert polytope.violation(broken.shares) == 0
-    with pytest.raises(TypeError, match="MaxSum"):
-        log_utilities.solve(polytope, MaxSum(np.ones(N)))

@@ -150,3 +150,15 @@ def test_what_rounding_leaves_of_a_multiplier_holds_nobody(counts):
 
     levels = fill(WaterFilling(np.ones(2), np.ones(2), counts=counts), np.ones(2), solved)
     assert [level.u.tolist() for level in levels] == [[0.5, 0.5], [0.5, 1.0]]
+
+
+def test_what_rounding_leaves_of_a_small_type_is_no_level():
+    """Everybody would rather have the type of a thousandth of a GPU, and a few with large weights do."""
+    for seed in range(2, 5):
+        rng = np.random.default_rng(seed)
+        rates = rng.integers(1, 9, (600, 2)) * 10.0 ** rng.integers(-1, 3, (600, 1)) * [1.0, 1.5]
+        polytope = polytope_of(rates, None, [1200.0, 1e-3])
+        objective = WaterFilling(proportional_throughput(rates, polytope.capacity), 10.0 ** rng.uniform(-3, 3, 600))
+        found = solve(polytope, objective)
+        assert found.status == "optimal"
+        assert len(found.attempts) <= 4

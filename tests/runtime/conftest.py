@@ -19,7 +19,12 @@ def pytest_pyfunc_call(pyfuncitem):
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     async def go():
-        await pyfuncitem.obj(**given)
+        try:
+            await pyfuncitem.obj(**given)
+        finally:
+            for each in given.values():
+                if hasattr(each, "leave"):
+                    await each.leave()
         for service in list(OPEN):
             await end(service)
 

@@ -95,6 +95,12 @@ def test_the_page_of_a_policy_has_its_parts():
         assert part in page
 
 
+def test_every_policy_says_when_to_use_it_and_what_it_must_know():
+    page = (ROOT / "docs/which_policy.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` \| .+? \| (\w+) \|$", page, re.M))
+    assert listed == {entry.name: entry.lengths for entry in OWN}
+
+
 @pytest.mark.exhaustive
 def test_properties_that_the_page_on_theory_counts():
     page = (ROOT / "docs" / "theory.md").read_text()

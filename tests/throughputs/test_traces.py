@@ -50,6 +50,7 @@ def traces(draw, format):
         "needs_data_dir": st.booleans(),
         "predicted_seconds": st.one_of(number, nothing),
         "category": st.sampled_from(["adaptive", "scale-gpus", "rigid"]),
+        "recorded_status": st.sampled_from(["", "completed", "failed", "cancelled", "timed_out"]),
         "gpu_fraction": st.floats(0.01, 1),
         "gpu_utilization": st.one_of(st.floats(0, 1), nothing),
         "arrival_date": st.one_of(st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)), st.just(None)),

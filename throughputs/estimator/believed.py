@@ -50,6 +50,9 @@ class Estimation:
     ------
     InputError
         A percentage outside its range, or no reference model.
+
+    >>> Estimation(profiling_percentage=0.3, reference_models=8).reference_models
+    8
     """
 
     profiling_percentage: float = 1.0

@@ -52,6 +52,13 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
         Names the file and the line, or for JSON the path of the key, that cannot be used.
     OSError
         The file cannot be opened.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "speeds.csv"
+    ...     _ = path.write_text("job_type,scale_factor,accelerator,throughput\\nbert,1,a100,4.5\\n")
+    ...     read_table(path).rates(["bert"], [1], ["a100"]).tolist()
+    [[4.5]]
     """
     path = Path(path)
     if path.is_dir():

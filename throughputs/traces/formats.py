@@ -124,7 +124,9 @@ _IN_SWF = frozenset({"user", "partition", "recorded_start_seconds", "recorded_en
 _POLLUX = frozenset({"deadline", "slo", "category", "working_directory"})
 """What a table of Pollux keeps; how a job is started is a matter of its application."""
 
-_NOT_LOST = frozenset({"command", "num_steps_arg", "needs_data_dir", "duration", "trace_id", "arrival_date"})
+_NOT_LOST = frozenset(
+    {"command", "num_steps_arg", "needs_data_dir", "duration", "trace_id", "arrival_date", "recorded_status"}
+)
 """What a format may lack without a word: how a job is started and what it is called; durations follow from steps and
 throughput.
 """
@@ -159,6 +161,13 @@ def read_trace(
         Names the file, the line and the field that cannot be used, what was found and what was expected.
     OSError
         The file cannot be opened.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "jobs.csv"
+    ...     _ = path.write_text("job_type,scale_factor,total_steps,arrival_time\\nA3C,1,1000,0\\n")
+    ...     read_trace(path).scale_factor.tolist()
+    [1]
     """
     path = Path(path)
     _check_format(format, read_formats())

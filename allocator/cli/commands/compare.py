@@ -20,9 +20,10 @@ from allocator.experiments.compare import compare
 from allocator.experiments.run import Materials
 from allocator.experiments.workloads import Draw, TrainingWorkload, workload, workloads
 from allocator.presets import preset
-from allocator.report.breakdowns import BREAKDOWNS, parts_table
+from allocator.report.breakdowns import BREAKDOWNS, calibration_table, parts_table
 from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
+from allocator.report.page.tables import calibration_section
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.outcomes import RECORDED
@@ -121,6 +122,8 @@ def compare_command(
     shown = materials.jobs_of(runs[0])(materials.n_jobs(runs[0]))
     say_of_jobs(runs, materials, given)
     described = f"{len(shown)} jobs ({shown.source}) on {runs[0].gpus.title}, preset {chosen.name}"
+    if world := given.get("world"):
+        described += f", with {', '.join(world)}"
     if repeats > 1:
         described += f"; means of {repeats} runs, seeds {first} to {seeds[-1]}"
     ran = compare(
@@ -137,11 +140,21 @@ def compare_command(
     say_unserved(ran.results)
     rows = [*ran.summaries, *ran.failed]
     description = "; ".join([described, *ran.failures])
-    report = write_report(ran.results, out / "report.html", description=description, summaries=ran.summaries)
+    sections = [] if ran.calibration is None else [calibration_section(ran.calibration)]
+    lead = f"{ran.answer} {description}" if ran.answer else description
+    report = write_report(
+        ran.results, out / "report.html", description=lead, summaries=ran.summaries, sections=sections
+    )
+    if ran.calibration is not None:
+        write_text(out / "calibration.json", json.dumps(ran.calibration.as_dict(), indent=2, allow_nan=False) + "\n")
     write_text(out / "comparison.json", json.dumps(rows, indent=2, allow_nan=False) + "\n")
     if as_json:
         print_json(rows)
     else:
+        if ran.answer:
+            console().print(ran.answer, markup=False, highlight=False)
+        if ran.calibration is not None:
+            console().print(calibration_table(ran.calibration))
         _show(Policies.of(ran.summaries), described)
         if trace is None and usual.of_embedded_throughputs and not own_table:
             console().print(usual.of_embedded_throughputs, style="dim", soft_wrap=True)

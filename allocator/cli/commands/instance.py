@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from allocator.audit import audit
-from allocator.cli.options.groups import option
+from allocator.audit.log import LogAudit, audit_log
+from allocator.cli.inputs.description import rows_table
+from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import (
     InstanceArgument,
     InstanceChoiceOption,
@@ -19,11 +22,17 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.cli.options.values import make_policy
+from allocator.cli.options.values import make_cluster, make_policy, read_jobs
 from allocator.instance import allocation_to_json, read_instance
+from allocator.report.breakdowns import MOST_USERS
 from allocator.report.terminal import allocation_table
 from allocator.results.summary import fallbacks_told
+from throughputs import InputError
 from throughputs.files import write_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 
 def solve_command(
@@ -55,8 +64,20 @@ def solve_command(
 
 
 def audit_command(
-    instance: InstanceArgument,
-    policy: PolicyNameOption,
+    instance: Annotated[
+        Path,
+        argument(
+            "Allocation problem in JSON, as shown above, or a job log with --cluster; -: standard input.",
+            "INSTANCE.json|LOG|-",
+        ),
+    ],
+    policy: Annotated[
+        str | None, option("--policy", "Policy whose allocation is audited; `allocator policies` lists them.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        option("--cluster", "GPUs that the jobs of a log ran on, by accelerator type.", "TYPE:COUNT,...|FILE"),
+    ] = None,
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
     seed: SeedOption = 0,
@@ -66,14 +87,23 @@ def audit_command(
     out: Annotated[Path | None, option("--out", "Also write the audit as JSON to this file.", "FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.
+    """Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices. Or a log.
 
-    Every property comes with its value and its worst job, every job with the reason why it runs where it runs.
+    Of a job log with starts, and the --cluster that its jobs ran on: where the GPU time went - wasted, idle though jobs
+    waited, free in pieces too small for any -, and who waited and was overtaken, by account, user and size.
+
+    Of an allocation: every property comes with its value and its worst job, every job with the reason why it runs where
+    it runs.
 
     An instance has the cluster and its jobs, in steps/s by type (`python -m pydoc allocator.instance` has all fields):
 
     {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
     """
+    if cluster is not None:
+        _audit_log(instance, cluster, out, as_json)
+        return
+    if policy is None:
+        raise InputError("--policy", found="none", expected="the policy of an instance, or --cluster for a job log")
     chosen, state = make_policy(policy, solver, choice), read_instance(instance)
     found = audit(chosen.allocate(state), state, chosen, seed=seed, probed_jobs=probed_jobs, misreports=misreports)
     if out is not None:
@@ -84,3 +114,54 @@ def audit_command(
     screen = console()
     for table in found.tables(jobs=jobs):
         screen.print(table)
+
+
+def _audit_log(log: Path, cluster: str, out: Path | None, as_json: bool) -> None:
+    """Print what an audit of a log finds, or write it."""
+    found = audit_log(read_jobs(log), make_cluster(cluster, None))
+    if out is not None:
+        write_text(out, json.dumps(found.as_dict(), indent=2, allow_nan=False) + "\n")
+    if as_json:
+        print_json(found.as_dict())
+        return
+    if found.left_out:
+        warn(f"left out: {found.left_out}; their GPU time counts as idle")
+    screen = console()
+    for table in _tables(found):
+        screen.print(table)
+
+
+_HEADINGS = (
+    "jobs",
+    "GPU hours",
+    "of all (%)",
+    "waited (h)",
+    "slowdown",
+    "GPUs free (%)",
+    "overtaken (%)",
+    "wasted (GPU h)",
+)
+_MEANT = (
+    "Averages of jobs. GPUs free: part of the waiting in which as many were free as the job asks for. Overtaken: jobs "
+    "that waited for more than ten minutes while a later one of their size or larger started. Wasted: jobs that "
+    "failed, were cancelled or ran into their limits."
+)
+
+
+def _tables(found: LogAudit) -> Iterator[Table | Text]:
+    """For the terminal."""
+    from rich.text import Text
+
+    uses = [(use, hours, 100.0 * part) for use, hours, part in found.gpu_time.itertuples(index=False)]
+    title = "Where the GPU time went, from the first submission to the last"
+    yield rows_table([dict(enumerate(list(row))) for row in uses], ("", "GPU hours", "of all (%)"), title)
+    for name, table in found.parts.items():
+        shown = table.assign(**{part: 100.0 * table[part] for part in ("gpu_share", "could_start", "overtaken")})
+        rows = [
+            dict(enumerate([str(part) or "(none)", *(None if value != value else value for value in cells)]))
+            for part, *cells in shown.head(MOST_USERS).itertuples(index=False)
+        ]
+        yield rows_table(
+            rows, ("GPUs" if name == "gpus" else name, *_HEADINGS), "by size" if name == "gpus" else f"by {name}"
+        )
+    yield Text(_MEANT, style="dim")

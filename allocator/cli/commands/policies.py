@@ -29,6 +29,7 @@ def policies_command(context: typer.Context, as_json: JsonOption = False) -> Non
                     "meaning": e.meaning,
                     "program": e.program,
                     "paper": e.paper,
+                    "lengths": e.lengths,
                     "settings": settings_of(e.name),
                 }
                 for e in entries
@@ -42,7 +43,12 @@ def policies_command(context: typer.Context, as_json: JsonOption = False) -> Non
     for entry in entries:
         screen.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}")
         screen.print(Padding(escape(entry.program), (0, 0, 0, 4), expand=False), style="cyan", highlight=False)
+        if entry.lengths != "unknown":
+            screen.print(Padding(_LENGTHS[entry.lengths], (0, 0, 0, 4), expand=False), style="yellow")
         screen.print(Padding(escape(entry.paper), (0, 0, 1, 4), expand=False), style="dim", highlight=False)
+
+
+_LENGTHS = {"true": "must know how long jobs take", "predicted": "goes by predicted lengths, or time limits"}
 
 
 @app.command("new")

@@ -37,6 +37,7 @@ from allocator.experiments.whatif.terminal import next_gpus_table, rows_table
 from allocator.experiments.workloads import Recorded
 from allocator.presets import preset
 from allocator.protocol.policy import Need
+from allocator.report.breakdowns import calibration_table
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace
 
@@ -93,7 +94,7 @@ def whatif_command(
     given: Annotated[
         Given,
         options(Run, "throughputs gpus_per_server accelerator prices preset seed"),
-        options(Recorded, "slos whole_gpus entities_by"),
+        options(Recorded, "slos whole_gpus entities_by default_limit_hours"),
         option_parameters(settings=SettingOption, vary=VaryOption),
     ],
     parallel: JobsOption = None,
@@ -132,6 +133,10 @@ def whatif_command(
         print_json(result.as_dict())
     else:
         shown = console()
+        if result.answer:
+            shown.print(result.answer, markup=False, highlight=False)
+        if result.calibration is not None:
+            shown.print(calibration_table(result.calibration))
         title = f"{result.n_jobs} jobs ({trace}), preset {given.get('preset', 'default')}"
         shown.print(rows_table(result, title=title, width=shown.width))
         if result.more_gpus:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.cli.options.shared import console
 from allocator.report.figures import MISSING
+from throughputs.traces.logs.rows import UNNAMED
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,6 +22,9 @@ _POOLS = 20
 _TABLES = ("sizes", "types", "pools", "demand_over_time")
 """What is shown apart from the figures."""
 
+_PLAIN: tuple[Any, ...] = ({}, 0)
+_USUAL = {"job_types": UNNAMED, "priority_weights": 1.0, "modes": "static", "first_arrival_s": 0.0}
+
 _ROWS = 8
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _DAY = 86400.0
@@ -32,12 +36,12 @@ def print_description(described: Mapping[str, Any], *, title: str) -> None:
     screen = console()
     screen.print(_figures_table(described, title))
     if len(described["sizes"]) > 1:
-        screen.print(_rows_table(described["sizes"], ("GPUs", "jobs", "GPU hours"), "by size"))
+        screen.print(rows_table(described["sizes"], ("GPUs", "jobs", "GPU hours"), "by size"))
     if described["types"]:
         types = [row | {"gpu_type": row["gpu_type"] or "(any)"} for row in described["types"]]
-        screen.print(_rows_table(types, ("GPU type", "jobs", "GPU hours"), "by type of GPU that they ask for"))
+        screen.print(rows_table(types, ("GPU type", "jobs", "GPU hours"), "by type of GPU that they ask for"))
     if len(described["pools"]) > 1:
-        screen.print(_rows_table(_named(described["pools"]), _pool_headings(described), "by partition"))
+        screen.print(rows_table(_named(described["pools"]), _pool_headings(described), "by partition"))
     if described["demand_over_time"] is not None:
         for line in _chart(described["demand_over_time"], described.get("cluster_gpus")):
             screen.print(line, markup=False, highlight=False)
@@ -52,9 +56,14 @@ def _figures_table(described: Mapping[str, Any], title: str) -> Table:
     table.add_column()
     apart = {*_TABLES} | ({"partitions"} if len(described["pools"]) > 1 else set())
     for name, value in described.items():
-        if name not in apart and not (name.endswith("_sharing") and not value):
+        if name not in apart and not _says_nothing(name, value):
             table.add_row(name.replace("_", " "), escape(_readable(value)))
     return table
+
+
+def _says_nothing(name: str, value: Any) -> bool:
+    """Whether it is how a plain trace has it: nothing, or all jobs alike as they are where nothing is said."""
+    return value is None or value in _PLAIN or (isinstance(value, dict) and [*value] == [_USUAL.get(name)])
 
 
 def _readable(value: Any) -> str:
@@ -66,7 +75,8 @@ def _readable(value: Any) -> str:
     return MISSING if value is None else str(value)
 
 
-def _rows_table(rows: Sequence[Mapping[str, Any]], headings: Sequence[str], title: str) -> Table:
+def rows_table(rows: Sequence[Mapping[Any, Any]], headings: Sequence[str], title: str) -> Table:
+    """A table of rows, numbers to the right."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

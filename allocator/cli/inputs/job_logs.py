@@ -13,7 +13,7 @@ from allocator.cli.options.groups import Given, argument, option, option_groups,
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
 from allocator.conversion import Said
-from throughputs import ImportedLog, describe_trace, import_log
+from throughputs import ImportedLog, InputError, describe_trace, import_log
 from throughputs.files import check_table_name, write_text
 
 DemandOption = Annotated[
@@ -91,6 +91,10 @@ def import_command(
             "NAME=TYPE",
         ),
     ] = None,
+    weights: Annotated[
+        str | None,
+        option("--weights", "Weights of the names in the column of --priority, else of QOS.", "NAME=WEIGHT,..."),
+    ] = None,
     separator: Annotated[
         str | None,
         option("--separator", "Between columns, if not , ; | or a tab.", "CHARACTER"),
@@ -115,6 +119,7 @@ def import_command(
         zone=zone,
         date_format=date_format,
         renamed=named_values("--map", mapped or []),
+        weights=None if weights is None else _weights(weights),
         strict=strict,
     )
     described = describe_trace(imported.trace, capacity=capacity)
@@ -125,6 +130,19 @@ def import_command(
     print_account(imported)
     typer.echo(f"{out}: {len(imported.trace):,} jobs")
     print_description(described, title=str(out))
+
+
+def _weights(text: str) -> dict[str, float]:
+    """Numbers above 0 by name."""
+    found = {}
+    for name, value in named_values("--weights", text.split(",")).items():
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] < float("inf"):
+            raise InputError("--weights", field=name, found=value, expected="a weight above 0, as in high=10,normal=1")
+    return found
 
 
 def print_account(imported: ImportedLog) -> None:

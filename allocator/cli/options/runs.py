@@ -80,7 +80,7 @@ _KINDS = {name: Annotated[DEFAULT.kinds()[name], said] for name, said in _SAID.i
 
 RoundOption, SlotOption = option_of(_KINDS["round_seconds"]), option_of(_KINDS["slot_seconds"])
 
-_OF_JOBS = "time_unit_seconds predictions preload whole_gpus slos entities_by"
+_OF_JOBS = "time_unit_seconds predictions default_limit_hours preload whole_gpus slos entities_by"
 
 RUN: Options = (
     *options(Run, "throughputs cluster gpus_per_server accelerator preset"),
@@ -200,7 +200,7 @@ def _said_of_lengths(runs: Sequence[Run], trace: Trace) -> Iterator[str]:
     if names and without:
         lacking = "the jobs" if without == len(trace) else f"{without} of {len(trace)} jobs"
         line = f"{trace.source}: for {', '.join(names)} {lacking} have no predicted length, so their true one counts"
-        yield f"{line} (a column predicted_seconds, or --predictions FILE)"
+        yield f"{line} (--default-limit HOURS, a column predicted_seconds, or --predictions FILE)"
 
 
 def _settings(given: Given, policies: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:

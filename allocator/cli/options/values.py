@@ -262,7 +262,7 @@ def unused_columns(
     if (trace.user != "").any() and entities_by != "user" and not of_accounts:
         unused.append("user (--entities-by user shares the cluster among users)")
     if (trace.entity != "").any() and not by_name and not of_accounts:
-        unused.append("entity (--entities FILE)")
+        unused.append("entity (--entities FILE, or --entities-by account)")
     places = np.where(trace.gpu_type == "", trace.partition, trace.gpu_type)
     named = named_types(trace.gpu_type, trace.partition, cluster.accelerators).any(axis=1)
     elsewhere, types = (places != "") & ~named, bool(named.any())

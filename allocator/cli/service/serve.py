@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from allocator.cli.options.groups import Given, option, option_groups
 from allocator.cli.options.runs import runs_of
 from allocator.cli.options.shared import console
-from allocator.cli.options.values import only_table
+from allocator.cli.options.values import named_value, only_table
 from allocator.cli.service.options import StateOption
 from allocator.cli.service.serve_options import SERVED, Told
 from allocator.cluster import cluster_texts
@@ -23,6 +23,7 @@ from allocator.presets import Preset
 from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
+from allocator.runtime.adapters.ray import RayAdapter, RaySettings
 from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
@@ -43,7 +44,7 @@ def serve_command(
     given: Annotated[Given, SERVED],
     anew: Annotated[bool, option("--defaults", "What is omitted is at its default, not as at the last start.")] = False,
 ) -> None:
-    """Run real jobs under a policy, on this machine or a Slurm cluster.
+    """Run real jobs under a policy, on this machine, a Slurm or a Ray cluster.
 
     The jobs are those that are submitted to its state folder, until it is stopped. They run as the
     user who starts the service. Stopped or killed, it leaves them running; started again on the same folder it goes on
@@ -141,12 +142,27 @@ def _plain(value: object) -> bool:
 
 
 def _adapter(state: Path, told: Mapping[str, Any]) -> Adapter:
-    name, virtual = told.get("adapter", "local"), told.get("virtual")
-    if name not in ("local", "slurm"):
-        raise InputError("--adapter", found=name, expected="one of local, slurm")
-    if name == "slurm":
-        return SlurmAdapter(state.absolute() / "jobs", SlurmSettings(partition=told.get("partition", "")))
+    name = told.get("adapter", "local")
+    if name not in _ADAPTERS:
+        raise InputError("--adapter", found=name, expected=f"one of {', '.join(_ADAPTERS)}")
+    return _ADAPTERS[name](state, told)
+
+
+def _local(state: Path, told: Mapping[str, Any]) -> Adapter:
+    virtual = told.get("virtual")
     return LocalAdapter(state, None if virtual is None else virtual_accelerators(virtual))
+
+
+def _slurm(state: Path, told: Mapping[str, Any]) -> Adapter:
+    return SlurmAdapter(state.absolute() / "jobs", SlurmSettings(partition=told.get("partition", "")))
+
+
+def _ray(state: Path, told: Mapping[str, Any]) -> Adapter:
+    types = dict(named_value("--map", part) for part in told.get("map", "").split(",") if part)
+    return RayAdapter(state, RaySettings(told.get("ray", "auto"), types))
+
+
+_ADAPTERS: dict[str, Callable[[Path, Mapping[str, Any]], Adapter]] = {"local": _local, "slurm": _slurm, "ray": _ray}
 
 
 async def _serve(service: Service, maker: _Maker, told: Told, before: Told | None) -> None:
@@ -177,7 +193,7 @@ async def _serve(service: Service, maker: _Maker, told: Told, before: Told | Non
         "Ctrl-C ends the service; jobs run on.",
     ):
         screen.print(line, soft_wrap=True, markup=False)
-    service.doors = [server] if door is None else [door, server]
+    service.doors += [server] if door is None else [door, server]
     await service.run()
 
 

@@ -21,7 +21,7 @@ from throughputs import InputError
 
 _OWN = {
     "adapter": Annotated[
-        str, Said("--adapter", "The cluster: at first local (this machine); or slurm.", "local|slurm")
+        str, Said("--adapter", "The cluster: at first local (this machine); or slurm, ray.", "local|slurm|ray")
     ],
     "virtual": Annotated[
         str,
@@ -33,6 +33,12 @@ _OWN = {
     ],
     "partition": Annotated[
         str, Said("--partition", "Of the Slurm cluster; without it its default one, and all nodes.")
+    ],
+    "ray": Annotated[
+        str, Said("--ray", "Run jobs on this Ray cluster: auto, or host and port of its head.", "ADDRESS")
+    ],
+    "map": Annotated[
+        str, Said("--map", "Accelerator types by what Ray calls them, if not as Ray in small letters.", "NAME=TYPE,...")
     ],
     "policy": Annotated[str, Said("--policy", "Who runs where; at first fifo_perf.")],
     "preset": Annotated[str, Said("--preset", "Settings of a published system; at first default.")],
@@ -49,7 +55,7 @@ SERVED: Options = (
         choice=ChoiceOption,
         settings=SettingOption,
     ),
-    *options(ServiceSettings, "grace_seconds notice_seconds retries max_fruitless hang_seconds early_dispatch"),
+    *options(ServiceSettings, "grace_seconds notice_seconds retries max_fruitless hang_seconds early_dispatch hook"),
     *options(DoorSettings, "web tls_cert tls_key tls_ca token_file web_url web_api"),
 )
 """Cluster, policy, how jobs are dealt with, and the web door."""
@@ -59,7 +65,7 @@ _FLAGS = {option.name: option.annotation.__metadata__[0] for option in SERVED}
 _FILES = ("throughputs", "entities", "tls_cert", "tls_key", "tls_ca")
 _PATHS = (*_FILES, "token_file")
 
-_OF_ADAPTER = {"virtual": "local", "partition": "slurm"}
+_OF_ADAPTER = {"virtual": "local", "partition": "slurm", "ray": "ray", "map": "ray"}
 """Options of one kind of cluster."""
 
 _BEFORE = {"grace": "grace_seconds", "notice": "notice_seconds", "hang": "hang_seconds"}
@@ -98,6 +104,8 @@ class Told:
         with its own; another kind of cluster without the options of the one before.
         """
         new = {name: _plain(name, value) for name, value in said.items()}
+        if "ray" in new:
+            new.setdefault("adapter", "ray")
         adapter = new.get("adapter", self.options.get("adapter", "local"))
         for name, kind in _OF_ADAPTER.items():
             if name in new and kind != adapter:

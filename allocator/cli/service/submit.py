@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from allocator.cli.options.groups import Given, argument, option, option_groups, options
 from allocator.cli.options.shared import JsonOption, print_json
-from allocator.cli.service.options import StateOption, duration
+from allocator.cli.service.options import StateOption, duration, job_numbers
 from allocator.runtime.door.client import Client, in_parts
 from allocator.runtime.records.book import Job
 from throughputs import InputError
@@ -29,10 +29,19 @@ def submit_command(
         str | None,
         option("--duration", "How long it takes on its fastest type, if known: 90, 30m, 12h.", "TIME"),
     ] = None,
+    limit: Annotated[
+        str | None, option("--time-limit", "How long it may run in all: 90, 30m, 12h. It is told before.", "TIME")
+    ] = None,
+    types: Annotated[
+        str | None, option("--on", "Accelerator types that it runs on; all if omitted.", "TYPE,...")
+    ] = None,
+    after: Annotated[str | None, option("--after", "Jobs that have to complete before it starts.", "JOB,...")] = None,
     within: Annotated[str | None, option("--within", "Its deadline, from now: 90, 30m, 12h.", "TIME")] = None,
     folder: Annotated[Path | None, option("--directory", "Where it starts; here if omitted.", "DIR")] = None,
     environment: Annotated[list[str] | None, option("--env", "A variable; may be repeated.", "NAME=VALUE")] = None,
-    copies: Annotated[int, option("--copies", "Submit so many of it.", min=1, max=10_000)] = 1,
+    copies: Annotated[
+        int, option("--copies", "Submit so many; each finds its ALLOCATOR_COPY, from 0.", min=1, max=10_000)
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Give a service a job: a command and the GPUs that it needs.
@@ -53,11 +62,18 @@ def submit_command(
     }
     if length is not None:
         job["duration"] = duration(length, "--duration")
+    if limit is not None:
+        job["time_limit"] = duration(limit, "--time-limit")
+    if types is not None:
+        job["accelerators"] = [name.strip() for name in types.split(",")]
+    if after is not None:
+        job["after"] = job_numbers([text.strip() for text in after.split(",")])
     if within is not None:
         now = client.ask("status", jobs=[])["service"]["clock"]
         job["deadline"] = now + duration(within, "--within")
     # a UUID of our own: a submission whose answer is lost may be sent again
-    jobs = [{"uuid": uuid.uuid4().hex, **job} for _ in range(copies)]
+    variables = [job["environment"] | ({"ALLOCATOR_COPY": str(copy)} if copies > 1 else {}) for copy in range(copies)]
+    jobs = [{"uuid": uuid.uuid4().hex, **job, "environment": environment} for environment in variables]
     taken: list[dict[str, Any]] = []
     for some in in_parts(jobs):
         taken += client.ask("submit", jobs=some)["jobs"]

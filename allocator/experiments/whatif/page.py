@@ -21,6 +21,7 @@ from allocator.report.charts import policy_class
 from allocator.report.colours import style_rules
 from allocator.report.figures import Figure, format_column, value_of
 from allocator.report.page.markup import head
+from allocator.report.page.tables import calibration_section
 from allocator.report.svg import Axis, Frame, axes, element
 from allocator.variants import folder_of as folder_of_label
 from throughputs.files import write_frame, write_text
@@ -31,6 +32,9 @@ PAGE = "whatif.html"
 _FRAME = Frame(width=460, height=250, left=56, right=14, top=12, bottom=46)
 _ROOM_ABOVE = 1.08
 _POINT = 3.5
+
+FEWEST_POINTS = 3
+"""Points of a curve that says more than the table."""
 
 _NAMES = {"load": "load", "restart_penalty_seconds": "restart penalty (s)"}
 _NO_NUMBERS = ("cluster", "gpus", "policy")
@@ -69,7 +73,7 @@ class Line:
 
 
 def dimensions(rows: Sequence[Row]) -> list[Dimension]:
-    """The dimensions along which at least two rows that are else alike differ."""
+    """The dimensions along which at least `FEWEST_POINTS` rows that are else alike differ."""
     types = list(dict.fromkeys(name for row in rows for name in row.cluster.accelerators))
     found = [Dimension(name, f"{name} GPUs" if len(types) > 1 else "GPUs", of_gpus=True) for name in types]
     found += [
@@ -77,7 +81,7 @@ def dimensions(rows: Sequence[Row]) -> list[Dimension]:
         for key in rows[0].changes
         if key not in _NO_NUMBERS and all(_is_number(row.changes[key]) for row in rows)
     ]
-    return [each for each in found if any(len(line.rows) > 1 for line in lines_of(each, rows))]
+    return [each for each in found if any(len(line.rows) >= FEWEST_POINTS for line in lines_of(each, rows))]
 
 
 def lines_of(dimension: Dimension, rows: Sequence[Row]) -> list[Line]:
@@ -189,7 +193,9 @@ _BARS_KEYS = ("average_jct", "average_queueing_time", "p99_jct", "loaded_utiliza
 def render_page(result: WhatIf, *, title: str = "What if") -> str:
     """The text of the page."""
     style = (files("allocator.report") / "assets" / "style.css").read_text(encoding="utf-8")
-    body = "\n".join([_heading(result, title), "<main>", _rows(result), _charts(result), _next_gpus(result), "</main>"])
+    near = "" if result.calibration is None else calibration_section(result.calibration)
+    parts = [_rows(result), near, _charts(result), _next_gpus(result)]
+    body = "\n".join([_heading(result, title), "<main>", *parts, "</main>"])
     return f"""{head(title, style + style_rules(_drawn(result)) + _STYLE, _CONTENT_POLICY)}
 <body>
 {body}
@@ -217,6 +223,8 @@ def _heading(result: WhatIf, title: str) -> str:
         facts.append(("load", _distinct([f"{row.load:g}" for row in rows])))
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts)
     lead = "The same jobs in other circumstances: every row is a simulation of all of them."
+    if result.answer:
+        lead = f"{result.answer} {lead}"
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in (*result.notes, *result.failed))
     head = f'<h1>{escape(title)}</h1>\n<p class="lead">{lead}</p>\n<dl class="facts">{cells}</dl>'
     return f"<header>\n{head}{notes}\n</header>"

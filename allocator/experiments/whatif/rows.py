@@ -16,6 +16,8 @@ from throughputs.shown import escape
 if TYPE_CHECKING:
     import pandas as pd
 
+    from allocator.results.measures.calibration import Calibration
+
 _DIGITS, _MOST_DECIMALS = 3, 3
 """Significant digits of a change, and digits after the point at most."""
 
@@ -24,6 +26,7 @@ _KEYS = (
     "median_jct",
     "p99_jct",
     "average_queueing_time",
+    "average_bounded_slowdown",
     "loaded_utilization",
     "makespan",
     "restart_gpu_hours",
@@ -190,6 +193,8 @@ class WhatIf:
     recorded : the schedule that the trace records, on the first cluster, which is set beside the rows and is none of
         them: it was not simulated, and is of load 1 whatever they are of; None where the trace records none.
     told_of_record : what one must know of it, or why it is left out; empty: nothing.
+    calibration : how near the first row comes to it; None where nothing says so.
+    answer : what follows for waiting, in up to three sentences; of jobs of a log.
     """
 
     rows: tuple[Row, ...]
@@ -198,6 +203,8 @@ class WhatIf:
     more_gpus: int
     recorded: Row | None = None
     told_of_record: str = ""
+    calibration: Calibration | None = None
+    answer: str = ""
 
     @property
     def side_by_side(self) -> tuple[Row, ...]:
@@ -280,6 +287,8 @@ class WhatIf:
             "trace": self.trace,
             "jobs": self.n_jobs,
             "more_gpus": self.more_gpus,
+            **({"answer": self.answer} if self.answer else {}),
+            **({"calibration": self.calibration.as_dict()} if self.calibration is not None else {}),
             "rows": [
                 {
                     "row": row.label,
@@ -314,7 +323,8 @@ class WhatIf:
         table = [["", *(row.label for row in shown)]]
         table += [[column.title, *column.cells()[: len(shown)]] for column in columns]
         widths = [max(map(len, column)) for column in table]
-        lines = [f"{self.n_jobs:,} jobs of {self.trace}; × is the ratio to the first row"]
+        lines = [self.answer] if self.answer else []
+        lines.append(f"{self.n_jobs:,} jobs of {self.trace}; × is the ratio to the first row")
         for label, *cells in zip(*table, strict=True):
             others = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
             lines.append("  ".join([label.ljust(widths[0]), *others]).rstrip())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import MOST_TYPES_NAMED, Cluster, cluster_texts
-from allocator.experiments.compare import recorded_beside
+from allocator.experiments.compare import in_words, recorded_beside
 from allocator.experiments.definition import Sweep, definition_of_policies
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.runner import run
@@ -22,6 +22,8 @@ from allocator.experiments.whatif.page import write_scenarios
 from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
 from allocator.experiments.workloads import Recorded
 from allocator.presets.preset import DEFAULT
+from allocator.results.measures.calibration import Calibration, answer
+from allocator.results.measures.completion import completion_figures
 from allocator.results.outcomes import RECORDED
 from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import Variant, read_variants
@@ -33,8 +35,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
+    from allocator.results.cost import Prices
+
 MOST_RUNS_UNASKED = 8
 """Runs on larger clusters that are made without being asked for."""
+
+HOURS_OF_A_MONTH = 730.5
 
 RUNS = "runs"
 """Folder of the sweep inside that of the scenarios."""
@@ -253,7 +259,7 @@ def whatif(
     prices : dollars per GPU hour by type, or a file of histories.
     slos : draw a deadline for jobs without one.
     whole_gpus : jobs that ask for a fraction of a GPU have it whole.
-    entities_by : "user" or "partition": those of the trace become entities, of equal weight.
+    entities_by : "user", "partition" or "account": those of the trace become entities, of equal weight.
     seed : of everything that is drawn.
     next_gpus : simulate each row also with so many more GPUs of each type; 0: not; None: 1 where that takes few runs.
     out : folder for table, page and runs; what it holds already is not run again. None: nothing is kept.
@@ -331,17 +337,63 @@ def run_scenarios(
         names=names,
     )
     records = store.records(names, with_jobs=True)
-    rows = tuple(_filled(one, records, store, more) for one in planned)
+    recorded, told = _recorded_row(planned[0].run, planned[0].row)
+    measured = None if recorded is None or recorded.jobs is None else recorded.jobs.get("measured")
+    rows = tuple(_filled(one, records, store, more, measured) for one in planned)
     n_jobs = max((int(row.figures.get("jobs") or 0) for row in rows), default=0)
-    recorded, told = _recorded_row(planned[0].run, rows[0])
-    return WhatIf(rows, scenarios.trace if name is None else name, n_jobs, more, recorded, told)
+    calibration, first = None, rows[0]
+    if recorded is not None and recorded.jobs is not None and first.jobs is not None and first.load == 1:
+        calibration = Calibration.of(first.policy, recorded.jobs, first.jobs)
+    source = scenarios.trace if name is None else name
+    prices = Materials.of([planned[0].run], check=False).prices_of(planned[0].run)
+    return WhatIf(
+        rows, source, n_jobs, more, recorded, told, calibration, _answer(planned, rows, recorded, calibration, prices)
+    )
 
 
-def _filled(planned: Planned, records: Mapping[str, Any], store: Store, more_gpus: int) -> Row:
-    """The row with what came of its runs."""
-    record = _record(planned.run, records)
+def _answer(
+    planned: Sequence[Planned],
+    rows: Sequence[Row],
+    recorded: Row | None,
+    calibration: Calibration | None,
+    prices: Prices | None,
+) -> str:
+    """The rows at the load of the first in three sentences, where they are of jobs of a log."""
+    first = rows[0]
+    if not rows[0].figures.get("average_bounded_slowdown"):
+        return ""
+    shown, costs = [], {}
+    for one, row in zip(planned, rows, strict=True):
+        if row.load != first.load:
+            continue
+        more = {name: n - first.cluster.gpus.get(name, 0) for name, n in row.cluster.gpus.items()}
+        parts = [f"with {abs(n)} {'more' if n > 0 else 'fewer'} {name}" for name, n in more.items() if n]
+        if row is first or row.policy != first.policy:
+            parts.append(in_words(one.run))
+        parts += [f"with {name} {value}" for name, value in row.varied.items() if first.varied[name] != value]
+        words = " ".join(parts) or row.label
+        shown.append((words, row.figures))
+        if isinstance(prices, Mapping) and any(more.values()):
+            costs[words] = HOURS_OF_A_MONTH * sum(n * prices.get(name, 0.0) for name, n in more.items())
+    return answer(None if recorded is None else recorded.figures, shown, calibration, costs)
+
+
+def _filled(
+    planned: Planned, records: Mapping[str, Any], store: Store, more_gpus: int, measured: pd.Series[bool] | None
+) -> Row:
+    """The row with what came of its runs; where some jobs alone are `measured`, with the figures of these."""
+
+    def told(run: Run) -> tuple[Mapping[str, Any], pd.DataFrame | None]:
+        record = _record(run, records)
+        jobs = read_frame(store.jobs_path(run.key))[0] if record["figures"] else None
+        if measured is None or jobs is None or record["status"] == "saturated":
+            return record, jobs
+        some = jobs[measured.to_numpy()]
+        return {**record, "figures": record["figures"] | completion_figures(some) | {"jobs": len(some)}}, jobs
+
+    record, jobs = told(planned.run)
     average, unit = record["prices"].get("average_prices", {}), record["prices"].get("price_unit", "")
-    larger = {name: _record(each, records) for name, each in planned.larger.items()}
+    larger = {name: told(each)[0] for name, each in planned.larger.items()}
     return replace(
         planned.row,
         status=record["status"],
@@ -353,7 +405,7 @@ def _filled(planned: Planned, records: Mapping[str, Any], store: Store, more_gpu
             NextGpus(name, more_gpus, r["status"], r["status_detail"], r["figures"], average.get(name), unit)
             for name, r in larger.items()
         ),
-        jobs=read_frame(store.jobs_path(planned.run.key))[0] if record["figures"] else None,
+        jobs=jobs,
     )
 
 

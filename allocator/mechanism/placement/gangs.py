@@ -38,6 +38,13 @@ class Places(ABC):
     def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
         """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
 
+    def leave(self, jobs: Sequence[int]) -> Assignment | None:  # noqa: ARG002
+        """Jobs give back their GPUs before the next assignment comes; the rows of the others.
+
+        None: they have them up to then.
+        """
+        return None
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the rows of the last assignment and their GPUs."""
         return {}

@@ -54,6 +54,18 @@ class Change(NamedTuple):
     stopped: _Ids
     stopped_before: _Ids
 
+    def without(self, jobs: set[int]) -> Change:
+        """The same without the rows of these `jobs`, which would start."""
+        out = [job in jobs for job in self.assignment.jobs[self.rows].tolist()]
+        gone, kept = self.rows[out], np.logical_not(out)
+        stay = np.ones(len(self.assignment), dtype=np.bool_)
+        stay[gone] = False
+        rows = self.rows[kept]
+        rows = rows - gone.searchsorted(rows)
+        return self._replace(
+            assignment=self.assignment.take(stay), rows=rows, before=self.before[kept], now=self.now[kept]
+        )
+
     def transition(self, rows: _Ids) -> Transition:
         """The transition, where `rows`, ascending, are those whose jobs get other GPUs than they had, or had none."""
         stop = _ascending(self.stopped.tolist())
@@ -108,10 +120,13 @@ class Roster:
         if _equal(assignment, self.last):
             self.last = assignment
             return None
-        self._looked_at, jobs = assignment, assignment.jobs
-        code = assignment.gpus << _GPUS_SHIFT
-        code += assignment.pool << _PARTNER_BITS
-        code += assignment.partner
+        # Those who stand first run as they did where they are the rows of before.
+        looked_at = assignment.beyond(self.last)
+        first = len(assignment) - len(looked_at)
+        self._looked_at, jobs = assignment, looked_at.jobs
+        code = looked_at.gpus << _GPUS_SHIFT
+        code += looked_at.pool << _PARTNER_BITS
+        code += looked_at.partner
         try:
             codes = self._code[jobs]
         except IndexError:
@@ -120,16 +135,24 @@ class Roster:
         rows = (codes != code).nonzero()[0]
         before = codes[rows]
         stopped = NOBODY
-        if len(self.last) + np.count_nonzero(before == NOT_RUNNING) != len(jobs):
+        if len(self.last) + np.count_nonzero(before == NOT_RUNNING) != len(assignment):
             self._number_rows()
             stopped = self.last.jobs[self._row[self.last.jobs] < self._first_row]
-        return Change(assignment, rows, before, code[rows], stopped, self._code[stopped])
+        return Change(assignment, rows + first, before, code[rows], stopped, self._code[stopped])
 
     def accept(self, change: Change) -> None:
         """It is so from now on."""
         self._code[change.stopped] = NOT_RUNNING
         self._code[change.assignment.jobs[change.rows]] = change.now
-        self.last = change.assignment
+        self.last = self._looked_at = change.assignment
+
+    def leave(self, jobs: list[int]) -> Assignment:
+        """Jobs of the last assignment, who share with nobody, are not in it any more; its other rows."""
+        if jobs:
+            self._code[jobs] = NOT_RUNNING
+            stay = (self._code.take(self.last.jobs) != NOT_RUNNING).nonzero()[0]
+            self.last = self._looked_at = self.last.take(stay)
+        return self.last
 
     def codes_of(self, jobs: list[int]) -> dict[int, int]:
         """What some jobs of the last assignment run as, by job."""

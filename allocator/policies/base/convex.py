@@ -40,6 +40,14 @@ class ConvexPolicy(Prepared, SharePolicy):
     unit : unit of the objective.
     fills_idle_gpus : False, so that the rows hold for the time that jobs get, averaged over some rounds. A program
         whose rows are none, or least shares only, says True.
+
+    >>> import allocator
+    >>> class MostSteps(ConvexPolicy):
+    ...     name = "most_steps"
+    ...     def statement(self, cp, shares, state):
+    ...         return cp.Maximize(cp.sum(cp.multiply(state.rates, shares))), []
+    >>> allocator.solve(MostSteps(), {"v100": [3.0, 1.0]}, "v100:1").shares.round(6).tolist()
+    [[1.0], [0.0]]
     """
 
     solver: Literal["auto", "clarabel", "scs", "ecos"] = "auto"

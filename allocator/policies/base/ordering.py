@@ -131,7 +131,13 @@ def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
 def fill_state(state: ClusterState, order: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:
     """Gang fill of the jobs of a state, in this order of their positions; see `fill_in_order`."""
     if state.known("gpu_thousandths") is None:
-        return fill_in_order(order, state.scale_factors, state.rates, state.capacity, strict)
+        own = state.own_pools
+        if own is None:
+            return fill_in_order(order, state.scale_factors, state.rates, state.capacity, strict)
+        pools = own.take(order)
+        if np.count_nonzero(pools < 0):
+            order, pools = order[pools >= 0], pools[pools >= 0]
+        return _fill_own_pools(order, state.scale_factors.take(order), pools, state.capacity, strict)
     return fill_with_fractions(order, state.gpus_taken, state.rates, state.capacity, strict)
 
 

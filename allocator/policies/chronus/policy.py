@@ -112,7 +112,7 @@ class Chronus(Prepared, PlanPolicy):
     tolerate_ratio: Annotated[float, Range(1)] = 1.0
     max_search_options: AtLeastOne | None = 400
 
-    needs = Need.DEADLINE_OPTIONS
+    needs = Need.DEADLINE_OPTIONS | Need.LENGTHS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
     promises_may_be_lost: ClassVar[bool] = False

@@ -65,7 +65,7 @@ class DeadlinePolicy(PlanPolicy):
     Jobs of one deadline are planned as they came, and larger gangs are placed first, which keeps servers together.
     """
 
-    needs = Need.CONFIGURATIONS
+    needs = Need.CONFIGURATIONS | Need.LENGTHS
 
     levels: Levels = "useful"
     most_gpus: Mapping[str, int] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from allocator.registry import register
 from formulations import NashWelfare, Polytope
 from formulations.core.log_certificate import certify_log
 from formulations.core.reductions import classes_of, types_in_order
-from formulations.interior_point.log_utilities import solve_log
+from formulations.interior_point import structured
 from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.numerics import exp, log
 
@@ -167,6 +167,5 @@ class _Welfare:
         matrix = ThroughputMatrix.trusted(rates, jobs=range(len(classes)), accelerators=names, scale_factors=sizes)
         polytope = Polytope(PlainColumns(matrix), self.capacity, counts)
         objective = NashWelfare(budgets, counts)
-        answer = solve_log(rates, sizes, budgets, counts, self.capacity)
-        proof = certify_log(polytope, objective, answer)
+        proof = certify_log(polytope, objective, structured.solve(polytope, objective))
         return proof.objective, polytope.throughput(proof.shares), proof.gap

@@ -11,7 +11,7 @@ import numpy as np
 
 from allocator.policies.base.packed import PairingPolicy, served_part
 from allocator.policies.base.programs import Array, ProgramPolicy, certified, priced_rates
-from allocator.protocol import ClusterState, SharePolicy, Trigger
+from allocator.protocol import ClusterState, Need, SharePolicy, Trigger
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import (
@@ -189,6 +189,8 @@ class MaxSumThroughputPerCostSlos(_ThroughputPerCost):
     infeasible : "drop_fewest", or "drop_all" as in the published system, which then drops every deadline.
     """
 
+    needs = Need.LENGTHS | Need.ISOLATED_TIME
+
     infeasible: _Infeasible = "drop_fewest"
 
     def allocate(self, state: ClusterState) -> Allocation:
@@ -220,6 +222,8 @@ class MaxSumThroughputPerCostPackedSlos(_Priced, PairingPolicy):
     ----------
     infeasible : "drop_fewest", or "drop_all" as in the published system, which then drops every deadline.
     """
+
+    needs = PairingPolicy.needs | Need.LENGTHS
 
     infeasible: _Infeasible = "drop_fewest"
 

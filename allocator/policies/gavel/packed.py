@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from allocator.policies.base.packed import PackedPolicy
 from allocator.policies.gavel.programs import FinishTimeFairnessPerf, MaxMinFairnessPerf, MinTotalDurationPerf
+from allocator.protocol import Need
 from allocator.registry import register
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
@@ -55,6 +56,8 @@ class FinishTimeFairnessPacked(PackedPolicy):
     divides u_i by them here).
     """
 
+    needs = PackedPolicy.needs | Need.LENGTHS
+
     alone = FinishTimeFairnessPerf()
 
 
@@ -71,5 +74,7 @@ class MinTotalDurationPacked(PackedPolicy):
 
     n: steps left.
     """
+
+    needs = PackedPolicy.needs | Need.LENGTHS
 
     alone = MinTotalDurationPerf()

@@ -14,7 +14,7 @@ import numpy as np
 
 from allocator.policies.base.packed import PackedPolicy
 from allocator.policies.base.programs import Array, BlindPolicy, ProgramPolicy, TimePolicy, fitting_gpus
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, Need
 from allocator.registry import register
 from formulations import FinishTimeFairness as FinishTimeObjective
 from formulations import Makespan, MaxMin, MaxSum, WaterFilling, isolated_throughput, proportional_throughput
@@ -130,6 +130,8 @@ class FinishTimeFairnessPerf(ProgramPolicy):
     already done would have taken on the isolated shares of their time.
     """
 
+    needs = Need.LENGTHS | Need.ISOLATED_TIME
+
     def objective(self, state: ClusterState, rates: Array) -> FinishTimeObjective:
         """Time to finish as shared over time to finish as isolated."""
         alone = isolated_throughput(rates, state.scale_factors, fitting_gpus(state))
@@ -169,6 +171,8 @@ class MinTotalDurationPerf(ProgramPolicy):
 
     n: steps left. Solved to optimality as max z with T_i.x_i >= z n_i (the published code bisects and stops at 5 %).
     """
+
+    needs = Need.LENGTHS | Need.ISOLATED_TIME
 
     def objective(self, state: ClusterState, rates: Array) -> Makespan:  # noqa: ARG002
         """Steps left over throughput."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from allocator.conversion import Positive
 from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, Need
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.goodput import least_remaining_time, marginal_gains
@@ -40,6 +40,8 @@ class Optimus(SelectionPolicy):
     solver : of the program, "auto", "highs" or "cbc".
     time_limit_seconds : of the program; what was found by then is "feasible", with its gap.
     """
+
+    needs = Need.CONFIGURATIONS | Need.LENGTHS
 
     single_steps: ClassVar[bool] = False
     """Whether marginal gains are those of one GPU at a time; otherwise of any number of them."""

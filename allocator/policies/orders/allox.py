@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from allocator.conversion import NotNegative, Part
 from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.base.programs import Array
-from allocator.protocol import ClusterState, SharePolicy
+from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import assign_to_lines
@@ -48,6 +48,8 @@ class AlloX(SharePolicy):
         smaller jobs would otherwise take every GPU that becomes free.
     precision : relative gap to which the integer program is solved; single GPUs are matched exactly.
     """
+
+    needs = Need.LENGTHS | Need.ISOLATED_TIME
 
     alpha: Part = 1.0
     gangs: Literal["whole", "one_gpu_share"] = "whole"

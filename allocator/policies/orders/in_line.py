@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -50,9 +49,11 @@ class ShortestJobFirst(LinePolicy):
     n: steps. That needs to know how long jobs take; `qssf` goes by predictions, `srtf` preempts.
     """
 
+    needs = Need.LENGTHS | Need.FRACTIONS
+
     def key(self, state: ClusterState) -> Array:
         """(N, 1) seconds on the fastest type."""
-        return quotient(state.steps_remaining, state.rates.max(axis=1), np.inf)[:, None]
+        return quotient(state.steps_remaining, state.fastest_rates, np.inf)[:, None]
 
 
 @register(
@@ -93,7 +94,8 @@ class ShortestRemainingTimeFirst(OrderPolicy):
     less time. A gang that does not fit lets smaller ones behind it pass.
     """
 
+    needs = Need.LENGTHS | Need.FRACTIONS
+
     def key(self, state: ClusterState) -> Array:
         """(N,) seconds that each job still needs on its fastest type."""
-        fastest: Array = reduce(np.maximum, state.rates.T)
-        return quotient(state.steps_remaining, fastest, np.inf)
+        return quotient(state.steps_remaining, state.fastest_rates, np.inf)

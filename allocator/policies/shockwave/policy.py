@@ -98,7 +98,7 @@ class Shockwave(Prepared, PlanPolicy):
     replan_rounds: AtLeastOne = 8
     round_seconds: Positive = 120.0
 
-    needs = Need.TRAINING
+    needs = Need.TRAINING | Need.LENGTHS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
     in_rounds: ClassVar[bool] = True

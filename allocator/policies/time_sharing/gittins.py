@@ -75,8 +75,7 @@ class TiresiasGittins(Tiresias):
         samples = np.sort(np.array(self.samples, dtype=np.float64))
         return samples, np.concatenate([[0.0], samples.cumsum()])
 
-    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:
+    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:  # noqa: ARG002
         """(N,) positions, the first in line first."""
-        line = super()._line(state, memory, ran)
         index = self.index(state.gpu_seconds - memory.spent)
-        return np.asarray(line[np.lexsort((-index[line], memory.queue[line]))])
+        return np.lexsort((memory.turn, -index, memory.queue))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from allocator.conversion import Positive
 from allocator.policies.base.ordering import Turns, fill_in_order
 from allocator.policies.base.programs import Array, Prepared
-from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import of_each_job
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
@@ -75,6 +75,8 @@ class Themis(Prepared, PlanPolicy):
     lease_seconds : length of a lease.
     solver : of the program, as in `ProgramPolicy`.
     """
+
+    needs = Need.LENGTHS
 
     lease_seconds: Positive = 240.0
     solver: str = "auto"

@@ -38,7 +38,7 @@ function meanOf(policy, value) {
 
 const charts = {
   jct: { heading: (x) => `within ${hours(x * 3600)}`, value: (run, x) => cdfAt(run, run.jctValues, x * 3600) },
-  rho: { heading: (x) => `rho at most ${x.toFixed(2)}`, value: (run, x) => cdfAt(run, run.rhoValues, x) },
+  rho: { heading: (x) => `${data.fairness} at most ${x.toFixed(2)}`, value: (run, x) => cdfAt(run, run.rhoValues, x) },
   queue: { value: (run, x) => stepAt(run.queue, x * 3600), text: number },
   utilization: { value: (run, x) => stepAt(run.utilization, x * 3600) },
   fragmentation: { value: (run, x) => stepAt(run.fragmentation, x * 3600) },

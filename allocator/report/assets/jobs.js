@@ -30,7 +30,7 @@ function jobColumns(run, baseline) {
   }
   columns.push(
     { key: "jct", title: "JCT (h)", value: (job) => hoursOf(jct(run, job)), text: fixed(2) },
-    { key: "rho", title: "rho", value: (job) => (known(run.rho[job]) ? run.rho[job] / 1000 : null), text: fixed(2) },
+    { key: "rho", title: data.fairness, value: (job) => (known(run.rho[job]) ? run.rho[job] / 1000 : null), text: fixed(2) },
   );
   if (baseline) {
     const ratio = (job) => (known(jct(run, job)) && jct(baseline, job) > 0 ? jct(run, job) / jct(baseline, job) : null);

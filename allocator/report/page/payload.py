@@ -89,7 +89,9 @@ def build_payload(
             | _gpu_timeline(result, own_bars, most_bars)
             | _decisions(result, TOTAL_SHARES // len(results))
         )
-    return {"traces": traces, "policies": list(names if policies is None else policies), "runs": runs}
+    fairness = "slowdown" if rho == "bounded_slowdown" else "rho"
+    shown = list(names if policies is None else policies)
+    return {"traces": traces, "policies": shown, "fairness": fairness, "runs": runs}
 
 
 def script_elements(payload: Mapping[str, Any]) -> str:

@@ -49,14 +49,19 @@ def distribution_sections(
         "At each time, the fraction of all jobs of the trace that took at most so long from arrival to "
         "completion. Further left and higher is better; the end of the curve is the slowest job."
     )
+    slowed = rho == "bounded_slowdown"
     how_rho = (
-        "Below 1 (dashed line) a job finished sooner than with an equal share of the cluster; "
-        "above 1 it was treated unfairly. A fair policy is a steep curve left of the line with a short tail."
+        "At each slowdown, the fraction of all jobs of the trace that had at most so much. 1 is a job that took as "
+        "long as it does alone. Further left and higher is better."
+        if slowed
+        else "Below 1 (dashed line) a job finished sooner than with an equal share of the cluster; above 1 it was "
+        "treated unfairly. A fair policy is a steep curve left of the line with a short tail."
     )
-    rho_label = f"rho: {meaning or 'job completion time / the same on an isolated share of the cluster'}"
+    meaning = meaning or "job completion time / the same on an isolated share of the cluster"
+    rho_label = f"{'slowdown' if slowed else 'rho'}: {meaning}"
     shown = (
         ("jct", "Job completion time", jct, how_jct, "job completion time (hours)", None),
-        ("rho", "Finish-time fairness", rhos, how_rho, rho_label, 1.0),
+        ("rho", "Slowdown" if slowed else "Finish-time fairness", rhos, how_rho, rho_label, 1.0),
     )
     return [
         section(
@@ -108,7 +113,7 @@ def jobs_section(names: Sequence[str]) -> str:
     """All jobs of one run; filled by the script, as much of it as is in view."""
     how = (
         "All jobs of one policy, times in hours. Search for words in id, type, user, partition and status, or in one "
-        "column, as in type:resnet, status:completed, jct>10 or rho<1. Click a heading to sort, and a job to see it in "
+        "column, as in type:resnet, status:completed or jct>10. Click a heading to sort, and a job to see it in "
         "the timelines."
     )
     body = (

@@ -7,11 +7,11 @@ to a baseline and write CSV; headings say in ``data-better`` which end of their 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.report.breakdowns import BREAKDOWNS, NEITHER, Breakdown
+from allocator.report.breakdowns import BREAKDOWNS, CALIBRATED, NEITHER, Breakdown, calibration_rows
 from allocator.report.charts import policy_class
 from allocator.report.figures import (
     MISSING,
@@ -24,8 +24,11 @@ from allocator.report.figures import (
 )
 from allocator.report.page.markup import section
 from allocator.report.page.seeds import Policies
-from allocator.report.presentation import Presentation, exceeded_shares, free_restarts
+from allocator.report.presentation import Presentation, exceeded_shares, free_restarts, true_lengths
 from throughputs.shown import escape
+
+if TYPE_CHECKING:
+    from allocator.results.measures.calibration import Calibration
 
 
 def comparison_section(policies: Policies) -> str:
@@ -49,7 +52,7 @@ def comparison_section(policies: Policies) -> str:
         f"completed the most jobs{exempt}. Less is better, except for {more_is_better}. Click a heading to sort; "
         "choose a baseline above to see each figure as a ratio to that of the baseline, ▲ better or ▼ worse."
     )
-    lines = [*free_restarts(summaries), *exceeded_shares(shown.names, summaries)]
+    lines = [*true_lengths(shown.names, summaries), *free_restarts(summaries), *exceeded_shares(shown.names, summaries)]
     how += "".join(f" {line[0].upper()}{line[1:]}." for line in lines)
     if not shown.usual:
         how += f" Here rho is {shown.meaning}."
@@ -59,6 +62,21 @@ def comparison_section(policies: Policies) -> str:
             "half-width of their 95 % interval (Student's t)."
         )
     return section("comparison", "Comparison", how, _table(heads, rows))
+
+
+def calibration_section(calibration: Calibration) -> str:
+    """How near a policy comes to what was recorded."""
+    heads = "".join(_head(text, kind="" if place else "text") for place, text in enumerate(CALIBRATED))
+    rows = [
+        f'<tr><th scope="row">{escape(part)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
+        for part, *cells in calibration_rows(calibration)
+    ]
+    how = (
+        f"How long jobs waited as recorded, and under {calibration.policy}, which stands for what the cluster runs. "
+        f"{calibration.starts_near:.0%} of the jobs start within ten minutes of when they did. Smaller differences "
+        "between policies than those of this table say little."
+    )
+    return section("calibration", "Beside what was recorded", how, _table(heads, rows))
 
 
 def breakdown_sections(summaries: Sequence[Mapping[str, Any]]) -> list[str]:

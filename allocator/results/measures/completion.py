@@ -44,6 +44,9 @@ def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
         **_percentiles(queueing, "queueing_time"),
         "average_running_time": _mean(running),
     }
+    if "bounded_slowdown" in jobs:
+        slowdown = done["bounded_slowdown"].to_numpy(np.float64)
+        figures |= {"average_bounded_slowdown": _mean(slowdown), **_percentiles(slowdown, "bounded_slowdown")}
     for column in ("rho", "rho_static", "rho_themis", "rho_isolated"):
         if column in jobs:
             figures |= _rho_figures(jobs[column].dropna().to_numpy(np.float64), column.removeprefix("rho"))

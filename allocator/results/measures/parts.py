@@ -65,17 +65,22 @@ def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd
 
     if not classes or classes[0] != 1 or any(one >= other for one, other in pairwise(classes)):
         raise InputError("size classes", found=list(classes), expected="ascending numbers of GPUs that begin with 1")
-    names = [str(first) if first == end - 1 else f"{first}-{end - 1}" for first, end in pairwise(classes)]
-    names.append(f"{classes[-1]}+")
-    measured = _measured(jobs)
-    of = np.searchsorted(classes, measured["scale_factor"].to_numpy(), side="right") - 1
-    rows = []
-    for position in np.unique(of).tolist():
+    measured, rows = _measured(jobs), []
+    names, of = size_names(measured["scale_factor"].to_numpy(), classes)
+    for position, name in enumerate(names):
         group = measured[of == position]
-        figures = {"gpus": names[position], "jobs": len(group)} | completion_figures(group)
+        figures = {"gpus": name, "jobs": len(group)} | completion_figures(group)
         rows.append(figures | {"restart_gpu_hours": restart_gpu_hours(group)})
     columns = ["gpus", "jobs", *completion_figures(jobs.iloc[:0]), "restart_gpu_hours"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def size_names(gpus: NDArray[np.int64], classes: Sequence[int] = SIZE_CLASSES) -> tuple[list[str], NDArray[np.int64]]:
+    """Names of the size classes that some of N jobs are in, as "5-8", and (N,) which of these each is in."""
+    names = [str(first) if first == end - 1 else f"{first}-{end - 1}" for first, end in pairwise(classes)]
+    names.append(f"{classes[-1]}+")
+    some, of = np.unique(np.searchsorted(classes, gpus, side="right") - 1, return_inverse=True)
+    return [names[position] for position in some.tolist()], of
 
 
 def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -109,6 +114,10 @@ def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
     for name, values in (("jct", jct), ("queueing_time", queueing)):
         columns |= {f"average_{name}": _means(values, of, n)} | percentiles_by_group(values, of, n, name)
     columns |= {"average_rho": _means(rho, of, n), "worst_rho": worst}
+    if "bounded_slowdown" in jobs:
+        slowdown = jobs["bounded_slowdown"].to_numpy(np.float64)
+        columns |= {"average_bounded_slowdown": _means(slowdown, of, n)}
+        columns |= percentiles_by_group(slowdown, of, n, "bounded_slowdown")
     return pd.DataFrame(columns).iloc[np.argsort(-used, kind="stable")].reset_index(drop=True)
 
 

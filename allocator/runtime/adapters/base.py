@@ -68,6 +68,7 @@ class Node:
     up : whether jobs can run on it.
     reason : why not, for people.
     drained : whether the cluster itself lets nothing start there any more; what runs goes on.
+    taken : positions of GPUs that others than our jobs hold.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Node:
     up: bool = True
     reason: str = ""
     drained: bool = False
+    taken: tuple[int, ...] = ()
 
 
 Places = Mapping[str, tuple[int, ...]]

@@ -37,6 +37,9 @@ _LAST_DECISIONS = 20
 _AFTER_TROUBLE = 5.0
 """Seconds after which a policy that failed is asked again."""
 
+NOT_ITS_TURN = "not its turn"
+"""Why a job waits that the policy knows and gives no GPUs."""
+
 _TRIALS_OF_MEMORY = 2
 """Decisions that may fail in a row before what the policy remembers is taken to be the cause."""
 
@@ -128,8 +131,8 @@ class Deciding:
         self.take_up(book)
 
     def _decides(self, job: Job) -> bool:
-        """Whether a job is the policy's: it fits the nodes in use, and does not run to its end on a drained one."""
-        return self.prospects.fits(job) and not self._stays(job)
+        """Whether a job is the policy's: it waits for none, fits the nodes in use, ends on no drained one."""
+        return not job.blocked and self.prospects.fits(job) and not self._stays(job)
 
     def fits(self, job: Job) -> bool:
         """Whether a job has room on the nodes in use, or runs to its end where it is."""
@@ -139,7 +142,7 @@ class Deciding:
         return job.state == RUNNING and self._hardware.stays(job.placed)
 
     def arrived(self, job: Job) -> None:
-        """A job was submitted."""
+        """A job was submitted, or waits for no other any more."""
         self._news |= self._decides(job)
 
     def left(self, job: Job) -> None:
@@ -197,7 +200,7 @@ class Deciding:
         target = self.wanted().get(job.uuid)
         if target is None:
             known = self._now is not None and job.uuid in self._known
-            return f"not its turn under {self.policy.name}" if known else "waits for the next decision"
+            return f"{NOT_ITS_TURN} under {self.policy.name}" if known else "waits for the next decision"
         there = owners(held(book.holding), target)
         if there:
             ids = ", ".join(map(str, sorted(book.jobs[uuid].id for uuid in there)[:5]))

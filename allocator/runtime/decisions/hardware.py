@@ -28,7 +28,7 @@ class Hardware:
 
     Attributes
     ----------
-    cluster : the GPUs of all nodes that are up and not drained, but for those that are kept.
+    cluster : the GPUs of all nodes that are up and not drained, but for those that are kept or taken.
     kept : (node, position) of these.
     """
 
@@ -58,14 +58,15 @@ class Hardware:
         self._numbers = {place: number for number, place in enumerate(self._places)}
 
     def _free(self, node: Node) -> list[tuple[str, int]]:
-        """The GPUs of a node that nobody keeps."""
-        places = ((node.name, position) for position in range(node.gpus))
+        """The GPUs of a node that nobody keeps, and that others do not hold."""
+        places = ((node.name, position) for position in range(node.gpus) if position not in node.taken)
         return [place for place in places if place not in self.kept]
 
     @cached_property
     def in_full(self) -> Hardware:
         """The same with all nodes in use, those that are drained or down included."""
-        return Hardware([replace(node, up=True, drained=False) for node in self.nodes], self.cluster.accelerators)
+        nodes = [replace(node, up=True, drained=False, taken=()) for node in self.nodes]
+        return Hardware(nodes, self.cluster.accelerators)
 
     def stays(self, placed: Placed) -> bool:
         """Whether a job that runs there does so to its end, whatever is decided: on one that is drained, not down."""

@@ -86,8 +86,9 @@ class Knowledge:
         return {way: rate for way, rate in self.believed(job_type, gpus, measured).items() if way in founded}
 
     def of(self, job: Job) -> Ways:
-        """What is believed of a job."""
-        return self.believed(job.job_type, job.gpus, job.measured)
+        """What is believed of a job, on the types that it runs on."""
+        ways = self.believed(job.job_type, job.gpus, job.measured)
+        return {way: rate for way, rate in ways.items() if not job.accelerators or way[0] in job.accelerators}
 
     def known_of(self, job: Job) -> Ways:
         """What is known of a job."""
@@ -97,7 +98,7 @@ class Knowledge:
         """Later jobs of its type are expected to do what one did."""
         size = job.job_type, job.gpus
         if job.job_type and job.measured:
-            self._of_type[size] = self.of(job)
+            self._of_type[size] = self.believed(*size, job.measured)
             self._measured_of_type.setdefault(size, set()).update(job.measured)
 
     def _expected(self, job_type: str, gpus: int) -> Ways:
@@ -162,7 +163,7 @@ class Prospects:
     knowledge: Knowledge
     hardware: Hardware
     elastic: bool = False
-    _fitting: dict[tuple[str, int], bool] = field(default_factory=dict)
+    _fitting: dict[tuple[object, ...], bool] = field(default_factory=dict)
 
     @property
     def _whole(self) -> Cluster:
@@ -171,7 +172,7 @@ class Prospects:
 
     def fits(self, job: Job) -> bool:
         """Whether the nodes in use have room for a job."""
-        size = job.job_type, job.gpus
+        size = job.job_type, job.gpus, job.accelerators
         # where jobs of a type run does not change with what is measured of their speed
         if size not in self._fitting:
             self._fitting[size] = self._has_room(self.hardware.cluster, job)
@@ -183,9 +184,9 @@ class Prospects:
         return all(self._fitting.values())
 
     def _has_room(self, cluster: Cluster, job: Job) -> bool:
-        return any(cluster.gpus.get(name, 0) >= job.gpus for name in self._types(job))
+        return any(cluster.gpus.get(name, 0) >= job.gpus for name in self.types_of(job))
 
-    def _types(self, job: Job) -> list[str]:
+    def types_of(self, job: Job) -> list[str]:
         """Accelerator types that a job runs on with its number of GPUs."""
         return [name for (name, gpus), rate in self.knowledge.of(job).items() if gpus == job.gpus and rate > 0]
 
@@ -198,14 +199,18 @@ class Prospects:
         return f"{why}, too few even with all nodes in use: cancel it, or serve more GPUs"
 
     def _kind(self, job: Job) -> str:
-        types = self._types(job)
+        types = self.types_of(job)
         return "one type" if set(types) == set(self._whole.accelerators) else " or ".join(types)
 
     def check(self, job: Job) -> None:
         """Raise InputError where a job can never run on the nodes that there are."""
+        types = self._whole.accelerators
+        for name in job.accelerators:
+            if name not in types:
+                raise InputError("submit", field="accelerators", found=name, expected=f"one of {', '.join(types)}")
         if not self._has_room(self._whole, job):
             whole = self._whole
-            most = max((whole.gpus.get(name, 0) for name in self._types(job)), default=0)
+            most = max((whole.gpus.get(name, 0) for name in self.types_of(job)), default=0)
             expected = (
                 f"at most {most}, of {self._kind(job)}: there are {whole}, nodes that are drained or down included"
             )

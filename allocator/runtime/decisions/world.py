@@ -378,6 +378,7 @@ class World:
             "arrival_time": arrivals,
             "priority_weight": [job.weight for job in jobs],
             "deadline": deadline,
+            "predicted_seconds": [job.time_limit or np.nan for job in jobs],
             "entity": [job.entity for job in jobs],
         }
         table = JobTable(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from allocator.conversion import Range, read_field
 from allocator.runtime.door.client import MOST_AT_ONCE
-from allocator.runtime.door.views import job_view, service_view, status
-from allocator.runtime.records.book import FINAL, RUNNING, SUBMITTED, Job, checked
+from allocator.runtime.door.views import Room, job_view, service_view, status
+from allocator.runtime.records.book import COMPLETED, FINAL, RUNNING, SUBMITTED, Job, checked
 from allocator.runtime.records.journal import JournalError
 from throughputs import InputError
 from throughputs.limits import LARGEST_WHOLE_NUMBER
@@ -99,7 +99,10 @@ class Requests:
             data = _submission(one, self._service.clock())
             self._service.deciding.world.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
-            self._service.deciding.prospects.check(_as_job(key, data))
+            self._service.deciding.prospects.check(Job.submitted(-1, key, data))
+            for before in self._jobs(data.get("after", [])):
+                through = before.state in FINAL and before.state != COMPLETED
+                checked("after", f"job {before.id}, which is {before.state}", not through, "jobs that may complete")
             asked_for.append(key)
             # one that is there already was sent again, as the first answer was lost
             if key not in book.jobs:
@@ -140,7 +143,7 @@ class Requests:
             {"at": event.at, "clock": event.clock, "kind": event.kind} | dict(event.data)
             for event in self._service.journal.events(job.uuid, last=1000)
         ]
-        return {"job": job_view(self._service, job), "events": events}
+        return {"job": job_view(self._service, job, partial(Room, self._service)), "events": events}
 
     def _cancel(self, asked: Mapping[str, Any]) -> _Answer:
         jobs = self._jobs(asked.get("jobs"))
@@ -227,11 +230,6 @@ def _submission(one: Any, now: float) -> dict[str, Any]:
     checked("command", "none", "command" in data, "a command with its arguments")
     checked("deadline", data.get("deadline"), data.get("deadline", inf) > now, f"seconds above {now:.3f}, now")
     return data
-
-
-def _as_job(key: str, data: Mapping[str, Any]) -> Job:
-    """The job that a submission would become."""
-    return Job(-1, key, **{**data, "command": tuple(data["command"])})
 
 
 def _json(value: Any) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import islice
+from math import inf
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from allocator.runtime.decisions.deciding import NOT_ITS_TURN
+from allocator.runtime.door.words import span
 from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Job
 
 if TYPE_CHECKING:
@@ -20,7 +24,8 @@ _MOST_NAMED = 100
 
 def status(service: Service, jobs: Iterable[Job]) -> dict[str, Any]:
     """The service, and some of its jobs, one after the other as they are asked for."""
-    return {"service": service_view(service), "jobs": (job_view(service, job) for job in jobs)}
+    room = cache(lambda: Room(service))
+    return {"service": service_view(service), "jobs": (job_view(service, job, room) for job in jobs)}
 
 
 def service_view(service: Service) -> dict[str, Any]:
@@ -68,20 +73,23 @@ def busy_gpus(view: Mapping[str, Any]) -> Counter[str]:
     return Counter(node["accelerator"] for node in view["nodes"] for jobs in node["jobs"] if jobs)
 
 
-def job_view(service: Service, job: Job) -> dict[str, Any]:
-    """One job."""
+def job_view(service: Service, job: Job, room: Callable[[], Room] | None = None) -> dict[str, Any]:
+    """One job; with the `room` that there is also what a job that waits finds in its way."""
     now, steps = service.clock(), service.steps_of(job)
     saved = service.watching.of(job).report or job
     running = job.run_seconds + (now - job.since if job.state in HOLDS_GPUS else 0.0)
     return {name: getattr(job, name) for name in _AS_KEPT} | {
         "name": job.name or _program(job.command),
-        "reason": reason(service, job),
+        "reason": reason(service, job, room),
         "accelerator": job.placed.pool,
         "places": {node: list(positions) for node, positions in job.placed.places.items()},
         "steps": round(steps, 3),
         "reckoned": service.reckons(job),
         "total_steps": job.total_steps or None,
         "duration": job.duration or None,
+        "time_limit": job.time_limit or None,
+        "accelerators": list(job.accelerators),
+        "after": list(job.after),
         "saved_steps": saved.saved_steps,
         "saved_at": saved.saved_at or None,
         "met": job.met(now),
@@ -100,7 +108,8 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
 
 _AS_KEPT = (
     "id", "uuid", "user", "state", "gpus", "job_type", "weight", "deadline", "started_at", "finished_at", "restarts",
-    "failures", "retries", "fruitless", "unsaved_stops", "start_seconds", "save_seconds", "epoch",
+    "failures", "retries", "fruitless", "unsaved_stops", "start_seconds", "save_seconds",
+    "epoch",
 )  # fmt: skip
 """What of a job is shown as the book has it."""
 
@@ -126,7 +135,58 @@ def seconds_left(service: Service, job: Job) -> float | None:
     return None if astray or not job.total_steps or not rate else round(max(left, 0.0) / rate, 3)
 
 
-def reason(service: Service, job: Job) -> str:
+class Room:
+    """GPUs that nobody holds, and those that hold the others: what stands in the way of jobs that wait.
+
+    Attributes
+    ----------
+    free : GPUs by type. holders : by type, seconds until each job is expected to be through (inf: not known), the job,
+        and its GPUs; who is through first stands first.
+    waiting : jobs that wait, by number.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.free = dict(service.hardware.cluster.gpus)
+        self.holders: dict[str, list[tuple[float, int, int]]] = {name: [] for name in self.free}
+        for job in service.book.holding.values():
+            left, pool = seconds_left(service, job), job.placed.pool
+            if pool in self.free:
+                self.free[pool] -= job.held_gpus
+                self.holders[pool].append((inf if left is None else left, job.id, job.held_gpus))
+        for held in self.holders.values():
+            held.sort()
+        self.waiting = [one for one in service.book.active.values() if one.state == QUEUED and not one.blocked]
+
+    def in_the_way(self, job: Job, types: Iterable[str]) -> str:
+        """Of whom a job has to wait, and until when as far as is known, on the type where it is soonest."""
+        ways = [(*self._after(name, job.gpus), name) for name in types if name in self.free]
+        if not ways:
+            return ""
+        seconds, ids, name = min(ways)
+        needs = f"it needs {job.gpus} {name}, {max(self.free[name], 0) or 'none'} free"
+        if not ids:
+            kept = [one for one in self.waiting if one.id < job.id and one.gpus > self.free[name]]
+            return f"{kept[0].gpus} {name} are kept for job {kept[0].id}, before it" if kept else ""
+        named = f"job{'s' * (len(ids) > 1)} {', '.join(map(str, ids[:_MOST_IN_THE_WAY]))}"
+        more = f" and {len(ids) - _MOST_IN_THE_WAY} more" if len(ids) > _MOST_IN_THE_WAY else ""
+        when = "" if seconds == inf else f" for {span(seconds)} more"
+        return f"{needs}; {named}{more} run{'s' * (len(ids) == 1)} there{when}"
+
+    def _after(self, name: str, gpus: int) -> tuple[float, list[int]]:
+        """Seconds until so many GPUs of a type may be free, and the jobs that have to end before."""
+        free, seconds, ids = self.free[name], 0.0, []
+        for left, number, held in self.holders[name]:
+            if free >= gpus:
+                break
+            free, seconds = free + held, left
+            ids.append(number)
+        return (seconds if free >= gpus else inf), ids
+
+
+_MOST_IN_THE_WAY = 4
+
+
+def reason(service: Service, job: Job, room: Callable[[], Room] | None = None) -> str:
     """Why a job is where it is."""
     if job.uuid in service.lingering:
         return service.lingering[job.uuid]
@@ -135,7 +195,19 @@ def reason(service: Service, job: Job) -> str:
     unfit = service.deciding.why_unfit(job)
     if unfit:
         return unfit
+    if job.blocked:
+        numbers = [one.id for one in service.book.before(job)]
+        named = f"job{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:5]))}{', ...' * (len(numbers) > 5)}"
+        return f"waits until {named} {'have' if len(numbers) > 1 else 'has'} completed"
     last = f" (before: {job.reason})" if job.reason and job.epoch else ""
     if job.fruitless > 1:
         last += f"; no step was saved in its last {job.fruitless} leases"
-    return service.deciding.why_waiting(job, service.book) + last
+    why = service.deciding.why_waiting(job, service.book)
+    if room is not None and why.startswith(NOT_ITS_TURN):
+        round_, policy = service.deciding.round, service.deciding.policy
+        if round_ is not None and getattr(policy, "preemptive", True):
+            there = f"the next round begins in {span(max(round_.end - service.clock(), 0.0))}"
+        else:
+            there = room().in_the_way(job, service.deciding.prospects.types_of(job))
+        why += f": {there}" if there else ""
+    return why + last

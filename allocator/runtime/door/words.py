@@ -107,6 +107,7 @@ _WORDS: dict[str, Callable[[_Data], str]] = {
     "rejected": _because("rejected"),
     "cancelled": _because("cancelled"),
     "gave_up": _because("given up"),
+    "timed_out": _because("timed out"),
     "adopted": _because("adopted"),
     "lingers": lambda data: data["reason"],
     "measured": lambda data: f"makes {data['rate']:.4g} steps/s on {data['gpus']} {data['pool']}",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from allocator.runtime.decisions.hardware import held, owners
 from allocator.runtime.door.views import busy_gpus, job_view, seconds_left, service_view
 from allocator.runtime.door.words import words
-from allocator.runtime.records.book import FINAL, QUEUED, STOPPING, Job
+from allocator.runtime.records.book import FINAL, LEAVING, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.records.journal import Event
@@ -31,7 +31,7 @@ DECISION_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 10
 _KEPT = 40
 _LOOK_BACK = 500
 
-_TOLD = frozenset({"ended", "gave_up", "rejected", "cancelled", "resized", "node", "policy", "cluster", "service"})
+_TOLD = frozenset({"ended", *LEAVING, "resized", "node", "policy", "cluster", "service"})
 """Events that people are shown; of ended starts only those that failed or completed."""
 
 

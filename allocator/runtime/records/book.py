@@ -17,7 +17,7 @@ was killed comes back with the same book. The kinds of events, with their data:
                                                      were posted; late_seconds where one with a deadline completed
     resized         gpus, batch_size, job_type       what the job asked for, and what it is in the table then
     found           epoch                            a start that the journal has lost
-    rejected, cancelled, gave_up, adopted, lingers   reason
+    rejected, cancelled, gave_up, timed_out, adopted, lingers   reason
     measured        pool, gpus, rate                 steps/s, moving average
     node            name, drained                    a node was drained or resumed
     options, policy, service, cluster, run           what the service was told, and what it runs with
@@ -84,6 +84,16 @@ def _environment(value: Any, name: str, *_: object) -> dict[str, str]:
     return dict(value)
 
 
+def _numbers(value: Any, name: str, *_: object) -> list[int]:
+    good = isinstance(value, list) and len(value) <= _MOST_ARGUMENTS and all(type(one) is int for one in value)
+    return list(checked(name, value, good, "numbers of jobs"))
+
+
+def _names(value: Any, name: str, *_: object) -> list[str]:
+    good = isinstance(value, list) and len(value) <= _MOST_ARGUMENTS
+    return [_line(one, name) for one in checked(name, value, good, "a list of names")]
+
+
 Command = Annotated[tuple[str, ...], Reads(_command)]
 Folder = Annotated[str, Reads(_folder)]
 Environment = Annotated[dict[str, str], Reads(_environment)]
@@ -98,7 +108,8 @@ LOST = "lost"
 HOLDS_GPUS = frozenset({STARTING, RUNNING, STOPPING})
 ACTIVE = frozenset({QUEUED}) | HOLDS_GPUS
 FINAL = frozenset({COMPLETED, FAILED, CANCELLED, REJECTED})
-LEAVING = {"rejected": REJECTED, "cancelled": CANCELLED, "gave_up": FAILED}
+TIMED_OUT = "timed_out"
+LEAVING = {"rejected": REJECTED, "cancelled": CANCELLED, "gave_up": FAILED, TIMED_OUT: FAILED}
 """Events with which jobs are through that have not completed, and as what."""
 
 
@@ -115,6 +126,9 @@ class Job:
     gpus : of its gang.
     job_type : in the throughput table, "" where it has none.
     total_steps : 0 where not known; then `duration` (seconds) says how long it is expected to run, 0: nor that.
+    time_limit : seconds that it may run in all its leases together, 0 without.
+    accelerators : types that it runs on, () for all.
+    after : numbers of jobs that have to complete before it starts. blocked : whether one of them has not yet.
     weight : priority weight.
     deadline : seconds on the clock, None without. entity : it belongs to, "" for none.
     one_process_per_gpu : the service starts the ranks.
@@ -150,6 +164,9 @@ class Job:
     job_type: Annotated[Line, Said("--type", "Job type in the throughput table.", "NAME")] = ""
     total_steps: Annotated[float, NUMBER, Said("--steps", "Training steps in all, if known.", "COUNT")] = 0.0
     duration: Annotated[float, NUMBER] = 0.0
+    time_limit: Annotated[float, NUMBER] = 0.0
+    accelerators: Annotated[tuple[str, ...], Reads(_names)] = ()
+    after: Annotated[tuple[int, ...], Reads(_numbers)] = ()
     weight: Annotated[float, NUMBER, Said("--weight", "Priority weight, 1 if omitted.")] = 1.0
     deadline: Annotated[float | None, NUMBER] = None
     entity: Annotated[Line, Said("--entity", "Entity that it belongs to.", "NAME")] = ""
@@ -188,6 +205,18 @@ class Job:
     signal: int = 0
     outcome: str = ""
     then: str = ""
+    blocked: bool = False
+
+    @classmethod
+    def submitted(cls, number: int, uuid: str, told: Mapping[str, Any]) -> Job:
+        """The job that the data of an event ``submitted`` make."""
+        known: dict[str, Any] = {name: value for name, value in told.items() if name in SUBMITTED}
+        lists = {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+        return cls(number, uuid, **known | lists)
+
+    def has_run(self, clock: float) -> float:
+        """Seconds that it has run in all, at `clock` seconds."""
+        return self.run_seconds + (clock - self.since if self.state == RUNNING else 0.0)
 
     def fruitless_after(self, end: Mapping[str, Any]) -> int:
         """Leases in a row without a newly saved step once the data of an event ``ended`` are taken in.
@@ -239,6 +268,7 @@ class Book:
     ----------
     jobs : by UUID, in the order of submission. by_id : the same by number.
     active : the jobs that are not through. holding : those of them that hold GPUs.
+    followers : those that were to start after a job, by its number. hopeless : those that wait for one in vain.
     drained : nodes that get no jobs.
     counts : of jobs by state. deadlines : how many of the jobs that are through have "met" and "missed" theirs.
     policy : name and settings of the policy in force; None before the first.
@@ -252,6 +282,8 @@ class Book:
         self.by_id: list[Job] = []
         self.active: dict[str, Job] = {}
         self.holding: dict[str, Job] = {}
+        self.followers: dict[int, list[Job]] = {}
+        self.hopeless: dict[str, Job] = {}
         self.drained: set[str] = set()
         self.counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
         self.deadlines = {"met": 0, "missed": 0}
@@ -281,14 +313,26 @@ class Book:
             self.nodes.update(_nodes(event))
 
     def _added(self, event: Event) -> Job:
-        told = {name: value for name, value in event.data.items() if name in SUBMITTED}
-        told["command"] = tuple(told["command"])
-        job = Job(len(self.by_id), event.job, **told)
+        job = Job.submitted(len(self.by_id), event.job, event.data)
         job.submitted_at = job.since = event.clock
         self.jobs[job.uuid] = self.active[job.uuid] = job
         self.by_id.append(job)
         self.counts[job.state] += 1
+        for number in job.after:
+            self.followers.setdefault(number, []).append(job)
+        self._see_before(job)
         return job
+
+    def before(self, job: Job) -> list[Job]:
+        """The jobs that have to complete before one starts and have not."""
+        return [one for number in job.after if (one := self.by_id[number]).state != COMPLETED]
+
+    def _see_before(self, job: Job) -> None:
+        """Whether a job still waits for others, and in vain."""
+        before = self.before(job)
+        job.blocked = bool(before)
+        if any(one.state in FINAL for one in before) and job.state in ACTIVE:
+            self.hopeless[job.uuid] = job
 
     def _enter(self, job: Job, state: str, event: Event) -> None:
         self.counts[job.state] -= 1
@@ -372,6 +416,9 @@ class Book:
             self.deadlines["met" if met else "missed"] += 1
         self._release(job)
         self.active.pop(job.uuid, None)
+        self.hopeless.pop(job.uuid, None)
+        for other in self.followers.get(job.id, ()):
+            self._see_before(other)
 
 
 def _nodes(event: Event) -> dict[str, Node]:

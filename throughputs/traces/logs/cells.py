@@ -32,6 +32,7 @@ _SAMPLE = 1000
 """By so many cells it is told whether a column holds dates or numbers."""
 
 _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)", re.ASCII)
+_DAYS = re.compile(r"(\d+)-(\d{1,2})(?::(\d{1,2}))?", re.ASCII)
 _GPUS = re.compile(r"gres/gpu(:[^=,]*)?=(\d+)", re.ASCII)
 _LAST_SECOND = 1e11
 """In the year 5138: so many seconds since 1970 are none."""
@@ -59,7 +60,7 @@ def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
 
 
 def durations(cells: _Text, unit: str, minutes: bool = False, decimal_comma: bool = False) -> _Floats:
-    """(N,) seconds of numbers of `unit`, and of ``[D-]HH:MM:SS``; with `minutes` of ``MM:SS`` too."""
+    """(N,) seconds of numbers of `unit`, and of ``[D-]HH:MM:SS`` and ``D-HH[:MM]``; with `minutes` of ``MM:SS`` too."""
     values = _in_seconds(numbers(cells, decimal_comma), unit)
     clocks = np.flatnonzero(np.isnan(values))
     if len(clocks):
@@ -231,6 +232,9 @@ def _number(text: str, decimal_comma: bool) -> float:
 
 
 def _clock(text: str, minutes: bool) -> float:
+    if found := _DAYS.fullmatch(text.strip()):
+        days, hours, mins = (float(part or 0) for part in found.groups())
+        return ((days * 24 + hours) * 60 + mins) * 60 if hours < 24 and mins < 60 and len(text) <= 40 else np.nan
     found = _CLOCK.fullmatch(text.strip())
     if found is None or (found[2] is None and (not minutes or found[1] is not None)):
         return np.nan

@@ -20,7 +20,7 @@ from throughputs.traces.logs.cells import Clock
 from throughputs.traces.logs.columns import UNITS, Column, columns_of, fields, unit_of
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import read_log
-from throughputs.traces.logs.rows import SLURM_PRIORITY, Rows
+from throughputs.traces.logs.rows import QOS, SLURM_PRIORITY, Rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,6 +114,7 @@ def import_log(
     zone: str | None = None,
     date_format: str | None = None,
     renamed: Mapping[str, str] | None = None,
+    weights: Mapping[str, float] | None = None,
     strict: bool = False,
 ) -> ImportedLog:
     """A trace from a job log.
@@ -132,6 +133,7 @@ def import_log(
     date_format : of dates, as ``%d/%m/%Y %H:%M`` (the directives of `datetime.strptime`); None: ISO 8601.
     renamed : types by the names that the log has for them. A GPU type is called so, and so is the GPU type of jobs of a
         partition for which the log tells none; a model becomes a job type of that name.
+    weights : weight of each name in the column of priorities, or of QOS where none is named.
     strict : a job that cannot be used is an error.
 
     Raises
@@ -152,6 +154,8 @@ def import_log(
         log = replace(log, cells=layout.completed(log.cells), notes=(*log.notes, *layout.notes))
     sacct = log.kind == "sacct"
     header = [name for name in log.cells if not (sacct and name == SLURM_PRIORITY) or name in given.values()]
+    if weights and "priority" not in given:
+        given["priority"] = next((name for name in log.cells if name.lower() == QOS), QOS)
     chosen = columns_of(header, given, log.source, None if layout is None else layout.columns)
     told = {
         "duration": _unit("duration_unit", duration_unit, chosen.get("duration")),
@@ -165,7 +169,7 @@ def import_log(
         date_format=date_format,
         since_1970=log.kind == "sacct --json",
     )
-    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used, renamed)
+    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used, renamed, weights)
     trace = Trace(**rows.usable(strict), source=log.source)
     return ImportedLog(
         trace,

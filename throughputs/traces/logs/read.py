@@ -260,6 +260,7 @@ def _of_json(content: Any, source: str) -> Log:
         "time_limit",
         "state",
         "job_id",
+        "qos",
     )
     table = list(zip(*rows, strict=True)) or [()] * len(names)
     columns = {name: np.array(cells, dtype=object) for name, cells in zip(names, table, strict=True)}
@@ -267,7 +268,7 @@ def _of_json(content: Any, source: str) -> Log:
 
 
 def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
-    """Submission, start, end, elapsed, GPUs, user, account, partition, limit, state and id of a job, as text."""
+    """Submission, start, end, elapsed, GPUs, user, account, partition, limit, state, id and QOS of a job, as text."""
     time, owner = _object(job.get("time")), _object(job.get("association"))
     state = job.get("state", job.get("job_state"))
     state = state.get("current", "") if isinstance(state, dict) else state
@@ -277,7 +278,7 @@ def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
     user = owner.get("user") or job.get("user")
     gpus, partition, account = _json_gpus(job), _text(job.get("partition")), owner.get("account") or job.get("account")
     whose = _text(user), _text(account), partition, _json_limit(time.get("limit"))
-    return (*begun, _text(time.get("elapsed")), gpus, *whose, _text(state), _json_id(job))
+    return (*begun, _text(time.get("elapsed")), gpus, *whose, _text(state), _json_id(job), _text(job.get("qos")))
 
 
 def _json_limit(limit: Any) -> str:

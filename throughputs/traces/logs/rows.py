@@ -30,10 +30,21 @@ _WAITING = ("PENDING", "REQUEUED", "QUEUED", "WAITING", "HELD")
 _PARTIAL = "PARTIAL"
 _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")
 
+_ENDINGS = {
+    "completed": ("COMPLETED", "COMPLETE", "SUCCEEDED", "SUCCESS", "PASS", "FINISHED", "DONE"),
+    "failed": ("FAILED", "FAIL", "ERROR", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
+    "cancelled": ("CANCELLED", "CANCELED", "KILLED", "PREEMPTED", "REVOKED"),
+    "timed_out": ("TIMEOUT", "TIMED_OUT", "DEADLINE"),
+}
+"""The first words of states of jobs that are over, by how those ended."""
+
 _HOUR = 3600.0
 
 _NO_LIMIT = ("UNLIMITED", "PARTITION_LIMIT", "NOT_SET", "INVALID")
 """How Slurm writes that a job has no time limit of its own."""
+
+QOS = "qos"
+"""Column of sacct, in small letters: what weights of jobs are usually called by."""
 
 SLURM_PRIORITY = "Priority"
 """Column of sacct: the place of a job in the queue, which is no weight."""
@@ -59,6 +70,7 @@ class Rows:
     Attributes
     ----------
     is_job : (N,) whether a row is a job.
+    ending : (N,) how it ended, one of `ENDINGS` of traces; empty where the log does not say.
     origin : the first submission of a job that can be used, seconds on the clock.
     notes : what a user should know of the jobs, in sentences.
     """
@@ -71,10 +83,13 @@ class Rows:
         clock: Clock,
         used: frozenset[str] = frozenset(),
         renamed: Mapping[str, str] | None = None,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
         self.log, self.columns, self.told, self.clock = log, columns, told, clock
         self.renamed = dict(renamed or {})
         """Types, by the names of partitions, types and models in the log."""
+        self.weights = dict(weights or {})
+        """Of jobs, by the names in the column of priorities."""
         self.used = used
         """Columns that others were made of."""
         self.decimal_comma = log.separator == ";"
@@ -84,6 +99,7 @@ class Rows:
         self.reasons: list[tuple[str, str, str]] = []
         """Reason, column and what was expected there."""
         self.reason = np.full(len(self.is_job), -1)
+        self.ending = np.full(len(self.is_job), "", dtype=object)
         self.notes: list[str] = list(log.notes)
         self.origin = 0.0
 
@@ -136,6 +152,7 @@ class Rows:
             "gpu_utilization": utilization[kept],
             "recorded_start_seconds": np.round(started - self.origin, 6),
             "recorded_end_seconds": np.round(ended - self.origin, 6),
+            "recorded_status": self.ending[kept],
             "trace_id": self._text("id")[kept],
             "arrival_date": self.clock.dates_of(submitted[kept]),
         }
@@ -217,6 +234,8 @@ class Rows:
             self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
             self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
             running = np.isin(words, _RUNNING)
+            for ending, those in _ENDINGS.items():
+                self.ending[np.isin(words, those)] = ending
         if "start" in self.columns:
             self._drop(is_blank(self._cells("start")), "never started", "start", "a start")
         return running
@@ -236,10 +255,20 @@ class Rows:
         """(N,) numbers of a column that may not be there; 1 where the log does not say."""
         if field not in self.columns:
             return np.ones(len(self.is_job))
-        cells = self._cells(field)
+        cells = self._weighed() if field == "priority" and self.weights else self._cells(field)
         values = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
         self._drop(~within.holds(values), reason, field, expected)
         return values
+
+    def _weighed(self) -> NDArray[np.object_]:
+        """(N,) weights as text in the place of their names."""
+        cells = self._text("priority")
+        for row in np.flatnonzero(self.is_job & (cells != "")).tolist():
+            if cells[row] not in self.weights:
+                expected = f"a name of --weights{did_you_mean(cells[row], self.weights)}: {', '.join(self.weights)}"
+                raise self.log.error(row, self.columns["priority"].name, cells[row], expected)
+            cells[row] = str(self.weights[cells[row]])
+        return cells
 
     def _utilization(self) -> _Floats:
         """(N,) how much of its GPUs a job used, as a share; nan where the log does not say.

@@ -98,6 +98,10 @@ class LocalAdapter(Adapter):
     """
 
     name: ClassVar[str] = "local"
+    carrier: ClassVar[str] = JOB
+    """A variable that all processes of a job have from it, with the name of the job here."""
+    guard: tuple[int, int] = (0, 0)
+    """Number and start time of a process with which all jobs end, see `is_alive`; zeros: there is none."""
 
     def __init__(self, state: Path, accelerators: Accelerators | None = None) -> None:
         self._index = state.absolute() / "local"
@@ -120,7 +124,7 @@ class LocalAdapter(Adapter):
             with os.scandir(self._index) as entries:
                 self._jobs = {entry.name: Path(entry.path) for entry in entries if entry.is_dir()}
             # what was kept of them may have been deleted while they run
-            found, jobs = carriers(JOB), self._index.with_name("jobs")
+            found, jobs = carriers(self.carrier), self._index.with_name("jobs")
             marked = {name // EPOCHS for name in found if isinstance(name, int)}
             for job in os.listdir(jobs) if marked and jobs.is_dir() else ():
                 if job not in self._jobs and _mark(job) // EPOCHS in marked:
@@ -155,7 +159,7 @@ class LocalAdapter(Adapter):
                 seen = self._look(job, folder, run)
                 if not seen and (run or job not in self._idle):
                     # One search for all jobs of a slice whose end nobody has told.
-                    strays = carriers(JOB) if strays is None else strays
+                    strays = carriers(self.carrier) if strays is None else strays
                     left = left_of(strays, job, _mark(job))
                     seen = self._recover(job, folder, run, left) if run else self._unrecorded(job, left)
                     await asyncio.sleep(0)
@@ -176,7 +180,7 @@ class LocalAdapter(Adapter):
 
     def _unrecorded(self, job: str, left: Mapping[int, int]) -> Seen | None:
         """A job of which no start is known, though processes of one may be there."""
-        left = left or left_of(carriers(JOB), job, _mark(job))
+        left = left or left_of(carriers(self.carrier), job, _mark(job))
         epoch = max(left.values(), default=0)
         if epoch:
             return Seen(job, epoch, "running", reason=f"what was known of its start is gone; {_named(left)}")
@@ -205,7 +209,7 @@ class LocalAdapter(Adapter):
             if seen:
                 return seen
             # One that ends between being listed and being read may leave a child that was not listed: look twice.
-            left = left or left_of(carriers(JOB), job, _mark(job))
+            left = left or left_of(carriers(self.carrier), job, _mark(job))
             if left:
                 there = end_processes({*left, *descendants(left)}, seconds=0.0)
                 return replace(running, reason=f"{running.reason}; {_named(there)}") if there else running
@@ -224,11 +228,11 @@ class LocalAdapter(Adapter):
 
     async def start(self, order: StartOrder) -> None:
         """Returns when a shim has started the job."""
-        indices = self._indices(order)
+        environments = self.environments(order)
         async with self._room:
             try:
                 self._enter(order)
-                answer = self._leave_shim(self._told(order, indices))
+                answer = self._leave_shim(self._told(order, environments))
             except (OSError, ValueError) as error:
                 # arguments and variables that no program can be given are ValueErrors
                 raise AdapterError(f"the job cannot be started: {error}") from error
@@ -271,8 +275,10 @@ class LocalAdapter(Adapter):
         # it has not run so far, if nothing says so
         self._idle.add(order.job)
 
-    def _told(self, order: StartOrder, indices: Sequence[int]) -> Order:
+    def _told(self, order: StartOrder, environments: Sequence[Mapping[str, str]]) -> Order:
         """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
+        first = environments[0] if order.one_process_per_gpu else {"RANK": "0", "WORLD_SIZE": "1"}
+        rank, ranks = int(first["RANK"]), int(first["WORLD_SIZE"])
         return Order(
             job=order.job,
             epoch=order.epoch,
@@ -283,8 +289,12 @@ class LocalAdapter(Adapter):
             command=[os.fsencode(argument) for argument in order.command],
             environments=[
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
-                for environment in self._environments(order, indices)
+                for environment in environments
             ],
+            rank=rank,
+            ranks=ranks,
+            guard=self.guard,
+            carrier=self.carrier,
             log_bytes=order.log_bytes,
         )
 
@@ -340,8 +350,9 @@ class LocalAdapter(Adapter):
         self._children.add(pid)
         return ours
 
-    def _environments(self, order: StartOrder, indices: Sequence[int]) -> list[dict[str, str]]:
-        """One for each process of a job."""
+    def environments(self, order: StartOrder) -> list[dict[str, str]]:
+        """Variables of each process of a job."""
+        indices = self._indices(order)
         common = {**os.environ, **order.environment}
         common |= {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(order.folder.absolute() / "checkpoint")}
         # By itself CUDA counts the fastest first, and NVML in the order of the bus.
@@ -371,7 +382,7 @@ class LocalAdapter(Adapter):
 
     def _unwatched(self, job: str, epoch: int) -> list[int]:
         """Processes of a start that nobody is known to watch over."""
-        return [] if job in self._idle or job in self._ended else carriers(JOB).get(_mark(job, epoch), [])
+        return [] if job in self._idle or job in self._ended else carriers(self.carrier).get(_mark(job, epoch), [])
 
     def _running(self, job: str, epoch: int) -> _Run | None:
         folder = self._jobs.get(job)

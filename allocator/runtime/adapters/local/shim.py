@@ -30,6 +30,7 @@ from allocator.runtime.adapters.node import (
     carriers,
     descendants,
     end_processes,
+    is_alive,
     left_of,
     set_of_process,
     start_time_of,
@@ -73,6 +74,9 @@ class Order:
     directory : where the command starts.
     command : the arguments.
     environments : one for each process to start.
+    rank, ranks : number of the first of them, and how many there are on all machines.
+    guard : number and start time of a process with which the job ends; zeros: of none.
+    carrier : a variable that all its processes have, with `job` as value.
     log_bytes : of output that are kept at most.
     """
 
@@ -84,6 +88,10 @@ class Order:
     directory: bytes
     command: list[bytes]
     environments: list[dict[bytes, bytes]]
+    rank: int
+    ranks: int
+    guard: tuple[int, int]
+    carrier: str
     log_bytes: int
 
     def __init__(self, **told: object) -> None:
@@ -126,7 +134,7 @@ def write_exit(
 
 def _claim(order: Order) -> None:
     """Take the lock of the job, for good, or refuse; processes of an earlier start are ended."""
-    job, epoch = order.job, order.epoch
+    epoch = order.epoch
     began = time.monotonic()
     while take_lock(".") is None:
         last = epoch_in(RUN_FILE)
@@ -147,14 +155,14 @@ def _claim(order: Order) -> None:
     forgotten = epoch > 1 if last < 0 else epoch_in(EXIT_FILE) != last
     if forgotten:
         # Looked for twice: one that ends between being listed and being read may leave a child that was not listed.
-        while strays := _strays(job, order.mark) or _strays(job, order.mark):
+        while strays := _strays(order) or _strays(order):
             left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS)
             if left:
                 raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
 
 
-def _strays(job: str, mark: int) -> dict[int, int]:
-    return left_of(carriers("ALLOCATOR_JOB_ID"), job, mark)
+def _strays(order: Order) -> dict[int, int]:
+    return left_of(carriers(order.carrier), order.job, order.mark)
 
 
 def _answer(text: str) -> None:
@@ -181,17 +189,23 @@ def _carry_out(order: Order) -> None:
     write_bytes(RUN_FILE, json.dumps(run | {"boot": boot_identity(), "started_at": time.time()}).encode())
     # From here on the epoch counts as started, and its end is always told.
     refused = "the job was not started"
+
+    def left_alone() -> bool:
+        return bool(order.guard[0]) and not is_alive(*order.guard)
+
     code: int | None
     try:
-        watch = Watch(log, len(order.environments), order.mark)
+        watch = Watch(log, order.ranks, order.mark, order.rank)
         signal.signal(signal.SIGTERM, lambda *_: setattr(watch, "asked", True))
         starts = (watch.start(order.command, environment, order.directory) for environment in order.environments)
         refused = next(filter(None, starts), "")
         if not refused:
             _answer(STARTED)
-            watch.wait()
+            watch.wait(left_alone if order.guard[0] else None)
         watch.finish()
         code, number, reason = watch.code, watch.signal, watch.reason
+        if code and left_alone():
+            code, reason = None, "it was ended with the process that it depends on"
     except Exception as error:
         while end_processes(descendants([me]), SWEEP_SECONDS):
             pass

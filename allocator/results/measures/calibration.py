@@ -1,0 +1,148 @@
+"""How near a simulated policy comes to the schedule that a job log records, and what follows in a few sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from allocator.results.measures.parts import size_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEAR = 600.0
+"""Seconds by which a start may miss the recorded one and count as the same."""
+
+_LEAST = 60.0
+"""Seconds of waiting below which a ratio says nothing."""
+
+_FAR = 0.25
+"""A mean that is off by more than this part is said to be."""
+
+_CLOSE = 0.005
+
+_HOUR = 3600.0
+
+_PERCENTILES = {"median": 50.0, "90th percentile": 90.0, "99th percentile": 99.0}
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A policy beside what was recorded, over the jobs that completed in both.
+
+    Attributes
+    ----------
+    policy : what the run is called.
+    table : one row per part of the jobs, all of them by mean and percentiles, then the mean of each size: columns part,
+        jobs, recorded and simulated (seconds that they waited), off (the difference over the recorded one; nan where
+        jobs hardly waited).
+    starts_near : part of the jobs that start within `NEAR` seconds of when they did.
+    """
+
+    policy: str
+    table: pd.DataFrame
+    starts_near: float
+
+    @classmethod
+    def of(cls, policy: str, recorded: pd.DataFrame, simulated: pd.DataFrame) -> Calibration | None:
+        """From the tables of jobs of two runs; None where no job completed in both."""
+        import pandas as pd
+
+        waits = [
+            jobs["queueing_time"].where(jobs["jct"].notna()).to_numpy(np.float64) for jobs in (recorded, simulated)
+        ]
+        both = ~np.isnan(waits[0]) & ~np.isnan(waits[1])
+        if not both.any():
+            return None
+        waited = np.stack(waits)[:, both]
+        rows = [("mean", both.sum(), *waited.mean(axis=1))]
+        rows += [(name, both.sum(), *np.percentile(waited, at, axis=1)) for name, at in _PERCENTILES.items()]
+        names, of = size_names(recorded["scale_factor"].to_numpy()[both])
+        rows += [
+            (f"{name} GPU{'s' * (name != '1')}", (of == k).sum(), *waited[:, of == k].mean(axis=1))
+            for k, name in enumerate(names)
+        ]
+        table = pd.DataFrame(rows, columns=["part", "jobs", "recorded", "simulated"])
+        table["off"] = _off(table["recorded"].to_numpy(), table["simulated"].to_numpy())
+        starts = (recorded["start_time"] - simulated["start_time"]).abs().to_numpy()[both]
+        return cls(policy, table, float((starts <= NEAR).mean()))
+
+    @property
+    def off(self) -> float:
+        """How far the mean is off, as a part of the recorded one."""
+        return float(abs(self.table["off"].iloc[0]))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON, times in seconds."""
+        rows = self.table.astype(object).where(self.table.notna(), None).to_dict("records")
+        return {"policy": self.policy, "starts_within_ten_minutes": self.starts_near, "waiting": rows}
+
+
+def _off(recorded: np.ndarray[Any, Any], simulated: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    much = np.maximum(recorded, simulated) > _LEAST
+    return np.where(much, (simulated - recorded) / np.maximum(recorded, _LEAST), np.nan)
+
+
+def hours(seconds: float) -> str:
+    """As people say it."""
+    return (
+        f"{seconds / _HOUR:,.{0 if seconds >= 10 * _HOUR else 1}f} h" if seconds >= _HOUR else f"{seconds / 60:.0f} min"
+    )
+
+
+def answer(
+    recorded: Mapping[str, Any] | None,
+    rows: Sequence[tuple[str, Mapping[str, Any]]],
+    calibration: Calibration | None,
+    costs: Mapping[str, float] | None = None,
+) -> str:
+    """What was, what the first of the rows makes of it, and the best of the others, in three sentences; "" where there
+    is nothing to compare.
+
+    Parameters
+    ----------
+    recorded : figures of the recorded schedule.
+    rows : what each is called in a sentence, as in "under srtf", and its figures.
+    calibration : of the first of them.
+    costs : dollars a month by which a row costs more than the first.
+    """
+    waited = [(words, float(row["average_queueing_time"])) for words, row in rows if row.get("average_queueing_time")
+              is not None]  # fmt: skip
+    if not waited:
+        return ""
+    (first, usual), told = waited[0], []
+    if recorded is not None and recorded.get("average_queueing_time") is not None:
+        told.append(f"Jobs waited {hours(recorded['average_queueing_time'])} on average (recorded).")
+    would = "would have waited" if told else "wait"
+    sentence = f"{first[0].upper()}{first[1:]} they {would} {hours(usual)}"
+    if calibration is None:
+        told.append(f"{sentence}; nothing recorded says how near that is.")
+    else:
+        off = 0.0 if np.isnan(calibration.off) else calibration.off
+        near = f"{calibration.starts_near:.0%} of them start within ten minutes of when they did"
+        far = (
+            f"; that is {off:.0%} off, so that smaller differences say little"
+            if off > _FAR
+            else f", within {off:.0%} of that"
+        )
+        told.append(f"{sentence}{far}; {near}.")
+    if len(waited) > 1:
+        told.append(_best(usual, waited[1:], calibration, costs or {}))
+    return " ".join(told)
+
+
+def _best(
+    usual: float, others: Sequence[tuple[str, float]], calibration: Calibration | None, costs: Mapping[str, float]
+) -> str:
+    """The sentence on the row under which jobs wait least."""
+    words, least = min(others, key=lambda row: row[1])
+    off = 0.0 if calibration is None or np.isnan(calibration.off) else calibration.off
+    if abs(least - usual) <= off * usual:
+        return f"No other row differs by more than that: {words} it is {hours(least)}."
+    dollars = costs.get(words)
+    price = "" if dollars is None else f", about ${float(f'{dollars:.2g}'):,.0f} a month"
+    within = "" if off < _CLOSE else f", give or take {off:.0%}"
+    return f"{words[0].upper()}{words[1:]} it would have been {hours(least)}{within}{price}."

@@ -1,0 +1,186 @@
+"""Jobs on a real Ray cluster of several nodes on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from allocator.lease.files import LEASE_FILE, Grant, write_file
+from allocator.runtime.adapters.base import AdapterError, Placed, StartOrder
+from allocator.runtime.adapters.node import children
+from allocator.runtime.adapters.ray import RayAdapter, RaySettings
+from tests.runtime.contract import AdapterContract, seen, until
+from tests.runtime.test_contract import WithCommands
+from tests.runtime.worlds import processes_of
+
+pytestmark = pytest.mark.exhaustive
+
+
+class OnRay(WithCommands):
+    """A state folder, and adapters of one scheduler after the other."""
+
+    def __init__(self, address, folder, **settings):
+        self.settings = RaySettings(address, **settings)
+        self.state, self.adapters = folder, []
+
+    async def open(self):
+        adapter = RayAdapter(self.state, self.settings)
+        await adapter.open()
+        self.adapters.append(adapter)
+        return adapter
+
+    async def leave(self):
+        last = self.adapters[-1]
+        while left := [one for one in await last.observe() if one.phase != "ended"]:
+            for one in left:
+                await last.kill(one.job, one.epoch)
+            await asyncio.sleep(0.2)
+        await asyncio.gather(*(last.forget(one.job) for one in await last.observe()))
+        for adapter in self.adapters:
+            await adapter.close()
+
+    def folder_of(self, job):
+        return self.state / "jobs" / job
+
+    def order(self, kind, job="", epoch=1, places=None, **more):
+        job = job or str(uuid.uuid4())
+        folder = self.folder_of(job)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(folder / LEASE_FILE, Grant(job, epoch))
+        node = min(self.adapters[-1]._rows.values(), key=lambda row: row["type"] != "V100")["name"]
+        command = self.command(kind, folder) if isinstance(kind, str) else kind
+        return StartOrder(job, epoch, command, Placed("v100", places or {node: (0,)}), folder, self.state, **more)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes of two GPUs that need not exist; nodes that do not answer are lost soon."""
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+    head = {"num_cpus": 2, "num_gpus": 2, "include_dashboard": False, "_system_config": quick}
+    made = Cluster(initialize_head=True, head_node_args=head | {"labels": {"ray.io/accelerator-type": "V100"}})
+    try:
+        made.add_node(num_cpus=2, num_gpus=2, resources={"accelerator_type:K80": 1})
+        yield made
+    finally:
+        made.shutdown()
+
+
+@pytest.fixture
+def stage(cluster, tmp_path):
+    return OnRay(cluster.address, tmp_path, patience_seconds=4.0, lost_seconds=2.0)
+
+
+class TestContract(AdapterContract):
+    """On Ray."""
+
+
+async def until_ended(adapter, order):
+    while (one := await seen(adapter, order.job)) is None or one.phase != "ended":
+        await asyncio.sleep(0.1)
+    return one
+
+
+SAYS = """
+import json, os, sys
+told = {**os.environ, "cwd": os.getcwd(), "alone": os.getpgid(0) == os.getpid()}
+json.dump(told, open(sys.argv[1], "w"))
+"""
+GANG = """
+import os
+saved = os.environ["ALLOCATOR_CHECKPOINT_DIR"] + "/saved"
+before = open(saved).read() if os.path.exists(saved) else ""
+if os.environ["RANK"] == "0":
+    open(saved, "w").write(before + os.environ["ALLOCATOR_LEASE_EPOCH"])
+print("after", before or "nothing", flush=True)
+"""
+
+
+async def test_what_a_gang_saves_and_prints_needs_no_shared_folder(stage):
+    adapter = await stage.open()
+    first, second = (node.name for node in sorted(await adapter.nodes(), key=lambda node: node.accelerator))
+    command, job = ("python", "-c", GANG), str(uuid.uuid4())
+    gang = {"one_process_per_gpu": True, "environment": {"OF_THE_JOB": "1"}}
+    for epoch, places in enumerate(({first: (0,)}, {second: (1,), first: (0, 1)}, {first: (1,)}), 1):
+        order = stage.order(command, job, epoch, places, **gang)
+        await adapter.start(order)
+        assert (await until_ended(adapter, order)).code == 0
+    told = (stage.folder_of(job) / "log").read_text().splitlines()
+    assert sorted(told[1:4]) == [f"rank {rank}: after 1" for rank in range(3)]
+    assert told[:1] + told[4:] == ["after nothing", "after 12"]
+    assert (stage.folder_of(job) / "checkpoint" / "saved").read_text() == "123"
+
+
+async def test_the_variables_and_the_folder_of_a_job(stage, tmp_path):
+    adapter = await stage.open()
+    env = {"OF_THE_JOB": "1", "RAY_RUNTIME_ENV": json.dumps({"env_vars": {"OF_RAY": "2"}})}
+    order = stage.order(("python", "-c", SAYS, str(tmp_path / "told")), environment=env)
+    await adapter.start(order)
+    assert (await until_ended(adapter, order)).code == 0
+    told = json.loads((tmp_path / "told").read_text())
+    assert (told["OF_THE_JOB"], told["OF_RAY"], told["CUDA_VISIBLE_DEVICES"], told["alone"]) == ("1", "2", "0", True)
+    assert told["cwd"] == str(tmp_path)
+    assert {name for name in told if name.startswith("RAY_")} <= {"RAY_ADDRESS"}
+
+
+OTHER = """
+import sys, ray
+ray.init(sys.argv[1], log_to_driver=False, namespace="others")
+held = ray.remote(num_cpus=0, num_gpus=1, resources={"accelerator_type:K80": 0.001})
+ready = held(type("Held", (), {"ready": lambda self: 1})).remote()
+ray.get(ready.ready.remote())
+print("holds", flush=True)
+input()
+"""
+
+
+async def test_gpus_of_others_are_left_alone(stage, cluster):
+    adapter = await stage.open()
+    other = subprocess.Popen(
+        [sys.executable, "-c", OTHER, cluster.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert await asyncio.to_thread(other.stdout.readline) == "holds\n"
+        while not (node := next(node for node in await adapter.nodes() if node.accelerator == "k80")).taken:
+            await asyncio.sleep(0.5)
+        assert node.taken == (1,)
+        both, one = (stage.order("waits", places={node.name: places}) for places in ((0, 1), (0,)))
+        with pytest.raises(AdapterError, match="not free"):
+            await adapter.start(both)
+        await adapter.start(one)
+        await until(adapter, one, "running")
+        assert (await adapter.nodes())[0].taken == (1,) or (await adapter.nodes())[1].taken == (1,)
+    finally:
+        other.kill()
+        other.wait()
+
+
+async def test_jobs_outlive_their_supervisor_and_not_their_node(stage, cluster):
+    node = cluster.add_node(num_cpus=1, num_gpus=2)
+    adapter = await stage.open()
+    name = next(one.name for one in await adapter.nodes() if one.accelerator == "gpu")
+    ends, stays = (stage.order("waits", places={name: (place,)}) for place in range(2))
+    await asyncio.gather(adapter.start(ends), adapter.start(stays))
+    await stage.ready(ends)
+    await stage.ready(stays)
+    raylet = node.all_processes["raylet"][0].process.pid
+    for pid in children(raylet):
+        if b"Supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    await stage.release(ends)
+    assert (await until_ended(adapter, ends)).code == 0
+    assert (await seen(adapter, stays.job)).phase == "running"
+    cluster.remove_node(node, allow_graceful=False)
+    while any(one.up for one in await adapter.nodes() if one.name == name):
+        await asyncio.sleep(0.3)
+    assert (await until_ended(adapter, stays)).code is None
+    assert not processes_of(stays.job)
+    assert stage.begun(ends.job) == stage.begun(stays.job) == [1]
