@@ -121,8 +121,10 @@ def on_screen(title: str, cells: pd.DataFrame, caption: str = "") -> Table:
     for name in cells:
         words = _words(cells[name])
         least = min(max((len(str(cell)) for cell in cells[name]), default=0), _WIDE)
-        heading, side = str(name).replace(", ", ",\n"), "left" if words else "right"
-        made.add_column(heading, justify=side, min_width=least, overflow="fold", no_wrap=not words)
+        heading = str(name).replace(", ", ",\n")
+        made.add_column(
+            heading, justify="left" if words else "right", min_width=least, overflow="fold", no_wrap=not words
+        )
     for row in cells.itertuples(index=False):
         made.add_row(*map(str, row))
     return made
