@@ -263,8 +263,7 @@ class RoundExecution:
         idle = not rows.moving and self._note_idle(r)
         if rows.moving and r.steps.any():
             world.note_progress()
-        elif rows.moving and (r.starts is None or bool(r.starts[r.begin > clock].all())):
-            # a start that began before will end, if it is let
+        elif rows.moving:
             world.note_stall("starts take all of the round (round_seconds)")
         for after in self._hooks.after:
             after(r)

@@ -47,31 +47,35 @@ class Jobs:
     ----------
     rates : (K, M) throughput.
     loads : (K,) GPUs that each class occupies.
-    gain : (K,) what a class is paid for a unit of throughput, per GPU of the gang; None: nothing.
-    budget : (K,) what a class pays per GPU of the gang, where its utility is the logarithm of its throughput.
     """
 
     rates: Array
     loads: Array
-    gain: Array | None = None
-    budget: Array | None = None
 
     def __len__(self) -> int:
         return len(self.loads)
 
     def take(self, jobs: NDArray[np.intp], loads: Array | None = None) -> Jobs:
         """Some of the classes, with other loads if given."""
-        gain, budget = (None if each is None else each[jobs] for each in (self.gain, self.budget))
-        return Jobs(self.rates[jobs], self.loads[jobs] if loads is None else loads, gain, budget)
+        return Jobs(self.rates[jobs], self.loads[jobs] if loads is None else loads)
 
 
 @dataclass(frozen=True, eq=False)
 class Market:
-    """What jobs meet: prices (M,), demands (K,) or None, and their growth (K,) with the level, or None."""
+    """What jobs meet and want, (K,) each or None: prices (M,) apart.
+
+    Attributes
+    ----------
+    demand, growth : throughput that they need, and its growth with the level.
+    gain : what a class is paid for a unit of throughput, per GPU of the gang.
+    budget : what a class pays per GPU of the gang, where its utility is the logarithm of its throughput.
+    """
 
     prices: Array
     demand: Array | None = None
     growth: Array | None = None
+    gain: Array | None = None
+    budget: Array | None = None
 
     @cached_property
     def mixes(self) -> Mixes:
@@ -206,10 +210,8 @@ class _Chunk:
         self.rates = np.zeros((self.M + 1, self.n))
         self.rates[: self.M] = jobs.rates[part].T
         self.loads = jobs.loads[part]
-        self.gain = None if jobs.gain is None else jobs.gain[part]
-        self.demand = None if market.demand is None else market.demand[part]
-        self.growth = None if market.growth is None else market.growth[part]
-        self.budget = None if jobs.budget is None else jobs.budget[part]
+        wanted = (market.demand, market.growth, market.gain, market.budget)
+        self.demand, self.growth, self.gain, self.budget = (None if each is None else each[part] for each in wanted)
 
     def mix(self, states: States) -> None:
         """Note the mixes: the rate of the first type, the difference to the second, and the second's share."""

@@ -168,7 +168,7 @@ class WorthGoal(Goal):
 
     def market(self, place: Place) -> Market:
         """The floors, whatever the level."""
-        return Market(place.prices, self.floors)
+        return Market(place.prices, self.floors, gain=self.gain)
 
     def need(self) -> Array:
         """Time for the floor on the fastest type; what is earned there where there are no floors."""
@@ -200,8 +200,8 @@ class LogGoal(Goal):
         return LogGoal(self.budgets[jobs], self.budget[jobs], self.most)
 
     def market(self, place: Place) -> Market:
-        """Prices are all that there is."""
-        return Market(place.prices)
+        """Budgets are all that counts."""
+        return Market(place.prices, budget=self.budget)
 
     def need(self) -> Array:
         """What a GPU is paid."""

@@ -157,9 +157,7 @@ class _Search:
         self.capacity = polytope.capacity
         K, M = polytope.rates.shape
         kind = np.min_scalar_type((M + 1) * (M + 2) // 2 + M)
-        self.everyone = ActiveSet(
-            np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain, goal.budget), goal, np.zeros(K, dtype=kind)
-        )
+        self.everyone = ActiveSet(np.arange(K), Jobs(polytope.rates, polytope.loads), goal, np.zeros(K, dtype=kind))
         self.few = int(np.clip(K // 16, _SMALLEST_SAMPLE, _LARGEST_SAMPLE))
         self.enough = int(np.clip(K // 250, _COMFORTABLE, _LARGEST_SAMPLE))
         self.crossover = Crossover(polytope, goal, self.everyone)

@@ -101,7 +101,7 @@ def test_tables_of_one_pool_have_the_optimum_of_branch_and_bound(seed: int) -> N
     found = []
     for few in (2000, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("formulations.columns.engines._FEW_COLUMNS", few)
+            patch.setattr("formulations.columns.engines._FEW_OF_ONE_POOL", few)
             patch.setattr("formulations.columns.near._MORE_THAN_ROWS", 1)
             if not few:
                 patch.setattr(Engine, "_search_some", None)

@@ -96,8 +96,8 @@ class FreeServers:
 class WholeServers(Consolidated):
     """Gangs keep their GPUs; new ones, in the order of their rows, get the fewest servers that can hold them.
 
-    Who finds no room is not placed. A gang that is resized where no server has room for it all is spread as by
-    `Consolidated`: it runs already.
+    Who finds no room is not to be placed (`room`). A gang that is resized where no server has room for it all is
+    spread as by `Consolidated`: it runs already.
     """
 
     def __init__(self, first: int, capacity: int, per_server: int, fit: Fit) -> None:
@@ -109,26 +109,15 @@ class WholeServers(Consolidated):
         return FreeServers(self._with_free, self._first, self._fit)
 
     def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
-        """See PoolRule; of those that have room."""
-        placed = {}
-        for _, job, size, grows in gangs:
-            gpus = self._grow(self._held[job], size) if grows else self._take_whole(size)
-            if gpus:
-                placed[job] = self._held[job] = gpus
-        return placed
-
-    def spread(self, job: int, size: int) -> Gpus:
-        """The GPUs of a gang that is not to wait, although it has no room."""
-        gpus = self._held[job] = super()._take(size)
-        return gpus
+        """See PoolRule."""
+        return self._place_in_order(gangs)
 
     def _take(self, size: int) -> Gpus:
         """Take `size` free GPUs on whole servers, else as they are."""
-        return (self._take_whole(size) or super()._take(size)) if size else ()
-
-    def _take_whole(self, size: int) -> Gpus:
-        """Take `size` free GPUs on whole servers; none where there is no room."""
+        servers = servers_for(size, self._with_free, self._fit) if size else []
+        if servers is None:
+            return super()._take(size)
         taken: list[int] = []
-        for server, _, count in servers_for(size, self._with_free, self._fit) or ():
+        for server, _, count in servers:
             taken += self._take_on(server.bit_length() - 1, count)
         return tuple(sorted(taken))

@@ -156,7 +156,7 @@ def _cells(
 ) -> list[str]:
     """A column; the best are marked where the rows are the policies, which then come with their intervals."""
     texts, values = format_column(figure, rows), [value_of(figure, row) for row in rows]
-    best = set() if half_widths is None else best_rows(figure, rows)
+    best = set() if half_widths is None else best_rows(figure, rows, half_widths)
     cells = []
     for at, (text, value) in enumerate(zip(texts, values, strict=True)):
         mark = ' class="best"' if at in best else ""

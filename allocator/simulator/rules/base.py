@@ -55,7 +55,6 @@ class Round:
     done : who is through.
     idle : who did no step; empty where everybody did.
     cut_off : who is taken off before the last step; part of `done`.
-    starts : which rows start anew; None where starts take no time, or none of their own.
     """
 
     index: int
@@ -76,7 +75,6 @@ class Round:
     done: _Flags = field(default_factory=lambda: _NOBODY)
     idle: _Flags = field(default_factory=lambda: _NOBODY)
     cut_off: _Flags | None = None
-    starts: _Flags | None = None
 
     def counted(self, steps: _Floats) -> _Floats:
         """What counts of so many steps."""

@@ -116,8 +116,6 @@ class Starts(Running):
 
     def __init__(self, rule: StartsTakeTime, jobs: JobTable) -> None:
         self._rule, self._table = rule, jobs
-        # Whether a start goes on beyond the round.
-        self._goes_on = False
         for name in ("ready_time", "lost_seconds", "restart_gpu_seconds"):
             jobs.register(name, 0.0)
 
@@ -141,22 +139,12 @@ class Starts(Running):
         """Fewer steps."""
         (self._come_first if self._rule.restart_delays else self._shorten)(r)
 
-    def rounds_left(self, jobs: _Ids, seconds: float) -> float:  # noqa: ARG002
-        """None as long as somebody starts."""
-        return 0.0 if self._goes_on else np.inf
-
     def _come_first(self, r: Round) -> None:
         """As many steps as fit into what is left of the round, as on a real cluster."""
-        seconds, at = r.finish - r.clock, self._table.rows(r.jobs)
-        ready: _Floats = self._table.columns["ready_time"]
-        takes = self._rule.of_rows(r.decision, self._table)
-        r.starts = takes > 0
-        # What a round is too short for goes on in the next one, if the gang does.
-        lost = np.minimum(np.where(r.starts, takes, np.maximum(ready[at] - r.clock, 0.0)), r.seconds)
-        ready[at] = np.where(r.starts, r.clock + takes, ready[at])
-        self._goes_on = bool((ready[at] > r.clock + r.seconds).any())
+        seconds = r.finish - r.clock
+        lost = np.minimum(self._rule.of_rows(r.decision, self._table), r.seconds)
         if lost.any():
-            self._note(r.decision, at, lost)
+            self._note(r.decision, self._table.rows(r.jobs), lost)
         training = np.minimum(seconds, r.seconds - lost)
         cut = training < seconds
         less = r.counted(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=cut))
