@@ -12,6 +12,7 @@ import os
 import pickle
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,13 @@ def _where() -> tuple[list[int], dict[str, str], str]:
     home = os.path.dirname(sys.executable)
     variables = dict(os.environ) | {"PATH": f"{home}:{os.environ.get('PATH', os.defpath)}"}
     return [int(one) for one in ray.get_gpu_ids()], variables, os.getcwd()
+
+
+def _uploaded(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """A runtime_env with its working directory in Ray's own store, where it is one of this machine."""
+    packing: Any = importlib.import_module("ray._private.runtime_env.working_dir")
+    scratch = tempfile.gettempdir()
+    return dict(packing.upload_working_dir_if_needed(dict(runtime_env), include_gitignore=True, scratch_dir=scratch))
 
 
 class RefusedError(Exception):
@@ -110,13 +118,13 @@ class Bridge:
 
         async def ask(number: int, node: str) -> Any:
             strategy = strategies.PlacementGroupSchedulingStrategy(group, number)
-            options = {"runtime_env": dict(runtime_env)} if runtime_env else {}
+            options = {"runtime_env": await asyncio.to_thread(_uploaded, runtime_env)} if runtime_env else {}
             async with self._asking.setdefault(node, asyncio.Lock()):
                 return await self._where.options(num_gpus=gpus[node], scheduling_strategy=strategy, **options).remote()
 
         try:
             return list(await asyncio.gather(*(ask(number, node) for number, node in enumerate(gpus))))
-        except self._ray.exceptions.RuntimeEnvSetupError as error:
+        except (self._ray.exceptions.RuntimeEnvSetupError, ValueError, TypeError) as error:
             await self.remove(name)
             raise RefusedError(f"the runtime_env cannot be made: {error}") from error
 
