@@ -136,7 +136,8 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
 
 def taken(owner: Owner, rows: Any) -> Owner:
     """The same dataclass with some of the rows of its columns, which are not checked again."""
-    made, columns = object.__new__(type(owner)), columns_of(type(owner))
+    made: Owner = object.__new__(type(owner))
+    columns = columns_of(type(owner))
     for one in fields(owner):
         value = getattr(owner, one.name)
         object.__setattr__(made, one.name, value[rows] if one.name in columns else value)

@@ -47,7 +47,8 @@ def search_one_pool(written: Written, cost: Array) -> Search | None:
         if room < 0 or (held > 1).any() or len(np.setdiff1d(needed, job[some])):
             raise InfeasibleError("the other columns leave no room")
         some = some[np.argsort(job[some], kind="stable")]
-        worth, chosen = np.zeros(room + 1), []
+        worth: Array = np.zeros(room + 1)
+        chosen: list[NDArray[np.int64]] = []
         for group in np.split(some, np.flatnonzero(np.diff(job[some])) + 1) if len(some) else []:
             best = np.full(room + 1, -np.inf) if job[group[0]] in needed else worth.copy()
             which = np.full(room + 1, -1)
