@@ -73,6 +73,7 @@ TAKE_POLICIES = {
     "whatif": (),
     "explain": (),
     "policies": (),
+    "trace": ("import", "describe", "generate"),
     "sweep": ("continuous", "static", "trace", "run"),
     "serve": (),
     "record": (),
