@@ -24,7 +24,7 @@ COMMANDS = {
     "throughputs": "Throughput tables: how fast each job type runs on each accelerator type.",
     "data": "Public data sets by name: list, download, verify. The files are not bundled.",
     "sweep": "Sweeps: policies x seeds x loads x clusters x settings, resumable.",
-    "study": "Studies: the main tables of papers beside the figures that they print, or one of your own.",
+    "study": "Make the runs of a study and print its table: of a paper beside the figures that it prints.",
     "serve": "Run real jobs under a policy, on this machine, a Slurm or a Ray cluster.",
     "submit": "Give a service a job: a command and the GPUs that it needs.",
     "status": "What a service and its jobs do, and why each job is where it is.",
