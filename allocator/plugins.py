@@ -23,10 +23,37 @@ from allocator.protocol import Policy
 from allocator.simulator.rules.base import Rule
 from allocator.simulator.rules.world import GENERAL
 from throughputs import InputError
+from throughputs.entry_points import declare, entries_of
 from throughputs.errors import did_you_mean, one_of
 
 SOURCE = "--import"
 WORLD = "--world"
+
+
+def declare_others(module: ModuleType) -> bool:
+    """Let presets, workloads and layouts of job logs that a module defines be known by their names; whether it has any.
+
+    Those that have the name of a known one, as what a module imports to change it, are left alone.
+    """
+    found = {
+        (group, name): value
+        for value in vars(module).values()
+        for group, name in _others_of(value, module.__name__)
+        if name not in entries_of(group) or entries_of(group)[name].given is value
+    }
+    for (group, name), value in found.items():
+        declare(group, name, value)
+    return bool(found)
+
+
+def _others_of(value: Any, module: str) -> Iterator[tuple[str, str]]:
+    """The group that its class names, and its name: of a preset or a layout, or of the class of a workload."""
+    group = getattr(value, "declared_in", None)
+    if isinstance(value, type):
+        value = vars(value).get("generator") if value.__module__ == module else None
+    name = getattr(value, "name", value)
+    if group and isinstance(name, str):
+        yield group, name
 
 
 def policies_of(reference: str) -> tuple[ModuleType, list[type[Policy]]]:

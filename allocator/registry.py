@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from allocator.conversion import convert, kinds_of, required_fields
-from allocator.plugins import name_of, policies_of
+from allocator.plugins import declare_others, name_of, policies_of
 from allocator.protocol import Need, Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
@@ -210,7 +210,7 @@ def import_policies(reference: str) -> tuple[str, ...]:
         if not _is_registered(factory):
             _add(name_of(factory), factory)
     names = {name for name, entry in _ENTRIES.items() if entry.factory in found} | (themselves & _ENTRIES.keys())
-    if not names:
+    if not declare_others(module) and not names:
         expected = "a module that defines policies, or the class of one, as in MODULE:CLASS"
         raise InputError("import", found=reference, expected=expected)
     return tuple(sorted(names))

@@ -16,6 +16,7 @@ entry point, ours in ``pyproject.toml`` as anybody's, in one of these groups:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -39,11 +40,42 @@ def load(kind: str, name: str) -> Any:
     return known[name].load()
 
 
-@cache
-def entries_of(group: str) -> dict[str, EntryPoint]:
+@dataclass(frozen=True)
+class Entry:
+    """What a package declares under a name, or a module that was imported by reference."""
+
+    declared: EntryPoint | None = None
+    given: Any = None
+
+    def load(self) -> Any:
+        """The object; InputError where its module cannot be imported, which names the entry."""
+        if self.declared is None:
+            return self.given
+        try:
+            return self.declared.load()
+        except Exception as error:
+            found, place = f"{type(error).__name__}: {error}", f"entry point {self.declared.group}"
+            expected = f"{self.declared.value} to be there and importable, or the package to be uninstalled"
+            raise InputError(place, field=self.declared.name, found=found, expected=expected) from error
+
+
+_given: dict[str, dict[str, Entry]] = {}
+
+
+def declare(group: str, name: str, value: Any) -> None:
+    """Let something be known in this process as if a package had declared it."""
+    _given.setdefault(group, {})[name] = Entry(given=value)
+
+
+def entries_of(group: str) -> dict[str, Entry]:
     """Those of a group by name, without any whose module has gone."""
+    return _installed(group) | _given.get(group, {})
+
+
+@cache
+def _installed(group: str) -> dict[str, Entry]:
     found = sorted(entry_points(group=group), key=lambda entry: entry.name)
-    return {entry.name: entry for entry in found if _is_there(entry.module)}
+    return {entry.name: Entry(entry) for entry in found if _is_there(entry.module)}
 
 
 def _is_there(module: str) -> bool:

@@ -31,7 +31,7 @@ from throughputs import (
     deadline_trace,
     with_deadlines,
 )
-from throughputs.entry_points import entries_of
+from throughputs.entry_points import Entry, entries_of
 from throughputs.errors import did_you_mean, one_of
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.goodput.trainings.profiled import EMBEDDED
@@ -186,6 +186,7 @@ class Workload(ABC):
         None: all are there at time 0.
     """
 
+    declared_in: ClassVar[str] = "allocator.workloads"
     generator: ClassVar[str] = ""
     trains: ClassVar[bool] = False
     """Whether jobs choose their batch size, so that they need trainings instead of throughputs."""
@@ -462,23 +463,34 @@ USUAL = "gavel"
 """The generator where none is named, if it is installed."""
 
 
-@cache
 def workloads() -> dict[str, type[Workload]]:
     """Every workload by the name of its generator."""
-    others = {name: entry.load() for name, entry in entries_of("allocator.workloads").items()}
-    return others | {kind.generator: kind for kind in _OWN}
+    return _known(tuple(entries_of("allocator.workloads").items()))
 
 
-@cache
 def kinds_of_workload() -> dict[str, Any]:
     """Declared types of the fields of all workloads, by name."""
-    return {name: kind for each in workloads().values() for name, kind in declared_kinds(each).items()}
+    return _kinds(tuple(workloads().values()))
+
+
+def usual_values() -> dict[str, Any]:
+    """What a workload that has not the field would have in it: what those have that do, where nothing is said."""
+    return _usual(tuple(workloads().values()))
 
 
 @cache
-def usual_values() -> dict[str, Any]:
-    """What a workload that has not the field would have in it: what those have that do, where nothing is said."""
-    return {field.name: field.default for each in workloads().values() for field in dataclasses.fields(each)}
+def _known(others: tuple[tuple[str, Entry], ...]) -> dict[str, type[Workload]]:
+    return {name: entry.load() for name, entry in others} | {kind.generator: kind for kind in _OWN}
+
+
+@cache
+def _kinds(workloads: tuple[type[Workload], ...]) -> dict[str, Any]:
+    return {name: kind for each in workloads for name, kind in declared_kinds(each).items()}
+
+
+@cache
+def _usual(workloads: tuple[type[Workload], ...]) -> dict[str, Any]:
+    return {field.name: field.default for each in workloads for field in dataclasses.fields(each)}
 
 
 def workload(settings: Mapping[str, Any], source: object = "workload") -> Workload:

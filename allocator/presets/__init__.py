@@ -70,11 +70,15 @@ def preset_of(settings: Mapping[str, Any]) -> Preset:
     return chosen.replace(**{name: settings[name] for name in names if name in settings})
 
 
-@cache
 def kinds_of_presets() -> Mapping[str, Any]:
     """Settings that `Preset.replace` changes under any preset, each with the types that it has anywhere."""
+    return _kinds_of(preset_names())
+
+
+@cache
+def _kinds_of(names: tuple[str, ...]) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
-    for each in preset_names():
+    for each in names:
         for name, kind in preset(each).kinds().items():
             found[name] = found[name] | kind if name in found else kind
     return found

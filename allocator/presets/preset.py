@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from allocator.cluster import Cluster
 from allocator.conversion import convert, kinds_of
@@ -97,6 +97,8 @@ class Preset:
     InputError
         No such yardstick of fairness.
     """
+
+    declared_in: ClassVar[str] = ENTRY_POINT_GROUP
 
     name: str = "default"
     mechanism: MechanismSettings = field(default_factory=MechanismSettings)

@@ -200,6 +200,7 @@ class JobTable:
         self._speeds: Speeds | None = None
         self.columns: dict[str, NDArray[Any]] = {}
         self._fill: dict[str, Any] = {}
+        self.told: list[str] = []
         self._submitted = n
         self._whole = True
 
@@ -251,8 +252,13 @@ class JobTable:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def register(self, name: str, fill: float | int | bool) -> None:
-        """Keep a column for somebody, ``columns[name]``; new jobs begin with `fill`, which also says its type."""
+    def register(self, name: str, fill: float | int | bool, *, told: bool = False) -> None:
+        """Keep a column for somebody, ``columns[name]``; new jobs begin with `fill`, which also says its type.
+
+        `told` : whether the table of jobs of the results has it.
+        """
+        if told and name not in self.told:
+            self.told.append(name)
         self._fill[name] = fill
         self.columns[name] = np.full(len(self), fill)
 

@@ -101,9 +101,7 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     if "run_seconds" in jobs.columns:
         columns["steps_done"] = np.where(outcome == CUT_OFF, jobs.columns["steps_trained"], jobs.steps_done)
-    for name in ("failures", "lost_gpu_seconds"):
-        if name in jobs.columns:
-            columns[name] = jobs.columns[name]
+    columns |= {name: jobs.columns[name] for name in jobs.told}
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
     elif (jobs.entity != "").any():

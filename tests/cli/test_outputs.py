@@ -19,7 +19,7 @@ READ = {
     "--trace", "--throughputs", "--cluster", "--accelerator", "--prices", "--entities", "--start", "--predictions",
     "--import", "--world", "--state", "--cache", "--columns", "--from", "--samples", "--directory", "--tls-cert",
     "--tls-key", "--tls-ca", "--token-file", "INSTANCE.json|-", "INSTANCE.json|LOG|-",
-    "FILE|-", "FROM|-", "FILE|FOLDER", "DIR", "RUN", "FILE",
+    "FILE|-", "FROM|-", "FILE|FOLDER", "DIR", "RUN", "FILE", "NAME|FILE.py",
 }  # fmt: skip
 """What names a file or folder that a command reads, or is its own place to keep things."""
 

@@ -15,7 +15,7 @@ from allocator.experiments.run import sweep
 from allocator.presets import preset
 from allocator.sweep import Sweep
 from tests.sweep.sweep_definitions import DOCS, TINY, static, timeless
-from throughputs import InputError, Trace
+from throughputs import InputError, Trace, entry_points
 
 
 def page(what: str) -> str:
@@ -76,13 +76,8 @@ def test_the_workload_of_the_page(monkeypatch):
     """Three jobs a night are at 0 s, seven are on three days; a sweep knows its field, and no other generator does."""
     made: dict[str, type] = {}
     exec(compile(page("class Nightly"), "sweeps.md", "exec", dont_inherit=True), made)
-    known = workloads.workloads() | {"nightly": made["Nightly"]}
-    for name in ("kinds_of_workload", "usual_values"):
-        monkeypatch.setattr(workloads, name, getattr(workloads, name).__wrapped__)
-    monkeypatch.setattr(workloads, "workloads", lambda: known)
-    monkeypatch.setattr("allocator.experiments.definition.workloads", lambda: known)
-    monkeypatch.setattr("allocator.experiments.definition.kinds_of_workload", workloads.kinds_of_workload)
-    monkeypatch.setattr("allocator.experiments.run.usual_values", workloads.usual_values)
+    declared = {"allocator.workloads": {"nightly": entry_points.Entry(given=made["Nightly"])}}
+    monkeypatch.setattr(entry_points, "_given", declared)
     own = static(jobs=[7], seeds=[0], workload={"generator": "nightly", "jobs_per_night": 3})
     (run,) = Sweep.from_dict(own).points()
     assert run.result().jobs["arrival_time"].tolist() == [0.0] * 3 + [86400.0] * 3 + [172800.0]

@@ -300,7 +300,7 @@ def _with_import(
         list[str] | None,
         option(
             "--import",
-            "Policies of your own: a module, a file, or a class in one of them; may be repeated.",
+            "Policies, presets, workloads, layouts of logs of your own: a module, a file, or a policy in one.",
             "MODULE|FILE.py[:CLASS]",
             callback=_import,
             expose_value=False,

@@ -74,9 +74,10 @@ class _Nodes(Running):
         n = int(self._server[-1]) + 1 if len(self._server) else 0
         self._down, self._drawn = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64)
         self._next = np.array([self._uptime(server) for server in range(n)])
-        for name in ("saved_steps", "unsaved_seconds", "lost_gpu_seconds"):
+        for name in ("saved_steps", "unsaved_seconds"):
             world.jobs.register(name, 0.0)
-        world.jobs.register("failures", 0)
+        world.jobs.register("failures", 0, told=True)
+        world.jobs.register("lost_gpu_seconds", 0.0, told=True)
 
     def _uptime(self, server: int) -> float:
         """The next draw of a server: seconds until it fails."""

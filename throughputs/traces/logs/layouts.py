@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class Layout:
     notes : what a user should know of any such log, in sentences.
     """
 
+    declared_in: ClassVar[str] = _GROUP
+
     name: str
     columns: Mapping[str, str]
     told_by: Sequence[str] = ()
@@ -76,7 +78,6 @@ def _tables() -> Mapping[str, Any]:
     return parse_toml(resource.read_text(encoding="utf-8"), resource.name)
 
 
-@cache
 def _layouts() -> Mapping[str, Layout]:
     ours = {name: Layout(name, **table) for name, table in _tables().items()}
     return ours | {name: entry.load() for name, entry in entries_of(_GROUP).items()}

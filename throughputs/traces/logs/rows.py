@@ -158,7 +158,10 @@ class Rows:
         }
 
     def unread(self) -> tuple[str, ...]:
-        """Columns of the log that nothing was made of."""
+        """Columns of the log that nothing was made of; none where a reader has made the columns."""
+        layout = layout_of(self.log.kind)
+        if layout is not None and layout.cells is not None:
+            return ()
         read = {_ASKED} | self.used | {column.name for column in self.columns.values()}
         return tuple(name for name in self.log.cells if name not in read)
 
