@@ -152,10 +152,10 @@ def test_the_rules_of_the_house(rule: str, violations: set[str]) -> None:
 # Thousands of tokens (without comments, docstrings and imports): a room grows by deleting something in it, or by a
 # change of this table that says why.
 MOST_TOKENS = {
-    "throughputs": 83, "formulations": 127, "benchmarks": 23, "allocator/mechanism": 27, "allocator/protocol": 21,
-    "allocator/policies": 52, "allocator/simulator": 28, "allocator/published": 34, "allocator/experiments": 31,
+    "throughputs": 84, "formulations": 127, "benchmarks": 23, "allocator/mechanism": 27, "allocator/protocol": 22,
+    "allocator/policies": 52, "allocator/simulator": 28, "allocator/published": 34, "allocator/experiments": 32,
     "allocator/results": 22, "allocator/explanations": 17, "allocator/report": 18, "allocator/runtime": 58,
-    "allocator/cli": 37, "allocator/studies": 9,
+    "allocator/cli": 38, "allocator/studies": 9,
 }  # fmt: skip
 
 
