@@ -31,6 +31,7 @@ STUDIES: dict[str, Study] = {
     **studies.STUDIES,
     "goodput_load": studies.STUDIES["goodput"],
     "decisions": decisions.DECISIONS,
+    "elastic": simulations.ELASTIC,
     "failures": failures.STUDY,
     "goodput": decisions.GOODPUT,
     "leases": decisions.LEASES,

@@ -5,7 +5,8 @@
 - `LONG_RUNS`: a month of jobs under an order that decides at events, and one job of a billion equal rounds;
 - `VIRTUAL_CLUSTERS`: orders of jobs on virtual clusters as large as those of Helios' Venus, and all jobs of Philly on
   its own, read from a table with the columns timestamp, duration, num_gpus and cluster, where ``ALLOCATOR_DATA`` has
-  it (``field/philly_82k.csv.gz``).
+  it (``field/philly_82k.csv.gz``);
+- `ELASTIC`: policies that choose numbers of GPUs, on 1,024 GPUs of which 5 % more are asked for than there are.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ import pandas as pd
 from allocator import Cluster, SimulationResult, default_table, get_policy, simulate
 from allocator.presets import preset, preset_names
 from allocator.registry import settings_of
+from allocator.simulator.world import Progress
 from allocator.studies.study import Options, Row, Run, Study
 from allocator.studies.tables import Shown
-from throughputs import Trace, gavel_trace
+from throughputs import Trace, deadline_trace, gavel_trace
+from throughputs.goodput.profiles import default_profiles
+from throughputs.goodput.trainings import training_trace
 
 # Rounds and wall seconds of the original on this workload (its public code, ECOS, one loaded two-core machine).
 RECORDED = {
@@ -195,4 +199,46 @@ VIRTUAL_CLUSTERS = Study(
         "average JCT, h": Shown("average_jct", ".2f", 3600.0, "median"),
         "memory, GB": Shown("memory_gb", ".2f", over="max"),
     },
+)
+
+
+_LOAD_OF_ELASTIC = 1.05
+_GPU_SECONDS = {"elasticflow": 70_913.0, "sia": 17_730.0, "pollux": 17_730.0}
+"""What the first 20,000 jobs need in the mean: trainings on one GPU, jobs with deadlines on those that they ask for."""
+
+
+def _elastic(options: Options) -> Iterator[Run]:
+    jobs, gpus = (40, 64) if options.quick else (20_000, 1_024)
+    for name in _GPU_SECONDS:
+        yield {"policy": name, "jobs": jobs, "gpus": gpus}, partial(_elastic_run, name, jobs, gpus)
+
+
+def _elastic_run(name: str, jobs: int, gpus: int) -> list[Row]:
+    train, rng = name != "elasticflow", np.random.default_rng(0)
+    every = _GPU_SECONDS[name] / (_LOAD_OF_ELASTIC * gpus)
+    known = default_profiles()
+    trace = training_trace(jobs, every, rng=rng, trainings=known) if train else deadline_trace(jobs, every, rng=rng)
+    kind, per_node = ("t4", 4) if train else ("v100", 8)
+    cluster, world = Cluster({kind: gpus}, {kind: per_node}), preset("default").replace(slot_seconds=60.0)
+    rows = timed(1, trace, cluster, get_policy(name), known if train else None, preset=world, progress=_told())
+    return [row | {"average_jct": float(result.jobs["jct"].mean())} for result, row in rows]
+
+
+def _told() -> Progress:
+    """Says how far a long run is, every tenth of its jobs."""
+    tenths = set[int]()
+
+    def progress(clock: float, completed: int, jobs: int) -> None:
+        if (tenth := 10 * completed // jobs) not in tenths and jobs > 1_000:
+            tenths.add(tenth)
+            print(f"{completed:,} of {jobs:,} jobs, {clock / 3600:.0f} h", flush=True)
+
+    return progress
+
+
+ELASTIC = Study(
+    f"Elastic policies, {_LOAD_OF_ELASTIC:.2f} of the capacity asked for, a decision a minute, CPU time",
+    _elastic,
+    by=("policy", "jobs", "gpus"),
+    shown={**_TIMES, "average JCT, h": Shown("average_jct", ".2f", 3600.0, "median")},
 )

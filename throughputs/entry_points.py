@@ -9,7 +9,8 @@ entry point, ours in ``pyproject.toml`` as anybody's, in one of these groups:
 ``throughputs.logs``      a `Layout` of job logs (`throughputs.traces.logs.layouts`), under the name of its format
 ``throughputs.draws``     ``(n_jobs, mean_interarrival, **settings) -> Trace``, draw for draw as published
 ``throughputs.tables``    throughputs from a folder of that system
-``throughputs.goodput``   trainings from the measured tables of that system, and its fit of the throughput model
+``throughputs.goodput``   trainings from the measured tables of that system
+``throughputs.fits``      ``(cells) -> parameters, losses``: a fit of the throughput model (`throughputs.goodput.fit`)
 ========================  ==============================================================================================
 """
 

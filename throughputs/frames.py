@@ -12,7 +12,7 @@ file; an empty cell stands for "not given".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -135,8 +135,13 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
 
 
 def taken(owner: Owner, rows: Any) -> Owner:
-    """The same dataclass with some of the rows of its columns."""
-    return replace(owner, **{name: getattr(owner, name)[rows] for name in columns_of(type(owner))})
+    """The same dataclass with some of the rows of its columns, which are not checked again."""
+    made: Owner = object.__new__(type(owner))
+    columns = columns_of(type(owner))
+    for one in fields(owner):
+        value = getattr(owner, one.name)
+        object.__setattr__(made, one.name, value[rows] if one.name in columns else value)
+    return made
 
 
 def ragged_rows(offsets: NDArray[np.int64], some: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

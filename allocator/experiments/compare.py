@@ -284,7 +284,7 @@ def recorded_beside(run: Run, materials: Materials) -> tuple[SimulationResult | 
     ends = Counter(str(ending).replace("_", " ") for ending in jobs.recorded_status.tolist() if ending)
     if told := ", ".join(f"{count:,} {ending}" for ending, count in ends.most_common() if ending != ENDINGS[0]):
         notes.append(
-            f"as logged, {told} of {len(jobs):,} jobs: under every policy they end so when they have run as long"
+            f"as logged, of {len(jobs):,} jobs {told}: under every policy they end so when they have run as long"
         )
     most, gpus = int(np.nanmax(result.timeline["busy_gpus"], initial=0)), cluster.total_gpus
     if most > gpus:

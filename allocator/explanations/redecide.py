@@ -21,7 +21,7 @@ from allocator.mechanism.core import DecisionCore
 from allocator.presets import preset_of
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Hindrance, Need, PlanPolicy, SharePolicy
+from allocator.protocol.policy import Hindrance, Need, Past, PlanPolicy, SharePolicy
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.starts import StartsTakeTime
 from throughputs import InputError
@@ -67,7 +67,8 @@ def can_redecide(run: FinishedRun) -> bool:
         return False
     if policy.answers == "shares":
         return True
-    if Need.PREDICTIONS in policy.needs and run.settings.get("lengths") != "true":
+    told = run.settings.get("lengths") == "true" or not np.isnan(run.jobs.predicted_seconds).all()
+    if Need.PREDICTIONS in policy.needs and not told:
         return False
     planner = cast(PlanPolicy, policy)
     return not planner.in_rounds and (planner.new_memory() is None or planner.memory_at({}) is not None)
@@ -103,7 +104,7 @@ def _core_at(run: FinishedRun, at: Instant, cluster: Cluster, table: JobTable, a
     known, table.columns = table.columns, {}
     core = DecisionCore(policy, cluster, table, preset_of(run.settings).mechanism)
     table.columns = known
-    memory = policy.memory_at(dict(zip(at.running.jobs.tolist(), at.started, strict=True)))
+    memory = _memory_at(run, at, policy)
     state = core.state() | {"active": active}
     state["executor"] |= {"memory": None if memory is None else memory.state()}
     # Among more GPUs of a type, those of the types behind it have other ids.
@@ -112,6 +113,14 @@ def _core_at(run: FinishedRun, at: Instant, cluster: Cluster, table: JobTable, a
     gpus = [tuple(gpu + by for gpu in held) for held, by, stays in zip(at.gpus, shift, there, strict=True) if stays]
     core.resume(state, at.running.among(active), gpus)
     return core
+
+
+def _memory_at(run: FinishedRun, at: Instant, policy: PlanPolicy) -> Any:
+    """What the policy remembers then."""
+    started = dict(zip(at.running.jobs.tolist(), at.started, strict=True))
+    rows, table = run.rows.before(at.clock), at.table
+    whose = np.where(table.entity == "", table.user, table.entity)[rows.job_id]
+    return policy.memory_at(started, Past(at.clock, whose, rows.weighted_gpus, rows.start_time, rows.end_time))
 
 
 def _copied(state: Mapping[str, Any]) -> dict[str, Any]:

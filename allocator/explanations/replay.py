@@ -92,9 +92,12 @@ def job_table(run: FinishedRun) -> JobTable:
     InputError
         Jobs that no trace may have.
     """
-    columns = ("job_type", "scale_factor", "total_steps", "arrival_time", "priority_weight", "deadline", "entity")
+    columns = ("job_type", "scale_factor", "total_steps", "arrival_time", "priority_weight", "deadline", "user")
+    told = run.jobs.predicted_seconds
     trace = Trace(
         **{name: getattr(run.jobs, name) for name in (*columns, "gpu_fraction")},
+        entity=np.where(run.jobs.account == "", run.jobs.entity, run.jobs.account),
+        predicted_seconds=np.where(told > 0, told, np.nan),
         source=run.source,
     )
     given = run.settings.get("entities")

@@ -42,6 +42,8 @@ class Jobs:
     Attributes
     ----------
     gpu_fraction : (N,) what it asks for of each of its GPUs, 1 for one that has them whole.
+    account : (N,) entity that it names, in a run without entities; user : who submitted it; "" for nobody.
+    predicted_seconds : (N,) as the policy was told; nan where the run does not say.
     leave_time : (N,) when it was out of the cluster without having completed, seconds; nan: never.
     restart_gpu_seconds : (N,) GPU time that its starts took; nan where it is not known.
     rates : (N, M) steps/s of its gang alone, 0 where it cannot run.
@@ -52,6 +54,9 @@ class Jobs:
     job_type: _Texts = column("text", "")
     status: _Texts = column("text")
     entity: _Texts = column("text", "")
+    account: _Texts = column("text", "")
+    user: _Texts = column("text", "")
+    predicted_seconds: _Floats = column("number", _NAN)
     scale_factor: _Ints = column("whole")
     priority_weight: _Floats = column("number")
     total_steps: _Floats = column("number")
@@ -316,7 +321,7 @@ def _read(folder: Path) -> FinishedRun:
     settings = summary.get("settings")
     if not isinstance(settings, dict) or not isinstance(summary.get("cluster"), str):
         raise InputError(folder / "summary.json", found="no cluster or settings", expected=f"what {COMMANDS} writes")
-    there = [name for name in (*EXPLAINED, "capacity.parquet") if (folder / name).is_file()]
+    there = [name for name in EXPLAINED if (folder / name).is_file()]
     missing = [name for name, needed in EXPLAINED.items() if needed and name not in there]
     missing += ["gpus_per_server in summary.json"] * ("gpus_per_server" not in summary)
     if missing:

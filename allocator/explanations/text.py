@@ -64,8 +64,8 @@ def overview_text(overview: Overview) -> Iterator[RenderableType]:
             "GPUs": [f"{job.gpus:g}" for job in longest],
             "waited": [_hours(job.waited) for job in longest],
             "longest": [_hours(job.end - job.start) for job in longest],
-            "from (s)": [f"{job.start:,.0f}" for job in longest],
-            "(UTC)": [_short(job.start_date) for job in longest],
+            "from (s)": ["" if job.start_date else f"{job.start:,.0f}" for job in longest],
+            "from (UTC)": [_short(job.start_date) for job in longest],
         },
         {
             "entity": [job.entity for job in longest],
@@ -241,12 +241,12 @@ def _hours(seconds: float) -> str:
 
 
 def _clock_of(told: Explanation) -> Callable[[float], str]:
-    """How times are written: seconds on the clock of the run, and the date where the trace has dates."""
+    """How times are written: as dates where the trace has some, else seconds on the clock of the run."""
     arrived = np.array([told.arrival_date.removesuffix("+00:00") or "NaT"], dtype="datetime64[us]")
 
     def text(seconds: float) -> str:
         date = date_texts(dates_after(arrived, np.array([seconds - told.arrival])))[0]
-        return f"{seconds:,.0f} s" + (f" ({_short(date)} UTC)" if date else "")
+        return f"{_short(date)} UTC" if date else f"{seconds:,.0f} s"
 
     return text
 

@@ -87,22 +87,19 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Needs) -> 
     rejected = _positions(plan.rejected, state, source, "rejected")
     if len(rejected) > 1:
         rejected = np.unique(rejected)
-    steps = [
-        _checked_step(step, state, rejected, f"{source}, step {number} of the plan", needs)
-        for number, step in enumerate(plan.steps)
-    ]
+    steps = tuple([_checked_step(step, state, rejected, number, name, needs) for number, step in enumerate(plan.steps)])
     if steps[-1].seconds == 0:
         found, expected = 0, "a time above 0 for the last step"
         raise InputError(
             f"{source}, step {len(steps) - 1} of the plan", field="seconds", found=found, expected=expected
         )
-    return Plan(tuple(steps), rejected, plan.allocation)
+    return plan if steps == plan.steps and rejected is plan.rejected else Plan(steps, rejected, plan.allocation)
 
 
 def _checked_step(
-    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Needs
+    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], number: int, policy: str, needs: Needs
 ) -> PlanStep:
-    rows = step.assignment
+    rows, where = step.assignment, f"policy {policy}, step {number} of the plan"
     _check_seconds(step.seconds, where)
     if rows is state.running and not len(rejected) and not rows.shares_gpus:
         # Everybody goes on as they are.
@@ -114,7 +111,10 @@ def _checked_step(
     if thousandths is not None:
         new = rows = rows.with_fractions(thousandths.take(rows.jobs))
         step = PlanStep(rows, step.seconds)
-    if new is rows or not new.joins(state.running, state.capacity):
+    beside = new is not rows and not state.running.has_any(new.jobs)
+    if beside:
+        new.check(state.capacity - state.running.gpus_used(len(state.capacity)), f"{where}, beside those who run")
+    else:
         rows.check(state.capacity, where)
     if len(rejected) and among_ids(rows.jobs, rejected).any():
         found = np.intersect1d(rows.jobs, rejected).tolist()
@@ -124,7 +124,7 @@ def _checked_step(
 
 
 def _check_seconds(seconds: float, where: str) -> None:
-    known = isinstance(seconds, _NUMBERS) and not isinstance(seconds, bool)
+    known = type(seconds) is float or (isinstance(seconds, _NUMBERS) and not isinstance(seconds, bool))
     if not (known and seconds >= 0):
         expected = "a time above 0, inf for no end; 0 before another step"
         raise InputError(where, field="seconds", found=seconds, expected=expected)

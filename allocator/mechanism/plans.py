@@ -98,12 +98,17 @@ class PlanBook(Executor[PlanPolicy]):
             step = self._steps[self._next]
             self._next += 1
             self._since_periodic += 1
-            if step.interruptible:
+            # A round in which nobody runs is over when its time is.
+            if step.interruptible or (self._next < len(self._steps) and not len(step.assignment)):
                 self._ends_at = clock + step.seconds
         else:
             whole = self._steps[self._next - 1]
             step = whole._replace(seconds=self._ends_at - clock)
         return step._replace(assignment=step.assignment.without(self._gone)) if len(self._gone) else step
+
+    def due_at(self, clock: float) -> float:
+        """See Executor: with the next step of the plan."""
+        return self._ends_at if self._next < len(self._steps) and clock < self._ends_at else np.inf
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -21,7 +21,8 @@ NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
 _FEW = 64
 
 # The partners of so many jobs alone.
-_ALONE: _Ids = np.full(4096, -1, dtype=np.int64)
+_MOST_ALONE = 4096
+_ALONE: _Ids = np.full(_MOST_ALONE, -1, dtype=np.int64)
 _ALONE.flags.writeable = False
 
 
@@ -56,8 +57,10 @@ class Assignment:
     partner: _Ids
     thousandths: _Ids | None = None
 
-    # Of each assignment, once it is known: whether any two jobs share.
+    # Of each assignment, once it is known: whether any two jobs share, GPUs taken in all, and of each pool.
     _shares_gpus: ClassVar[bool | None] = None
+    _busy_gpus: ClassVar[float | None] = None
+    _used: ClassVar[NDArray[Any] | None] = None
     # Of positions: the ids of which they are positions, and the rows that have these ids.
     _named: ClassVar[tuple[_Ids, Assignment] | None] = None
     # The rows that stand first, and those of other jobs that follow them.
@@ -75,12 +78,11 @@ class Assignment:
     def alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids, thousandths: _Ids | None = None) -> Assignment:
         """Of arrays, where nobody shares and nobody needs to look whether anybody does."""
         k = len(jobs)
-        partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
+        partner = _ALONE[:k] if k <= _MOST_ALONE else np.full(k, -1, dtype=np.int64)
         rows = object.__new__(cls)
-        columns = rows.__dict__
-        columns["jobs"], columns["pool"], columns["gpus"], columns["partner"] = jobs, pool, gpus, partner
-        columns["thousandths"] = thousandths
-        columns["_shares_gpus"] = False
+        rows.__dict__.update(
+            jobs=jobs, pool=pool, gpus=gpus, partner=partner, thousandths=thousandths, _shares_gpus=False
+        )
         return rows
 
     @classmethod
@@ -90,14 +92,6 @@ class Assignment:
 
     def __len__(self) -> int:
         return len(self.pool)
-
-    def __getattr__(self, name: str) -> Any:
-        # Positions are looked up when they are first asked for.
-        if name != "jobs" or self._named is None:
-            raise AttributeError(f"an Assignment has no {name!r}")
-        ids, rows = self._named
-        jobs = self.__dict__["jobs"] = ids.searchsorted(rows.jobs)
-        return jobs
 
     @property
     def shares_gpus(self) -> bool:
@@ -127,19 +121,20 @@ class Assignment:
         """(K,) GPUs that each row takes: whole numbers where all rows have their GPUs whole."""
         return taken_of(self.gpus, self.thousandths)
 
-    @cached_property
+    @property
     def busy_gpus(self) -> float:
         """GPUs taken in all; those that two jobs share count once, fractions as such."""
-        if self.thousandths is not None:
-            return int((self.gpus * self.thousandths)[self.firsts].sum()) / WHOLE
-        gpus = self.gpus[self.firsts] if self.shares_gpus else self.gpus
-        return sum(gpus.tolist()) if len(gpus) <= _FEW else int(gpus.sum())
+        known = self._busy_gpus
+        if known is None:
+            gpus = self.gpus if self.thousandths is None else self.gpus * self.thousandths
+            taken = int((gpus[self.firsts] if self.shares_gpus else gpus).sum())
+            known = self.__dict__["_busy_gpus"] = taken if self.thousandths is None else taken / WHOLE
+        return known
 
     def gpus_used(self, pools: int) -> NDArray[Any]:
         """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once, fractions as such."""
-        known = self.__dict__.get("_used")
-        if known is not None and len(known) == pools:
-            return np.asarray(known)
+        if self._used is not None and len(self._used) == pools:
+            return self._used
         rows = self.take(self.firsts) if self.shares_gpus else self
         if rows.thousandths is not None:
             used = np.rint(np.bincount(rows.pool, rows.gpus * rows.thousandths, pools)) / WHOLE
@@ -178,7 +173,7 @@ class Assignment:
             parts = np.concatenate((self.parts, rows.parts))
         if self.shares_gpus or rows.shares_gpus:
             return Assignment(jobs, pool, gpus, np.concatenate((self.partner, rows.partner)), parts)
-        return self.alone(jobs, pool, gpus, parts)
+        return Assignment.alone(jobs, pool, gpus, parts)
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions; the very rows from which `numbered` made these."""
@@ -191,9 +186,10 @@ class Assignment:
 
     def numbered(self, ids: _Ids) -> Assignment:
         """The same, where nobody shares, with the positions of the jobs in `ids` (ascending) in place of them."""
-        rows = self.alone(self.jobs, self.pool, self.gpus, self.thousandths)
+        rows: Assignment = object.__new__(_Numbered)
+        rows.__dict__.update(self.__dict__)
         del rows.__dict__["jobs"]
-        rows.__dict__["_named"] = ids, self
+        rows.__dict__["_named"], rows.__dict__["_parts"] = (ids, self), None
         return rows
 
     def among(self, live: _Ids) -> Assignment:
@@ -231,22 +227,13 @@ class Assignment:
         wrong = (lower != self.partner[second]) | (higher != self.partner[first]) | (lower > higher)
         return None if np.count_nonzero(wrong) else (first, second)
 
-    def joins(self, first: Assignment, capacity: _Ids) -> bool:
-        """Whether these rows, where nobody shares, can run on pools of `capacity` GPUs (M,) beside those that stand
-        `first`, which can."""
-        jobs, pools, gpus = self.jobs.tolist(), self.pool.tolist(), self.gpus.tolist()
-        if not len(set(jobs)) == len(jobs) == len(pools) == len(gpus) or min(gpus) < 1:
-            return False
-        if not 0 <= min(pools) <= max(pools) < len(capacity):
-            return False
-        free = (capacity - first.gpus_used(len(capacity))).tolist()
-        for pool, count in zip(pools, gpus, strict=True):
-            free[pool] -= count
-        runs = first.jobs
-        if first._named is not None:
-            ids, rows = first._named
-            runs, jobs = rows.jobs, ids[self.jobs].tolist()
-        return min(free) >= 0 and not any(np.count_nonzero(runs == job) for job in jobs)
+    def has_any(self, jobs: _Ids) -> bool:
+        """Whether any of the `jobs`, of which there are few, has a row."""
+        own, asked = self, jobs
+        if self._named is not None:
+            ids, own = self._named
+            asked = ids.take(jobs)
+        return bool((own.jobs[:, None] == asked).any())
 
     def check(self, capacity: _Ids, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
@@ -289,6 +276,17 @@ class Assignment:
             job = int(self.jobs[rows[np.argmin(good)]])
             expected = "two jobs that name each other, with the same pool and number of GPUs"
             raise InputError(source, field="assignment", found=f"partner of job {job}", expected=expected)
+
+
+class _Numbered(Assignment):
+    """Rows whose jobs are positions, which are looked up when they are first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "jobs" or self._named is None:
+            raise AttributeError(f"an Assignment has no {name!r}")
+        ids, rows = self._named
+        jobs = self.__dict__["jobs"] = ids.searchsorted(rows.jobs)
+        return jobs
 
 
 def _whole(values: ArrayLike, field: str) -> _Ids:

@@ -11,7 +11,7 @@ Starts, stops and moves are found in one place:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -49,12 +49,12 @@ class Transition:
     resize: _Ids
     rows: _Ids
     next: Assignment
-    regroup: _Ids = field(default_factory=lambda: NOBODY)
+    regroup: _Ids
 
     @classmethod
     def nothing(cls, next: Assignment) -> Transition:
         """Everything stays as it is."""
-        return cls(NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, next)
+        return cls(NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, next, NOBODY)
 
     @cached_property
     def keep(self) -> _Ids:

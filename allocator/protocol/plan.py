@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -87,7 +88,7 @@ class Memory:
     """A dataclass of what a planner remembers.
 
     A checkpoint keeps the fields that it can be made with: numbers, text, arrays, lists, tuples, dicts and sets of
-    such, and objects of the classes in `holds`.
+    such, and objects of the classes in `holds`, named tuples among them.
     """
 
     holds: ClassVar[tuple[type, ...]] = ()
@@ -106,15 +107,17 @@ class Memory:
 
 def _plain(value: Any) -> Any:
     """A value without sets and objects; a dict names what it stands for."""
+    kind = type(value)
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {kind.__name__: _plain(value._asdict())}
     if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value))
+        return kind(map(_plain, value))
     if isinstance(value, dict):
         return {"dict": [(_plain(key), _plain(item)) for key, item in value.items()]}
     if isinstance(value, set):
         return {"set": sorted(value, key=str)}
     if isinstance(value, np.ndarray):
         return value.copy()
-    kind = type(value)
     names = getattr(kind, "__slots__", ()) or getattr(value, "__dict__", ())
     return {kind.__name__: {name: _plain(getattr(value, name)) for name in names}} if names else value
 
@@ -130,6 +133,8 @@ def _remade(value: Any, known: Mapping[str, type]) -> Any:
         return {_remade(key, known): _remade(item, known) for key, item in inner}
     if kind == "set":
         return set(inner)
+    if issubclass(known[kind], tuple):
+        return known[kind](**_remade(inner, known))
     made: Any = object.__new__(known[kind])
     for name, item in inner.items():
         object.__setattr__(made, name, _remade(item, known))
@@ -147,7 +152,7 @@ class JobMemory(Memory):
 
     Attributes
     ----------
-    jobs : their labels, in its order.
+    jobs : their labels, in its order, or their ids, ascending.
 
     >>> @dataclass(eq=False)
     ... class Turns(JobMemory):
@@ -157,16 +162,35 @@ class JobMemory(Memory):
     ([1, -1], [4, 0])
     """
 
-    jobs: tuple[Hashable, ...] = ()
+    jobs: Labels = ()
 
-    def align(self, labels: tuple[Hashable, ...]) -> NDArray[np.int64]:
+    def align(self, labels: Labels) -> NDArray[np.int64]:
         """Make it the memory of the jobs with these labels; (N,) where they stood before, -1 for new ones."""
-        if labels == self.jobs:
-            return np.arange(len(labels))
-        place = dict(zip(self.jobs, range(len(self.jobs)), strict=True))
-        before = np.fromiter(map(place.get, labels, repeat(-1)), np.int64, len(labels))
-        for each in fields(self):
-            if "new" in each.metadata:
-                setattr(self, each.name, np.append(getattr(self, each.name), each.metadata["new"]).take(before))
+        before = _places(labels, self.jobs)
+        fresh = (before < 0).nonzero()[0]
+        for name, new in _of_each_job(type(self)):  # type: ignore[arg-type] # instances alone have no hash
+            values = getattr(self, name)
+            moved = values.take(before, mode="clip") if len(values) else np.full(len(before), new)
+            moved[fresh] = new
+            setattr(self, name, moved)
         self.jobs = labels
         return before
+
+
+Labels = tuple[Hashable, ...] | NDArray[np.int64]
+
+
+@cache
+def _of_each_job(kind: type[Any]) -> list[tuple[str, Any]]:
+    """The fields that are arrays over the jobs, and what each is for a new one."""
+    return [(each.name, each.metadata["new"]) for each in fields(kind) if "new" in each.metadata]
+
+
+def _places(labels: Labels, before: Labels) -> NDArray[np.int64]:
+    """(N,) where the labels stood `before`, -1 for new ones."""
+    if isinstance(labels, np.ndarray) and isinstance(before, np.ndarray) and len(before):
+        place = before.searchsorted(labels)
+        return np.where(before.take(place, mode="clip") == labels, place, -1)
+    known, wanted = (each.tolist() if isinstance(each, np.ndarray) else each for each in (before, labels))
+    at = dict(zip(known, range(len(known)), strict=True))
+    return np.fromiter(map(at.get, wanted, repeat(-1)), np.int64, len(labels))

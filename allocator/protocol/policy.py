@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.conversion import check_fields
 from allocator.protocol.allocation import Allocation
@@ -69,6 +70,19 @@ class Hindrance:
 
     reason: Literal["ranked_behind", "queue_blocked", "quota"]
     text: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Past:
+    """What ran before an instant, the `clock` (seconds): L rows with the account of their job (its entity, else who
+    submitted it), GPUs, and start and end (seconds, of those that run still beyond the clock).
+    """
+
+    clock: float
+    account: NDArray[np.object_]
+    gpus: NDArray[np.float64]
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
 
 
 class Policy(ABC):
@@ -201,8 +215,9 @@ class PlanPolicy(Policy):
         """
         return None
 
-    def memory_at(self, started: Mapping[int, float]) -> Any:  # noqa: ARG002
-        """The memory of a run at an instant, as far as decisions hang on it: jobs that run `started` then (s, by id).
+    def memory_at(self, started: Mapping[int, float], past: Past | None = None) -> Any:  # noqa: ARG002
+        """The memory of a run at an instant, as far as decisions hang on it: jobs that run `started` then (s, by id),
+        and who has had what before; an empty run where nothing is given.
 
         None for a policy that remembers nothing, or more than can be told afterwards.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -92,15 +92,20 @@ class ClusterState(Views):
                 raise InputError("cluster state", field="accelerators", found=matrix.accelerators, expected=expected)
             views = {"rates": matrix.rates, "scale_factors": matrix.scale_factors} | views
         names, labels = self.cluster.accelerators, (matrix or self.throughputs).jobs
-        for one, other, sign in (("deadlines", "slo_seconds", -1), ("slo_seconds", "deadlines", 1)):
-            # of the two, one is enough
-            if one in views and other not in views:
-                views = views | {other: np.asarray(views[one], np.float64) + sign * self.clock}
+        checked = {}
         for name, value in views.items():
             view = view_named(name)
             count, of = (len(names), names) if view.per == "pool" else (self.n_jobs, labels)
-            where = partial(_entry, name, of)
-            self.__dict__[name] = self.given[name] = view.checked(value, count, where, "cluster state")
+            checked[name] = view.checked(value, count, partial(_entry, name, of), "cluster state")
+        for one, other, sign in (("deadlines", "slo_seconds", -1), ("slo_seconds", "deadlines", 1)):
+            # of the two, one is enough
+            if one in checked:
+                follows = checked[one] + sign * self.clock
+                if not np.allclose(follows, checked.setdefault(other, follows), rtol=1e-9, atol=1e-6):
+                    found, expected = checked[other].tolist(), f"{follows.tolist()}, as the {one} say"
+                    raise InputError("cluster state", field=other, found=found, expected=expected)
+        self.given |= checked
+        self.__dict__.update(checked)
         columns = views.get("colocation")
         if columns is not None and (columns.jobs, columns.accelerators) != (labels, names):
             found = f"{columns.n_jobs} jobs on {columns.accelerators}"
@@ -242,18 +247,28 @@ class ClusterState(Views):
         return source.table.configurations, source.at.take(jobs)
 
     @property
+    def labels(self) -> tuple[Hashable, ...] | NDArray[np.int64]:
+        """What tells the jobs apart from one decision to the next: their ids in a run, else their labels."""
+        return self.ids if self.source else self.throughputs.jobs
+
+    @property
     def fastest_rates(self) -> NDArray[np.float64]:
         """(N,) throughput on the type on which the job is fastest, steps/s; 0 where none can run it."""
-        if not self.source or "rates" in self.given:
-            return np.asarray(self.rates.max(axis=1, initial=0.0))
-        return self.source.table.speeds.fastest.take(self.source.at)
+        fastest: NDArray[np.float64] | None = self._known_speeds("fastest")
+        return self.rates.max(axis=1, initial=0.0) if fastest is None else fastest
 
     @property
     def own_pools(self) -> NDArray[np.int64] | None:
         """(N,) position of the only type that can run the job, -1 where none can; None where that is not known, or jobs
         can choose."""
-        own = self.source.table.speeds.own if self.source and "rates" not in self.given else None
-        return None if own is None or not self.source else own.take(self.source.at)
+        own: NDArray[np.int64] | None = self._known_speeds("own")
+        return own
+
+    def _known_speeds(self, name: str) -> Any:
+        """(N,) what the job table knows of the rates; None where these are others, or it does not know."""
+        source = self.source
+        known = getattr(source.table.speeds, name) if source and "rates" not in self.given else None
+        return None if known is None or not source else known.take(source.at)
 
     @property
     def runnable_rates(self) -> NDArray[np.float64]:

@@ -90,7 +90,7 @@ class View(Set["View[Any]"], Generic[T]):
     per : a value for each "job", for each accelerator type ("pool"), or one for the whole "state".
     kind : "number", "whole" number, position of another "job" (-1: none), "text", or any other "object"; a view of
         one of the first four is an array.
-    default : of each job or type, or of the state; a function of the state makes the whole of it.
+    default : of each job or type, or of the state; a function of the state makes the whole of it, unless it is kept.
     within : what numbers may be, finite ones, or the default.
     source : the column of the job table that it is, or a function that makes it; None: it is given, or kept.
     adds : the decision core keeps a column of the view that begins at the default, and adds this for whatever trained.
@@ -132,6 +132,14 @@ class View(Set["View[Any]"], Generic[T]):
         if not self.name.isidentifier() or self.name in TAKEN:
             expected = "a word that a state has nothing else by"
             raise InputError("view", field="name", found=self.name, expected=expected)
+        known = VIEWS.get(self.name)
+        # a module that is loaded again declares its views again
+        if known is not None and known.meaning != self.meaning:
+            expected = f"another name: by this one there is a view of {known.meaning!r}"
+            raise InputError("view", field="name", found=self.name, expected=expected)
+        if self.adds is not None and callable(self.default):
+            expected = "a number, as the view is kept (`adds`): a column begins at it for every job"
+            raise InputError(f"view {self.name}", field="default", found="a function", expected=expected)
         VIEWS[self.name] = self
 
     # A view is a set of itself alone.
@@ -167,7 +175,7 @@ class View(Set["View[Any]"], Generic[T]):
 
     def read(self, state: ClusterState) -> T:
         """The value in this state, which keeps it; AttributeError where its policy does not say that it needs it."""
-        if not self.known_to(state.needs):
+        if self.needed is not False and not self.known_to(state.needs):
             said = need_of(self.needed if isinstance(self.needed, View) else self)
             raise AttributeError(f"state.{self.name} is known to policies only that declare it: {said} in the class")
         source = state.source
@@ -215,7 +223,10 @@ class View(Set["View[Any]"], Generic[T]):
             if values is not None and self.per == "job" and self.length(values) != count:
                 raise InputError(source, field=self.name, found=f"{self.length(values)} jobs", expected=f"{count} jobs")
             return values
-        given = values if isinstance(values, np.ndarray) else np.array([*values], dtype=np.object_)
+        # nothing is said of a job, or of a type
+        none = self.default if isinstance(self.default, int | float) else None
+        told = values if isinstance(values, np.ndarray) else [none if value is None else value for value in values]
+        given = told if isinstance(told, np.ndarray) else np.array(told, dtype=np.object_)
         if given.shape != (count,):
             raise InputError(source, field=self.name, found=given.shape, expected=f"shape ({count},)")
         if self.kind == "text":

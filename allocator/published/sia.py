@@ -25,6 +25,7 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.published.gavel.rounds import FractionLedger, FractionRounds
 from allocator.published.pollux import EVERY_MINUTE, GOODPUT, POLLUX
+from allocator.published.pollux import trainings as pollux
 from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.rules.starts import Starts, StartsTakeTime
 from formulations import Pairs
@@ -34,9 +35,15 @@ from throughputs.errors import one_of
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
+    from throughputs.goodput.log_errors import Cells
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
+
+
+def descended(cells: Cells) -> tuple[_Floats, _Floats]:
+    """Parameters and losses of the descent of Pollux' code, which ends earlier in Sia's: with a tolerance of 1e-5."""
+    return pollux.descended(cells, tolerance=1e-5)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _TICK_SECONDS = 1.0
 _TYPE = "ray.io/accelerator-type"
 
 
-def _own_actor() -> tuple[type[Any], str]:
+def _own_actor() -> tuple[Any, str]:
     """Ray's own actor, and which of its methods answers.
 
     Raises
@@ -57,11 +57,10 @@ def _own_actor() -> tuple[type[Any], str]:
 
 def _ours() -> type[Any]:
     """The class of our actor."""
-    import ray
-
+    ray: Any = importlib.import_module("ray")
     own, answer = _own_actor()
 
-    class AllocatorCoordinator(own):  # type: ignore[misc]
+    class AllocatorCoordinator(own):  # type: ignore[misc, valid-type]
         """Ray's own, but for elastic trainers."""
 
         def __init__(self, policy: str, settings: Mapping[str, Any], round_seconds: float) -> None:
@@ -146,7 +145,8 @@ class Coordinator:
 
         get_policy(policy, **settings)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        made = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_ours()).options(
+        remote: Any = ray.remote  # its overloads do not know this strategy
+        made = remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_ours()).options(
             name=NAME, namespace=NAME, lifetime="detached", get_if_exists=True
         )
         self._actor = made.remote(policy, settings, round_seconds)
@@ -190,7 +190,7 @@ def callbacks(
     def actor() -> Any:
         return ray.get_actor(NAME, namespace=NAME)
 
-    class Begins(ControllerCallback):  # type: ignore[misc]
+    class Begins(ControllerCallback):
         """Before it asks for workers, and as each group of them is started."""
 
         def after_controller_start(self, train_run_context: Any) -> None:
@@ -206,7 +206,7 @@ def callbacks(
             kind = "" if scaling_config.label_selector else ray.get(actor().kind.remote(self._name))
             return {_TYPE: kind} if kind else None
 
-    class Reports(UserCallback):  # type: ignore[misc]
+    class Reports(UserCallback):
         """As all workers have reported."""
 
         done = 0.0

@@ -43,9 +43,8 @@ class Trainer:
     Attributes
     ----------
     job : as the decision core has it; its GPUs are units of resources.
-    worker : resources of each worker. units : of them, as many of a job's GPUs.
+    worker : resources of each worker. selectors : labels of their nodes. units : of a job's GPUs that each takes.
     fewest, most : workers.
-    kinds : accelerator types on which it runs; None: on any.
     until : when its request ends.
     workers, since, began : how many reported last; when they first did, and the work done by then.
     share : what it may have.
@@ -53,16 +52,27 @@ class Trainer:
 
     job: Job
     worker: Mapping[str, float]
+    selectors: Sequence[Any]
     units: int
     fewest: int
     most: int
-    kinds: frozenset[str] | None
     until: float
     label: str = ""
     workers: int = 0
     since: float = 0.0
     began: float = 0.0
     share: Placed = field(default_factory=Placed)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Accelerator types that it names, by a label or as a resource; none: it runs on all."""
+        named = {name.removeprefix(_RESOURCE) for name in self.worker if name.startswith(_RESOURCE)}
+        wanted = str(self.selectors[0].get(_TYPE, "")) if self.selectors else ""
+        if wanted.startswith("in("):
+            named |= {part.strip() for part in wanted[3:-1].split(",")}
+        elif wanted and not wanted.startswith("!"):
+            named.add(wanted)
+        return frozenset(named)
 
 
 class _Curves(Knowledge):
@@ -79,7 +89,7 @@ class _Curves(Knowledge):
             return super().of(job)
         ways: Ways = {}
         for kind in self._accelerators:
-            if trainer.kinds is None or kind in trainer.kinds:
+            if not trainer.kinds or kind in trainer.kinds:
                 here = {units // trainer.units: rate for (name, units), rate in job.measured.items() if name == kind}
                 anywhere = {units // trainer.units: rate for (_, units), rate in job.measured.items()}
                 sizes = np.arange(trainer.fewest, trainer.most + 1)
@@ -114,7 +124,7 @@ class Trainers:
 
     def __init__(self, policy: Policy, round_seconds: float, clock: Callable[[], float]) -> None:
         self.policy, self._clock = policy, clock
-        self._settings = MechanismSettings(round_seconds=round_seconds)
+        self._settings = MechanismSettings(round_seconds=round_seconds, decide_every_seconds=round_seconds)
         self._elastic = Need.CONFIGURATIONS in policy.needs
         self._trainers: dict[str, Trainer] = {}
         self._expected: dict[str, dict[str, Any]] = {}
@@ -145,8 +155,12 @@ class Trainers:
             self._nodes, self._world = tuple(found), None
 
     def expect(self, name: str, **told: Any) -> None:
-        """What a trainer says of itself before it asks: fewest and most workers, total work, and seconds for it."""
+        """What a trainer says of itself: fewest and most workers, total work, and seconds for it."""
         self._expected[name] = told
+        known = self._trainers.pop(name, None)
+        if known is not None:
+            self._left.append(name)
+            self.ask(name, [known.worker] * known.most, known.selectors, known.until)
 
     def ask(self, name: str, bundles: Sequence[Mapping[str, float]], selectors: Sequence[Any], until: float) -> None:
         """A trainer asks for as many workers as it may have, or says that it still does."""
@@ -166,9 +180,8 @@ class Trainers:
         deadline = None if within is None else now + within
         job = Job(next(self._numbers), name, ("train",), gpus=own * int(units), total_steps=total, deadline=deadline)
         job.submitted_at = now
-        kinds = _kinds(worker, selectors)
         label = str(told.get("label", ""))
-        self._trainers[name] = Trainer(job, worker, int(units), fewest, most, kinds, until, label)
+        self._trainers[name] = Trainer(job, worker, selectors, int(units), fewest, most, until, label)
         self._arrived.append(job)
         self.decide()
 
@@ -222,7 +235,7 @@ class Trainers:
             self._arrived, last = list(jobs.values()), None
         seconds = None if last is None else dict.fromkeys(last.wanted, now - last.clock)
         steps = {name: job.steps for name, job in jobs.items()}
-        arrived = [job for job in self._arrived if job.uuid in jobs]
+        arrived = [job for job in self._arrived if jobs.get(job.uuid) is job]
         news = News(now, arrived, self._left, steps, self._measured, seconds)
         self._arrived, self._left, self._measured = [], [], {}
         self._last = self._world.decide(news)
@@ -266,14 +279,3 @@ class Trainers:
             }
             for name, trainer in self._trainers.items()
         ]
-
-
-def _kinds(worker: Mapping[str, float], selectors: Sequence[Any]) -> frozenset[str] | None:
-    """Accelerator types that a request names, by a label or as a resource."""
-    named = {name.removeprefix(_RESOURCE) for name in worker if name.startswith(_RESOURCE)}
-    wanted = str(next(iter(selectors), {}).get(_TYPE, "")) if selectors else ""
-    if wanted.startswith("in("):
-        named |= {part.strip() for part in wanted[3:-1].split(",")}
-    elif wanted and not wanted.startswith("!"):
-        named.add(wanted)
-    return frozenset(named) or None

@@ -6,6 +6,7 @@ pixels map to values, so that the script can say what is under the pointer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -149,30 +150,58 @@ COURSES = (
 """In the order of the page."""
 
 
-def course_chart(course: Course, series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
+def course_chart(
+    course: Course, series: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None = None
+) -> str:
     """Steps over time of all runs that have any, in the looks of their policies.
 
     Parameters
     ----------
     series : of each run, as the payload has them, times in seconds.
     of_run : position of the policy of each run.
+    origin : time 0 in seconds since 1970; None: times are no dates.
     """
     drawn = [(position, each) for position, each in zip(of_run, series, strict=True) if each["value"]]
     if not drawn:
         return '<p class="empty">No round was simulated.</p>'
     last = max(_last(each) if course.ends else each["time"][-1] for _, each in drawn) / HOUR
     most = max(max(each["value"]) for _, each in drawn)
-    shown, until = f"{100 * most:.1f} %" if course.percent else f"{most:g}", f"; {course.ends} {last:.1f} h"
+    shown = f"{100 * most:.1f} %" if course.percent else f"{most:g}"
+    end = (
+        f"{last:.1f} h"
+        if origin is None
+        else str(np.datetime64(round(origin + last * HOUR), "s"))[:16].replace("T", " ")
+    )
+    until = f"; {course.ends} {end}"
     frame = Frame(height=280)
     x, y = Axis(0.0, _above(last), *frame.x), Axis(0.0, float(np.clip(most * 1.05, *course.top)), *frame.y)
-    label = f"time (hours){until if course.ends else ''}"
-    parts = [axes(frame, x, y, label, course.label, y_percent=course.percent)]
+    label = f"{'time (hours)' if origin is None else 'date (UTC)'}{until if course.ends else ''}"
+    ticks = None if origin is None else date_ticks(origin, last)
+    parts = [axes(frame, x, y, label, course.label, y_percent=course.percent, x_ticks=ticks)]
     for position, each in drawn:
         times = x.pixels(np.minimum(np.array(each["time"]) / HOUR, x.high))
         values = y.pixels(np.array([*each["value"], each["value"][-1]], dtype=np.float64))
         parts.append(_curve(position, step_path(times, values)))
     view = _view(x, y, "".join(parts), shown=True)
     return _svg(course.name, frame, course.title, f"{len(drawn)} runs; at most {shown}", view, over_time=True)
+
+
+_DATE_STEPS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
+"""Hours from one date on an axis to the next."""
+
+_MOST_DATES = 10
+
+
+def date_ticks(origin: float, last: float) -> list[tuple[float, str]]:
+    """Hours after `origin` (seconds since 1970), up to the `last`, with the date of each, at most about ten of them."""
+    step = next((each for each in _DATE_STEPS if last / each <= _MOST_DATES), math.ceil(last / _MOST_DATES))
+    first = math.ceil(origin / HOUR / step)
+    ticks = [(k * step - origin / HOUR, k * step) for k in range(first, math.floor(origin / HOUR + last) // step + 1)]
+    shown = [str(np.datetime64(hour, "h")) for _, hour in ticks]
+    return [
+        (at, text[5:10] if step >= 24 else f"{text[5:10]} {text[11:13]}:00")
+        for (at, _), text in zip(ticks, shown, strict=True)
+    ]
 
 
 def _last(course: Mapping[str, Any]) -> float:

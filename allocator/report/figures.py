@@ -236,13 +236,15 @@ def format_column(
     return texts
 
 
-def best_rows(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> set[int]:
+def best_rows(
+    figure: Figure, summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()
+) -> set[int]:
     """Rows that hold the best value, and those that show the same; empty when there is nothing to compare.
 
     Where the figure depends on which jobs completed, only policies that completed the most jobs compete: a
-    run that was cut short would otherwise win with the few short jobs it finished. Beside a recorded schedule
-    (`OFF` in its summary) rows are as good as the best that differ from it by no more than the simulation does from
-    what was recorded; there is no best where all are.
+    run that was cut short would otherwise win with the few short jobs it finished. What differs by no more than noise
+    is as good as the best, and there is no best where all is: noise is how far the simulation is off what was recorded
+    (`OFF` in a summary), and of means the `half_widths` of their intervals.
     """
     completed = [float(summary.get("completed_jobs") or 0) for summary in summaries]
     most = max(completed, default=0.0)
@@ -256,12 +258,12 @@ def best_rows(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> set[int
         return set()
     best = (min if figure.better == "low" else max)(rivals, key=lambda row: values[row])
     texts = format_column(figure, summaries)
-    noise = max((float(summary[OFF].get(figure.key, 0.0)) for summary in summaries if OFF in summary), default=None)
-    if noise is None:
+    off = max((float(summary[OFF].get(figure.key, 0.0)) for summary in summaries if OFF in summary), default=0.0)
+    half = [each.get(figure.key, 0.0) / figure.scale for each in half_widths] or [0.0] * len(values)
+    noise = {row: max(off * max(abs(values[row]), abs(values[best])), half[row] + half[best]) for row in rivals}
+    if not any(noise.values()):
         return {row for row in rivals if texts[row] == texts[best]}
-    near = {
-        row for row in rivals if abs(values[row] - values[best]) <= noise * max(abs(values[row]), abs(values[best]))
-    }
+    near = {row for row in rivals if abs(values[row] - values[best]) <= noise[row]}
     return near if len(near) < len(rivals) else set()
 
 

@@ -62,7 +62,7 @@ def write_report(
     results : finished simulations, in the order in which they are shown. Those with the same label and different seeds
         become one policy: its figures are means, with 95 % intervals.
     path : file to write; its folder is made if needed.
-    title, description : heading of the page, and a paragraph below it.
+    title, description : heading of the page, and a paragraph below it; lines above the last are larger.
     summaries : figures of each result, with its settings under "settings", as `save_result` returns them; made of the
         results when omitted.
     sections : further sections, as markup; they come first.
@@ -108,11 +108,11 @@ def render_report(
             comparison_section(policies),
             bars_section(policies.summaries),
             *distribution_sections(results, of_run, rho=shown.rho, meaning=shown.meaning),
-            *course_sections(runs, of_run),
+            *course_sections(runs, of_run, payload["origin"]),
             timeline_section(names),
             jobs_section(names),
             *breakdown_sections(policies.summaries),
-            allocation_section(names),
+            *([allocation_section(names)] if any(result.decisions for result in results) else []),
             "</main>",
         ]
     else:
@@ -130,7 +130,7 @@ def _document(title: str, body: str, colours: str, data: str) -> str:
 <div id="tip" role="status" hidden></div>
 {data}
 <script>
-(() => {{
+(async () => {{
 "use strict";
 {script}}})();
 </script>

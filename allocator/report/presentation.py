@@ -131,8 +131,8 @@ def true_lengths(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -
     told = [name for name, summary in zip(names, summaries, strict=True) if _told_lengths(summary)]
     if not told:
         return []
-    who = f"{', '.join(told)}: told how long each job still runs, which a real scheduler can only predict"
-    return [f"{who}; {' and '.join(HONEST)} go by predicted lengths and limits"]
+    what = "told how long each job still runs, which a real scheduler can only predict"
+    return [f"{what}: {', '.join(told)}; {' and '.join(HONEST)} go by predicted lengths and limits"]
 
 
 def _told_lengths(summary: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,7 +81,7 @@ class Frame:
     width: int = 960
     height: int = 340
     left: int = 58
-    right: int = 14
+    right: int = 22
     top: int = 12
     bottom: int = 46
 
@@ -102,14 +103,23 @@ def picture(name: str, width: int, height: int, title: str, described: str, cont
     return element("svg", words + content, viewBox=f"0 0 {width} {height}", **labelled, **attributes)
 
 
-def axes(frame: Frame, x: Axis, y: Axis, x_label: str, y_label: str, y_percent: bool = False) -> str:
-    """Grid lines, tick labels and names of both axes."""
+def axes(
+    frame: Frame,
+    x: Axis,
+    y: Axis,
+    x_label: str,
+    y_label: str,
+    y_percent: bool = False,
+    x_ticks: Sequence[tuple[float, str]] | None = None,
+) -> str:
+    """Grid lines, tick labels and names of both axes; `x_ticks` with their texts stand for round values."""
     left, right = frame.x
     bottom, top = frame.y
     parts = []
-    for tick, at in zip(x.ticks(), x.pixels(np.array(x.ticks())), strict=True):
+    labelled = [(tick, _tick_label(tick)) for tick in x.ticks()] if x_ticks is None else x_ticks
+    for (_, text), at in zip(labelled, x.pixels(np.array([tick for tick, _ in labelled])), strict=True):
         parts.append(element("path", d=f"M{at:.1f} {bottom}V{top}", class_="grid"))
-        parts.append(element("text", _tick_label(tick), x=float(at), y=bottom + 17, text_anchor="middle"))
+        parts.append(element("text", text, x=float(at), y=bottom + 17, text_anchor="middle"))
     for tick, at in zip(y.ticks(), y.pixels(np.array(y.ticks())), strict=True):
         label = f"{100 * tick:.0f}%" if y_percent else _tick_label(tick)
         parts.append(element("path", d=f"M{left} {at:.1f}H{right}", class_="grid"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allocator.results.tables import decisions_table, rates_table, shares_table
+from allocator.results.tables import capacity_table, decisions_table, rates_table, shares_table
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 from throughputs.files import read_json, write_frame, write_text
@@ -26,6 +26,7 @@ EXPLAINED = {
     "rounds.parquet": True,
     "timeline.parquet": True,
     "rates.parquet": True,
+    "capacity.parquet": False,
     "decisions.parquet": False,
     "shares.parquet": False,
 }
@@ -40,6 +41,7 @@ _TABLES: dict[str, Callable[[SimulationResult], pd.DataFrame | None]] = {
     "efficiency.csv": lambda run: _some(run.efficiency),
     "fragmentation.parquet": lambda run: _some(run.fragmentation),
     "rates.parquet": lambda run: rates_table(run.record),
+    "capacity.parquet": lambda run: capacity_table(run.record),
     "decisions.parquet": lambda run: decisions_table(run.record, run.decisions),
     "shares.parquet": lambda run: shares_table(run.record, run.decisions),
 }
@@ -60,8 +62,9 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
 
     If jobs differ in weight there is also priorities.csv, entities.csv if the run has entities, and efficiency.csv if
     jobs have deadlines and their throughput by number of GPUs is known, fragmentation.parquet where servers have
-    several GPUs; and for `allocator.explain` rates.parquet, and decisions.parquet and shares.parquet where the policy
-    decided on shares of time. The directory is made if needed. Each file is replaced in one step, the summary last:
+    several GPUs; and for `allocator.explain` rates.parquet, capacity.parquet where GPUs came or went, and
+    decisions.parquet and shares.parquet where the policy decided on shares of time. The directory is made if needed.
+    Each file is replaced in one step, the summary last:
     where it stands, the run is complete.
     """
     directory = Path(directory)

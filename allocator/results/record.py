@@ -81,6 +81,7 @@ class RunRecord:
     promises : the decisions on shares of time; None under a policy whose answers are none.
     policy : that decided; None: not at hand.
     work : (N,) steps that isolated completion times are of; None: all steps.
+    capacity : (seconds, GPUs of each type from then on), the first from the begin on; empty where all were there.
     round_start, round_end : (R,) seconds.
     round_index, round_length : (R,) number of each round, of many equal ones that of the first; and how many it stands
         for.
@@ -102,6 +103,7 @@ class RunRecord:
     promises: Promises | None = None
     policy: Policy | None = None
     work: _Floats | None = None
+    capacity: Sequence[tuple[float, Sequence[int]]] = ()
 
     round_start = _rounds(lambda o: o.start_time, np.float64)
     round_end = _rounds(lambda o: o.end_time, np.float64)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.fractions import WHOLE
+from allocator.protocol.policy import Need
 from allocator.results.deadlines import deadline_columns
 from allocator.results.outcomes import CUT_OFF, DROPPED, OPEN, REJECTED, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
@@ -103,6 +104,12 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     columns |= {name: jobs.columns[name] for name in jobs.told}
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
+    elif (jobs.entity != "").any():
+        columns["account"] = jobs.entity
+    if record.policy is not None and Need.PREDICTIONS in record.policy.needs:
+        length = quotient(jobs.total_steps, jobs.rates.max(axis=1, initial=0.0), 0.0)
+        if (jobs.predicted_seconds != length).any():
+            columns["predicted_seconds"] = jobs.predicted_seconds
     if jobs.fractions is not None:
         columns["gpu_fraction"] = jobs.fractions.thousandths / WHOLE
     for name in ("user", "partition", "gpu_type", "trace_id"):
@@ -184,6 +191,20 @@ def rates_table(record: RunRecord) -> pd.DataFrame:
 
     names, rates = record.cluster.accelerators, record.jobs.rates
     return pd.DataFrame({"job_id": np.arange(len(rates))} | {name: rates[:, j] for j, name in enumerate(names)})
+
+
+def capacity_table(record: RunRecord) -> pd.DataFrame | None:
+    """One row per change of the GPUs that may be used: time (seconds), and under the name of each type how many there
+    are from then on; the first row is the begin. None where all were there all the time.
+    """
+    import pandas as pd
+
+    if not record.capacity:
+        return None
+    times, gpus = zip(*record.capacity, strict=True)
+    by_type = pd.DataFrame(gpus, columns=list(record.cluster.accelerators), dtype="int64")
+    by_type.insert(0, "time", np.array(times, dtype=np.float64))
+    return by_type
 
 
 def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from allocator.runtime.records.journal import Event
 from allocator.simulator.engine import simulate
 from throughputs import InputError, ThroughputTable, Trace
 from throughputs.tables.figures import TableBuilder
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 THROUGHPUTS_FILE = "throughputs.csv"
 """In a state folder: what its service believes of job types before they have run."""
@@ -294,17 +291,9 @@ class RecordedRun:
             np.array([lease.placed.way[1] * (0.5 if lease.partner >= 0 else 1.0) for lease in leases]),
             [self.hardware.numbers(lease.placed) or () for lease in leases],
         )
-        return RunRecord(jobs, self.cluster, list(outcomes))
-
-    def capacity(self) -> pd.DataFrame:
-        """One row per change: time (seconds), and by type the GPUs of nodes that were up and not drained from then, or
-        still had jobs on drained ones.
-        """
-        import pandas as pd
-
-        told = [{"time": clock - self.since} | gpus for clock, gpus in self._capacity]
-        names = self.cluster.accelerators
-        return pd.DataFrame(told, columns=["time", *names]).fillna(0).astype(dict.fromkeys(names, "int64"))
+        # of nodes that were up and not drained, and those that jobs still had on drained ones
+        capacity = [(at - self.since, [gpus.get(name, 0) for name in types]) for at, gpus in self._capacity]
+        return RunRecord(jobs, self.cluster, list(outcomes), capacity=capacity)
 
     def result(self, settings: Mapping[str, Any]) -> SimulationResult:
         """The run with the `settings` that it had, as a simulation leaves it behind."""

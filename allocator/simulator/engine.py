@@ -276,6 +276,7 @@ class Simulation:
             self._promises(),
             self._policy,
             self._truth.steps_alone(world.jobs),
+            world.capacity,
         )
         return SimulationResult(
             policy=self._policy.name,

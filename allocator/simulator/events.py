@@ -18,7 +18,7 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
-from allocator.simulator.rules.base import Stretch, hooks
+from allocator.simulator.rules.base import Stretch, hooks, seconds_between
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -112,13 +112,6 @@ class EventExecution:
             for stop in self._hooks.stop:
                 stop(stopped, at, rates)
 
-    def _through_at(self, stretch: Stretch, finish: _Floats) -> _Floats:
-        """When the rows are through, which do their last steps at `finish`; (n,) seconds."""
-        stretch.finish = stretch.judged = finish
-        for shape in self._hooks.shape:
-            shape(stretch)
-        return stretch.finish
-
     def _end(self, first: float, finish: _Floats, jobs: _Ids, horizon: float) -> float:
         """When the world looks next: the first of `jobs`, which are through at `finish` (n,), is, or the `horizon`."""
         if first <= horizon and any(at_once(first, finish, jobs) for at_once in self._hooks.seen_at_once):
@@ -156,25 +149,29 @@ class EventExecution:
         speed : (n,) steps/s of each of them.
         """
         world, table, clock = self.world, self._table, self.world.clock
-        decision, at, begin = stretch.decision, stretch.at, stretch.begin
+        decision, at, begin, hooks = stretch.decision, stretch.at, stretch.begin, self._hooks
         total, done = table.total_steps.take(at), table.steps_done.take(at)
+        stretch.done = done
         left, running = total - done, speed > 0
         n_running = int(np.count_nonzero(running))
         seconds = left / speed if n_running == len(speed) else quotient(left, speed, np.inf)
-        stretch.done = done
-        finish = self._through_at(stretch, begin + seconds)
+        stretch.finish = stretch.judged = begin + seconds
+        for shape in hooks.shape:
+            shape(stretch)
+        finish = stretch.finish
         first = float(finish[finish.argmin()])
         if decision.interruptible:
             end = self._end(first, finish, jobs, self._horizon(decision))
-            end = max(min([end, world.next_event, *(change(stretch) for change in self._hooks.next_change)]), clock)
+            end = max(min([end, world.next_event, *[change(stretch) for change in hooks.next_change]]), clock)
         else:
             end = min(clock + decision.seconds, world.next_event)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
         steps, through = self._steps(stretch, speed, end, left), NOBODY
-        finish = stretch.finish
-        first = float(finish[finish.argmin()])
+        if stretch.finish is not finish:
+            finish = stretch.finish
+            first = float(finish[finish.argmin()])
         if first <= end:
             through = (finish <= end).nonzero()[0]
             steps[through] = left[through]
@@ -192,7 +189,7 @@ class EventExecution:
             through = (early | (finish <= end)).nonzero()[0]
             steps[through] = left[through]
         table.steps_done[at] = done + steps
-        for did in self._hooks.did if decision.shares is None else ():
+        for did in hooks.did if decision.shares is None else ():
             did(decision, at, steps, seconds_between(begin, np.minimum(finish, end)))
         if not decision.interruptible:
             world.core.record(decision, np.full(len(jobs), end - clock))
@@ -238,6 +235,8 @@ class EventExecution:
         rows, active = decision.assignment, self.world.core.active
         at = self._table.rows(active)
         rates = self._truth.rates_of(rows, self._table.colocation_group)
+        for changed in self._hooks.rates:
+            rates = changed(decision, self._table.rows(rows.jobs), rates)
         speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
         self._pass_time(Stretch(self.world.clock, decision, at, self.world.clock, rates), rates, active, speed)
 
@@ -272,10 +271,3 @@ class EventExecution:
             world.tell_stretch(
                 self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0))
             )
-
-
-def seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | float:
-    """From `begin` to `end`, 0 where that comes before; for all rows where the two are the same for all."""
-    if isinstance(begin, float) and isinstance(end, float):
-        return max(end - begin, 0.0)
-    return np.maximum(end - begin, 0.0)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
-from allocator.simulator.rules.base import Round
+from allocator.simulator.rules.base import Round, seconds_between
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -238,6 +238,7 @@ class RoundExecution:
             clock,
             self.last_end,
             clock,
+            clock,
         )
         if self._full_length:
             r.end = clock + self.seconds
@@ -251,7 +252,7 @@ class RoundExecution:
             core.measured_together(jobs[first], jobs[first + 1], decision.assignment.pool[first])
         table.steps_done[at] += r.steps
         for did in self._hooks.did:
-            did(decision, at, r.steps, r.finish - clock)
+            did(decision, at, r.steps, seconds_between(r.begin, r.finish))
         r.done = r.steps * self._nearly >= left
         for settle in self._hooks.settle:
             settle(r)
@@ -263,8 +264,7 @@ class RoundExecution:
         if rows.moving and r.steps.any():
             world.note_progress()
         elif rows.moving:
-            # starts took all of the round
-            world.note_stall()
+            world.note_stall("starts take all of the round (round_seconds)")
         for after in self._hooks.after:
             after(r)
         outcome = StretchOutcome(

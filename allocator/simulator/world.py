@@ -65,6 +65,7 @@ class World:
     round : rounds (between events: stretches) so far.
     outcome : (N,) column of the job table: one of `allocator.results.outcomes.STATUSES`, by position.
     stop_reason : why the run was cut short, "" if it was not.
+    capacity : (seconds, GPUs of each type from then on), from the begin of the run on; empty as long as all are there.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class World:
             self._count_unserved(0)
         self.seed, self._total = seed, len(cluster.servers)
         self._away: dict[int, frozenset[int]] = {}
+        self.capacity: list[tuple[float, list[int]]] = []
         self.running = [running for rule in self.rules for running in started(rule, self)]
         self.hooks = all_hooks(self.running)
         self._all_in_stretches = any(running.in_stretches for running in self.running)
@@ -241,11 +243,14 @@ class World:
 
         `stopped` are the jobs (ids) that run on some of them.
         """
+        if not self.capacity:
+            self.capacity.append((0.0, self.core.cluster.capacity.tolist()))
         self._away[self.running.index(rule)] = frozenset(away)
         gone = frozenset().union(*self._away.values())
         stopped = sorted(set(stopped))
         self._events.leave(np.array(stopped, dtype=np.int64))
         self.core.use([gpu for gpu in range(self._total) if gpu not in gone], stopped)
+        self.capacity.append((self.clock, self.core.cluster.capacity.tolist()))
         self.rates_changed()
 
     def set_back(self, at: NDArray[np.int64], steps: NDArray[np.float64]) -> None:
@@ -327,8 +332,8 @@ class World:
         """A job did a step."""
         self._stalled_rounds = 0
 
-    def note_stall(self) -> None:
-        """No job did a step.
+    def note_stall(self, why: str = "") -> None:
+        """No job did a step; `why`, where that is known.
 
         Raises
         ------
@@ -337,7 +342,8 @@ class World:
         """
         self._stalled_rounds += 1
         if any(stalls(self._stalled_rounds) for stalls in self.hooks.stalls):
-            raise self._stalled(f"no job made progress in {self._stalled_rounds} rounds up to {self.clock:.0f} s")
+            found = f"no job made progress in {self._stalled_rounds} rounds up to {self.clock:.0f} s"
+            raise self._stalled(f"{found}, as {why}" if why else found)
 
     def _stalled(self, why: str) -> SimulationStalledError:
         waiting = self.core.active.tolist()
@@ -379,4 +385,4 @@ class World:
         self._events.leases.restore(state["leases"])
 
 
-_STATE = ("clock", "round", "completed", "stop_reason", "_stalled_rounds", "_window_left")
+_STATE = ("clock", "round", "completed", "stop_reason", "capacity", "_stalled_rounds", "_window_left")

@@ -27,6 +27,9 @@ def _lines(lines: list[str]) -> Iterator[str]:
         after = lines[i + 1] if i + 1 < len(lines) else ""
         if line.startswith(">>> ") and not session:
             session = True
+            if section in _LISTS:
+                section = ""
+                yield from ("Notes", "-----")
             yield "```pycon"
         elif session and not line:
             session = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from mkdocs.structure.pages import Page
 from docs.site import checks, gallery, links, navigation, policy_pages, python_pages
 
 _HIDDEN = ("source/",)
+
+_NAMED_BLOCK = re.compile(r"^```(\w+) ([\w./-]+)$", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -46,6 +49,8 @@ def _below(folder: str) -> list[str]:
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Let links of pages that are written by hand lead to pages of the site."""
     uri = page.file.src_uri
+    # the name behind the language of a block is that of a file, for the tests that read it
+    markdown = _NAMED_BLOCK.sub(r'```\1 title="\2"', markdown)
     if uri == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
         return links.rewritten(markdown, "README.md")

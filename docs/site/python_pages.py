@@ -5,6 +5,11 @@ mkdocstrings fills them from docstrings.
 
 from __future__ import annotations
 
+import json
+from importlib import import_module
+
+from allocator import _HOME
+
 OBJECTS = {
     "What is known": "Cluster read_cluster Trace read_trace ThroughputMatrix load_throughputs default_table read_table "
     "Entities Entity Estimation InputError",
@@ -40,7 +45,7 @@ def pages() -> dict[str, str | bytes]:
     """Addresses and content: an overview, and a page for each object and each room."""
     names = {name: group for group, listed in OBJECTS.items() for name in listed.split()}
     made: dict[str, str | bytes] = {
-        f"reference/allocator/{name}.md": f"# {name}\n\n*{group}*\n\n::: allocator.{name}\n    options:\n"
+        f"reference/allocator/{name}.md": f"# {name}\n\n*{group}*\n\n::: {_HOME[name]}.{name}\n    options:\n"
         "      show_root_heading: false\n"
         for name, group in names.items()
     }
@@ -56,7 +61,11 @@ def pages() -> dict[str, str | bytes]:
 
 
 def _page(name: str, title: str, about: str) -> str:
-    return f"# {title}\n\n{about}\n\n::: {name}\n    options:\n      show_root_toc_entry: false\n"
+    """The page of a room, without what has a page of its own."""
+    own = " ".join(OBJECTS.values()).split()
+    members = [each for each in import_module(name).__all__ if each not in own]
+    options = f"    options:\n      show_root_toc_entry: false\n      members: {json.dumps(members)}\n"
+    return f"# {title}\n\n{about}\n\n::: {name}\n{options}"
 
 
 _OVERVIEW = """# The Python interface

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.columns.near import search_near
+from formulations.columns.one_pool import search_one_pool
 from formulations.columns.written import Written, rounded_rows
 from formulations.core.solution import InfeasibleError
 from formulations.reference.mixed_integer import MODELS, TIGHT, LinearAnswer, MixedProgram
@@ -37,6 +38,9 @@ _BELOW_ONE = 0.99
 
 _FEW_COLUMNS = 2000
 """Up to so many variables all of them are searched at once."""
+
+_FEW_OF_ONE_POOL = 300
+"""Up to so many even where tables of the GPUs of one pool could take their place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +91,14 @@ class Engine:
         bound, fraction = np.inf, np.abs(z - np.rint(z))[written.whole]
         if fraction.max(initial=0.0) > _WHOLE:
             aim = _aim(written, cost)
-            if self.name != "highs" or len(z) < _FEW_COLUMNS:
+            tables = search_one_pool(written, cost) if len(z) >= _FEW_OF_ONE_POOL else None
+            if self.name != "highs" or (tables is None and len(z) < _FEW_COLUMNS):
                 z, found = self._run(self._model, StopRule(absolute_gap=aim / scale), presolve="choose")
                 bound = -scale * found.bound
             else:
                 tight, prices = self._tightened(multipliers, scale)
-                z, bound = search_near(tight, cost, prices, aim, partial(self._search_some, tight, cost, aim))
+                search = tables or partial(self._search_some, tight, cost, aim)
+                z, bound = search_near(tight, cost, prices, aim, search)
         return Found(np.where(written.whole, np.rint(z), z), multipliers, bound)
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:

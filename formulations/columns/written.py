@@ -14,7 +14,7 @@ Source: V. Chvatal, "Edmonds polytopes and a hierarchy of combinatorial problems
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -155,13 +155,15 @@ def write_out(program: ColumnProgram, objectives: Sequence[Objective]) -> Writte
     held = np.flatnonzero(program.floors > 0)
     floors = diags_array(1.0 / program.floors[held]) @ columns.rates.tocsr()[held]
     blocks: list[tuple[Any, Any, Any]] = [
-        (block_diag([columns.time] * S), np.tile(np.where(program.exactly, 1.0, -np.inf), S), np.ones(N * S)),
-        (block_diag([loads] * S), np.full(M * S, -np.inf), np.ravel(np.reshape(program.capacity, (M, S)).T)),
-        (hstack([floors] * S), np.ones(len(held)), np.full(len(held), np.inf)),
+        (_in_slots(block_diag, columns.time, S), np.tile(np.where(program.exactly, 1.0, -np.inf), S), np.ones(N * S)),
+        (_in_slots(block_diag, loads, S), np.full(M * S, -np.inf), np.ravel(np.reshape(program.capacity, (M, S)).T)),
+        (_in_slots(hstack, floors, S), np.ones(len(held)), np.full(len(held), np.inf)),
     ]
     if program.rows is not None:
         blocks.append((program.rows.matrix, program.rows.lower, program.rows.upper))
-    padded = [(hstack([csr_array(rows), csr_array((rows.shape[0], V - C))]), low, high) for rows, low, high in blocks]
+    padded = blocks
+    if V > C:
+        padded = [(hstack([rows, csr_array((rows.shape[0], V - C))]), low, high) for rows, low, high in blocks]
     at = C
     for each, E in zip(terms, extras, strict=True):
         R = len(each.lower)
@@ -185,6 +187,11 @@ def write_out(program: ColumnProgram, objectives: Sequence[Objective]) -> Writte
         floor_jobs=held,
         coupling_rows=(N + M) * S + len(held) + np.arange(0 if program.rows is None else len(program.rows.lower)),
     )
+
+
+def _in_slots(together: Callable[[list[Any]], Any], rows: Any, slots: int) -> Any:
+    """The rows of one slot put together for all of them."""
+    return rows if slots == 1 else together([rows] * slots)
 
 
 def _cost(objectives: Sequence[Objective], terms: list[Terms], extras: list[int], k: int) -> Array:

@@ -93,7 +93,7 @@ class Marginal(ABC):
         """Scale the job; returns its next level, None where it has none."""
         j, scaled = candidate.job, candidate.plan
         assert scaled is not None
-        self.replace(self.plans[j], scaled)
+        self.replace(candidate, scaled)
         self.plans[j], self.used[j] = scaled, candidate.used
         following = self.following(j)
         if following is not None and candidate.steps == self.steps:
@@ -101,7 +101,10 @@ class Marginal(ABC):
         self.steps += 1
         return following
 
-    def replace(self, old: JobPlan, new: JobPlan) -> None:
-        """Take the GPUs of one plan in place of those of another."""
-        self.profile.give(old)
+    def replace(self, candidate: Candidate, new: JobPlan) -> None:
+        """Take the GPUs of a plan in place of those that the job had."""
+        without = candidate.without
+        assert without is not None
+        assert candidate.steps == self.steps
+        self.profile.times, self.profile.free = without.times[:], without.free[:]
         self.profile.take(new)

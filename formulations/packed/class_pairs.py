@@ -12,7 +12,6 @@ is for the certificate to find. The answer is a vertex: few of its columns are a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,16 +126,13 @@ class ClassPairs:
     """
 
     def __init__(self, program: PackedProgram) -> None:
-        import highspy
-
-        self.highs = highspy
         self.program = program
         self.partnering = Partnering(program)
         K, M = program.rates.shape
         self.K, self.M = K, M
         self.gains, self.gpu_cost, self.gain_scale = np.zeros((K, M)), np.zeros(M), 1.0
         self.level_scale = 1.0
-        self.solver = self._without_pairs()
+        self.model = self._without_pairs()
         nothing = np.zeros(0, dtype=np.intp)
         self.pairs = Columns.of(program, nothing, nothing, nothing)
         self._add(self._promising())
@@ -146,17 +142,14 @@ class ClassPairs:
         self._aim(goal)
         iterations = 0
         for _ in range(_MOST_ROUNDS):
-            self.solver.run()
-            status = self.solver.getModelStatus()
-            if status != self.highs.HighsModelStatus.kOptimal:
-                raise RuntimeError(f"HiGHS stopped with status {self.solver.modelStatusToString(status)}")
-            iterations += int(self.solver.getInfo().simplex_iteration_count)
-            point = self._point(iterations)
+            columns, dual = self.model.solve().optimum
+            iterations += int(self.model.solver.getInfo().simplex_iteration_count)
+            point = self._point(columns, dual, iterations)
             if not self._extend(point):
                 break
         return point
 
-    def _without_pairs(self) -> Any:
+    def _without_pairs(self) -> Highs:
         """The model with the level and the columns alone."""
         from scipy.sparse import csr_array
 
@@ -170,7 +163,7 @@ class ClassPairs:
         matrix = csr_array((values, (rows, columns)), shape=(2 * K + M, 1 + K * M))
         limits = -np.inf, np.concatenate([np.ones(K + M), np.full(K, np.inf)])
         stated = MixedProgram.of(matrix, np.zeros(1 + K * M), limits, maximise=True)
-        return Highs(stated, {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT}).solver
+        return Highs(stated, {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT})
 
     def _promising(self) -> Columns:
         """For each class and type the two groups beside which both sides keep most of their speed."""
@@ -188,6 +181,8 @@ class ClassPairs:
         return partnering.columns(k[few], other[len(k) :][few], j[few])
 
     def _add(self, more: Columns) -> None:
+        from scipy.sparse import csc_array
+
         if not len(more.type):
             return
         program, K, M = self.program, self.K, self.M
@@ -200,20 +195,9 @@ class ClassPairs:
         values = np.stack([of_one, of_other, more.gang * unit / program.capacity[j], demand_one, demand_other], axis=1)
         keep = np.ones(rows.shape, dtype=bool)
         keep[same, 1] = keep[same, 4] = False
-        starts = np.concatenate([[0], np.cumsum(keep.sum(1))[:-1]])
-        C = len(one)
-        status = self.solver.addCols(
-            C,
-            self._cost(more),
-            np.zeros(C),
-            np.full(C, self.highs.kHighsInf),
-            int(keep.sum()),
-            starts.astype(np.int32),
-            rows[keep].astype(np.int32),
-            values[keep],
-        )
-        if status == self.highs.HighsStatus.kError:
-            raise RuntimeError("HiGHS refused columns")
+        starts = np.concatenate([[0], np.cumsum(keep.sum(1))])
+        matrix = csc_array((values[keep], rows[keep], starts), shape=(2 * K + M, len(one)))
+        self.model.add_columns(matrix, self._cost(more))
         self.pairs = self.pairs.with_more(more)
 
     def _cost(self, pairs: Columns) -> Array:
@@ -223,9 +207,8 @@ class ClassPairs:
 
     def _aim(self, goal: Goal) -> None:
         """Set costs, floors and the level's column."""
-        program, solver, K, M = self.program, self.solver, self.K, self.M
+        program, solver, K, M = self.program, self.model.solver, self.K, self.M
         fastest = program.fastest
-        infinite = self.highs.kHighsInf
         gains = goal.gains_by_type(program)
         if gains.any():
             self.gain_scale = max(float((program.counts * gains.max(axis=1) * fastest).max()), 1e-300)
@@ -233,27 +216,25 @@ class ClassPairs:
             self.gain_scale = 1.0
         self.gains, self.gpu_cost = gains / self.gain_scale, goal.costs(program) / self.gain_scale
         has_demand = goal.slopes is not None or goal.floors is not None
-        upper = np.full(K, infinite)
+        upper = np.full(K, np.inf)
         if has_demand:
             upper = np.zeros(K) if goal.floors is None else -goal.floors / fastest
         rows = (K + M + np.arange(K)).astype(np.int32)
-        solver.changeRowsBounds(K, rows, np.full(K, -infinite), upper)
+        solver.changeRowsBounds(K, rows, np.full(K, -np.inf), upper)
         alone = program.counts[:, None] * self.gains * program.rates
         alone -= (program.counts * program.gangs)[:, None] * self.gpu_cost
         cost = np.concatenate([[0.0 if goal.slopes is None else 1.0], alone.ravel(), self._cost(self.pairs)])
-        solver.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
-        solver.changeColBounds(0, 0.0, 0.0 if goal.slopes is None else infinite)
+        self.model.set_cost(cost)
+        solver.changeColBounds(0, 0.0, 0.0 if goal.slopes is None else np.inf)
         if goal.slopes is not None:
             slopes = goal.slopes / fastest
             self.level_scale = float(slopes.max())
             for k, slope in enumerate((slopes / self.level_scale).tolist()):
                 solver.changeCoeff(K + M + k, 0, slope)
 
-    def _point(self, iterations: int) -> PackedPoint:
+    def _point(self, columns: Array, dual: Array, iterations: int) -> PackedPoint:
         program, pairs, K, M = self.program, self.pairs, self.K, self.M
-        solution = self.solver.getSolution()
-        x = np.asarray(solution.col_value)[1:]
-        dual = np.abs(np.asarray(solution.row_dual)) * self.gain_scale
+        x, dual = columns[1:], dual * self.gain_scale
         total = x[K * M :] * pairs.unit
         used = np.flatnonzero(total > 0)
         one, other, j, total = pairs.one[used], pairs.other[used], pairs.type[used], total[used]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.arguments import figures
 from throughputs import InputError
 
 Array = NDArray[np.float64]
@@ -52,12 +54,20 @@ class PackingJobs:
     def __len__(self) -> int:
         return len(self.gpus)
 
+    def part(self, rows: slice) -> PackingJobs:
+        """Some of the jobs."""
+        return _made({name: values[rows] for name, values in vars(self).items()})
+
     def followed_by(self, others: PackingJobs) -> PackingJobs:
         """These jobs, then the others."""
-        both = object.__new__(PackingJobs)
-        for name in ("gpus", "score", "length", "kind"):
-            object.__setattr__(both, name, np.concatenate([getattr(self, name), getattr(others, name)]))
-        return both
+        return _made({name: np.concatenate([values, getattr(others, name)]) for name, values in vars(self).items()})
+
+
+def _made(columns: dict[str, NDArray[Any]]) -> PackingJobs:
+    """Of columns that have been looked at."""
+    jobs = object.__new__(PackingJobs)
+    vars(jobs).update(columns)
+    return jobs
 
 
 @dataclass(frozen=True)
@@ -110,11 +120,5 @@ def admissible_pairs(guests: PackingJobs, hosts: PackingJobs, retained: ArrayLik
 
 def checked_retained(retained: ArrayLike) -> Array:
     """(K, K) the fractions as an array; InputError for others than finite numbers of at least 0."""
-    fractions = np.asarray(retained, dtype=np.float64)
-    if fractions.ndim != 2 or fractions.shape[0] != fractions.shape[1]:
-        raise InputError("packing", field="retained", found=fractions.shape, expected="shape (kinds, kinds)")
-    good = (fractions >= 0) & np.isfinite(fractions)
-    if not good.all():
-        found = fractions.flat[int(np.argmin(good))].item()
-        raise InputError("packing", field="retained", found=found, expected="finite fractions of at least 0")
-    return fractions
+    kinds = len(np.atleast_1d(retained))
+    return figures("packing", "retained", retained, (kinds, kinds), "numbers of at least 0")

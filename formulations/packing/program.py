@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.arguments import figures
 from formulations.packing.jobs import Array, PackingJobs, PackingLimits, Whole, admissible_pairs, checked_retained
-from throughputs import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +75,9 @@ def pair_savings(
         A column of another length, or times below 0 or not finite.
     """
     kept = checked_retained(retained)
-    r = _seconds(remaining, "remaining", len(guests))
-    r_host = _seconds(host_remaining, "host_remaining", len(hosts))
-    w = _seconds(wait, "wait", len(guests))
+    r = figures("packing", "remaining", remaining, (len(guests),), "numbers of at least 0")
+    r_host = figures("packing", "host_remaining", host_remaining, (len(hosts),), "numbers of at least 0")
+    w = figures("packing", "wait", wait, (len(guests),), "numbers of at least 0")
     allowed = admissible_pairs(guests, hosts, kept, limits)
     slower = 1.0 / np.where(kept > 0, kept, 1.0) - 1.0
     rows, columns = guests.kind[:, None], hosts.kind[None, :]
@@ -155,13 +155,3 @@ def _host_prices(savings: Array, chosen: Whole) -> Array:
             break
         prices = asked
     return prices
-
-
-def _seconds(values: ArrayLike, field: str, n: int) -> Array:
-    seconds = np.asarray(values, dtype=np.float64)
-    if seconds.shape != (n,):
-        raise InputError("packing", field=field, found=seconds.shape, expected=f"shape ({n},)")
-    good = (seconds >= 0) & np.isfinite(seconds)
-    if not good.all():
-        raise InputError("packing", field=field, found=float(seconds[np.argmin(good)]), expected="seconds, at least 0")
-    return seconds

@@ -14,7 +14,7 @@ Sums of chunks are added in their order, so the number of threads changes nothin
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,31 +47,35 @@ class Jobs:
     ----------
     rates : (K, M) throughput.
     loads : (K,) GPUs that each class occupies.
-    gain : (K,) what a class is paid for a unit of throughput, per GPU of the gang; None: nothing.
-    budget : (K,) what a class pays per GPU of the gang, where its utility is the logarithm of its throughput.
     """
 
     rates: Array
     loads: Array
-    gain: Array | None = None
-    budget: Array | None = None
 
     def __len__(self) -> int:
         return len(self.loads)
 
     def take(self, jobs: NDArray[np.intp], loads: Array | None = None) -> Jobs:
         """Some of the classes, with other loads if given."""
-        gain, budget = (None if each is None else each[jobs] for each in (self.gain, self.budget))
-        return Jobs(self.rates[jobs], self.loads[jobs] if loads is None else loads, gain, budget)
+        return Jobs(self.rates[jobs], self.loads[jobs] if loads is None else loads)
 
 
 @dataclass(frozen=True, eq=False)
 class Market:
-    """What jobs meet: prices (M,), demands (K,) or None, and their growth (K,) with the level, or None."""
+    """What jobs meet and want, (K,) each or None: prices (M,) apart.
+
+    Attributes
+    ----------
+    demand, growth : throughput that they need, and its growth with the level.
+    gain : what a class is paid for a unit of throughput, per GPU of the gang.
+    budget : what a class pays per GPU of the gang, where its utility is the logarithm of its throughput.
+    """
 
     prices: Array
     demand: Array | None = None
     growth: Array | None = None
+    gain: Array | None = None
+    budget: Array | None = None
 
     @cached_property
     def mixes(self) -> Mixes:
@@ -120,30 +124,22 @@ class Totals:
 def choose(jobs: Jobs, market: Market, states: States) -> Totals:
     """The best mix of every job, written to `states` (K,), and what they take."""
 
-    def work(parts: Iterator[slice]) -> list[Array]:
-        chooser, sums = _Chooser(market), []
-        for part in parts:
-            chunk = _Chunk(jobs, market, part)
-            chooser(chunk, states[part])
-            chunk.mix(states[part])
-            sums.append(chunk.sums(chunk.loads))
-        return sums
+    def work(part: slice, chunk: _Chunk) -> Array:
+        chunk.choose(states[part])
+        chunk.mix(states[part])
+        return chunk.sums(chunk.loads)
 
-    return _added(_in_chunks(len(jobs), work), market)
+    return _added(_by_chunk(jobs, market, work), market)
 
 
 def keep(jobs: Jobs, market: Market, states: States, loads: Array) -> Totals:
     """What jobs of other `loads` (K,) take in the mixes that they have."""
 
-    def work(parts: Iterator[slice]) -> list[Array]:
-        sums = []
-        for part in parts:
-            chunk = _Chunk(jobs, market, part)
-            chunk.mix(states[part])
-            sums.append(chunk.sums(loads[part]))
-        return sums
+    def work(part: slice, chunk: _Chunk) -> Array:
+        chunk.mix(states[part])
+        return chunk.sums(loads[part])
 
-    return _added(_in_chunks(len(jobs), work), market)
+    return _added(_by_chunk(jobs, market, work), market)
 
 
 def settle(
@@ -155,62 +151,53 @@ def settle(
     """
     fewest = min(fewest, len(jobs))
 
-    def work(parts: Iterator[slice]) -> list[tuple[NDArray[np.intp], Array, Array]]:
-        found = []
-        for part in parts:
-            chunk = _Chunk(jobs, market, part)
-            chunk.mix(states[part])
-            reach = chunk.reach(box)
-            settled = reach >= 1.0
-            undecided = np.flatnonzero(~settled) + part.start
-            nearest = np.partition(reach, fewest)[:fewest] if fewest < len(reach) else reach
-            found.append((undecided, chunk.sums(chunk.loads * settled), nearest))
-        return found
+    def work(part: slice, chunk: _Chunk) -> tuple[NDArray[np.intp], Array, Array]:
+        chunk.mix(states[part])
+        reach = chunk.reach(box)
+        settled = reach >= 1.0
+        nearest = np.partition(reach, fewest)[:fewest] if fewest < len(reach) else reach
+        return np.flatnonzero(~settled) + part.start, chunk.sums(chunk.loads * settled), nearest
 
-    found = _in_chunks(len(jobs), work)
-    undecided = np.concatenate([some for some, _, _ in found])
+    some, sums, distances = zip(*_by_chunk(jobs, market, work), strict=True)
+    undecided = np.concatenate(some)
     if len(undecided) < fewest:
-        nearest = np.sort(np.concatenate([distances for _, _, distances in found]))[:fewest]
+        nearest = np.sort(np.concatenate(distances))[:fewest]
         within = nearest[np.isfinite(nearest)]
         if len(within) > len(undecided):
             # a little more, so that rounding does not leave out the last of them
             by = float(within[-1]) * (1.0 + _ROUNDING)
             return settle(jobs, market, Box(by * box.prices, by * box.level), states)
-    return undecided, _added([sums for _, sums, _ in found], market), box
+    return undecided, _added(sums, market), box
 
 
 def respond_all(jobs: Jobs, market: Market, states: States, shares: Array, multipliers: Array) -> None:
     """Shares (K, M) and multipliers (K,) per GPU of the gang of jobs that keep their mixes."""
 
-    def work(parts: Iterator[slice]) -> list[None]:
-        for part in parts:
-            chunk = _Chunk(jobs, market, part)
-            chunk.mix(states[part])
-            chunk.write(shares[part], multipliers[part])
-        return []
+    def work(part: slice, chunk: _Chunk) -> None:
+        chunk.mix(states[part])
+        chunk.write(shares[part], multipliers[part])
 
-    _in_chunks(len(jobs), work)
+    _by_chunk(jobs, market, work)
 
 
-def _in_chunks(K: int, work: Callable[[Iterator[slice]], list[Result]]) -> list[Result]:
-    """Results of `work` for all chunks of K jobs, in their order; each thread is given a contiguous run of chunks."""
-    chunks = [slice(at, min(at + _CHUNK, K)) for at in range(0, K, _CHUNK)]
-    # counting processors takes as long as a pass over some hundred jobs
-    threads = min(_THREADS, len(chunks), os.cpu_count() or 1) if len(chunks) > 1 else 1
-    ends = [len(chunks) * t // threads for t in range(threads + 1)]
+def _by_chunk(jobs: Jobs, market: Market, work: Callable[[slice, _Chunk], Result]) -> list[Result]:
+    """Results of `work` for all chunks of the jobs, in their order."""
+    parts = [slice(at, min(at + _CHUNK, len(jobs))) for at in range(0, len(jobs), _CHUNK)]
 
-    def run(t: int) -> list[Result]:
+    def run(part: slice) -> Result:
         # divisions by zero are expected; each thread has to be told
         with np.errstate(all="ignore"):
-            return work(iter(chunks[ends[t] : ends[t + 1]]))
+            return work(part, _Chunk(jobs, market, part))
 
+    # counting processors takes as long as a pass over some hundred jobs
+    threads = min(_THREADS, len(parts), os.cpu_count() or 1) if len(parts) > 1 else 1
     if threads == 1:
-        return run(0)
+        return [run(part) for part in parts]
     with ThreadPoolExecutor(threads) as pool:
-        return [result for results in pool.map(run, range(threads)) for result in results]
+        return list(pool.map(run, parts))
 
 
-def _added(sums: list[Array], market: Market) -> Totals:
+def _added(sums: Iterable[Array], market: Market) -> Totals:
     return Totals(np.sum([np.zeros((4, len(market.mixes.first))), *sums], axis=0), market.mixes)
 
 
@@ -223,14 +210,12 @@ class _Chunk:
         self.rates = np.zeros((self.M + 1, self.n))
         self.rates[: self.M] = jobs.rates[part].T
         self.loads = jobs.loads[part]
-        self.gain = None if jobs.gain is None else jobs.gain[part]
-        self.demand = None if market.demand is None else market.demand[part]
-        self.growth = None if market.growth is None else market.growth[part]
-        self.budget = None if jobs.budget is None else jobs.budget[part]
+        wanted = (market.demand, market.growth, market.gain, market.budget)
+        self.demand, self.growth, self.gain, self.budget = (None if each is None else each[part] for each in wanted)
 
     def mix(self, states: States) -> None:
         """Note the mixes: the rate of the first type, the difference to the second, and the second's share."""
-        self.states = states.astype(np.intp)
+        self.states: NDArray[np.integer] = states.astype(np.intp)
         place = np.arange(self.n)
         self.first, self.second = self.mixes.first[self.states], self.mixes.second[self.states]
         flat = self.rates.ravel()
@@ -342,48 +327,41 @@ class _Chunk:
         wanted = (self.states < self.mixes.n_pairs) & np.isfinite(multiplier)
         np.copyto(multipliers, np.where(wanted, np.maximum(multiplier, 0.0), 0.0))
 
-
-class _Chooser:
-    """Tries every mix for chunks of jobs; one per thread."""
-
-    def __init__(self, market: Market) -> None:
-        self.prices, self.mixes = market.prices, market.mixes
-
-    def __call__(self, chunk: _Chunk, states: States) -> None:
-        """Write the number of the cheapest mix to `states`."""
-        n, M = chunk.n, chunk.M
+    def choose(self, states: States) -> None:
+        """Write the number of the cheapest mix to `states`, having tried every one."""
+        n, M = self.n, self.M
         self.best, self.states = np.full(n, np.inf), states
         self.flag, self.number = np.empty(n, dtype=bool), np.empty(n, dtype=states.dtype)
         states.fill(0)
-        if chunk.budget is not None:
-            self._by_budget(chunk.rates, chunk.budget)
+        if self.budget is not None:
+            self._by_budget(self.budget)
             return
-        able = np.tile(self.prices[:, None], n)
-        if chunk.demand is not None:
-            need = chunk.demand * (1.0 - _ROUNDING)
+        able = np.tile(self.market.prices[:, None], n)
+        if self.demand is not None:
+            need = self.demand * (1.0 - _ROUNDING)
             for k in range(M):
-                np.copyto(able[k], np.inf, where=np.less(chunk.rates[k], need, out=self.flag))
-            self._pairs(chunk.rates, need, able)
-            if chunk.gain is not None:
-                self.best -= chunk.gain * need
+                np.copyto(able[k], np.inf, where=np.less(self.rates[k], need, out=self.flag))
+            self._pairs(need, able)
+            if self.gain is not None:
+                self.best -= self.gain * need
         else:
             self.best.fill(0.0)
             states.fill(self.mixes.n_pairs + M)
-        if chunk.gain is not None:
+        if self.gain is not None:
             for k in range(M):
-                able[k] -= chunk.gain * chunk.rates[k]
+                able[k] -= self.gain * self.rates[k]
                 np.less(able[k], self.best, out=self.flag)
                 np.minimum(self.best, able[k], out=self.best)
                 np.copyto(states, self.mixes.n_pairs + k, where=self.flag, casting="unsafe")
 
-    def _by_budget(self, rates: Array, budget: Array) -> None:
+    def _by_budget(self, budget: Array) -> None:
         """Where the next step of the hull first costs more than the budget buys.
 
         The multiplier is ``min_k max(b / a_k, p_k / a_k, max_{j : p_j < p_k} (p_k - p_j) / (a_k - a_j))``: to a point
         above the hull there is a steeper way than the hull has there, so that the minimum never picks it. The term that
         attains it says whether the mix is type k alone, or with idle time, or with type j.
         """
-        mixes, prices, M = self.mixes, self.prices, len(self.prices)
+        mixes, prices, rates, M = self.mixes, self.market.prices, self.rates, self.M
         number_of = np.empty((M + 1, M + 1), dtype=np.intp)
         for number in range(mixes.n_pairs):
             number_of[mixes.first[number], mixes.second[number]] = number
@@ -406,12 +384,12 @@ class _Chooser:
             np.minimum(value, self.best, out=self.best)
             np.copyto(self.states, self.number, where=self.flag)
 
-    def _pairs(self, rates: Array, need: Array, able: Array) -> None:
+    def _pairs(self, need: Array, able: Array) -> None:
         """A type that is too slow has the price inf, so of two types the second must be fast enough.
 
         Where the first is fast enough as well the pair counts as the first alone, no cheaper than with idle time.
         """
-        mixes, M = self.mixes, len(self.prices)
+        mixes, prices, rates, M = self.mixes, self.market.prices, self.rates, self.M
         above = np.maximum(rates[:M] - need, 0.0)
         below = np.maximum(need - rates[:M], 0.0)
         share, cost = np.empty_like(need), np.empty_like(need)
@@ -424,9 +402,9 @@ class _Chooser:
             else:
                 np.add(below[j], above[k], out=share)
                 np.divide(below[j], share, out=share)
-                np.subtract(able[k], self.prices[j], out=cost)
+                np.subtract(able[k], prices[j], out=cost)
                 cost *= share
-                cost += self.prices[j]
+                cost += prices[j]
             # not a number where nothing is left to be mixed
             np.less(cost, self.best, out=self.flag)
             np.fmin(self.best, cost, out=self.best)

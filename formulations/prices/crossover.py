@@ -102,8 +102,8 @@ class Crossover:
         left = self.capacity - settled.usage
         figures = {"scale_factors": scale_factors, "counts": polytope.counts[active.index]}
         demand = None if market.demand is None else market.demand / fastest
-        if active.jobs.gain is not None:
-            worth = rates * (active.jobs.gain * scale_factors * fastest)
+        if active.goal.gain is not None:
+            worth = rates * (active.goal.gain * scale_factors * fastest)
             return StructuredProgram(rates=rates, capacity=left, gains=worth, floors=demand, **figures)
         # demands in the relative level t around 1: d + g (t - 1); what all jobs gain by a step of the level is too much
         # for few of them, and would set the scale of what is resolved
@@ -129,13 +129,13 @@ class Crossover:
         if not (left > _LEAST_LEFT * self.capacity).all():
             raise RuntimeError("jobs that are settled leave nothing to decide")
         own = self.polytope.scale_factors[active.index].astype(np.float64)
-        assert active.jobs.budget is not None
+        assert active.goal.budget is not None
         return StructuredProgram(
             rates=np.hstack([rates, folded / folded.max(axis=0, initial=0.0)]),
             scale_factors=np.append(own, np.ones(len(mass))),
             counts=np.append(self.polytope.counts[active.index], mass),
             capacity=left,
-            budgets=np.append(active.jobs.budget * own, budgets),
+            budgets=np.append(active.goal.budget * own, budgets),
         )
 
     def _part_of_all(self, active: ActiveSet) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +46,18 @@ class Goal(ABC):
     gain: Array | None = None
     budget: Array | None = None
     levelled = False
-    linear = True
-    sign = 1.0
     most = 0.0
     """What all jobs could earn together."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether demands are proportional to the level."""
+        return True
+
+    @property
+    def sign(self) -> float:
+        """Which way the level is better."""
+        return 1.0
 
     @abstractmethod
     def take(self, jobs: Index) -> Goal:
@@ -81,24 +89,33 @@ class Goal(ABC):
         """Prices and level for all of a small program, and the iterations it took."""
 
 
+@dataclass(frozen=True, eq=False)
 class LevelGoal(Goal):
-    """The best level of a threshold objective."""
+    """The best level of a threshold objective; `alone` is that of the hardest job by itself."""
 
+    objective: Threshold
+    fastest: Array
+    alone: float
     levelled = True
 
-    def __init__(self, polytope: Polytope, objective: Threshold) -> None:
-        self.objective = objective
-        self.fastest = polytope.fastest
-        self.alone = objective.easiest_level(self.fastest)
-        self.sign = 1.0 if objective.higher_level_is_better else -1.0
-        self.linear = objective.linear
+    @classmethod
+    def of(cls, polytope: Polytope, objective: Threshold) -> LevelGoal:
+        """Over all jobs."""
+        return cls(objective, polytope.fastest, objective.easiest_level(polytope.fastest))
+
+    @property
+    def linear(self) -> bool:
+        """Whether demands are proportional to the level."""
+        return self.objective.linear
+
+    @property
+    def sign(self) -> float:
+        """Which way the level is better."""
+        return 1.0 if self.objective.higher_level_is_better else -1.0
 
     def take(self, jobs: Index) -> LevelGoal:
         """Over some jobs."""
-        part = object.__new__(LevelGoal)
-        part.objective, part.fastest = self.objective.take(jobs), self.fastest[jobs]
-        part.alone, part.sign, part.linear = self.alone, self.sign, self.linear
-        return part
+        return replace(self, objective=self.objective.take(jobs), fastest=self.fastest[jobs])
 
     def market(self, place: Place) -> Market:
         """Demands at the level, and their growth."""
@@ -126,32 +143,36 @@ class LevelGoal(Goal):
         return Place(answer.prices, self.alone if near else self.moved(level, 0.0)), answer.iterations
 
 
+@dataclass(frozen=True, eq=False)
 class WorthGoal(Goal):
-    """The largest total worth of the throughputs, above floors."""
+    """The largest total worth of the throughputs (gains, per GPU of the gang: `gain`), above floors."""
 
-    def __init__(self, polytope: Polytope, gains: Array, floors: Array | None) -> None:
-        self.gains, self.floors, self.fastest = gains, floors, polytope.fastest
-        self.gain = gains / polytope.scale_factors
-        self.most = float(np.add.reduce(polytope.loads * self.gain * self.fastest))
+    gains: Array
+    floors: Array | None
+    fastest: Array
+    gain: Array
+    most: float
+
+    @classmethod
+    def of(cls, polytope: Polytope, gains: Array, floors: Array | None) -> WorthGoal:
+        """Over all jobs."""
+        gain = gains / polytope.scale_factors
+        most = float(np.add.reduce(polytope.loads * gain * polytope.fastest))
+        return cls(gains, floors, polytope.fastest, gain, most)
 
     def take(self, jobs: Index) -> WorthGoal:
         """Over some jobs."""
-        part = object.__new__(WorthGoal)
-        part.gains, part.floors = self.gains[jobs], None if self.floors is None else self.floors[jobs]
-        assert self.gain is not None
-        part.gain, part.fastest = self.gain[jobs], self.fastest[jobs]
-        return part
+        floors = None if self.floors is None else self.floors[jobs]
+        some = (self.gains[jobs], floors, self.fastest[jobs], self.gain[jobs])
+        return WorthGoal(*some, self.most)
 
     def market(self, place: Place) -> Market:
         """The floors, whatever the level."""
-        return Market(place.prices, self.floors)
+        return Market(place.prices, self.floors, gain=self.gain)
 
     def need(self) -> Array:
         """Time for the floor on the fastest type; what is earned there where there are no floors."""
-        if self.floors is not None:
-            return self.floors / self.fastest
-        assert self.gain is not None
-        return np.asarray(self.gain * self.fastest)
+        return np.asarray(self.gain * self.fastest if self.floors is None else self.floors / self.fastest)
 
     def solve(self, part: Polytope) -> tuple[Place, int]:
         """By the interior point, roughly."""
@@ -160,26 +181,30 @@ class WorthGoal(Goal):
         return Place(answer.prices, 0.0), answer.iterations
 
 
+@dataclass(frozen=True, eq=False)
 class LogGoal(Goal):
-    """The largest sum of logarithms of throughputs, weighted by budgets."""
+    """The largest sum of logarithms of throughputs, weighted by budgets (per GPU of the gang: `budget`)."""
 
-    def __init__(self, polytope: Polytope, budgets: Array) -> None:
-        self.budgets, self.budget = budgets, budgets / polytope.scale_factors
-        self.most = float(np.add.reduce(polytope.loads * self.budget))
+    budgets: Array
+    budget: Array
+    most: float
+
+    @classmethod
+    def of(cls, polytope: Polytope, budgets: Array) -> LogGoal:
+        """Over all jobs."""
+        budget = budgets / polytope.scale_factors
+        return cls(budgets, budget, float(np.add.reduce(polytope.loads * budget)))
 
     def take(self, jobs: Index) -> LogGoal:
         """Over some jobs."""
-        part = object.__new__(LogGoal)
-        part.budgets, part.budget = self.budgets[jobs], self.need()[jobs]
-        return part
+        return LogGoal(self.budgets[jobs], self.budget[jobs], self.most)
 
     def market(self, place: Place) -> Market:
-        """Prices are all that there is."""
-        return Market(place.prices)
+        """Budgets are all that counts."""
+        return Market(place.prices, budget=self.budget)
 
     def need(self) -> Array:
         """What a GPU is paid."""
-        assert self.budget is not None
         return self.budget
 
     def solve(self, part: Polytope) -> tuple[Place, int]:

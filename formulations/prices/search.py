@@ -98,13 +98,13 @@ class _PricesFirst(Method[Answer]):
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
         self._check(_SMALLEST)
-        return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run()
+        return _Search(self.polytope, WorthGoal.of(self.polytope, objective.gains, None)).run()
 
     def level(self, objective: Threshold) -> Answer:
         # demands that bend take the interior point a sequence of programs
         self._check(_SMALLEST if objective.linear else _SMALLEST // 2)
         try:
-            return _Search(self.polytope, LevelGoal(self.polytope, objective)).run()
+            return _Search(self.polytope, LevelGoal.of(self.polytope, objective)).run()
         except _HeldAloneError:
             # any shares that meet the demands of the hardest job's level will do
             level = objective.relaxed(objective.easiest_level(self.polytope.fastest), 1e-12)
@@ -114,7 +114,7 @@ class _PricesFirst(Method[Answer]):
         _refuse_few(self.polytope, _SMALLEST)
         whole = merged(self.polytope, objective.budgets)
         _refuse_few(whole.part, _SMALLEST)
-        return whole.expanded(_Search(whole.part, LogGoal(whole.part, whole.budgets)).run())
+        return whole.expanded(_Search(whole.part, LogGoal.of(whole.part, whole.budgets)).run())
 
     def _check(self, smallest: int) -> None:
         """Where there are GPUs for all, most types cost nothing, and prices are hard to find."""
@@ -126,7 +126,7 @@ class _PricesFirst(Method[Answer]):
 
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
     """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
-    return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
+    return _Search(polytope, WorthGoal.of(polytope, gains, floors)).run()
 
 
 def _refuse_few(polytope: Polytope, least: int) -> None:
@@ -157,9 +157,7 @@ class _Search:
         self.capacity = polytope.capacity
         K, M = polytope.rates.shape
         kind = np.min_scalar_type((M + 1) * (M + 2) // 2 + M)
-        self.everyone = ActiveSet(
-            np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain, goal.budget), goal, np.zeros(K, dtype=kind)
-        )
+        self.everyone = ActiveSet(np.arange(K), Jobs(polytope.rates, polytope.loads), goal, np.zeros(K, dtype=kind))
         self.few = int(np.clip(K // 16, _SMALLEST_SAMPLE, _LARGEST_SAMPLE))
         self.enough = int(np.clip(K // 250, _COMFORTABLE, _LARGEST_SAMPLE))
         self.crossover = Crossover(polytope, goal, self.everyone)

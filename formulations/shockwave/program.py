@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import figures
 from throughputs import InputError
 from throughputs.numerics import exp, log
 
@@ -127,14 +128,15 @@ class PlanningProgram:
             raise _error("widths", widths.min(), "at least 1")
         object.__setattr__(self, "widths", widths.astype(np.int64))
         for name in _PER_JOB:
-            object.__setattr__(self, name, _per_job(name, getattr(self, name), len(widths)))
-        for name in _ONE_FOR_ALL:
-            object.__setattr__(self, name, np.broadcast_to(np.asarray(getattr(self, name)), len(widths)).copy())
+            value = getattr(self, name)
+            if name in _ONE_FOR_ALL and np.ndim(value) == 0:
+                value = np.full(len(widths), value)
+            object.__setattr__(self, name, figures(_SOURCE, name, value, (len(widths),), "numbers"))
         self._check_ranges()
         for name in ("round_seconds", "largest_rho"):
-            _check_figure(name, getattr(self, name), above=True)
+            figures(_SOURCE, name, getattr(self, name), ())
         for name in ("makespan_weight", "fairness_exponent", "now_seconds"):
-            _check_figure(name, getattr(self, name), above=False)
+            figures(_SOURCE, name, getattr(self, name), (), "numbers of at least 0")
         if self.priority_cap is not None and not self.priority_cap >= 1:
             raise _error("priority_cap", self.priority_cap, "at least 1, or None")
         bases = np.asarray(self.bases, dtype=np.float64)
@@ -271,23 +273,8 @@ _ONE_FOR_ALL = ("share", "start_seconds")
 """Where one figure may stand for all jobs."""
 
 
+_SOURCE = "planning program"
+
+
 def _error(name: str, found: object, expected: str) -> InputError:
-    return InputError("planning program", field=name, found=found, expected=expected)
-
-
-def _check_figure(name: str, value: float, *, above: bool) -> None:
-    if not np.isfinite(value) or value < 0 or (above and value == 0):
-        raise _error(name, value, "a finite number above 0" if above else "a finite number, at least 0")
-
-
-def _per_job(name: str, value: object, n_jobs: int) -> Array:
-    """Finite figures of the N jobs, or one for all where that may be."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise _error(name, value, "numbers, one per job") from error
-    if array.shape != (n_jobs,) and not (name in _ONE_FOR_ALL and array.ndim == 0):
-        raise _error(name, array.shape, f"shape {(n_jobs,)}")
-    if not np.isfinite(array).all():
-        raise _error(name, array.tolist(), "finite numbers")
-    return array
+    return InputError(_SOURCE, field=name, found=found, expected=expected)

@@ -73,6 +73,18 @@ def test_users_become_entities_and_what_is_not_used_is_said_once(folder: Path) -
     assert told(weighed, "weights.toml")["by_entity"][0]["weight"] == 3.0
 
 
+def test_accounts_become_entities_and_jobs_without_a_limit_have_the_usual(folder: Path) -> None:
+    """With a limit of an hour the third job does not pass the second; without one its true length counts."""
+    trace = Trace(["job"] * 3, [1, 2, 1], [900.0] * 3, [0.0, 1.0, 2.0], duration=[900.0] * 3, entity=["x", "y", "x"],
+                  predicted_seconds=[1800.0, 1800.0, float("nan")])  # fmt: skip
+    write_trace(trace, folder / "jobs.csv")
+    asked = "simulate --trace jobs.csv --cluster gpu:2 --policy slurm --out out --entities-by account"
+    for limit, starts in (("", [0.0, 932.0, 2.0]), ("--default-limit 1", [0.0, 930.0, 1860.0])):
+        rows = told(f"{asked} {limit} --json")["by_entity"]
+        assert [(row["entity"], row["jobs"]) for row in rows] == [("x", 2), ("y", 1)]
+        assert pd.read_csv("out/jobs.csv")["start_time"].tolist() == starts, limit
+
+
 HALVES = Trace(
     ["a"] * 4, [1] * 4, [600.0] * 4, [0.0] * 4, duration=[600.0] * 4, gpu_fraction=[0.5, 0.25, 1.0, 0.3],
     recorded_start_seconds=[0.0, 0.0, 0.0, 600.0], recorded_end_seconds=[600.0, 600.0, 600.0, 1200.0],
@@ -115,6 +127,7 @@ def test_fractions_of_gpus_count_as_such(folder: Path) -> None:
         "--policy ffo --solver highs | 'fifo'",
         "--policy sia --set power=2 | --set 'power' policy.power",
         "--policy fifo --set zzzz=1 | --set 'zzzz'",
+        "--policy slurm:age_weight=1:size_weight=2 | slurm:age_weight=1,size_weight=2",
     ],
 )
 def test_options_that_mean_nothing_are_refused(line: str, folder: Path) -> None:

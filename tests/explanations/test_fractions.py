@@ -65,9 +65,12 @@ def test_a_fraction_that_would_fit_is_held_up_by_the_line() -> None:
     assert texts(result, 3) == ["1 GPU more of gpu", "no job 1 (0.6 of a GPU; ran)"]
 
 
-def test_predictions_are_not_written_down() -> None:
+def test_decisions_are_made_again_from_the_predictions_of_the_run() -> None:
     trace = trace_of([300, 200, 100], [1, 1, 1], gpu_fraction=[0.6, 0.6, 0.6], predicted_seconds=[10.0, 20.0, 30.0])
-    assert not can_redecide(FinishedRun.of(run_of(trace, "gpu:1", "qssf")))
-    assert can_redecide(FinishedRun.of(run_of(trace, "gpu:1", "fcfs")))
+    run = FinishedRun.of(run_of(trace, "gpu:1", "qssf"))
+    assert run.jobs.predicted_seconds.tolist() == [10.0, 20.0, 30.0]
+    assert can_redecide(run)
+    # the shortest was told to be the longest
+    assert says(run_of(trace, "gpu:1", "qssf"), 2) == "place 3 in line"
     without = trace_of([300, 200, 100], [1, 1, 1], gpu_fraction=[0.6, 0.6, 0.6])
     assert can_redecide(FinishedRun.of(run_of(without, "gpu:1", "qssf")))

@@ -212,11 +212,6 @@ def with_jobs(polytope, jobs):
     )
 
 
-def without_pairs(polytope):
-    of = polytope.columns
-    return PackedPolytope(PackedColumns(of.group, of.alone, 0 * of.together, of.group_scale_factors), polytope.capacity)
-
-
 def given(polytope, found):
     """(N,) throughput of a solution, and what it takes of time (N,) and of GPUs (M,), pairs and all, by dense sums."""
     of, x = polytope.columns, found.shares

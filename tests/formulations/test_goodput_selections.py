@@ -49,45 +49,6 @@ def ways_of(*jobs: str) -> Configurations:
     return Configurations(*map(np.array, zip(*rows, strict=True)), pools=pools)
 
 
-def choices(ways: Configurations, capacity: NDArray[np.int64]) -> Any:
-    """Every allowed choice (C,)."""
-    of_jobs = [range(ways.offsets[i], ways.offsets[i + 1]) for i in range(ways.n_jobs)]
-    for picked in product(*([None, *columns] for columns in of_jobs)):
-        x = np.zeros(ways.n_columns)
-        x[[c for c in picked if c is not None]] = 1.0
-        if (ways.used(x) <= capacity).all():
-            yield x
-
-
-@settings(max_examples=25, deadline=None)
-@given(SEEDS, st.sampled_from([-1.0, -0.5, -0.3, 0.5, 1.0]))
-def test_no_choice_costs_less(seed: int, exponent: float) -> None:
-    rng, ways, capacity = draw(seed)
-    held = np.array([rng.choice([-1, *range(a, b)]) for a, b in zip(ways.offsets[:-1], ways.offsets[1:], strict=True)])
-    program = SiaProgram(
-        ways,
-        relative_goodput(ways),
-        capacity,
-        exponent,
-        1.1,
-        rng.uniform(0.3, 1.0, 4),
-        held,
-        weights=rng.uniform(1, 2, 4),
-    )
-    found = program.solve()
-    costs = [program.objective(x) for x in choices(ways, capacity)]
-    best = min(costs) if exponent < 0 else max(costs)
-    assert found.status == "optimal"
-    assert program.objective(found.x) == pytest.approx(best, abs=1e-7)
-    # the objective in words
-    left = np.where(np.arange(ways.n_columns) == held[ways.job], 1.0, np.asarray(program.restart)[ways.job])
-    left[held[ways.job] < 0] = 1.0
-    terms = np.asarray(program.weights)[ways.job] * (left * relative_goodput(ways)) ** exponent
-    weights = np.asarray(program.weights)
-    idle = weights.sum() - weights[ways.job] @ found.x
-    assert program.objective(found.x) == pytest.approx(terms @ found.x + (1.1 if exponent < 0 else -1.1) * idle)
-
-
 def fractional(seed: int) -> SiaProgram:
     """A program whose relaxation is not whole: 30 jobs on 3, 5, 7 or 11 GPUs of two pools."""
     rng = np.random.default_rng(seed)
@@ -124,6 +85,34 @@ def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pyte
         assert found.bound <= expected.bound + 1e-6
     # with all 240 open the first search is the last; with as many as there are rows it is not
     assert len(searches) <= len(programs) if more == 256 else len(searches) > len(programs)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS)
+def test_tables_of_one_pool_have_the_optimum_of_branch_and_bound(seed: int) -> None:
+    """With jobs that must keep what they hold, too many at times, and few variables open at first."""
+    rng = np.random.default_rng(seed)
+    job, at = (axis.ravel() for axis in np.indices((12, 5)))
+    gpus = np.array([1, 2, 3, 5, 8])[at]
+    ways = Configurations(job, np.zeros_like(job), gpus, gpus ** rng.uniform(0.2, 1.0, 12)[job], pools=["a"])
+    held = np.where(rng.random(12) < 0.3, np.arange(12) * 5 + rng.integers(0, 5, 12), -1)
+    values = {"held": held, "pinned": (held >= 0) & (rng.random(12) < 0.5), "weights": rng.uniform(0.5, 2.0, 12)}
+    program = SiaProgram(ways, relative_goodput(ways), [int(rng.integers(8, 40))], restart=0.7, **values)
+    found = []
+    for few in (2000, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("formulations.columns.engines._FEW_OF_ONE_POOL", few)
+            patch.setattr("formulations.columns.near._MORE_THAN_ROWS", 1)
+            if not few:
+                patch.setattr(Engine, "_search_some", None)
+            try:
+                found.append(program.solve("highs"))
+            except InfeasibleError:
+                found.append(None)
+    first, second = found
+    assert (first is None) == (second is None)
+    assert first is None or second.objective == pytest.approx(first.objective, rel=1e-12)
+    assert first is None or (second.status, second.gap < 1e-12) == ("optimal", True)
 
 
 @settings(max_examples=25, deadline=None)

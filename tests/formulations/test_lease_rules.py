@@ -169,11 +169,6 @@ def test_wide_gangs_first_finds_what_most_leases_first_does_not() -> None:
     assert schedule.astype(int).tolist() == [[0, 1, 1, 0], [0, 0, 0, 1]]
 
 
-def test_jobs_in_the_first_slot_are_the_most_urgent() -> None:
-    found = solve_leases(program_of("1x1<5 1x1<4 1x1<3", "1 3 3 3 3", objective="maximize"))
-    assert found.schedule[:, 0].tolist() == [False, False, True]
-
-
 def test_ranks_go_by_slack_then_gpus_then_leases() -> None:
     # slack 4, and 3 for the others: the widest, the one that needs two leases, then in order
     program = program_of("1x1<5 1x1<4 4x1<4 1x2<5 1x1<4", "8 8 8 8 8 8 8 8")

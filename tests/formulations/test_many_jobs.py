@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formulations import MaxMin, Polytope, SolverError, solve
+from formulations import MaxMin, NashWelfare, Polytope, SolverError, solve
 from formulations.core.certificate import certify
 from formulations.core.reductions import _by_hash, _project, classes_of
 from formulations.interior_point import structured
@@ -96,6 +96,20 @@ def test_prices_clear_the_market(kind):
         assert found.solver == "prices", f"seed {seed}"
         assert found.gap <= (1e-9 if kind == "nash_welfare" else 1e-12), f"seed {seed}"
         verify(polytope, objectives[kind], found, f"seed {seed}")
+
+
+@pytest.mark.parametrize("gpus", [1000.0, 1250.0])
+def test_budgets_that_buy_two_types_by_turns(gpus):
+    """Hundreds of jobs mix types; with more GPUs, those of two types are worth nothing."""
+    rng = np.random.default_rng(0)
+    polytope = polytope_of(10.0 ** rng.uniform(-1.5, 1.5, (3200, 3)), None, gpus * np.array([0.6, 1.0, 1.4]))
+    objective = NashWelfare(rng.uniform(1, 5, 3200))
+    found = solve(polytope, objective)
+    assert found.solver == "prices"
+    assert found.gap <= 1e-9
+    verify(polytope, objective, found)
+    assert ((found.shares > 1e-9).sum(axis=1) > 1).sum() > 100
+    assert (found.prices > 0).sum() == (3 if gpus < 1200 else 1)
 
 
 @pytest.mark.exhaustive

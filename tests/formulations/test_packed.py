@@ -22,23 +22,17 @@ from formulations import (
     keep_most_packed_floors,
     maximise_packed_ratio,
     maximise_packed_worth,
-    maximise_ratio,
-    maximise_worth,
     proportional_throughput,
     solve_packed,
 )
 from formulations.packed.engines import ENGINES
-from formulations.reference.mixed_integer import TIGHT
-from formulations.statements import shares
 from tests.formulations.programs import (
     draw_packed,
-    feasible,
     given,
     most,
     polytope_of,
     verify,
     with_jobs,
-    without_pairs,
     written_out,
 )
 from throughputs import PackedColumns
@@ -99,41 +93,6 @@ def draw_floors(seed, largest=8, ambition=0.9):
     fastest = written_out(polytope.columns).rate.max(axis=1).toarray().ravel()
     floors = fastest * np.where(rng.random(N) < 0.6, rng.uniform(0.05, ambition, N), 0.0)
     return polytope, rng.uniform(0.2, 2.0, (N, M)), rng.uniform(0.2, 2.0, M), floors
-
-
-@pytest.mark.parametrize("solver", ["auto", "highs"])
-def test_worth_and_ratio_above_floors_are_those_stated(solver):
-    """Over all pairs, and without pairs by the plain programs and the packed ones."""
-    held = 0
-    for seed in range(14):
-        polytope, gains, cost, floors = draw_floors(seed)
-        lonely, plain = without_pairs(polytope), Polytope(polytope.columns.plain, polytope.capacity)
-        for p, over in ((polytope, polytope), (lonely, plain)):
-            kept = keep_most_packed_floors(p, floors * (seed % 4 > 0)).floors * (1 - 1e-7)
-            best = shares.most_worth(over, gains, kept).solve(solver="HIGHS", **TIGHT)
-            found = [
-                maximise_packed_worth(p, gains, kept, solver=solver),
-                maximise_packed_ratio(p, cost, kept, solver=solver),
-            ]
-            if found[0].status == "empty":
-                assert best == pytest.approx(0.0, abs=1e-9)
-                continue
-            stated = shares.most_per_cost(over, np.ones(len(kept)), cost, kept)
-            expected = [best, stated.solve(solver="HIGHS", **TIGHT)]
-            if p is lonely and solver == "auto":
-                dollars = np.outer(plain.scale_factors, cost)
-                found += [
-                    maximise_worth(plain, gains * plain.rates, kept),
-                    maximise_ratio(plain, np.ones(len(kept)), dollars, kept),
-                ]
-                expected *= 2
-            for at, (each, value) in enumerate(zip(found, expected, strict=True)):
-                assert each.status == "optimal", f"seed {seed}"
-                assert each.objective == pytest.approx(value, rel=1e-7), f"seed {seed}"
-                assert each.bound >= value * (1 - 1e-8), f"seed {seed}"
-                assert (feasible(p if at < 2 else plain, each) >= kept * (1 - 2e-7)).all(), f"seed {seed}"
-            held += found[1].objective < maximise_packed_ratio(p, cost).objective * (1 - 1e-6)
-    assert held > 3
 
 
 def test_fewest_floors_are_given_up():

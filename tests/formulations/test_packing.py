@@ -140,7 +140,7 @@ def test_a_job_that_starts_is_a_host_for_the_next_one() -> None:
                 host_remaining=[1.0],
                 wait=[np.inf],
             ),
-            "'wait': found inf, expected seconds",
+            "'wait': found inf",
         ),
     ],
 )

@@ -73,7 +73,7 @@ def hard_part(seed, kind, least=0.0):
     return (polytope.restricted(jobs, types), objectives[kind].take(jobs)) if len(jobs) else None
 
 
-@pytest.mark.parametrize("kind", LINEAR)
+@pytest.mark.parametrize("kind", [*LINEAR, "nash_welfare"])
 def test_whatever_a_backend_answers_is_made_feasible_and_its_bound_holds(kind):
     """Weak duality, at any shares, multipliers and prices; a wrong answer does not pass."""
     rng = np.random.default_rng(0)
@@ -166,5 +166,5 @@ def test_multipliers_of_floors_prove_the_worth_above_them():
 
 @pytest.mark.parametrize(("objective", "alone"), [(MaxMin([1.0, 1.0]), 1.0), (Makespan([2.0, 2.0]), 0.5)])
 def test_no_level_is_better_than_that_of_the_hardest_job_alone(objective, alone):
-    goal = LevelGoal(polytope_of([[1.0], [3.0]], None, [9.0]), objective)
+    goal = LevelGoal.of(polytope_of([[1.0], [3.0]], None, [9.0]), objective)
     assert [goal.moved(alone * 0.8, by) for by in (0.125, 0.5)] == pytest.approx([alone * 0.9, alone])

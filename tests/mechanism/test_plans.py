@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from allocator.checkpoint.state_tree import Part
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.plans import PlanBook
@@ -14,7 +17,7 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.plan import Plan, PlanStep
+from allocator.protocol.plan import Memory, Plan, PlanStep
 from allocator.protocol.policy import Need, PlanPolicy, Trigger
 from allocator.simulator import preset, simulate
 from throughputs import InputError, Trace
@@ -135,3 +138,25 @@ def test_a_step_goes_on_after_an_interruption():
     resumed = again.next(40.0, core._running)
     assert resumed.seconds == 60.0
     assert resumed.assignment.jobs.tolist() == [0, 1, 2]
+
+
+class Turn(NamedTuple):
+    """Whose turn it was, and until when."""
+
+    jobs: tuple[int, ...]
+    until: float
+
+
+@dataclass(eq=False)
+class TurnsSoFar(Memory):
+    """All turns."""
+
+    holds = (Turn,)
+    turns: dict[int, Turn] = field(default_factory=dict)
+
+
+def test_named_tuples_are_remembered_as_they_were():
+    memory = TurnsSoFar({3: Turn((1, 2), 5.0)})
+    again = TurnsSoFar()
+    again.restore(Part.of(memory.state()).tree())
+    assert again.turns[3].until == memory.turns[3].until == 5.0

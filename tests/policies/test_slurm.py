@@ -12,6 +12,7 @@ from allocator import Cluster, ClusterState, get_policy, simulate
 from allocator.policies.orders.slurm import Slurm, Usage, _parts_due
 from allocator.presets import preset
 from allocator.protocol.entities import Entities, Membership
+from allocator.protocol.policy import Past
 from allocator.testing import check_policy
 from throughputs import ThroughputMatrix, Trace
 
@@ -184,3 +185,32 @@ def test_explains_who_would_be_delayed() -> None:
     assert told is not None
     assert told.reason in ("queue_blocked", "ranked_behind")
     assert "place 3" in told.text
+
+
+@pytest.mark.parametrize("days", [0.0, 1.0 / 864])
+def test_what_accounts_had_is_known_afterwards(days: float) -> None:
+    """From rows of a run as from what is counted while it lasts."""
+    policy, counted = Slurm(fairshare_weight=1.0, half_life_days=days), Usage()
+    for clock, running in ((10.0, {"a": 2.0}), (60.0, {"a": 2.0, "b": 1.0}), (110.0, {"b": 1.0})):
+        counted.until(clock, days * DAY or np.inf)
+        counted.running = running
+    counted.until(150.0, days * DAY or np.inf)
+    past = Past(150.0, np.array([*"aab"], dtype=object), np.array([1.0, 1.0, 1.0]), np.array([10.0, 10.0, 60.0]),
+                np.array([110.0, 110.0, 400.0]))  # fmt: skip
+    found = policy.memory_at({}, past)
+    assert (found.clock, found.running) == (150.0, {"b": 1.0})
+    assert found.seconds == pytest.approx(counted.seconds)
+
+
+def test_explanations_try_changes_under_fair_shares_and_limits() -> None:
+    """Ann has had the cluster; with two more GPUs, or a gang of two, her job would have run beside Bob's."""
+    rows = [(0.0, 4, 100.0), (1.0, 4, 50.0), (2.0, 2, 50.0)]
+    arrival, gpus, seconds = map(list, zip(*rows, strict=True))
+    trace = Trace(["job"] * 3, gpus, seconds, arrival, duration=seconds, user=["ann", "ann", "bob"],
+                  predicted_seconds=[120.0, 60.0, 60.0])  # fmt: skip
+    result = simulate(trace, "v:4", Slurm(fairshare_weight=1.0), preset=NO_COSTS)
+    assert result.jobs["start_time"].tolist() == [0.0, 150.0, 100.0]
+    assert result.jobs["predicted_seconds"].tolist() == [120.0, 60.0, 60.0]
+    moment = result.explain(1, at=120.0).waits[0].moment
+    changes = {(change.kind, change.gpus) for change in moment.changes}
+    assert {("gpus", 2), ("gang", 2)} <= changes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,7 @@ def test_a_view_of_ones_own_is_a_keyword_a_column_and_cut() -> None:
         ({"steps_remaining": [1.0] * 2}, "steps_remaining (2,) (3,)"),
         ({"gpu_seconds": [1.0, -2.0, 1.0]}, "gpu_seconds 1 -2.0"),
         ({"rack": [1.0, np.nan, 1.0]}, "rack 1 nan"),
+        ({"deadlines": [10.0] * 3, "slo_seconds": [1.0] * 3}, "slo_seconds 1.0 10.0 deadlines"),
         ({"queue": ["a", 2, "b"]}, "queue 1 2 text"),
         ({"gpu_prices": [1.0, 2.0]}, "gpu_prices (2,) (1,)"),
         ({"current_partner": [1, 0, 3]}, "current_partner 3"),
@@ -67,6 +69,24 @@ def test_needs_are_sets_of_views_also_in_other_processes() -> None:
 def test_a_name_that_a_state_has_already_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=name):
         View("something else", name=name)
+
+
+def test_a_job_has_no_deadline_where_none_is_said() -> None:
+    state = ClusterState("v100:1", SPEEDS, clock=4.0, deadlines=[10.0, None, 5.0])
+    assert (state.deadlines.tolist(), state.slo_seconds.tolist()) == ([10.0, np.inf, 5.0], [6.0, np.inf, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "rack"}, "rack number of the rack"),
+        ({"name": "own_sum", "adds": max, "default": len}, "own_sum default"),
+    ],
+)
+def test_a_view_of_another_ones_name_or_that_nothing_begins_at_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        View("something else", **changes)
+    assert all(word in str(refused.value) for word in words.split())
 
 
 def test_the_page_has_a_line_for_every_view() -> None:

@@ -160,3 +160,12 @@ def test_who_waits_is_told_why() -> None:
     assert "job 1 before it needs 4 GPUs" in told.text
     assert policy.hindrance(state_of([4, 4]), 1) is not None
     assert replace(policy, backfill="skip").hindrance(state_of([4, 4]), 1).reason == "ranked_behind"
+
+
+def test_starts_are_remembered_of_those_who_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = get_policy("fcfs", backfill="easy")
+    memory = policy.new_memory()
+    monkeypatch.setattr(type(policy), "new_memory", lambda _: memory)
+    trace = Trace(["job"] * 9, [1] * 9, [10.0] * 9, [20.0 * i for i in range(9)])
+    simulate(trace, "v:1", policy, [[1.0]] * 9, preset=NO_COSTS)
+    assert len(memory.since) <= 1

@@ -45,7 +45,7 @@ def test_partitions_and_types_are_on_the_page() -> None:
     rows = result.summary()["by_accelerator"]
     for name in ("by-partition", "by-accelerator"):
         (part,) = re.findall(rf'<section id="{name}".*?</section>', page, re.DOTALL)
-        assert len(re.findall(r"<tr data-policy", part)) == 2
+        assert len(re.findall(r'<tr><th scope="row"', part)) == 2
     assert f'data-value="{100 * rows[0]["fragmentation"]:.9g}"' in part
     assert ">jobs<" not in part
 

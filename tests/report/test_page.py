@@ -1,9 +1,12 @@
 """The page of a comparison: it needs nothing else, is whole whatever is given, and embeds what the tables say."""
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import numpy as np
 import pytest
 
 from allocator.report import render_report, write_report
-from allocator.report.charts import ecdf
+from allocator.report.charts import date_ticks, ecdf
 from allocator.report.page import payload as payload_module
 from allocator.report.page.payload import build_payload, course
 from allocator.results.result import SimulationResult
@@ -239,3 +242,19 @@ def test_edge_cases_give_a_valid_page(case: str) -> None:
     assert "nan" not in re.findall(r"\w+", " ".join(page.words))
     assert not any("nan" in (a.get("d") or "") for tag, a in page.elements if tag == "path")
     assert case != "many types" or "v1:8, v2:8, v3:16 (32 GPUs)" in text
+
+
+def test_large_parts_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = build_payload([make_result()])
+    plain = payload_module.script_elements(payload)
+    monkeypatch.setattr(payload_module, "PACKED", 0)
+    packed = payload_module.script_elements(payload)
+    texts = re.findall(r'<script type="application/gzip" id="[^"]*">(.*?)</script>', packed)
+    unpacked = [gzip.decompress(base64.b64decode(text)).decode() for text in texts]
+    assert unpacked == re.findall(r'<script type="application/json" id="[^"]*">(.*?)</script>', plain)
+
+
+def test_dates_stand_at_round_times() -> None:
+    noon = datetime(2025, 3, 24, 12, tzinfo=UTC).timestamp()
+    assert date_ticks(noon + 1800, 2.0) == [(0.5, "03-24 13:00"), (1.5, "03-24 14:00")]
+    assert date_ticks(noon, 240.0)[:2] == [(12.0, "03-25"), (36.0, "03-26")]

@@ -45,7 +45,7 @@ def test_all_rows_are_of_the_jobs_that_the_log_places() -> None:
     assert compared.results[2].jobs["status"].tolist() == ["completed", "failed", "timed_out", "completed", "cancelled"]
     assert [compared.summaries[2][f"{name}_jobs"] for name in ("failed", "timed_out", "cancelled")] == [1, 1, 1]
     notes = " ".join(compared.notes)
-    for told in ("1 of 5 jobs", "1 failed", "1 timed out", "1 cancelled"):
+    for told in ("1 of 5 jobs", "of 5 jobs 1 failed", "1 timed out", "1 cancelled"):
         assert told in notes
     # slurm stands for what the cluster has, wherever it is in the list
     assert compared.calibration is not None
@@ -107,3 +107,7 @@ def test_what_is_no_larger_than_noise_is_not_marked() -> None:
     rows[0][OFF] = {"average_jct": 0.1}
     assert best_rows(figure, rows) == {2, 3}
     assert best_rows(figure, rows[:2]) == set()
+    # of means over seeds, what lies within their intervals
+    apart = [{"average_jct": width * HOUR} for width in (0.1, 0.1, 0.1, 0.05)]
+    assert best_rows(figure, [{**row, OFF: {}} for row in rows], apart) == {3}
+    assert best_rows(figure, [{**row, OFF: {}} for row in rows], [{"average_jct": HOUR}] * 4) == {2, 3}

@@ -109,7 +109,7 @@ async def test_what_is_free_is_told_from_what_drained_nodes_still_run(tmp_path):
     service.drain("k", True)
     await run_on(service, 50.0)
     run = RecordedRun(service.journal.events())
-    assert run.capacity()["k80"].tolist() == [2, 1, 0]
+    assert [gpus[run.cluster.accelerators.index("k80")] for _, gpus in run.record.capacity] == [2, 1, 0]
 
 
 class Asked:

@@ -97,7 +97,7 @@ def down_times(rule, server, until):
     """(start, end) of each time that a server is down, as the draws say."""
     clock, k = 0.0, 0
     while clock <= until:
-        up = np.random.default_rng((rule.failure_seed, server, k)).random()
+        up = np.random.default_rng((rule.failure_seed or 0, server, k)).random()
         start = clock - rule.mtbf_hours * 3600.0 * np.log(1.0 - up)
         clock, k = start + rule.repair_hours * 3600.0, k + 1
         yield start, clock
@@ -239,3 +239,14 @@ def test_jobs_whose_gpus_are_gone_for_good_are_named(policy, left):
     chosen = preset("default").with_rules(GoneForGood(left))
     with pytest.raises(SimulationStalledError, match=r"2 .*jobs.*: 1, 2"):
         simulate(trace, Cluster({"v100": 2}), get_policy(policy), np.ones((3, 1)), preset=chosen)
+
+
+def test_times_are_drawn_from_the_seed_of_the_run_unless_there_is_one_of_their_own():
+    def ends(seed, **own):
+        world = Preset().with_rules(NodesFail(mtbf_hours=0.5, **own))
+        trace = make_trace([5000.0], [1], [0.0])
+        return simulate(trace, "v100:1", get_policy("srtf"), [[1.0]], preset=world, seed=seed).jobs["completion_time"][
+            0
+        ]
+
+    assert ends(1) == ends(2, failure_seed=1) != ends(2)

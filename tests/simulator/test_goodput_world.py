@@ -129,6 +129,18 @@ def test_an_epoch_that_ends_with_the_slot_is_over():
     assert [len(known) for _, known in policy.seen] == [1, 1]
 
 
+def test_epochs_that_end_within_a_slot_are_met_by_jobs_and_wait_for_policies():
+    models = trainings(net=profile(noise=(1e-9, 1e9) * 4, steps=1000.0))
+    at_once, policy = OnGpus(1), OnGpus(1)
+    exact, slots = (
+        run(one, jobs(0.0), models, settings=FREE.replace(slot_seconds=seconds)).jobs["jct"][0]
+        for one, seconds in ((at_once, 0.0), (policy, 60.0))
+    )
+    assert len(at_once.seen) == 8
+    assert [clock for clock, _ in policy.seen] == [0.0, 60.0, 120.0]
+    assert slots == pytest.approx(exact, rel=1e-9)
+
+
 def test_rates_of_gangs_are_those_of_the_first_epoch_and_of_whole_samples():
     models = trainings(net=profile(noise=(16.0, 1e9), gpu=1.0, fast=4.0), other=profile(gpu=1.0))
     found = training_jobs(jobs(0.0, gpus=3, model="net (batch size 64)"), models)

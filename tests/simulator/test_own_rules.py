@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from allocator import Allocation, SharePolicy
+from allocator import Allocation, SharePolicy, explain
 from allocator.cluster import Cluster
 from allocator.experiments.run import Run as RunOfAPolicy
 from allocator.plugins import rule_of_text
 from allocator.presets import Preset, preset
 from allocator.registry import get_policy
+from allocator.results.output import save_result
 from allocator.simulator import Rule, Running, simulate
 from throughputs import InputError, Trace
 
@@ -275,3 +276,52 @@ def test_a_field_that_is_called_as_another_setting_is_refused():
     with pytest.raises(InputError) as refused:
         preset("default").with_rules(Named())
     assert all(word in str(refused.value) for word in ("Named", "round_seconds", "MechanismSettings"))
+
+
+@dataclass(frozen=True)
+class HalfSpeed(Rule):
+    """Everybody goes at half the rate; notes the seconds of training."""
+
+    told: ClassVar[list[float]] = []
+
+    def start(self, world):  # noqa: ARG002
+        self.told.clear()
+        return [_HalfSpeed()]
+
+
+class _HalfSpeed(Running):
+    def rates(self, decision, at, rates):  # noqa: ARG002
+        return rates / 2
+
+    def did(self, decision, at, steps, seconds):  # noqa: ARG002
+        HalfSpeed.told.append(float(np.sum(seconds)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "end"),
+    [
+        ("max_min_fairness_perf", {"ideal": True}, 200.0),
+        ("fifo", {"round_seconds": 120.0, "restart_delays": True, "restart_penalty_seconds": 90.0}, 290.0),
+        ("srtf", {"restart_penalty_seconds": 90.0}, 290.0),
+    ],
+)
+def test_rates_and_seconds_of_training_are_the_same_in_every_world(policy, settings, end):
+    world = Preset().replace(**settings).with_rules(HalfSpeed())
+    result = simulate(Trace(["a"], [1], [100.0], [0.0]), "v100:1", get_policy(policy), [[1.0]], preset=world)
+    assert result.jobs["completion_time"].tolist() == pytest.approx([end])
+    if not settings.get("ideal"):
+        assert sum(HalfSpeed.told) == 200.0
+        assert result.jobs["restart_gpu_seconds"].tolist() == [90.0]
+
+
+def test_a_run_tells_which_gpus_were_away(tmp_path):
+    """A job that arrives at 50 would have run on the GPU that is away from 20 to 300."""
+    world = Preset().replace(restart_penalty_seconds=0.0).with_rules(Away((1,), 20.0, 300.0))
+    trace = Trace(["a", "a"], [1, 1], [1000.0, 100.0], [0.0, 50.0])
+    result = simulate(trace, "v100:2", get_policy("srtf"), [[1.0], [1.0]], preset=world)
+    told = [(0.0, [2]), (20.0, [1]), (300.0, [2])]
+    assert result.record.capacity == told
+    save_result(result, tmp_path)
+    for run in (result, tmp_path):
+        (wait,) = explain(run, 0).waits
+        assert [(why.reason, why.start, why.end) for why in wait.stretches] == [("capacity_lost", 50.0, 150.0)]

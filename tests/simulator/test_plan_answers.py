@@ -7,12 +7,12 @@ import pytest
 
 from allocator.cluster import Cluster
 from allocator.presets import Preset, preset
-from allocator.protocol import Assignment, Need, Plan, PlanStep, Trigger
+from allocator.protocol import Assignment, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.simulator import SimulationStalledError, simulate
 from tests.simulator.cases import with_settings
 from tests.simulator.event_policies import Planning, first_fit, in_turn, pairing, until_next_event
 from tests.simulator.worlds import make_trace
-from throughputs import Configurations, InputError, PackedColumns
+from throughputs import Configurations, InputError, PackedColumns, Trace
 
 ONE, FOUR = Cluster({"v100": 1}), Cluster({"v100": 4})
 DEFAULT = Preset()
@@ -180,3 +180,21 @@ def test_a_resized_job_starts_anew_on_request(moved, end):
     chosen = DEFAULT.replace(restart_penalty_seconds=2.0, restart_when_moved=moved)
     jobs = run(widens, [100.0], FOUR, elastic(1), chosen, needs=Need.CONFIGURATIONS).jobs
     np.testing.assert_allclose(jobs["completion_time"], [end])
+
+
+class LaterPolicy(PlanPolicy):
+    """In the first round of a plan nobody runs."""
+
+    name = "later"
+    in_rounds = True
+
+    def plan(self, state, memory):  # noqa: ARG002
+        rows = Assignment.of([0], [0], state.scale_factors[:1])
+        return Plan((PlanStep(Assignment.none()), PlanStep(rows), PlanStep(Assignment.none()), PlanStep(rows)))
+
+
+def test_rounds_in_which_a_plan_lets_nobody_run_pass():
+    world = Preset().replace(round_seconds=60.0)
+    result = simulate(Trace(["a"], [1], [100.0], [0.0]), "v100:1", LaterPolicy(), [[1.0]], preset=world)
+    assert result.rounds["start_time"].tolist() == [60.0, 180.0]
+    assert (result.jobs["completion_time"].tolist(), result.policy_calls) == ([220.0], 1)

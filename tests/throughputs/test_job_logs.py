@@ -489,6 +489,7 @@ LIMITED = """JobID|User|Account|Partition|Submit|Start|Elapsed|{limit}|State|All
         ("Timelimit", ["04:00:00", "1-00:00:00", "30:00", "UNLIMITED"], [14400.0, 86400.0, 1800.0, np.nan], 0),
         ("TimelimitRaw", ["240", "1440", "30", "Partition_Limit"], [14400.0, 86400.0, 1800.0, np.nan], 0),
         ("Timelimit", ["04:00:00", "soon", "", "0"], [14400.0, np.nan, np.nan, np.nan], 1),
+        ("Timelimit", ["1-5", "2-06:30", "1-25", "0-0:60"], [104400.0, 196200.0, np.nan, np.nan], 1),
     ],
 )
 def test_time_limits_and_accounts_of_slurm(tmp_path, column, cells, expected, unread):
@@ -499,6 +500,25 @@ def test_time_limits_and_accounts_of_slurm(tmp_path, column, cells, expected, un
     assert log.trace.entity.tolist() == ["nlp", "", "nlp", "ai"]
     assert len([note for note in log.notes if "time limits" in note]) == unread
     assert log.columns["limit"].name == column
+
+
+def test_weights_of_names_and_how_jobs_ended(tmp_path):
+    path = tmp_path / "log.txt"
+    rows = [
+        ("high", "COMPLETED"),
+        ("", "CANCELLED by 7"),
+        ("low", "OUT_OF_MEMORY"),
+        ("low", "TIMEOUT"),
+        ("low", "RUNNING"),
+    ]
+    lines = [f"{i}|{qos}|2025-01-0{i + 1}T00:00:00|01:00:00|{state}|gres/gpu=1" for i, (qos, state) in enumerate(rows)]
+    path.write_text("\n".join(["JobID|QOS|Submit|Elapsed|State|AllocTRES", *lines]))
+    trace = import_log(path, weights={"high": 8.0, "low": 0.5}).trace
+    assert trace.priority_weight.tolist() == [8.0, 1.0, 0.5, 0.5, 0.5]
+    assert trace.recorded_status.tolist() == ["completed", "cancelled", "failed", "timed_out", ""]
+    assert import_log(path).trace.priority_weight.tolist() == [1.0] * 5
+    with pytest.raises(InputError, match=r"log.txt:2: field 'QOS': found 'high'.*low"):
+        import_log(path, weights={"low": 0.5})
 
 
 def test_time_limits_and_accounts_in_json(tmp_path):

@@ -244,3 +244,11 @@ def test_bad_settings_are_refused(draw, name, values, field):
             draw(**{name: value} | ({"n": 3} if draw in (deadlines, of_trainings) else {}))
         assert field in (None, caught.value.field)
         assert name in str(caught.value) or field != name
+
+
+def test_durations_are_meant_on_a_type_that_the_table_has():
+    table = ThroughputTable([("LM", 1)], ["t4"], [[2.0]])
+    made = TraceGenerator(3, scale_factors={1: 1.0}, table=table).generate()
+    np.testing.assert_array_equal(made.total_steps, np.rint(2.0 * made.duration))
+    made = deadline_trace(3, 60.0, rng=np.random.default_rng(0), table=table)
+    np.testing.assert_array_equal(made.total_steps, np.floor(2.0 * made.duration))

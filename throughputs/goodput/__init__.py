@@ -2,12 +2,11 @@
 
 from throughputs.goodput.batch_size import BatchSizeLimits, BestBatchSizes, GoodputModels, best_batch_sizes
 from throughputs.goodput.efficiency import GradientStatistics
-from throughputs.goodput.fit import FITS, Fit, fit_model, fit_models
+from throughputs.goodput.fit import Fit, fit_model, fit_models, fits
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
 from throughputs.goodput.samples import Samples, read_samples
 
 __all__ = [
-    "FITS",
     "PARAMETERS",
     "BatchSizeLimits",
     "BestBatchSizes",
@@ -19,5 +18,6 @@ __all__ = [
     "best_batch_sizes",
     "fit_model",
     "fit_models",
+    "fits",
     "read_samples",
 ]

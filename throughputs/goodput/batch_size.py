@@ -13,6 +13,7 @@ is accumulated there. Source: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -36,6 +37,8 @@ _ROUNDED = 1e-8
 """What a number may exceed a whole one by and still count as that: the published rounding up."""
 _CHUNK = 1 << 17
 """Candidates that are looked at together, for the sake of the caches."""
+_REMEMBERED = 1 << 16
+"""Answers that are kept, of some 400 bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,29 +165,36 @@ def best_batch_sizes(jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, *, 
     InputError
         A configuration that is none.
     """
-    if np.ndim(nodes) < 2 and np.ndim(gpus) < 2 and len(jobs) > 1:
-        # jobs of one model at one stage of the training are alike
-        kinds, kind = np.unique(jobs.figures, axis=0, return_index=True, return_inverse=True)[1:]
-        if len(kinds) < len(jobs):
-            best = _best(jobs.take(kinds), nodes, gpus, tune)
-            return BestBatchSizes(*(getattr(best, field.name)[kind.ravel()] for field in fields(best)))
-    return _best(jobs, nodes, gpus, tune)
-
-
-def _best(jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, tune: bool) -> BestBatchSizes:
     J = len(jobs)
     N, K = np.broadcast_arrays(np.atleast_2d(nodes), np.atleast_2d(gpus))
-    N, K = (np.ascontiguousarray(np.broadcast_to(x, (J, x.shape[1]))) for x in (N, K))
-    sync = jobs.throughput.synchronisation_time(N, K)
+    N, K = (np.broadcast_to(x, (J, x.shape[1])) for x in (N, K))
     row = np.repeat(np.arange(J), K.shape[1])
-    entries = _Entries(jobs, row, K.ravel().astype(np.float64), sync.ravel(), tune)
+    told = np.column_stack([jobs.figures[row], N.ravel(), K.ravel(), np.full(len(row), tune)])
+    content, size = told.tobytes(), told.itemsize * told.shape[1]
+    keys = [content[k : k + size] for k in range(0, len(content), size)]
+    new = {key: at for at, key in enumerate(keys) if key not in _remembered}
+    if new:
+        at = np.fromiter(new.values(), dtype=np.intp)
+        _remembered.update(zip(new, _best(jobs.take(row[at]), N.ravel()[at], K.ravel()[at], tune), strict=True))
+    best = np.array([_remembered[key] for key in keys]).reshape(*K.shape, len(fields(BestBatchSizes)))
+    while len(_remembered) > _REMEMBERED:
+        del _remembered[next(iter(_remembered))]
+    return BestBatchSizes(best[..., 0], best[..., 1], *(best[..., k].astype(np.int64) for k in (2, 3, 4)))
+
+
+_remembered: dict[bytes, tuple[float, ...]] = {}
+"""What was best for jobs with such figures, on such nodes and GPUs: jobs of one model go the same ways."""
+
+
+def _best(jobs: GoodputModels, nodes: Whole, gpus: Whole, tune: bool) -> Iterator[tuple[float, ...]]:
+    """The fields of `BestBatchSizes` of each job on a configuration of its own; `nodes` and `gpus` are (J,)."""
+    sync = jobs.throughput.synchronisation_time(nodes[:, None], gpus[:, None])[:, 0]
+    row = np.arange(len(jobs))
+    entries = _Entries(jobs, row, gpus.astype(np.float64), sync, tune)
     size, steps = _chosen(entries)
-    goodput, throughput = entries.goodput(np.arange(len(row)), size, steps)
-    runs = goodput > 0
-    whole = [np.where(runs, x, 0.0).astype(np.int64) for x in (size, steps, entries.gpus * size * (steps + 1.0))]
-    shape = K.shape
-    throughput = np.where(runs, throughput, 0.0)
-    return BestBatchSizes(goodput.reshape(shape), throughput.reshape(shape), *(x.reshape(shape) for x in whole))
+    goodput, throughput = entries.goodput(row, size, steps)
+    figures = (goodput, throughput, size, steps, entries.gpus * size * (steps + 1.0))
+    return zip(*(np.where(goodput > 0, x, 0.0).tolist() for x in figures), strict=True)
 
 
 class _Entries:

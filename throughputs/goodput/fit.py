@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.entry_points import load
+from throughputs.entry_points import entries_of, load
 from throughputs.errors import InputError, one_of
 from throughputs.goodput.log_errors import Cells, minimised, starting_points
 from throughputs.goodput.model import ThroughputModels
@@ -53,15 +54,22 @@ class Fit:
         return np.asarray(self.model.step_time(samples.nodes, samples.gpus, samples.batch_size)[0])
 
 
-_TOLERANCES = {"pollux": None, "sia": 1e-5}
-"""At which the descents in the public code end."""
+_LEAST_LOSS = "least_loss"
 
-FITS = ("least_loss", *_TOLERANCES)
-"""Ways to fit: to the least loss, or by the descent in the public code of Pollux, or of Sia, which ends earlier."""
+
+def fits() -> tuple[str, ...]:
+    """Names of the ways to fit: to the least loss, and those that packages bring along."""
+    return (_LEAST_LOSS, *entries_of("throughputs.fits"))
+
+
+def check_fit(fit: str) -> None:
+    """InputError unless the way to fit is known."""
+    if fit != _LEAST_LOSS and fit not in fits():
+        raise InputError("goodput", field="fit", found=fit, expected=one_of(fit, fits()))
 
 
 def fit_model(samples: Samples, fit: str = "least_loss") -> Fit:
-    """The throughput model for measured steps: with the least loss (`throughputs.goodput.log_errors`), or as published.
+    """The throughput model for measured steps: with the least loss (`throughputs.goodput.log_errors`), or another's.
 
     Parameters that samples say nothing about are held as in the published code, and steps on several nodes, as long
     as there is no sample of any, are taken to synchronise at least 1.1 times as long as on one. Fits are remembered.
@@ -69,8 +77,7 @@ def fit_model(samples: Samples, fit: str = "least_loss") -> Fit:
     Parameters
     ----------
     samples : the measured steps.
-    fit : one of `FITS`: "least_loss"; "pollux": L-BFGS-B from one start for all, as published; "sia": the same with a
-        tolerance of 1e-5.
+    fit : one of `fits()`: "least_loss", or the name of an entry point ``throughputs.fits``, as of a published descent.
 
     Raises
     ------
@@ -82,8 +89,7 @@ def fit_model(samples: Samples, fit: str = "least_loss") -> Fit:
 
 def fit_models(samples: Sequence[Samples], fit: str = "least_loss") -> list[Fit]:
     """`fit_model` of each, those of as many distinct configurations at once; results do not depend on the company."""
-    if fit not in FITS:
-        raise InputError("fit", found=fit, expected=one_of(fit, FITS))
+    check_fit(fit)
     remembered = _remembered[fit]
     new = {one.content: one for one in samples if one.content not in remembered}
     found = {one.content: remembered[one.content] for one in samples if one.content in remembered}
@@ -102,14 +108,14 @@ def fit_models(samples: Sequence[Samples], fit: str = "least_loss") -> list[Fit]
 def _fitted(problems: list[Cells], fit: str) -> list[Fit]:
     """Fits of problems with as many cells."""
     cells = Cells.together(problems)
-    if fit == "least_loss":
+    if fit == _LEAST_LOSS:
         theta, loss = minimised(cells, starting_points(cells))
     else:
-        theta, loss = load("goodput", "descent")(cells, _TOLERANCES[fit])
+        theta, loss = load("fits", fit)(cells)
     unmeasured = np.add.reduce(cells.basis[:, 2], axis=1) == 0
     across = np.maximum(theta[:, 2:4], _ACROSS_NODES * theta[:, 4:6])
     theta[:, 2:4] = np.where(unmeasured[:, None], across, theta[:, 2:4])
     return [Fit(tuple(row), value) for row, value in zip(theta.tolist(), loss.tolist(), strict=True)]
 
 
-_remembered: dict[str, dict[bytes, Fit]] = {fit: {} for fit in FITS}
+_remembered: defaultdict[str, dict[bytes, Fit]] = defaultdict(dict)

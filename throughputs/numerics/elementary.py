@@ -78,14 +78,14 @@ def _in_chunks(function: Callable[[Array], Array], x: Array) -> Array:
 
 
 def _exp(x: Array) -> Array:
-    x = np.clip(x, -_BEYOND, _BEYOND)
+    x = np.minimum(np.maximum(x, -_BEYOND), _BEYOND)
     exponent = np.rint(x * (1.0 / (_LN2_HIGH + _LN2_LOW)))
     high, low = x - exponent * _LN2_HIGH, exponent * _LN2_LOW
     r = high - low
     # what the subtraction has rounded away
     lost = (high - r) - low
-    series = np.full_like(r, _EXP_SERIES[0])
-    for coefficient in _EXP_SERIES[1:]:
+    series = r * _EXP_SERIES[0] + _EXP_SERIES[1]
+    for coefficient in _EXP_SERIES[2:]:
         series *= r
         series += coefficient
     series *= r * r
@@ -93,7 +93,7 @@ def _exp(x: Array) -> Array:
     series += r
     series += 1.0
     # not a number stays one, whatever its exponent is taken for
-    return np.asarray(np.ldexp(series, np.nan_to_num(exponent).astype(np.int32)))
+    return np.asarray(np.ldexp(series, np.where(exponent == exponent, exponent, 0.0).astype(np.int32)))
 
 
 def _log(x: Array) -> Array:
@@ -103,8 +103,8 @@ def _log(x: Array) -> Array:
     twos = exponent - below.astype(np.float64)
     s = f / (2.0 + f)
     square = s * s
-    series = np.full_like(s, _LOG_SERIES[0])
-    for coefficient in _LOG_SERIES[1:]:
+    series = square * _LOG_SERIES[0] + _LOG_SERIES[1]
+    for coefficient in _LOG_SERIES[2:]:
         series *= square
         series += coefficient
     series *= square

@@ -51,7 +51,7 @@ def deadline_trace(
     best_effort: float = 0.0,
     scale_factors: Mapping[int, float] = DEADLINE_SCALE_FACTORS,
     table: ThroughputTable | None = None,
-    reference_accelerator: str = "v100",
+    reference_accelerator: str | None = None,
 ) -> Trace:
     """Jobs with deadlines and best-effort jobs.
 
@@ -67,7 +67,7 @@ def deadline_trace(
     factors, best_effort : see `with_deadlines`.
     scale_factors : probability of each number of GPUs that a job asks for.
     table : throughputs that turn durations into steps; the embedded table when omitted.
-    reference_accelerator : accelerator type on which the durations are meant.
+    reference_accelerator : accelerator type on which the durations are meant; that of the table when omitted.
 
     Raises
     ------
@@ -76,16 +76,17 @@ def deadline_trace(
     """
     check_arrivals(n_jobs, mean_interarrival, _SOURCE)
     table = default_table() if table is None else table
-    by_size = types_by_size(table, reference_accelerator)
+    accelerator = reference_accelerator or table.reference_accelerator
+    by_size = types_by_size(table, accelerator)
     if not by_size:
         expected = "a job type on this accelerator"
-        raise InputError(_SOURCE, field="table", found=reference_accelerator, expected=expected)
+        raise InputError(_SOURCE, field="table", found=accelerator, expected=expected)
     arrivals, durations, kinds, deadlines = rng.spawn(4)
     long, exponent = durations.random((n_jobs, 2)).T
     low, high = np.where(long >= 1 - _LONG_JOBS, np.array(_LONG)[:, None], np.array(_SHORT)[:, None])
     seconds = _MINUTE * power_of_ten(low + (high - low) * exponent)
     sizes, names = _kinds(kinds, n_jobs, scale_factors, by_size)
-    rates = table.rates(names, sizes, [reference_accelerator])[:, 0]
+    rates = table.rates(names, sizes, [accelerator])[:, 0]
     times = poisson_arrivals(arrivals, n_jobs, mean_interarrival)
     trace = Trace(names, sizes, np.maximum(np.floor(seconds * rates), 1.0), times, duration=seconds, source=_SOURCE)
     return with_deadlines(trace, deadlines, factors, best_effort)

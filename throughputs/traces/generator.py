@@ -102,7 +102,7 @@ class TraceGenerator:
     scale_factors : probability of each gang size in GPUs; ``{1: 1.0}`` for single-GPU jobs.
     priorities : probability of each priority weight; every job has weight 1 when omitted.
     job_types : names to draw from; all of the table's when omitted.
-    reference_accelerator : accelerator type on which durations are meant.
+    reference_accelerator : accelerator type on which durations are meant; that of the table when omitted.
     table : throughputs; the embedded table when omitted.
     seed : of the random numbers, unless `generate` is given a generator.
 
@@ -119,7 +119,7 @@ class TraceGenerator:
     scale_factors: Mapping[int, float] = field(default_factory=lambda: PUBLISHED_SCALE_FACTORS)
     priorities: Mapping[float, float] | None = None
     job_types: tuple[str, ...] | None = None
-    reference_accelerator: str = "v100"
+    reference_accelerator: str | None = None
     table: ThroughputTable | None = field(default=None, repr=False)
     seed: int = 0
 
@@ -139,9 +139,10 @@ class TraceGenerator:
         rng = np.random.default_rng(self.seed) if rng is None else rng
         table = default_table() if self.table is None else self.table
         sizes = _draw(rng, self.scale_factors, self.n_jobs).astype(np.int64)
-        names = self._draw_job_types(rng, table, sizes)
+        accelerator = self.reference_accelerator or table.reference_accelerator
+        names = self._draw_job_types(rng, table, sizes, accelerator)
         durations = self.durations.sample(rng, self.n_jobs)
-        rates = table.rates(names, sizes, [self.reference_accelerator])[:, 0]
+        rates = table.rates(names, sizes, [accelerator])[:, 0]
         launch = {job.name: job for job in JOB_TYPES}
         return Trace(
             names,
@@ -155,13 +156,13 @@ class TraceGenerator:
         )
 
     def _draw_job_types(
-        self, rng: np.random.Generator, table: ThroughputTable, sizes: NDArray[np.int64]
+        self, rng: np.random.Generator, table: ThroughputTable, sizes: NDArray[np.int64], accelerator: str
     ) -> NDArray[np.object_]:
         names = np.empty(len(sizes), dtype=object)
-        by_size = types_by_size(table, self.reference_accelerator, self.job_types)
+        by_size = types_by_size(table, accelerator, self.job_types)
         for size in np.unique(sizes).tolist():
             if size not in by_size:
-                expected = f"a job type that runs with {size} GPUs on {self.reference_accelerator!r}"
+                expected = f"a job type that runs with {size} GPUs on {accelerator!r}"
                 raise InputError(_SOURCE, field="scale_factors", found=size, expected=expected)
             wanted = sizes == size
             names[wanted] = rng.choice(np.array(by_size[size], dtype=object), size=int(wanted.sum()))

@@ -141,7 +141,7 @@ def compare_command(
     rows = [*ran.summaries, *ran.failed]
     description = "; ".join([described, *ran.failures])
     sections = [] if ran.calibration is None else [calibration_section(ran.calibration)]
-    lead = f"{ran.answer} {description}" if ran.answer else description
+    lead = f"{ran.answer}\n{description}" if ran.answer else description
     report = write_report(
         ran.results, out / "report.html", description=lead, summaries=ran.summaries, sections=sections
     )

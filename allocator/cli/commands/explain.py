@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
+
+import numpy as np
 
 from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
@@ -15,6 +19,9 @@ from allocator.explanations.run import FinishedRun
 from allocator.explanations.text import explanation_text, overview_text
 from allocator.registry import list_policies
 from allocator.results.outcomes import RECORDED
+from throughputs import InputError
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def explain_command(
@@ -22,7 +29,7 @@ def explain_command(
     job: Annotated[str | None, option("--job", "Its id; the jobs that waited longest if omitted.", "ID")] = None,
     since: Annotated[
         str | None,
-        option("--since", "From then on, on the clock of the run: 5400, 90m, 1.5h.", "TIME"),
+        option("--since", "From then on, on the clock of the run: 5400, 90m, 1.5h, or a date (UTC).", "TIME"),
     ] = None,
     until: Annotated[str | None, option("--until", "Up to then.", "TIME")] = None,
     at: Annotated[str | None, option("--at", "The wait at that time, and the decision in force.", "TIME")] = None,
@@ -34,11 +41,11 @@ def explain_command(
     as things stood, decides as it did, it is asked with GPUs more, a job less, a smaller gang, or another type.
     docs/explain.md has the reasons and an example.
     """
+    finished = FinishedRun.of(run)
     times = {
-        name: None if text is None else _clock(text, f"--{name}")
+        name: None if text is None else _clock(text, f"--{name}", finished)
         for name, text in (("since", since), ("until", until), ("at", at))
     }
-    finished = FinishedRun.of(run)
     told = explain(run, None if job is None else finished.job_number(job), **times)
     if finished.policy_name not in (RECORDED, *(entry.name for entry in list_policies())):
         print(
@@ -56,6 +63,17 @@ def explain_command(
         screen.print(f"More: --job {told.longest[0].trace_id or told.longest[0].job}", markup=False, highlight=False)
 
 
-def _clock(text: str, option: str) -> float:
-    """Seconds on the clock of the run, which begins with 0."""
-    return 0.0 if text in ("0", "0s") else duration(text, option)
+def _clock(text: str, option: str, run: FinishedRun) -> float:
+    """Seconds on the clock of the run, which begins with 0, of a time on it, or of a date where the run has dates."""
+    if text in ("0", "0s"):
+        return 0.0
+    dates = run.jobs.arrival_date
+    if _DATE.match(text) and not np.isnat(dates).all():
+        first = int(np.isnat(dates).argmin())
+        try:
+            date = datetime.fromisoformat(text)
+        except ValueError:
+            raise InputError(option, found=text, expected="a date (ISO 8601; UTC), as 2025-03-03T08:00") from None
+        date = date.replace(tzinfo=date.tzinfo or UTC)
+        return float(date.timestamp() - dates[first].astype(np.int64) / 1e6 + run.jobs.arrival_time[first])
+    return duration(text, option)

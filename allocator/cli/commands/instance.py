@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from allocator.audit import audit
 from allocator.audit.log import LogAudit, audit_log
@@ -148,17 +148,21 @@ _MEANT = (
 )
 
 
+def _row(cells: Sequence[Any]) -> dict[str, Any]:
+    return {str(place): cell for place, cell in enumerate(cells)}
+
+
 def _tables(found: LogAudit) -> Iterator[Table | Text]:
     """For the terminal."""
     from rich.text import Text
 
     uses = [(use, hours, 100.0 * part) for use, hours, part in found.gpu_time.itertuples(index=False)]
     title = "Where the GPU time went, from the first submission to the last"
-    yield rows_table([dict(enumerate(list(row))) for row in uses], ("", "GPU hours", "of all (%)"), title)
+    yield rows_table([_row(row) for row in uses], ("", "GPU hours", "of all (%)"), title)
     for name, table in found.parts.items():
         shown = table.assign(**{part: 100.0 * table[part] for part in ("gpu_share", "could_start", "overtaken")})
         rows = [
-            dict(enumerate([str(part) or "(none)", *(None if value != value else value for value in cells)]))
+            _row([str(part) or "(none)", *(None if value != value else value for value in cells)])
             for part, *cells in shown.head(MOST_USERS).itertuples(index=False)
         ]
         yield rows_table(

@@ -114,6 +114,7 @@ RUN = Folder(
         "efficiency.csv": _words("time,efficiency"),
         "fragmentation.parquet": _words("free_gpus", "fragmented_gpus"),
         "rates.parquet": _words("PAR1", "job_id"),
+        "capacity.parquet": _words("PAR1", "time"),
         "decisions.parquet": _words("decision", "status"),
         "shares.parquet": _words("decision", "job_id", "share"),
         "profiler.csv": _words("profiler_queueing_time"),
@@ -165,7 +166,7 @@ WRITTEN: dict[str, dict[str, File | Folder]] = {
     "record": {
         "--out": Folder(
             {**RUN.files, **_COMPARED}
-            | {"capacity.parquet": _PARQUET, "trace.csv": _jobs, "throughputs.csv": _THROUGHPUTS}
+            | {"trace.csv": _jobs, "throughputs.csv": _THROUGHPUTS}
             | {f"simulated/{name}": looks for name, looks in RUN.files.items()}
         )
     },

@@ -18,7 +18,7 @@ from allocator.results.output import save_result
 from allocator.runtime.recorded import THROUGHPUTS_FILE, RecordedRun, caveats, compared, preset_of, simulated
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
-from throughputs.files import write_frame, write_text
+from throughputs.files import write_text
 
 
 def record_command(
@@ -43,7 +43,6 @@ def record_command(
     told = chosen.as_dict() | {"recorded": True, "seed": run.run.get("seed", 0), "trace": f"recorded from {state}"}
     result = run.result(told | {"policy_settings": run.run.get("policy_settings", {})})
     summary = save_result(result, out)
-    write_frame(out / "capacity.parquet", run.capacity())
     write_trace(run.trace, out / "trace.csv")
     write_table(run.table, out / "throughputs.csv")
     if not simulate:

@@ -223,10 +223,9 @@ def _heading(result: WhatIf, title: str) -> str:
         facts.append(("load", _distinct([f"{row.load:g}" for row in rows])))
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts)
     lead = "The same jobs in other circumstances: every row is a simulation of all of them."
-    if result.answer:
-        lead = f"{result.answer} {lead}"
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in (*result.notes, *result.failed))
-    head = f'<h1>{escape(title)}</h1>\n<p class="lead">{lead}</p>\n<dl class="facts">{cells}</dl>'
+    answer = f'<p class="answer">{escape(result.answer)}</p>\n' if result.answer else ""
+    head = f'<h1>{escape(title)}</h1>\n{answer}<p class="lead">{lead}</p>\n<dl class="facts">{cells}</dl>'
     return f"<header>\n{head}{notes}\n</header>"
 
 

@@ -312,10 +312,17 @@ class Consolidated:
 
     def _by_server(self, gpus: Gpus) -> dict[int, int]:
         """By server the bits of its GPUs among `gpus`."""
+        if not gpus:
+            return {}
+        per, first, size = self._per_server, gpus[0] - self._first, len(gpus)
+        server, at = divmod(first, per)
+        mask = (1 << size) - 1 if gpus[-1] - gpus[0] == size - 1 else mask_of(gpus, gpus[0])
+        mask <<= at
         parts: dict[int, int] = {}
-        for gpu in gpus:
-            server, at = divmod(gpu - self._first, self._per_server)
-            parts[server] = parts.get(server, 0) | 1 << at
+        while mask:
+            if bits := mask & (1 << per) - 1:
+                parts[server] = bits
+            mask, server = mask >> per, server + 1
         return parts
 
     def _servers(self, gpus: Gpus) -> int:

@@ -29,8 +29,8 @@ from allocator.mechanism.placement.gangs import (
     rule_names,
     rule_of_others,
 )
-from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
-from allocator.mechanism.placement.whole import WholeServers
+from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, runs_as
+from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.decision import Transition
 from allocator.room import CountedGpus, FreeGpus, Held, Room
@@ -105,7 +105,11 @@ class Placement(Places):
         """
         change = self._roster.change_to(assignment)
         if change is None:
-            return Transition.nothing(assignment)
+            return Transition.nothing(self._roster.last)
+        waits = self._without_room(change) if self._lets_wait else None
+        if waits:
+            change = change.without(waits)
+            assignment = change.assignment
         left = self._left.copy()
         ended: dict[int, list[_Ended]] = {}
         changed = assignment.jobs.take(change.rows)
@@ -113,12 +117,8 @@ class Placement(Places):
         self._note_ended(change.stopped, change.stopped_before, ended, left)
         wanted = self._wanted(assignment, change.rows, left)
         self._check_left(left)
-        placed = self._change(ended, wanted, some_go_on and not self._pools[0].resizes_anew)
-        waits = self._who_waits(wanted, placed, left)
-        if waits:
-            change = change.without(waits)
-            changed = change.assignment.jobs.take(change.rows)
         self._left = left
+        placed = self._change(ended, wanted, some_go_on and not self._pools[0].resizes_anew)
         self._roster.accept(change)
         self._tuples = None
         other = self._keep(placed, change.stopped.tolist())
@@ -173,20 +173,23 @@ class Placement(Places):
             del self._gpus[job]
         return self._roster.leave([*ran])
 
-    def _may_wait(self, pool: int, job: int, partner: int) -> bool:
-        """Whether the gang of a job waits where it finds no room: neither it nor its partner runs yet."""
-        lets_wait = self._lets_wait and isinstance(self._pools[pool], WholeServers)
-        return lets_wait and job not in self._gpus and partner not in self._gpus
-
-    def _who_waits(self, wanted: dict[int, list[_Row]], placed: dict[int, Gpus], left: list[int]) -> set[int]:
-        """The jobs that find no room; the GPUs of others that might have had to wait are taken from those `left`."""
-        waits: set[int] = set()
-        for pool, rows in wanted.items() if self._lets_wait else ():
-            for _, job, size, partner in rows:
-                if job not in placed:
-                    waits.update((job, partner))
-                elif self._may_wait(pool, job, partner):
-                    left[pool] -= size
+    def _without_room(self, change: Change) -> set[int]:
+        """Ids of the jobs that would start and find no room."""
+        rows = change.rows[change.before == NOT_RUNNING]
+        all_rows, tried, waits = change.assignment, dict[int, FreeServers](), set[int]()
+        columns = [c[rows].tolist() for c in (all_rows.jobs, all_rows.pool, all_rows.gpus, all_rows.partner)]
+        stopped = dict(zip(change.stopped.tolist(), change.stopped_before.tolist(), strict=True))
+        starting = set(columns[0])
+        for job, pool, size, partner in zip(*columns, strict=True):
+            rule = self._pools[pool] if 0 <= pool < len(self._pools) else None
+            # One that joins a job which runs needs no more GPUs.
+            if not isinstance(rule, WholeServers) or (partner >= 0 and (partner not in starting or partner < job)):
+                continue
+            if pool not in tried:
+                tried[pool] = rule.room()
+                self._give_back(tried[pool], pool, stopped)
+            if not tried[pool].take(size):
+                waits.update((job, partner))
         return waits
 
     def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
@@ -233,8 +236,7 @@ class Placement(Places):
                 raise InputError("placement", field=f"job {job}", found=found, expected=expected)
             if partner < 0 or job < partner:
                 wanted.setdefault(pool, []).append((row, job, size, partner))
-                if not self._may_wait(pool, job, partner):
-                    left[pool] -= size
+                left[pool] -= size
         return wanted
 
     def _check_left(self, left: list[int]) -> None:
@@ -264,10 +266,6 @@ class Placement(Places):
                     gangs = self._hand_over(rule, gone, coming, placed)
                 if gangs:
                     placed |= rule.place(gangs)
-                if isinstance(rule, WholeServers):
-                    for _, job, size, partner in coming:
-                        if job not in placed and not self._may_wait(pool, job, partner):
-                            placed[job] = rule.spread(job, size)
         return placed
 
     def _note_pairs(self, ended: dict[int, list[_Ended]], wanted: dict[int, list[_Row]]) -> None:

@@ -70,7 +70,7 @@ class Change(NamedTuple):
         """The transition, where `rows`, ascending, are those whose jobs get other GPUs than they had, or had none."""
         stop = _ascending(self.stopped.tolist())
         if not (len(self.rows) or len(rows)):
-            return Transition(NOBODY, stop, NOBODY, NOBODY, NOBODY, self.assignment)
+            return Transition(NOBODY, stop, NOBODY, NOBODY, NOBODY, self.assignment, NOBODY)
         codes = dict(zip(self.rows.tolist(), zip(self.before.tolist(), self.now.tolist(), strict=True), strict=True))
         start, move, resize = [], [], []
         for row, job in zip(rows.tolist(), self.assignment.jobs[rows].tolist(), strict=True):
@@ -115,10 +115,7 @@ class Roster:
 
     def change_to(self, assignment: Assignment) -> Change | None:
         """What would change; None where nothing does."""
-        if assignment is self.last:
-            return None
-        if _equal(assignment, self.last):
-            self.last = assignment
+        if assignment is self.last or (len(assignment) == len(self.last) and _equal(assignment, self.last)):
             return None
         # Those who stand first run as they did where they are the rows of before.
         looked_at = assignment.beyond(self.last)

@@ -18,8 +18,8 @@ def _lowest(servers: int) -> int:
     return servers & -servers
 
 
-def servers_for(size: int, with_free: list[int], fit: Fit) -> list[tuple[int, int]] | None:
-    """The servers that a gang gets, as (server as a bit, GPUs on it); None where it finds no room.
+def servers_for(size: int, with_free: list[int], fit: Fit) -> list[tuple[int, int, int]] | None:
+    """The servers that a gang gets, as (server as a bit, its free GPUs, GPUs of the gang); None where it finds no room.
 
     Parameters
     ----------
@@ -31,39 +31,34 @@ def servers_for(size: int, with_free: list[int], fit: Fit) -> list[tuple[int, in
     per_server = len(with_free) - 1
     whole, rest = divmod(size, per_server)
     if not whole:
-        server = _with_room(rest, with_free, fit)
-        return [(server, rest)] if server else None
+        server, free = _with_room(rest, with_free, fit)
+        return [(server, free, rest)] if server else None
     idle = with_free[per_server]
     if idle.bit_count() < whole:
         return None
     taken = []
     for _ in range(whole):
-        taken.append((_lowest(idle), per_server))
+        taken.append((_lowest(idle), per_server, per_server))
         idle &= idle - 1
     if rest:
         left = [*with_free[:-1], idle]
         if fit == "best_fit":
-            most = max((free for free in range(per_server + 1) if left[free]), default=0)
-            server = _lowest(left[most]) if most >= rest else 0
+            free = max((free for free in range(per_server + 1) if left[free]), default=0)
+            server = _lowest(left[free]) if free >= rest else 0
         else:
-            server = _with_room(rest, left, fit)
+            server, free = _with_room(rest, left, fit)
         if not server:
             return None
-        taken.append((server, rest))
+        taken.append((server, free, rest))
     return taken
 
 
-def _with_room(size: int, with_free: list[int], fit: Fit) -> int:
-    """A server, as a bit, with room for all of a gang; 0: none has."""
-    if fit == "best_fit":
-        for servers in with_free[size:]:
-            if servers:
-                return _lowest(servers)
-        return 0
-    able = 0
-    for servers in with_free[size:]:
-        able |= servers
-    return _lowest(able)
+def _with_room(size: int, with_free: list[int], fit: Fit) -> tuple[int, int]:
+    """A server, as a bit, with room for all of a gang, and its free GPUs; 0, 0: none has."""
+    able = [(_lowest(with_free[free]), free) for free in range(size, len(with_free)) if with_free[free]]
+    if not able:
+        return 0, 0
+    return able[0] if fit == "best_fit" else min(able)
 
 
 class FreeServers:
@@ -84,30 +79,25 @@ class FreeServers:
         taken = servers_for(int(gpus), with_free, self._fit)
         if taken is None:
             return False
-        for server, count in taken:
-            self._move(server, -count)
+        for server, free, count in taken:
+            self._with_free[free] ^= server
+            self._with_free[free - count] ^= server
         return True
 
     def give_back(self, held: Held) -> None:
         """See FreeGpus."""
         servers = [(gpu - self._first) // self._per_server for gpu in held.gpus]
         for server in set(servers):
-            self._move(1 << server, servers.count(server))
-
-    def _move(self, server: int, more: int) -> None:
-        """The server (as a bit) has so many more free GPUs."""
-        for free, servers in enumerate(self._with_free):
-            if servers & server:
-                self._with_free[free] ^= server
-                self._with_free[free + more] ^= server
-                return
+            free = next(free for free, some in enumerate(self._with_free) if some >> server & 1)
+            self._with_free[free] ^= 1 << server
+            self._with_free[free + servers.count(server)] ^= 1 << server
 
 
 class WholeServers(Consolidated):
     """Gangs keep their GPUs; new ones, in the order of their rows, get the fewest servers that can hold them.
 
-    Who finds no room is not placed. A gang that is resized where no server has room for it all is spread as by
-    `Consolidated`: it runs already.
+    Who finds no room is not to be placed (`room`). A gang that is resized where no server has room for it all is
+    spread as by `Consolidated`: it runs already.
     """
 
     def __init__(self, first: int, capacity: int, per_server: int, fit: Fit) -> None:
@@ -119,26 +109,15 @@ class WholeServers(Consolidated):
         return FreeServers(self._with_free, self._first, self._fit)
 
     def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
-        """See PoolRule; of those that have room."""
-        placed = {}
-        for _, job, size, grows in gangs:
-            gpus = self._grow(self._held[job], size) if grows else self._take_whole(size)
-            if gpus:
-                placed[job] = self._held[job] = gpus
-        return placed
-
-    def spread(self, job: int, size: int) -> Gpus:
-        """The GPUs of a gang that is not to wait, although it has no room."""
-        gpus = self._held[job] = super()._take(size)
-        return gpus
+        """See PoolRule."""
+        return self._place_in_order(gangs)
 
     def _take(self, size: int) -> Gpus:
         """Take `size` free GPUs on whole servers, else as they are."""
-        return (self._take_whole(size) or super()._take(size)) if size else ()
-
-    def _take_whole(self, size: int) -> Gpus:
-        """Take `size` free GPUs on whole servers; none where there is no room."""
+        servers = servers_for(size, self._with_free, self._fit) if size else []
+        if servers is None:
+            return super()._take(size)
         taken: list[int] = []
-        for server, count in servers_for(size, self._with_free, self._fit) or ():
+        for server, _, count in servers:
             taken += self._take_on(server.bit_length() - 1, count)
         return tuple(sorted(taken))

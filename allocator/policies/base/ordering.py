@@ -248,7 +248,7 @@ class Turns(JobMemory):
 
     def recall(self, state: ClusterState) -> _Ids:
         """Make it the line of the jobs of `state`, new ones last; (N,) where they stood before, -1 for new ones."""
-        before = self.align(state.throughputs.jobs)
+        before = self.align(state.labels)
         self.send_back(in_order_of_arrival(state, np.flatnonzero(before < 0)))
         return before
 

@@ -16,7 +16,7 @@ from allocator.policies.base.ordering import blocked
 from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import Memory
-from allocator.protocol.policy import Hindrance
+from allocator.protocol.policy import Hindrance, Past
 from allocator.protocol.views import Needs
 from throughputs import InputError
 
@@ -47,7 +47,7 @@ class LineMemory(Memory):
     waiting : how many there are.
     last : the highest id that has joined, -1 for none.
     rates_version, capacity : of the state by whose rates and GPUs of each pool the lanes are.
-    since : by id when jobs started, seconds; some are through by now.
+    since : by id when those started who run, seconds, where jobs with reservations are passed (`backfill="easy"`).
     """
 
     lines: dict[Pools, dict[float, list[_Place]]] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class LinePolicy(PlanPolicy):
         """An empty line."""
         return LineMemory()
 
-    def memory_at(self, started: Mapping[int, float]) -> LineMemory | None:
+    def memory_at(self, started: Mapping[int, float], past: Past | None = None) -> LineMemory | None:  # noqa: ARG002
         """An empty line, which all who wait join by their keys."""
         return LineMemory(since=dict(started))
 
@@ -132,6 +132,9 @@ class LinePolicy(PlanPolicy):
             news = set(range(len(free)))
         else:
             news.update((free != memory.free).nonzero()[0].tolist())
+        if self.backfill == "easy":
+            runs = state.ids.take(running.jobs).tolist()
+            memory.since = {job: memory.since[job] for job in runs if job in memory.since}
         started: list[_Start] = []
         for lines in _in_touch(memory.lines, news):
             started += (
@@ -198,13 +201,11 @@ class LinePolicy(PlanPolicy):
             expected = f"shape ({own.n_jobs}, K), numbers for each job"
             raise InputError(f"policy {self.name}", field="key", found=keys.tolist(), expected=expected)
         joined: list[Standing] = []
-        capacity = own.capacity.tolist()
-        jobs = zip(own.ids.tolist(), keys.tolist(), own.scale_factors.tolist(), own.gpus_taken.tolist(), strict=True)
-        for (job, key, size, gpus), rates in zip(jobs, own.rates.tolist(), strict=True):
-            pools = [pool for pool, rate in enumerate(rates) if rate > 0 and size <= capacity[pool]]
-            if len(pools) > 1:
-                pools.sort(key=rates.__getitem__, reverse=True)
-            standing = tuple(pools), gpus, (key, job)
+        capacity, sizes = own.capacity.tolist(), own.scale_factors.tolist()
+        gpus_taken = sizes if own.gpu_thousandths is None else own.gpus_taken.tolist()
+        jobs = zip(own.ids.tolist(), keys.tolist(), sizes, gpus_taken, _ways(own), strict=True)
+        for job, key, size, gpus, pools in jobs:
+            standing = tuple([pool for pool in pools if size <= capacity[pool]]), gpus, (key, job)
             memory.add(*standing)
             joined.append(standing)
         return joined
@@ -285,6 +286,17 @@ class LinePolicy(PlanPolicy):
             rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
             return blocked(behind, labels[int(state.ids.searchsorted(first))], size, rule)
         return Hindrance("ranked_behind", behind)
+
+
+def _ways(state: ClusterState) -> list[list[int]]:
+    """By job the pools with a rate for it, the fastest first."""
+    own = state.own_pools
+    if own is not None:
+        return [[pool] if pool >= 0 else [] for pool in own.tolist()]
+    return [
+        sorted([pool for pool, rate in enumerate(rates) if rate > 0], key=rates.__getitem__, reverse=True)
+        for rates in state.rates.tolist()
+    ]
 
 
 def pools_of(standing: list[Standing]) -> set[int]:

@@ -233,10 +233,8 @@ class Lucid(PlanPolicy):
             score = np.where(score >= 0, score, np.where(kept >= least, 0, np.where(kept >= middle, 1, 2)))
         n, known = len(waiting), [memory.jobs[job] for job in ids.tolist()]
         gpus, length = np.array([job.gpus for job in known]), np.array([job.length for job in known])
-        guests, running = (
-            PackingJobs(gpus[part], score[own[part]], length[part], own[part]) for part in (slice(n), slice(n, None))
-        )
-        return guests, running, retained
+        everybody = PackingJobs(gpus, score[own], length, own)
+        return everybody.part(slice(n)), everybody.part(slice(n, None)), retained
 
     # Times.
 

@@ -16,7 +16,7 @@ from allocator.fractions import WHOLE
 from allocator.policies.base.ordering import blocked
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
 from allocator.protocol.plan import Memory
-from allocator.protocol.policy import Hindrance
+from allocator.protocol.policy import Hindrance, Past
 from allocator.protocol.views import Needs, Views
 from allocator.registry import register
 from throughputs.numerics import exp
@@ -118,9 +118,23 @@ class Slurm(PlanPolicy):
         """Nobody has had anything."""
         return Usage()
 
-    def memory_at(self, started: Mapping[int, float]) -> Usage | None:  # noqa: ARG002
-        """Decisions hang on the past through fair shares alone."""
-        return None if self.fairshare_weight else Usage()
+    def memory_at(self, started: Mapping[int, float], past: Past | None = None) -> Usage:  # noqa: ARG002
+        """What accounts have had, where fair shares count."""
+        usage = Usage()
+        if past is None or not self.fairshare_weight:
+            return usage
+        usage.clock, rate = past.clock, log(2.0) / (self.half_life_days * _DAY or inf)
+        ended = np.minimum(past.end, past.clock)
+        had = past.gpus * (ended - past.start)
+        if rate:
+            # the integral of the decay since then
+            had = past.gpus * (exp(rate * (ended - past.clock)) - exp(rate * (past.start - past.clock))) / rate
+        for name in dict.fromkeys(past.account.tolist()):
+            mine = past.account == name
+            usage.seconds[name] = float(had[mine].sum())
+            if running := float(past.gpus[mine & (past.end >= past.clock)].sum()):
+                usage.running[name] = running
+        return usage
 
     def plan(self, state: ClusterState, memory: Usage) -> Plan:
         """Who runs from now on: those who run, and those who start."""

@@ -78,7 +78,7 @@ class PlacementAnew(Places):
             return Transition.nothing(assignment)
         changed = np.array(rows, dtype=np.int64) if rows else NOBODY
         return Transition(
-            _ascending(start), _ascending(stop), _ascending(move), _ascending(resize), changed, assignment
+            _ascending(start), _ascending(stop), _ascending(move), _ascending(resize), changed, assignment, NOBODY
         )
 
     def gpus_of(self, job: int) -> Gpus:

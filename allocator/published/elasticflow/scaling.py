@@ -177,9 +177,9 @@ class Published(Marginal):
         """Until the end of the interval of the profile in which the job ends."""
         return plan.gpu_seconds(plan.charged_until)
 
-    def replace(self, old: JobPlan, new: JobPlan) -> None:
+    def replace(self, candidate: Candidate, new: JobPlan) -> None:
         """Note how the profile has changed."""
-        self.change = replaced(self.profile, old, new)
+        self.change = replaced(self.profile, self.plans[candidate.job], new)
 
     def run(self) -> list[int]:
         """Scale until nobody's next level fits; returns the jobs in the order of the list, which is sorted by score."""

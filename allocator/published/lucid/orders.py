@@ -16,6 +16,7 @@ from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
 from allocator.protocol import ClusterState, Plan, PlanStep
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.plan import of_each_job
+from allocator.protocol.policy import Past
 
 _Ids = NDArray[np.int64]
 
@@ -55,7 +56,7 @@ class PublishedQssf(QuasiShortestServiceFirst):
         """An empty line."""
         return BurstMemory()
 
-    def memory_at(self, started: Mapping[int, float]) -> None:
+    def memory_at(self, started: Mapping[int, float], past: Past | None = None) -> None:
         """None: who still stands in line by GPUs is not told."""
 
     def plan(self, state: ClusterState, memory: LineMemory) -> Plan:

@@ -64,7 +64,7 @@ function setUpAllocation() {
       return;
     }
     const count = run.decisionCount.toLocaleString("en");
-    const where = `${decision.number.toLocaleString("en")} of ${count}: round ${decision.round}, ${hours(decision.clock, 1)}`;
+    const where = `${decision.number.toLocaleString("en")} of ${count}: round ${decision.round}, ${when(decision.clock, 1)}`;
     byId("allocation-where").textContent = where;
     slider.setAttribute("aria-valuetext", where);
     const { row, priced } = headRow(decision);

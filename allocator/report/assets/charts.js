@@ -121,7 +121,7 @@ for (const [name, kind] of Object.entries(charts)) {
   const chart = byId(`chart-${name}`);
   if (!chart) continue;
   const overTime = chart.dataset.over === "time";
-  const heading = kind.heading ?? ((x) => `after ${hours(x * 3600)}`);
+  const heading = kind.heading ?? ((x) => (known(data.origin) ? when(x * 3600) : `after ${hours(x * 3600)}`));
   // A title element would pop up as the browser's own tooltip, over ours; its text stays as the accessible name.
   const title = chart.querySelector("title");
   chart.removeAttribute("aria-labelledby");

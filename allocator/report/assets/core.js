@@ -1,5 +1,10 @@
 // Shared by the other scripts: the data, how it is written, and the tooltip.
 const byId = (id) => document.getElementById(id);
+// Large parts are packed.
+await Promise.all([...document.querySelectorAll('script[type="application/gzip"]')].map(async (part) => {
+  const bytes = Uint8Array.from(atob(part.textContent), (sign) => sign.charCodeAt(0));
+  part.textContent = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}));
 const data = JSON.parse(byId("report-data").textContent);
 const tip = byId("tip");
 
@@ -8,6 +13,12 @@ const known = (value) => value !== null && value !== undefined;
 
 function hours(seconds, digits = 2) {
   return `${(seconds / 3600).toLocaleString("en", { maximumFractionDigits: digits })} h`;
+}
+
+// A time on the clock of the runs: a date where the log of the jobs has dates.
+function when(seconds, digits = 2) {
+  if (!known(data.origin)) return hours(seconds, digits);
+  return new Date((data.origin + seconds) * 1000).toISOString().slice(0, 16).replace("T", " ");
 }
 
 function number(value) {

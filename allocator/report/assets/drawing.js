@@ -47,24 +47,37 @@ function paintsOf(element) {
   return Object.fromEntries(names.map((name) => [name, styleOf(`--${name}`, element)]));
 }
 
-function timeTicks(from, to, room) {
+// Hours at which dates stand on an axis.
+const DATE_STEPS = [1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760];
+
+function dateTicks(from, to, room) {
+  const raw = (to - from) / 3600 / Math.max(2, Math.floor(room / 110));
+  const step = 3600 * (DATE_STEPS.find((each) => each >= raw) ?? Math.ceil(raw / 8760) * 8760);
+  const first = Math.ceil((data.origin + from) / step) * step - data.origin;
+  const ticks = [];
+  for (let tick = first; tick <= to; tick += step) ticks.push([tick, when(tick).slice(5, step < 86400 ? 16 : 10)]);
+  return ticks;
+}
+
+function hourTicks(from, to, room) {
   const raw = (to - from) / 3600 / Math.max(2, Math.floor(room / 90));
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= raw * 0.999);
   const ticks = [];
   for (let tick = Math.ceil(from / 3600 / step); tick * step * 3600 <= to; tick += 1) ticks.push(tick * step);
-  return { ticks, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  return ticks.map((tick) => [tick * 3600, `${tick.toFixed(digits)} h`]);
 }
 
 function drawTimeAxis(pen, pane, paints) {
-  const { ticks, digits } = timeTicks(pane.from, pane.to, pane.width - LABEL_WIDTH);
+  const timeTicks = known(data.origin) ? dateTicks : hourTicks;
   pen.textAlign = "center";
-  for (const tick of ticks) {
-    const x = pixelAt(pane, tick * 3600);
+  for (const [tick, text] of timeTicks(pane.from, pane.to, pane.width - LABEL_WIDTH)) {
+    const x = pixelAt(pane, tick);
     pen.fillStyle = paints.line;
     pen.fillRect(x, AXIS_HEIGHT - 6, 1, pane.layout.total - AXIS_HEIGHT);
     pen.fillStyle = paints.soft;
-    if (x < pane.width - 20) pen.fillText(`${tick.toFixed(digits)} h`, Math.max(x, LABEL_WIDTH + 12), 14);
+    if (x < pane.width - 20) pen.fillText(text, Math.max(x, LABEL_WIDTH + 12), 14);
   }
 }
 

@@ -18,8 +18,10 @@ function jobColumns(run, baseline) {
     { key: "type", title: "type", value: (job) => trace.types[trace.type[job]] },
     { key: "gpus", title: "GPUs", value: (job) => trace.gpus[job], text: String },
     { key: "status", title: "status", value: (job) => run.statuses[run.status[job]] },
-    { key: "arrival", title: "arrival (h)", value: (job) => hoursOf(trace.arrival[job]), text: fixed(2) },
   );
+  if (!trace.date) {
+    columns.push({ key: "arrival", title: "arrival (h)", value: (job) => hoursOf(trace.arrival[job]), text: fixed(2) });
+  }
   if (trace.date) columns.push({ key: "date", title: "arrived (UTC)", value: (job) => trace.date[job] });
   if (run.running) {
     const waited = (job) => (known(jct(run, job)) && known(run.running[job]) ? Math.max(jct(run, job) - run.running[job], 0) : null);

@@ -117,5 +117,5 @@ function outcome(run, job) {
   const status = run.statuses[run.status[job]];
   if (!known(done)) return status;
   const parts = known(running) ? ` (${hours(Math.max(done - arrival - running, 0))} waiting)` : "";
-  return `${status} at ${hours(done)} after ${hours(done - arrival)}${parts}`;
+  return `${status} at ${when(done)} after ${hours(done - arrival)}${parts}`;
 }

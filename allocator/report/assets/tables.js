@@ -51,6 +51,19 @@ function relateToBaseline() {
     const rows = [...table.tBodies[0].rows];
     for (const node of table.querySelectorAll(".ratio")) node.remove();
     if (baseline < 0) continue;
+    // of parts, a column is a figure of one policy
+    if (table.querySelector("[data-figure]")) {
+      const baseOf = new Map(heads.flatMap((head, column) =>
+        (Number(head.dataset.policy) === baseline ? [[head.dataset.figure, column]] : [])));
+      for (const row of rows) {
+        heads.forEach((head, column) => {
+          if (!head.dataset.figure || !head.dataset.better) return;
+          const base = row.cells[baseOf.get(head.dataset.figure)]?.dataset.value ?? "";
+          row.cells[column].append(ratioNode(row.cells[column].dataset.value, base, head.dataset.better));
+        });
+      }
+      continue;
+    }
     const bases = new Map(rows.filter((row) => Number(row.dataset.policy) === baseline).map((row) => [row.dataset.part, row]));
     for (const row of rows) {
       const base = bases.get(row.dataset.part);
@@ -72,6 +85,11 @@ function compareCells(column, sign) {
   };
 }
 
+// A column of a policy in a table of parts is called by its figure, too.
+function titleOf({ dataset: { figure }, textContent }) {
+  return figure ? `${figure}, ${textContent}` : textContent;
+}
+
 // In the address a heading, with "-" before it for the largest first.
 function sortable(table) {
   const key = `sort-${table.closest("section").id}`;
@@ -81,7 +99,7 @@ function sortable(table) {
   function sort() {
     const wanted = view.get(key) ?? "";
     const descending = wanted.startsWith("-");
-    const column = heads.findIndex((head) => head.textContent === wanted.slice(descending ? 1 : 0));
+    const column = heads.findIndex((head) => titleOf(head) === wanted.slice(descending ? 1 : 0));
     heads.forEach((head, at) => {
       if (at === column) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
@@ -90,7 +108,7 @@ function sortable(table) {
   }
   for (const head of heads) {
     head.querySelector("button").addEventListener("click", () => {
-      show({ [key]: `${head.getAttribute("aria-sort") === "ascending" ? "-" : ""}${head.textContent}` });
+      show({ [key]: `${head.getAttribute("aria-sort") === "ascending" ? "-" : ""}${titleOf(head)}` });
     });
   }
   watch([key], sort);
@@ -99,8 +117,22 @@ function sortable(table) {
 
 function tableRows(table) {
   const text = (cell) => cell.dataset.value ?? cell.textContent;
-  return [[...table.tHead.rows[0].cells].map((head) => head.textContent),
+  return [[...table.tHead.rows[0].cells].map(titleOf),
     ...[...table.tBodies[0].rows].map((row) => [...row.cells].map(text))];
+}
+
+// Of the tables of parts one figure is shown at a time, for each policy beside the others.
+for (const select of document.querySelectorAll("[data-figures]")) {
+  const key = `figure-${select.dataset.figures}`;
+  const cells = [...byId(select.dataset.figures).querySelectorAll("[data-figure]")];
+  const choose = () => {
+    const chosen = view.get(key);
+    if ([...select.options].some(({ value }) => value === chosen)) select.value = chosen;
+    for (const cell of cells) cell.hidden = cell.dataset.figure !== select.value;
+  };
+  select.addEventListener("change", () => show({ [key]: select.value }));
+  watch([key], choose);
+  choose();
 }
 
 for (const table of figureTables) {

@@ -81,7 +81,7 @@ function setUpTimelines() {
     const { from, to } = panes[0];
     const parts = [];
     if (shown().every(({ run }) => !run.busyUntil)) parts.push("Nothing ran.");
-    else parts.push(`Shown: ${hours(from, 1)} to ${hours(to, 1)} of ${hours(whole, 1)}.`);
+    else parts.push(`Shown: ${when(from, 1)} to ${when(to, 1)} of ${hours(whole, 1)}.`);
     if (shown().some(({ layout }) => layout.foldable) && !view.has("open")) {
       parts.push("Each band is an accelerator type: click one, or choose it above, to see its GPUs node by node.");
     }
@@ -90,7 +90,7 @@ function setUpTimelines() {
       if (run.busyUntil && !run.lanes.length) own.push("The run did not place jobs on GPUs: busy GPUs only.");
       if (known(run.until)) {
         const count = run.barCount.toLocaleString("en");
-        own.push(`Of ${count} bars, those after ${hours(run.until, 1)} are left out to keep the file small;` +
+        own.push(`Of ${count} bars, those after ${when(run.until, 1)} are left out to keep the file small;` +
           " the bands cover the whole run.");
       }
       if (own.length) parts.push(...(shown().length > 1 ? [`${run.name}: ${own.join(" ")}`] : own));
@@ -111,7 +111,7 @@ function setUpTimelines() {
     const trace = traceOf(run);
     const size = `${trace.gpus[job]} ${trace.gpus[job] === 1 ? "GPU" : "GPUs"}`;
     const head = make("strong", `Job ${trace.id[job]}`);
-    const text = `: ${trace.types[trace.type[job]]}, ${size}, arrived at ${hours(trace.arrival[job])}. `;
+    const text = `: ${trace.types[trace.type[job]]}, ${size}, arrived at ${when(trace.arrival[job])}. `;
     const fates = found.map(([each, at]) => `${each.name}: ${outcome(each, at)}.`).join(" ");
     note.replaceChildren(head, text, fates, " ", button("let go", "Let the job go", () => show({ job: null })));
   }
@@ -209,18 +209,18 @@ function setUpTimelines() {
         row.append(swatch(run.policy), make("span", run.name), make("b", number(gpus)));
         return row;
       });
-      return [make("strong", `${group.name} at ${hours(time, 1)}: busy of ${group.count} GPUs`), ...rows];
+      return [make("strong", `${group.name} at ${when(time, 1)}: busy of ${group.count} GPUs`), ...rows];
     }
     const trace = traceOf(pane.run);
     const lines = bars.flatMap(({ from, to, rounds, job }) => [
       make("strong", `job ${trace.id[job]}`),
       make("div", trace.types[trace.type[job]]),
-      make("div", `${trace.gpus[job]} ${trace.gpus[job] === 1 ? "GPU" : "GPUs"}; ${hours(from)} to ${hours(to)}, ` +
+      make("div", `${trace.gpus[job]} ${trace.gpus[job] === 1 ? "GPU" : "GPUs"}; ${when(from)} to ${when(to)}, ` +
         `${rounds} ${rounds === 1 ? "round" : "rounds"}`),
     ]);
     const idle = bars.length ? "" : ": idle";
     const node = group.nodeSize > 1 ? `, node ${Math.floor((gpu - group.first) / group.nodeSize)}` : "";
-    lines.push(make("div", `${group.name}${node}, GPU ${gpu}${idle}, at ${hours(time)}`));
+    lines.push(make("div", `${group.name}${node}, GPU ${gpu}${idle}, at ${when(time)}`));
     for (const { run } of bars.length ? others.filter((each) => each.run.trace === pane.run.trace) : []) {
       const row = make("div");
       row.append(swatch(run.policy), make("span", `${run.name}: ${whereabouts(run, bars[0].job, time)}`));

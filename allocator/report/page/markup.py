@@ -50,8 +50,10 @@ def choice(name: str, label: str, options: Sequence[str], *, none: str | None = 
 def heading(results: Sequence[SimulationResult], policies: Policies, title: str, description: str) -> str:
     """Title, description and what was run."""
     parts = [f"<header>\n<h1>{escape(title)}</h1>"]
-    if description:
-        parts.append(f'<p class="lead">{escape(description)}</p>')
+    *answer, described = description.split("\n")
+    parts += [f'<p class="answer">{escape(each)}</p>' for each in answer]
+    if described:
+        parts.append(f'<p class="lead">{escape(described)}</p>')
     facts = _facts(results, policies)
     if facts:
         rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts)

@@ -6,6 +6,8 @@ runs of the same trace.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -32,6 +34,7 @@ TOTAL_BARS = 360_000
 BARS_PER_RUN = 120_000
 TOTAL_SHARES = 240_000
 DECISIONS_PER_RUN = 200
+PACKED = 1_000_000
 CDF_POINTS = 2000
 COURSE_POINTS = 200
 OCCUPANCY_BINS = 300
@@ -91,20 +94,38 @@ def build_payload(
         )
     fairness = "slowdown" if rho == "bounded_slowdown" else "rho"
     shown = list(names if policies is None else policies)
-    return {"traces": traces, "policies": shown, "fairness": fairness, "runs": runs}
+    origins = {_origin(result) for result in results}
+    origin = origins.pop() if len(origins) == 1 else None
+    return {"traces": traces, "policies": shown, "fairness": fairness, "origin": origin, "runs": runs}
+
+
+def _origin(result: SimulationResult) -> float | None:
+    """Second 0 of the clock in seconds since 1970 (UTC), where jobs have dates."""
+    dates, arrival = result.record.jobs.arrival_date, result.record.jobs.arrival_time
+    if not len(dates) or np.isnat(dates[0]):
+        return None
+    return round(float(dates[0].astype(np.int64)) / 1e6 - float(arrival[0]), 3)
 
 
 def script_elements(payload: Mapping[str, Any]) -> str:
-    """The data as script elements: one with what every visitor sees, and one per run, read when it is looked at."""
+    """The data as script elements: one with what every visitor sees, and one per run, read when it is looked at.
+
+    Those of more than `PACKED` characters are gzip in base64.
+    """
     parts = {"report-data": dict(payload)}
     parts["report-data"]["runs"] = [
         {name: value for name, value in run.items() if name not in _OF_ONE_RUN} for run in payload["runs"]
     ]
     for at, run in enumerate(payload["runs"]):
         parts[f"run-{at}"] = {name: value for name, value in run.items() if name in _OF_ONE_RUN}
-    return "\n".join(
-        f'<script type="application/json" id="{name}">{to_script_json(part)}</script>' for name, part in parts.items()
-    )
+    return "\n".join(_script(name, to_script_json(part)) for name, part in parts.items())
+
+
+def _script(name: str, text: str) -> str:
+    kind = "json"
+    if len(text) > PACKED:
+        kind, text = "gzip", base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'<script type="application/{kind}" id="{name}">{text}</script>'
 
 
 def fair_limit(counts: Sequence[int], total: int) -> int:

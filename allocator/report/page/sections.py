@@ -127,11 +127,17 @@ def jobs_section(names: Sequence[str]) -> str:
     return section("jobs", "Jobs", how, body)
 
 
-def course_sections(runs: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> list[str]:
-    """What is measured of the cluster over time; without those of which no run has anything."""
+def course_sections(runs: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None = None) -> list[str]:
+    """What is measured of the cluster over time; without those of which no run has anything.
+
+    `origin` is second 0 of the clock, in seconds since 1970; None: times are no dates.
+    """
     return [
         section(
-            course.name, course.heading, course.how, course_chart(course, [run[course.name] for run in runs], of_run)
+            course.name,
+            course.heading,
+            course.how,
+            course_chart(course, [run[course.name] for run in runs], of_run, origin),
         )
         for course in COURSES
         if course.always or any(run[course.name]["value"] for run in runs)

@@ -20,6 +20,7 @@ from allocator.report.figures import (
     format_column,
     format_count,
     format_number,
+    title_of,
     value_of,
 )
 from allocator.report.page.markup import section
@@ -29,6 +30,10 @@ from throughputs.shown import escape
 
 if TYPE_CHECKING:
     from allocator.results.measures.calibration import Calibration
+
+
+WAITING = "average_queueing_time"
+"""The figure of parts that is shown first, where there is a choice."""
 
 
 def comparison_section(policies: Policies) -> str:
@@ -86,26 +91,42 @@ def breakdown_sections(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _breakdown(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> str:
-    """A row per policy and part of its jobs."""
-    names = Presentation.of(summaries).names
-    parts = [(at, row) for at, summary in enumerate(summaries) for row in (summary.get(of.rows) or [])[: of.most]]
-    if not parts:
+    """A row per part of the jobs: with the figures of the one policy, or with one figure, chosen, of each policy."""
+    shown = [(at, summary[of.rows][: of.most]) for at, summary in enumerate(summaries) if summary.get(of.rows)]
+    if not shown:
         return ""
-    found = [row for _, row in parts]
-    figures = of.figures(found)
-    counted = any("jobs" in row for row in found)
-    heads = _head("policy") + _head(of.heading, kind="text") + (_head("jobs") if counted else "")
-    heads += "".join(_head(figure.heading, figure) for figure in figures)
-    columns = [_cells(figure, found, None) for figure in figures]
-    rows = []
-    for at, (position, row) in enumerate(parts):
-        part = escape(row[of.key])
-        name = f'<td class="text" data-value="{part}">{part or of.nameless}</td>'
-        jobs = [f'<td data-value="{row["jobs"]}">{format_count(row["jobs"])}</td>'] if counted else []
-        rows.append(
-            _row(position, names[position], [name, *jobs, *(column[at] for column in columns)], part=row[of.key])
+    names, title = Presentation.of(summaries).names, of.rows.replace("_", "-")
+    parts = {row[of.key]: row for _, rows in reversed(shown) for row in reversed(rows)}
+    order = [*dict.fromkeys(row[of.key] for _, rows in shown for row in rows)]
+    figures = of.figures([row for _, rows in shown for row in rows])
+    counted = any("jobs" in row for row in parts.values())
+    heads = [_head(of.heading, kind="text")] + [_head("jobs")] * counted
+    columns, several = [], len(shown) > 1
+    for figure in figures:
+        for at, rows in shown:
+            own = {row[of.key]: row for row in rows}
+            cells = _cells(figure, [own.get(part, {}) for part in order], None)
+            where = f' data-figure="{figure.key}" data-policy="{at}"' if several else ""
+            columns.append([cell.replace("<td", f"<td{where}", 1) for cell in cells])
+            swatch = f'<i class="swatch {policy_class(at)}" aria-hidden="true"></i>' if several else ""
+            head = _head(names[at] if several else figure.heading, figure, unit=not several)
+            heads.append(head.replace("<th", f"<th{where}", 1).replace('">', f'">{swatch}', 1) if several else head)
+    lines = []
+    for place, part in enumerate(order):
+        name = escape(part)
+        count = f'<td data-value="{parts[part]["jobs"]}">{format_count(parts[part]["jobs"])}</td>' if counted else ""
+        figures_of = "".join(column[place] for column in columns)
+        lines.append(f'<tr><th scope="row" data-value="{name}">{name or of.nameless}</th>{count}{figures_of}</tr>')
+    choice = ""
+    if several:
+        keys = [each.key for each in figures if each.key not in NEITHER]
+        first = WAITING if WAITING in keys else next(iter(keys), "")
+        options = "".join(
+            f'<option value="{each.key}"{" selected" * (each.key == first)}>{escape(title_of(each))}</option>'
+            for each in figures
         )
-    return section(of.rows.replace("_", "-"), of.title, of.about, _table(heads, rows, tall=len(rows) > 60))
+        choice = f'<div class="controls"><label>Figure <select data-figures="{title}">{options}</select></label></div>'
+    return section(title, of.title, of.about, choice + _table("".join(heads), lines, tall=len(lines) > 60))
 
 
 def _table(heads: str, rows: Sequence[str], *, tall: bool = False) -> str:
@@ -113,13 +134,13 @@ def _table(heads: str, rows: Sequence[str], *, tall: bool = False) -> str:
     return f'<div class="scroll{" tall" if tall else ""}" tabindex="0" role="region" aria-label="Table">{table}</div>'
 
 
-def _head(text: str, figure: Figure | None = None, about: str = "", kind: str = "") -> str:
+def _head(text: str, figure: Figure | None = None, about: str = "", kind: str = "", *, unit: bool = True) -> str:
     if figure is not None:
         about = figure.about
+        text = title_of(figure) if unit else text
     better = "" if figure is None or figure.key in NEITHER else f' data-better="{figure.better}"'
-    unit = f" ({figure.unit})" if figure is not None and figure.unit else ""
     kind = f' class="{kind}"' if kind else ""
-    sort = f'<button type="button" title="{escape(about)}">{escape(text + unit)}</button>'
+    sort = f'<button type="button" title="{escape(about)}">{escape(text)}</button>'
     return f'<th scope="col"{kind}{better}>{sort}</th>'
 
 
@@ -135,7 +156,7 @@ def _cells(
 ) -> list[str]:
     """A column; the best are marked where the rows are the policies, which then come with their intervals."""
     texts, values = format_column(figure, rows), [value_of(figure, row) for row in rows]
-    best = set() if half_widths is None else best_rows(figure, rows)
+    best = set() if half_widths is None else best_rows(figure, rows, half_widths)
     cells = []
     for at, (text, value) in enumerate(zip(texts, values, strict=True)):
         mark = ' class="best"' if at in best else ""

@@ -88,6 +88,8 @@ def _off(recorded: np.ndarray[Any, Any], simulated: np.ndarray[Any, Any]) -> np.
 
 def hours(seconds: float) -> str:
     """As people say it."""
+    if seconds < _LEAST:
+        return "less than a minute"
     return (
         f"{seconds / _HOUR:,.{0 if seconds >= 10 * _HOUR else 1}f} h" if seconds >= _HOUR else f"{seconds / 60:.0f} min"
     )
@@ -116,8 +118,8 @@ def answer(
     (first, usual), told = waited[0], []
     if recorded is not None and recorded.get("average_queueing_time") is not None:
         told.append(f"Jobs waited {hours(recorded['average_queueing_time'])} on average (recorded).")
-    would = "would have waited" if told else "wait"
-    sentence = f"{first[0].upper()}{first[1:]} they {would} {hours(usual)}"
+    how_long = f"they would have waited {hours(usual)}" if told else f"jobs wait {hours(usual)} on average"
+    sentence = f"{first[0].upper()}{first[1:]} {how_long}"
     if calibration is None:
         told.append(f"{sentence}; nothing recorded says how near that is.")
     else:

@@ -9,6 +9,7 @@ Sources: A. Qiao et al., "Pollux", OSDI 2021, sec. 4; S. Jayaram Subramanya et a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -156,6 +157,7 @@ class GoodputLedger:
             for name, count in zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
         ]
         self._ends = np.cumsum([0, *(len(columns.gpus) for columns in self._columns)])
+        self._of_type = [slice(*ends) for ends in itertools.pairwise(self._ends.tolist())]
         self._rate = np.zeros((len(self), int(self._ends[-1])))
         self._stale = np.ones(len(self), dtype=np.bool_)
         self._limits = [_limits(self, m) for m in range(len(self.pools))]
@@ -298,45 +300,55 @@ class GoodputLedger:
                 self._rate[job] = self._true_rates(job)
             jobs = jobs[~known]
         modelled = ~np.isnan(self.parameters[jobs, :, 0]) & ~np.isnan(self.variance[jobs])[:, None]
+        allowed = self._allowed(jobs)
+        # without projection a job's least goodput on any number of GPUs counts elsewhere
+        asked = allowed | ~(modelled.all(axis=1, keepdims=True) | self.rules.goodput_projection)
+        for m, (columns, at) in enumerate(zip(self._columns, self._of_type, strict=True)):
+            for tuned in (True, False):
+                here = np.flatnonzero(modelled[:, m] & (self.fixed[jobs] != tuned))
+                units = self._unit[jobs[here], m]
+                for unit in np.unique(units).tolist():
+                    some = here[units == unit]
+                    model = 0 if self.rules.goodput_models == "merged" else m
+                    found = self._on_replicas(jobs[some], model, columns, unit, asked[some, at], tune=tuned)
+                    self._rate[jobs[some], at] = found
+        self._fill_unknown(jobs, modelled, allowed)
+        self._rate[jobs] = np.where(allowed, self._rate[jobs], 0.0)
+
+    def _allowed(self, jobs: Whole) -> NDArray[np.bool_]:
+        """(K, C) columns that jobs may have, by what they have run and what they asked for."""
         # in replicas
         caps = np.maximum(2 * self.profiled[jobs], self._first[jobs]) // self._unit[jobs]
         if self.rules.goodput_projection:
             caps = np.broadcast_to(caps.max(axis=1, keepdims=True), caps.shape)
+        allowed = []
         for m, columns in enumerate(self._columns):
-            at = slice(int(self._ends[m]), int(self._ends[m + 1]))
-            for tuned in (True, False):
-                here = jobs[modelled[:, m] & (self.fixed[jobs] != tuned)]
-                for unit in np.unique(self._unit[here, m]).tolist():
-                    some = here[self._unit[here, m] == unit]
-                    model = 0 if self.rules.goodput_models == "merged" else m
-                    self._rate[some, at] = self._on_replicas(some, model, columns, unit, tune=tuned)
-        self._fill_unknown(jobs, modelled)
-        for m, columns in enumerate(self._columns):
-            at = slice(int(self._ends[m]), int(self._ends[m + 1]))
             most = np.minimum(caps[:, m], self._limits[m].largest[jobs] // self._limits[m].least_local[jobs])
             most = np.minimum(most * self._unit[jobs, m], self._most[jobs])
             most = np.where(self._at_most_asked_for[jobs], np.minimum(most, self.scale_factor[jobs]), most)
-            beyond = columns.gpus[None, :] > most[:, None]
-            others = columns.gpus[None, :] != self.scale_factor[jobs][:, None]
-            beyond |= np.where(self.gang[jobs][:, None], others, columns.only_gangs[None, :])
-            self._rate[jobs, at] = np.where(beyond, 0.0, self._rate[jobs, at])
+            own = columns.gpus[None, :] == self.scale_factor[jobs][:, None]
+            of_kind = np.where(self.gang[jobs][:, None], own, ~columns.only_gangs[None, :])
+            allowed.append(of_kind & (columns.gpus[None, :] <= most[:, None]))
+        return np.concatenate(allowed, axis=1)
 
-    def _on_replicas(self, jobs: Whole, model: int, columns: NumbersOfGpus, unit: int, *, tune: bool) -> Array:
-        """(K, C) initial steps/s by the model of a type, with replicas of `unit` GPUs; 0 where GPUs are left over."""
+    def _on_replicas(
+        self, jobs: Whole, model: int, columns: NumbersOfGpus, unit: int, asked: NDArray[np.bool_], *, tune: bool
+    ) -> Array:
+        """(K, C) initial steps/s by the model of a type, with replicas of `unit` GPUs, where `asked` (K, C) for.
+
+        0 elsewhere, and where GPUs are left over.
+        """
         replicas = columns.gpus // unit
-        some = np.maximum(replicas, 1)
         published = self.rules.goodput_values == "sia"
         of_model = published or self.rules.goodput_models == "merged"
         nodes = -(-columns.gpus // self._columns[model].per_node) if of_model else columns.nodes
-        nodes = np.minimum(nodes, some)
-        if tune and published:
-            shape = len(jobs), len(some)
-            each = np.repeat(jobs, shape[1])
-            nodes, some = (np.tile(x, shape[0])[:, None] for x in (nodes, some))
-            found = best_batch_sizes(self._up_to_submitted(each, model, some[:, 0]), nodes, some).goodput.reshape(shape)
-        else:
-            found = best_batch_sizes(self._models(jobs, model), nodes, some, tune=tune).goodput
-        return np.where(replicas * unit == columns.gpus, found / self.initial[jobs, None], 0.0)
+        row, column = np.nonzero(asked & (replicas * unit == columns.gpus))
+        each, some = jobs[row], replicas[column]
+        models = self._up_to_submitted(each, model, some) if tune and published else self._models(each, model)
+        on = np.minimum(nodes[column], some)[:, None], some[:, None]
+        rate = np.zeros(asked.shape)
+        rate[row, column] = best_batch_sizes(models, *on, tune=tune).goodput[:, 0] / self.initial[each]
+        return rate
 
     def _up_to_submitted(self, jobs: Whole, pool: int, replicas: Whole) -> GoodputModels:
         """Cap the batch size at max(requested, minimum per replica x replicas)."""
@@ -345,7 +357,7 @@ class GoodputLedger:
         asked = np.minimum(self.batch_size[jobs], models.limits.largest)
         return replace(models, limits=replace(models.limits, largest=np.maximum(asked, least)))
 
-    def _fill_unknown(self, jobs: Whole, modelled: NDArray[np.bool_]) -> None:
+    def _fill_unknown(self, jobs: Whole, modelled: NDArray[np.bool_], allowed: NDArray[np.bool_]) -> None:
         """Columns on types that jobs have not run on."""
         M = len(self._columns)
         for k, job in enumerate(jobs.tolist()):
@@ -358,17 +370,16 @@ class GoodputLedger:
                 continue
             # the least goodput counts as many as a replica has GPUs
             least = 1.0
-            rates = {m: self._rate[job, self._ends[m] : self._ends[m + 1]] for m in known.tolist()}
+            rates = {m: self._rate[job, self._of_type[m]] for m in known.tolist()}
             leasts = [float(found[found > 0].min()) / self._unit[job, m] for m, found in rates.items() if found.any()]
             if leasts:
                 least = min(leasts)
             for m in np.flatnonzero(~modelled[k]).tolist():
                 if not fits[m]:
                     continue
-                at = slice(int(self._ends[m]), int(self._ends[m + 1]))
-                columns = self._columns[m]
+                at, columns = self._of_type[m], self._columns[m]
                 if len(known) and self.rules.goodput_projection:
-                    self._rate[job, at] = self._projected(job, int(known[0]), m)
+                    self._rate[job, at] = self._projected(job, int(known[0]), m, allowed[k : k + 1, at])
                 else:
                     self._rate[job, at] = np.where(columns.gpus == self._first[job, m], least * self._unit[job, m], 0.0)
 
@@ -377,17 +388,17 @@ class GoodputLedger:
         for m, columns in enumerate(self._columns):
             if self._has_figures(job, m):
                 speed = self.trainings[job].speed_of_replica(self.pools[m], columns.per_node)
-                at = slice(int(self._ends[m]), int(self._ends[m + 1]))
-                self._rate[job, at] = np.where(columns.gpus == self._first[job, m], speed / self.initial[job], 0.0)
+                alone = columns.gpus == self._first[job, m]
+                self._rate[job, self._of_type[m]] = np.where(alone, speed / self.initial[job], 0.0)
 
     def _has_figures(self, job: int, pool: int) -> bool:
         return self.pools[pool] in self.trainings[job].largest_local
 
-    def _projected(self, job: int, source: int, pool: int) -> Array:
+    def _projected(self, job: int, source: int, pool: int, asked: NDArray[np.bool_]) -> Array:
         """(C,) rates on a type, from the model of another."""
         columns, training = self._columns[pool], self.trainings[job]
         unit, tune = int(self._unit[job, pool]), not self.fixed[job]
-        found = self._on_replicas(np.array([job]), source, columns, unit, tune=tune)[0]
+        found = self._on_replicas(np.array([job]), source, columns, unit, asked, tune=tune)[0]
         speeds = [training.speed_of_replica(self.pools[m], self._columns[m].per_node) for m in (source, pool)]
         return np.asarray(found * speeds[1] / speeds[0])
 

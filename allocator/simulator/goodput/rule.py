@@ -10,6 +10,7 @@ from allocator.conversion import AtLeastOne
 from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.rules.base import Rule, Running
 from allocator.simulator.rules.starts import check_by_name
+from throughputs.goodput.fit import check_fit
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -42,8 +43,7 @@ class Goodput(Rule):
         runs it goes beyond all the same), and by a model of another type as on nodes of that type.
     goodput_models : "by_type": a job has a model for each type, fitted to what it ran there; "merged": one for all
         types, as schedulers have it that take them for equal, with the limits and the nodes of the first type.
-    goodput_fit : how models are fitted: "least_loss", or as published for "pollux" or "sia"
-        (`throughputs.goodput.fit_model`).
+    goodput_fit : how models are fitted: "least_loss", or as another of `throughputs.goodput.fits()` has it.
     goodput_slowdown : pairs (model, factor): how much longer steps take than they were measured.
     goodput_work : when a job with goodput is through: "training": when it is trained; "samples": after the samples that
         its trace asks for, its steps times its batch size, however large its batches are and whatever they are worth,
@@ -66,7 +66,7 @@ class Goodput(Rule):
     goodput_batch_size_of_model: tuple[tuple[str, int], ...] = ()
     goodput_values: Literal["model", "sia"] = "model"
     goodput_models: Literal["by_type", "merged"] = "by_type"
-    goodput_fit: Literal["least_loss", "pollux", "sia"] = "least_loss"
+    goodput_fit: str = "least_loss"
     goodput_slowdown: tuple[tuple[str, float], ...] = ()
     goodput_work: Literal["training", "samples"] = "training"
     goodput_in_rounds: Literal["mean", "trained"] = "mean"
@@ -74,6 +74,7 @@ class Goodput(Rule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_fit(self.goodput_fit)
         check_by_name("goodput_slowdown", self.goodput_slowdown, "a factor above 0", _LEAST_ABOVE_0)
         check_by_name("goodput_most_gpus_of_model", self.goodput_most_gpus_of_model, "at least 1 GPU", 1)
         check_by_name("goodput_batch_size_of_model", self.goodput_batch_size_of_model, "at least 1 sample", 1)

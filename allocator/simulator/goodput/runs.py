@@ -49,7 +49,7 @@ class GoodputRuns(Running):
 
     def __init__(self, world: World, slowdown: Mapping[str, float], whole_seconds: bool) -> None:
         assert world.jobs.goodput is not None
-        self._core, self._truth, self._ledger = world.core, world.truth, world.jobs.goodput
+        self._world, self._core, self._truth, self._ledger = world, world.core, world.truth, world.jobs.goodput
         self._table = world.jobs
         self._server = world.core.cluster.servers
         self._slowdown_of, self._whole_seconds = slowdown, whole_seconds
@@ -59,6 +59,7 @@ class GoodputRuns(Running):
         self._place: dict[int, tuple[int, Shape]] = {}
         # What the rate of a job was worked out for, and whether it has learnt something since its last choice.
         self._rate_is_of: dict[int, tuple[Any, ...]] = {}
+        self._known: dict[tuple[Any, ...], tuple[float, ...]] = {}
         self._news = np.zeros(0, dtype=np.bool_)
         self.lengthen()
 
@@ -108,12 +109,15 @@ class GoodputRuns(Running):
         return self.rate.take(at)
 
     def next_change(self, s: Stretch) -> float:
-        """When the next epoch of a job ends, or its samples do; inf where that is no event."""
+        """When the world sees that the next epoch of a job has ended, or its samples; inf where that is no event."""
         at = s.at
         if self._whole_seconds or not len(at):
             return np.inf
         seconds = np.maximum(self._targets(at) - s.done, 0.0) / self.rate[at]
-        return float(np.min(s.begin + np.minimum(seconds, self._seconds_of_samples(at))))
+        change = float(np.min(s.begin + np.minimum(seconds, self._seconds_of_samples(at))))
+        for seen_at in self._world.hooks.seen_at:
+            change = seen_at(change)
+        return change
 
     def _seconds_of_samples(self, jobs: Whole) -> Array:
         """(K,) seconds that jobs need for the samples that they have left; in whole steps where seconds are whole."""
@@ -226,18 +230,29 @@ class GoodputRuns(Running):
             key = self._place[job], atomic, steps, epoch
             if self._rate_is_of.get(job) == (*key, True):
                 continue
-            (pool, shape), training = key[0], self._trainings[job]
-            gpus = sum(shape)
-            step, sync = training.step_time(ledger.pools[pool], shape, atomic)
-            batch = gpus // training.replica(ledger.pools[pool]) * atomic * (steps + 1.0)
-            square, variance = training.statistics(batch, epoch)
-            worth = training.worth_in(batch, epoch)
-            seconds = (step + (step - sync) * steps) * self._slowdown[job]
-            self.rate[job], self._batch[job], self._step_seconds[job] = worth / seconds, batch, seconds
+            training = self._trainings[job]
+            # jobs of one model do the same
+            alike = training.name, *key
+            if alike not in self._known:
+                self._known[alike] = self._what_it_does(training, *key, float(self._slowdown[job]))
+            (pool, shape), (rate, batch, seconds, step, sync, square, variance) = key[0], self._known[alike]
+            self.rate[job], self._batch[job], self._step_seconds[job] = rate, batch, seconds
             if learn:
-                news = ledger.observe(job, pool, len(shape), gpus, atomic, step, sync)
+                news = ledger.observe(job, pool, len(shape), sum(shape), atomic, step, sync)
                 self._news[job] |= ledger.observe_gradients(job, square, variance) or news
             self._rate_is_of[job] = (*key, learn)
+
+    def _what_it_does(
+        self, training: Training, place: tuple[int, Shape], atomic: float, steps: float, epoch: int, slowdown: float
+    ) -> tuple[float, ...]:
+        """Progress/s, samples and seconds of a step, what `Training.step_time` has, and statistics of gradients."""
+        pool, shape = place
+        kind = self._ledger.pools[pool]
+        step, sync = training.step_time(kind, shape, atomic)
+        batch = sum(shape) // training.replica(kind) * atomic * (steps + 1.0)
+        seconds = (step + (step - sync) * steps) * slowdown
+        rate = training.worth_in(batch, epoch) / seconds
+        return rate, batch, seconds, step, sync, *training.statistics(batch, epoch)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -111,9 +111,10 @@ def _check(running: tuple[tuple[int, tuple[int, ...], float], ...], table: JobTa
         if table.arrival_time[job] > 0:
             found, expected = f"arrives at {table.arrival_time[job]:g} s", "jobs that arrive at time 0"
             raise InputError("start", field=place, found=found, expected=expected)
-        if gpus[-1] >= len(pool) or len(set(pool[list(gpus)])) > 1 or taken & {*gpus}:
-            expected = f"GPUs of one type, of ids below {len(pool)}, that no other job has"
-            raise InputError("start", field=place, found=" ".join(map(str, gpus)), expected=expected)
+        known = bool(gpus) and all(isinstance(gpu, int) and 0 <= gpu < len(pool) for gpu in gpus)
+        if not known or [*gpus] != sorted({*gpus}) or len(set(pool[list(gpus)])) > 1 or taken & {*gpus}:
+            expected = f"GPUs of one type, as ascending ids from 0 and below {len(pool)}, that no other job has"
+            raise InputError("start", field=place, found=" ".join(map(str, gpus)) or "no GPUs", expected=expected)
         if table.configurations is None and len(gpus) != table.scale_factor[job]:
             expected = f"{table.scale_factor[job]}, as many as its gang has"
             raise InputError("start", field=place, found=f"{len(gpus)} GPUs", expected=expected)

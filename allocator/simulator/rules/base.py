@@ -33,7 +33,6 @@ _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
-_NONE: _Floats = np.empty(0)
 _NOBODY: _Flags = np.empty(0, dtype=np.bool_)
 
 
@@ -51,6 +50,7 @@ class Round:
     left : steps left before the round.
     steps, finish : steps done, and when they were done, seconds.
     end, previous_end : of the round, and of the one before it.
+    begin : when each row began to train, seconds, as in a stretch.
     counted_from : since when the time counts as received.
     done : who is through.
     idle : who did no step; empty where everybody did.
@@ -71,6 +71,7 @@ class Round:
     end: float
     previous_end: float
     counted_from: float
+    begin: _Floats | float
     done: _Flags = field(default_factory=lambda: _NOBODY)
     idle: _Flags = field(default_factory=lambda: _NOBODY)
     cut_off: _Flags | None = None
@@ -91,7 +92,7 @@ class Stretch:
     at : where the jobs are in the job table.
     begin : when each row begins to train, seconds; later than `clock` where a start takes time.
     rates : steps/s of each row.
-    done : steps that each job has done before.
+    done : steps that each job has done before, known from `shape` on, as what follows.
     finish : when each row is through if nothing happens before; inf: never.
     until : when rows cease to train, be they through or not, seconds.
     trained : when rows have done their last step, where they are through only later, seconds.
@@ -105,13 +106,20 @@ class Stretch:
     at: _Ids
     begin: _Floats | float
     rates: _Floats
-    done: _Floats = field(default_factory=lambda: _NONE)
-    finish: _Floats = field(default_factory=lambda: _NONE)
-    judged: _Floats = field(default_factory=lambda: _NONE)
+    done: _Floats = field(init=False)
+    finish: _Floats = field(init=False)
+    judged: _Floats = field(init=False)
     until: _Floats | float = np.inf
     trained: _Floats | None = None
     served: _Floats | float | None = None
     starts: _Flags | None = None
+
+
+def seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | float:
+    """From `begin` to `end`, 0 where that comes before; for all rows where the two are the same for all."""
+    if isinstance(begin, float) and isinstance(end, float):
+        return max(end - begin, 0.0)
+    return np.maximum(end - begin, 0.0)
 
 
 class Running:
@@ -163,7 +171,8 @@ class Running:
         """Let happen what was to happen up to the clock of the world."""
 
     def did(self, decision: Decision, at: _Ids, steps: _Floats, seconds: _Floats | float) -> None:
-        """The (K,) rows of a decision did so many steps in so many seconds; their jobs are `at` (K,) in the table."""
+        """The (K,) rows of a decision did so many steps in so many seconds of training, without starts; their jobs are
+        `at` (K,) in the table."""
 
     def set_back(self, at: _Ids, steps: _Floats) -> None:
         """The (K,) jobs `at` these rows of the table have lost so many steps."""

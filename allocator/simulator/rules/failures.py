@@ -42,13 +42,13 @@ class NodesFail(Rule):
     mtbf_hours : mean time that a server is up before it fails; the times are exponential. None: never.
     repair_hours : until it is back.
     checkpoint_seconds : training between two checkpoints of a job.
-    failure_seed : of the times; they are the same under every policy.
+    failure_seed : of the times, which are the same under every policy; None: that of the run.
     """
 
     mtbf_hours: Annotated[float, Range(0.001)] | None = None
     repair_hours: NotNegative = 2.0
     checkpoint_seconds: Annotated[float, Range(1)] = 1800.0
-    failure_seed: NotNegativeWhole = 0
+    failure_seed: NotNegativeWhole | None = None
 
     def check(self, world: Rules) -> None:
         """Shares of all GPUs at a time are on no server."""
@@ -81,7 +81,8 @@ class _Nodes(Running):
 
     def _uptime(self, server: int) -> float:
         """The next draw of a server: seconds until it fails."""
-        draw = np.random.default_rng((self._rule.failure_seed, server, int(self._drawn[server]))).random()
+        seed = self._world.seed if self._rule.failure_seed is None else self._rule.failure_seed
+        draw = np.random.default_rng((seed, server, int(self._drawn[server]))).random()
         self._drawn[server] += 1
         return float(-self._mean * log(np.array([1.0 - draw]))[0])
 

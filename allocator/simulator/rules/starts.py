@@ -149,7 +149,7 @@ class Starts(Running):
         cut = training < seconds
         less = r.counted(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=cut))
         r.steps = np.where(cut, less, r.steps)
-        r.finish = r.clock + np.where(cut, r.seconds, seconds + lost)
+        r.finish, r.begin = r.clock + np.where(cut, r.seconds, seconds + lost), r.clock + lost
 
     def _shorten(self, r: Round) -> None:
         """Fewer steps, done the earlier (Shockwave, NSDI'23, artifact)."""

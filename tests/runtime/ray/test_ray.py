@@ -91,7 +91,7 @@ async def until_ended(adapter, order):
 
 SAYS = """
 import json, os, sys
-told = {**os.environ, "cwd": os.getcwd(), "alone": os.getpgid(0) == os.getpid()}
+told = {**os.environ, "files": os.listdir(), "alone": os.getpgid(0) == os.getpid()}
 json.dump(told, open(sys.argv[1], "w"))
 """
 GANG = """
@@ -121,14 +121,17 @@ async def test_what_a_gang_saves_and_prints_needs_no_shared_folder(stage):
 
 async def test_the_variables_and_the_folder_of_a_job(stage, tmp_path):
     adapter = await stage.open()
-    env = {"OF_THE_JOB": "1", "RAY_RUNTIME_ENV": json.dumps({"env_vars": {"OF_RAY": "2"}})}
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").touch()
+    own = {"env_vars": {"OF_RAY": "2"}, "working_dir": str(tmp_path / "code")}
+    env = {"OF_THE_JOB": "1", "RAY_RUNTIME_ENV": json.dumps(own)}
     order = stage.order(("python", "-c", SAYS, str(tmp_path / "told")), environment=env)
     await adapter.start(order)
     assert (await until_ended(adapter, order)).code == 0
     told = json.loads((tmp_path / "told").read_text())
     assert (told["OF_THE_JOB"], told["OF_RAY"], told["CUDA_VISIBLE_DEVICES"], told["alone"]) == ("1", "2", "0", True)
-    assert told["cwd"] == str(tmp_path)
-    assert {name for name in told if name.startswith("RAY_")} <= {"RAY_ADDRESS"}
+    assert told["files"] == ["train.py"]
+    assert {name for name in told if name.startswith("RAY_") and "AUTH" not in name} == {"RAY_ADDRESS"}
 
 
 OTHER = """

@@ -281,15 +281,17 @@ class RayAdapter(Adapter):
         told = self._told.get(node, {}).get(start.job, Told()).seen
         if told is not None and (told.epoch, told.phase) == (start.epoch, "ended"):
             return told
+        # of what nobody has told nobody knows whether it has begun
+        there = "pending" if told is None or told.epoch != start.epoch else told.phase
         if node in self._lost:
             left = self._lost[node] + self._settings.lost_seconds - time.monotonic()
             if left <= 0:
                 return seen("ended", reason=f"Ray has lost node {name}")
-            return seen("running", reason=f"Ray has lost node {name}: in {left:.0f} s nothing of it can run there")
+            return seen(there, reason=f"Ray has lost node {name}: in {left:.0f} s nothing of it can run there")
         silent = self._silent.get(node, "")
         if told is not None and told.epoch == start.epoch:
             return replace(told, reason=told.reason or silent)
-        return seen("running", reason=silent) if silent else None
+        return seen(there, reason=silent) if silent else None
 
     def _whole(self, start: _Start, parts: Sequence[Seen | None]) -> Seen | None:
         """What is seen of a start from its parts; None: it has not begun everywhere, and may be ordered again."""
@@ -299,7 +301,11 @@ class RayAdapter(Adapter):
         if failed is not None and running:
             self._end_others(start)
         if running:
-            return None if None in parts and failed is None else max(running, key=lambda part: part.reason)
+            return (
+                None
+                if None in parts and failed is None
+                else min(running, key=lambda part: (part.phase, not part.reason))
+            )
         return None if not ended else failed or ended[0]
 
     def _end_others(self, start: _Start) -> None:
@@ -358,6 +364,8 @@ class RayAdapter(Adapter):
                 if last.epoch > order.epoch or (last.epoch < order.epoch and seen and seen.phase != "ended"):
                     raise AdapterError(f"epoch {order.epoch} cannot start: epoch {last.epoch} is the last one")
                 if last.epoch == order.epoch and seen is not None:
+                    if seen.phase == "pending":
+                        raise NoAnswerError(seen.reason)
                     return
             start, environment = self._started(order, last), _runtime_env(order)
             counts = {node: len(positions) for node, (_, positions) in start.places.items()}

@@ -7,10 +7,12 @@ alone.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import pickle
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +37,13 @@ def _where() -> tuple[list[int], dict[str, str], str]:
     return [int(one) for one in ray.get_gpu_ids()], variables, os.getcwd()
 
 
+def _uploaded(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """A runtime_env with its working directory in Ray's own store, where it is one of this machine."""
+    packing: Any = importlib.import_module("ray._private.runtime_env.working_dir")
+    scratch = tempfile.gettempdir()
+    return dict(packing.upload_working_dir_if_needed(dict(runtime_env), include_gitignore=True, scratch_dir=scratch))
+
+
 class RefusedError(Exception):
     """What was asked for is not done, and will not be."""
 
@@ -50,7 +59,8 @@ class Bridge:
     def __init__(self, service: str, address: str) -> None:
         import ray
 
-        self._ray, self._service = ray, service
+        self._ray: Any = ray
+        self._service = service
         release = tuple(int(part) for part in ray.__version__.split(".")[:2])
         if release < OLDEST:
             raise RuntimeError(f"Ray {ray.__version__} is too old: 2.55 or newer is needed")
@@ -66,8 +76,7 @@ class Bridge:
         return await asyncio.to_thread(self._nodes)
 
     def _nodes(self) -> list[dict[str, Any]]:
-        from ray._private import state
-
+        state: Any = importlib.import_module("ray._private.state")
         free = state.available_resources_per_node()
         ours: dict[str, float] = {}
         for group in self._groups().values():
@@ -109,13 +118,13 @@ class Bridge:
 
         async def ask(number: int, node: str) -> Any:
             strategy = strategies.PlacementGroupSchedulingStrategy(group, number)
-            options = {"runtime_env": dict(runtime_env)} if runtime_env else {}
+            options = {"runtime_env": await asyncio.to_thread(_uploaded, runtime_env)} if runtime_env else {}
             async with self._asking.setdefault(node, asyncio.Lock()):
                 return await self._where.options(num_gpus=gpus[node], scheduling_strategy=strategy, **options).remote()
 
         try:
             return list(await asyncio.gather(*(ask(number, node) for number, node in enumerate(gpus))))
-        except self._ray.exceptions.RuntimeEnvSetupError as error:
+        except (self._ray.exceptions.RuntimeEnvSetupError, ValueError, TypeError) as error:
             await self.remove(name)
             raise RefusedError(f"the runtime_env cannot be made: {error}") from error
 

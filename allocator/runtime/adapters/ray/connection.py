@@ -114,7 +114,7 @@ class Connection:
                 await process.stdin.drain()
                 return await answer
         except TimeoutError:
-            raise NoAnswerError(f"Ray has not answered within {seconds:g} s") from None
+            raise NoAnswerError(f"Ray at {self._words[1]} has not answered within {seconds:g} s") from None
         except (ConnectionError, OSError):
             raise NoAnswerError(self._last_words()) from None
         finally:

@@ -107,7 +107,8 @@ class Supervisor:
         self._folder = own_folder(root / service / node[:16], make=True)
         raylet = int(os.environ.get("RAY_RAYLET_PID") or os.getppid())
         self._node = node[:16]
-        self._environment = {"RAY_ADDRESS": address} | without_ray(
+        self._address = address
+        self._environment = without_ray(
             dict(entry.split("=", 1) for entry in read_text(f"/proc/{raylet}/environ").split("\0") if "=" in entry)
         )
         self._jobs = _Jobs(self._folder, raylet)
@@ -153,7 +154,7 @@ class Supervisor:
             if grant is None or (grant.job, grant.epoch) != (order.job, order.epoch):
                 raise AdapterError(f"epoch {order.epoch} is stale: the lease of the service is another")
             await asyncio.to_thread(raise_epoch, folder, grant)
-            common = {**(base or self._environment), **order.environment}
+            common = {**(base or self._environment), "RAY_ADDRESS": self._address, **order.environment}
             common |= {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(folder / "checkpoint")}
             common[PART] = part = self._part(order.job)
             common |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -227,8 +228,9 @@ class Supervisor:
 
 
 def without_ray(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables without those by which Ray speaks to its own processes."""
-    return {name: value for name, value in variables.items() if not name.startswith("RAY_")}
+    """Variables without those by which Ray speaks to its own processes, but with those that let into the cluster."""
+    kept = "RAY_AUTH_"
+    return {n: value for n, value in variables.items() if not n.startswith("RAY_") or n.startswith(kept)}
 
 
 def read_text(path: str) -> str:
