@@ -104,7 +104,7 @@ def test_the_main_comparison_of_sia_is_near_what_is_printed():
     rows = sia_headline.recorded()
     for key, printed in sia_headline.PRINTED.items():
         runs = sia_headline.runs_of(rows, *key)
-        assert len(runs) == sia_headline.WORKLOADS[key[1]][1], key
+        assert len(runs) == sia_headline.DRAWS[key[1]], key
         found = runs[list(sia_headline.FIGURES)].mean()
         found["p99"] = sia_headline.p99_of_all(runs)
         apart = (found / np.array(printed) - 1).to_dict()

@@ -118,7 +118,7 @@ def compare(
     ['fifo', 'isolated']
     >>> trace = Trace(["a", "b"], [1, 1], [60.0, 30.0], [0.0, 0.0], duration=[60.0, 30.0])
     >>> compare(trace, "a100:1", "fifo,srtf").table[["policy", "average_jct"]].values.tolist()
-    [['fifo', 105.0], ['srtf', 90.0]]
+    [['fifo', 255.0], ['srtf', 105.0]]
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def search_one_pool(written: Written, cost: Array) -> Search | None:
     def search(opened: Flags, point: Array, start: Array | None) -> tuple[Array, float, bool]:  # noqa: ARG001
         z = np.where(opened, 0.0, point)
         held = np.bincount(job[z > 0], minlength=len(must))
-        room = int(capacity - gpus @ z)
+        room = int(capacity - (gpus * z).sum())
         some = np.flatnonzero(opened & (written.most == 1) & (held[job] == 0) & (gpus <= room))
         needed = np.flatnonzero(must & (held == 0))
         if room < 0 or (held > 1).any() or len(np.setdiff1d(needed, job[some])):

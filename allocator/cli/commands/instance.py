@@ -87,7 +87,7 @@ def audit_command(
     out: Annotated[Path | None, option("--out", "Also write the audit as JSON to this file.", "FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices. Or a log.
+    """Audit the allocation of a policy, or a job log: who envies whom, what was wasted, idle or unfair.
 
     Of a job log with starts, and the --cluster that its jobs ran on: where the GPU time went - wasted, idle though jobs
     waited, free in pieces too small for any -, and who waited and was overtaken, by account, user and size.

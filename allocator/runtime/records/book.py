@@ -422,4 +422,4 @@ class Book:
 
 
 def _nodes(event: Event) -> dict[str, Node]:
-    return {told["name"]: Node(**told) for told in event.get("nodes", ())}
+    return {told["name"]: Node(**told | {"taken": tuple(told.get("taken", ()))}) for told in event.get("nodes", ())}
