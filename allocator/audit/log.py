@@ -24,7 +24,7 @@ from allocator.presets import preset
 from allocator.recorded import recorded_schedule
 from allocator.results.measures.calibration import NEAR
 from allocator.results.measures.parts import rows_of, size_names
-from throughputs import Trace
+from throughputs import InputError, Trace
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
@@ -91,10 +91,13 @@ def audit_log(trace: Trace, cluster: Cluster | str | Mapping[str, int]) -> LogAu
         could[mine], overtaken[mine] = some.could_start(), some.overtaken()
     within = np.maximum(np.minimum(end, span[1]) - np.maximum(start, span[0]), 0.0) * gpus
     status = jobs["status"].astype(str).to_numpy()
-    uses = {"jobs that completed": within[status == ENDINGS[0]].sum()}
+    uses = {"jobs that completed, or still ran": within[status == ENDINGS[0]].sum()}
     uses |= {f"jobs that {_WORDS[ending]}": within[status == ending].sum() for ending in ENDINGS[1:]}
     uses |= dict(zip(_IDLE, idle, strict=True))
     total = max(run.cluster.total_gpus * (span[1] - span[0]), 1e-300)
+    if (booked := sum(uses.values())) > 1.001 * total:
+        expected = f"at least {booked / (span[1] - span[0]):.1f} GPUs, which the log had in use on average or idle"
+        raise InputError("--cluster", found=str(run.cluster), expected=expected)
     import pandas as pd
 
     rows = [(use, seconds / _HOUR, seconds / total) for use, seconds in uses.items() if seconds]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from allocator.simulator.engine import SimulationStalledError
 from allocator.variants import folder_of, read_variants
 from formulations import SolverError
 from throughputs import InputError, Trace, trace_of
+from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings
 from throughputs.shown import as_text
 from throughputs.trace import ENDINGS
@@ -138,6 +139,8 @@ def compare(
         A run that cannot be made, told before anything runs. Where no run of a seed comes through, the first error.
     """
     given: Any = runs
+    if out is not None and Path(out).exists() and not Path(out).is_dir():
+        raise InputError("compare", field="out", found=str(out), expected="a folder, or a name that is not taken")
     listed: list[Run] = list(given if cluster is None else _of_policies(given, cluster, policies, about))
     read = Materials.of(listed, check=False) if materials is None else materials
     for run in listed:
@@ -170,11 +173,16 @@ def _of_policies(
     policies: Iterable[str] | str | None,
     about: Mapping[str, Any],
 ) -> Iterator[Run]:
-    if policies is None:
-        raise InputError("compare", field="policies", expected="names of policies, as in fifo,srtf")
+    names = [policies] if isinstance(policies, str) else list(policies or ())
+    if not names or not all(isinstance(name, str) for name in names):
+        expected = "names of registered policies, with settings where wanted, as in fifo,elasticflow:admission=repair"
+        raise InputError("compare", field="policies", found=policies, expected=expected)
+    for name in about:
+        if name not in (known := [field.name for field in fields(Run)]):
+            raise InputError("compare", field=name, found="an unknown argument", expected=one_of(name, known))
     trace, (gpus, servers) = trace_of(jobs), cluster_texts(Cluster.of(cluster))
     usual = preset(about.get("preset", "default"))
-    for variant in read_variants(policies if isinstance(policies, str) else ",".join(policies), "policies"):
+    for variant in read_variants(",".join(names), "policies"):
         settings = variant.typed_settings("policies", usual)
         run = Run("trace", variant.name, gpus, policy_settings=settings, gpus_per_server=servers, workload=trace)
         yield replace(run, name=variant.run_label or "", **about)

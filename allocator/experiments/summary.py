@@ -57,7 +57,8 @@ class Swept:
             raise InputError("sweep", found="no results yet", expected="a sweep of which runs have finished")
         load = next(name for name in _LOADS if name in results)
         usual = OF_DECISIONS if "decision_seconds" in results else OF_SIMULATIONS
-        shown = dict(_shown(results, name) for name in (usual if figures is None else figures))
+        known = [name for name in usual if name in results and results[name].notna().any()]
+        shown = dict(_shown(results, name) for name in (known if figures is None else figures))
         series = ("policy", *_differing(results, load))
         # what happened to complete of a run that was stopped says little
         done = {each.column: results[each.column].where(results["status"] == "completed")
@@ -100,9 +101,9 @@ def _status(states: pd.Series) -> str:
 
 
 def _shown(results: pd.DataFrame, name: str) -> tuple[str, Shown]:
-    if name not in results or not pd.api.types.is_numeric_dtype(results[name]):
-        measured = results.loc[:, "jobs":].select_dtypes("number").dropna(axis="columns", how="all")
-        numbers = [str(column) for column in measured]
+    measured = results.select_dtypes("number").dropna(axis="columns", how="all")
+    if name not in measured:
+        numbers = [str(column) for column in measured if "jobs" not in results or column in results.loc[:, "jobs":]]
         raise InputError("figures of a sweep", found=name, expected=one_of(name, numbers))
     figure = _KNOWN.get(name, Figure(name, name.replace("_", " "), "", ""))
     return title_of(figure), Shown(name, f",.{2 if figure.decimals is None else figure.decimals}f", figure.scale)

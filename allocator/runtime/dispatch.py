@@ -11,7 +11,7 @@ from typing import Any
 from allocator.lease.fence import LeaseLockedError, StaleLeaseError, raise_epoch
 from allocator.lease.files import LEASE_FILE, Grant, read_file, write_file
 from allocator.runtime.adapters.base import Adapter, AdapterError, CommandError, NoAnswerError, Seen, StartOrder
-from allocator.runtime.records.book import STARTING, STOPPING, Job
+from allocator.runtime.records.book import STARTING, STOPPING, TIMED_OUT, Job
 from allocator.runtime.records.journal import JournalError
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
@@ -127,11 +127,14 @@ class Dispatch:
         if watch.serial < 0 and not self.starting(job):
             self._write(job)
         patience = settings.notice_seconds if watch.report is not None else 0.0
-        if now >= watch.asked_at + settings.grace_seconds:
+        # nobody outlives its time limit
+        left = job.time_limit - job.run_seconds if job.then == TIMED_OUT else settings.grace_seconds
+        grace = max(min(left, settings.grace_seconds), 0.0)
+        if now >= watch.asked_at + grace:
             if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
                 watch.killed_at = now
                 self._task(job.uuid, job.epoch, "kill", lambda: self._adapter.kill(job.uuid, job.epoch))
-        elif now >= watch.asked_at + patience and (watch.termed_at is None or self._failed(job, "stop")):
+        elif now >= watch.asked_at + min(patience, grace) and (watch.termed_at is None or self._failed(job, "stop")):
             watch.termed_at = now
             self._task(job.uuid, job.epoch, "stop", lambda: self._adapter.stop(job.uuid, job.epoch))
 

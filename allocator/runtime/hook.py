@@ -86,10 +86,10 @@ class Hook:
                 *self._command, stdin=pipe, stdout=none, stderr=none, start_new_session=True
             )
             await asyncio.wait_for(process.communicate(told), _PATIENCE)
-        except OSError as error:
-            return f"hook {self._command[0]}: {error.strerror}"
         except TimeoutError:
             return f"hook {self._command[0]} did not end within {_PATIENCE:g} s"
+        except OSError as error:
+            return f"hook {self._command[0]}: {error.strerror}"
         finally:
             if process is not None and process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

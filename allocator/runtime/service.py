@@ -29,6 +29,7 @@ from allocator.runtime.hook import Hook
 from allocator.runtime.records.book import (
     CANCELLED,
     FAILED,
+    FINAL,
     LEAVING,
     LOST,
     QUEUED,
@@ -124,7 +125,7 @@ class Service:
         await self.adapter.open()
         self.hardware = self.hardware_of(await self.adapter.nodes())
         self.deciding = self._deciding(make_world)
-        if self.settings.hook is not None:
+        if self.settings.hook:
             self.hook = Hook(self, self.settings.hook_words)
             self.doors.append(self.hook)
         nodes = [vars(node) for node in self.hardware.nodes]
@@ -322,7 +323,10 @@ class Service:
     def _cancel_hopeless(self) -> None:
         """Take jobs off that wait for one that will not complete, and those that wait for them."""
         while self.book.hopeless:
-            ends = {job.uuid: min(one.id for one in self.book.before(job)) for job in self.book.hopeless.values()}
+            ends = {
+                job.uuid: min(one.id for one in self.book.before(job) if one.state in FINAL)
+                for job in self.book.hopeless.values()
+            }
             self.record(
                 Event(CANCELLED, uuid, data={"reason": f"job {number}, which it was to run after, did not complete"})
                 for uuid, number in ends.items()

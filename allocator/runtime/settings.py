@@ -33,7 +33,7 @@ class ServiceSettings:
     early_dispatch : in rounds, decide as soon as GPUs fall idle that a waiting job could use, and start those of the
         next round whose GPUs are free before it begins.
     least_measured_steps, least_measured_seconds : of a measurement of speed.
-    hook : a program that is told what happens, in words as a shell has them; None: nobody is.
+    hook : a program that is told what happens, in words as a shell has them; None or "": nobody is.
     log_bytes : of output that are kept of each job.
     max_jobs : that may wait or run at once; more are refused.
     """
@@ -74,7 +74,7 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         check_fields(self, "settings")
-        if self.hook is not None and not self.hook_words:
+        if self.hook and not self.hook_words:
             raise InputError("settings", field="hook", found=self.hook, expected="a program, and its arguments")
 
     @property

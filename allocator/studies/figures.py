@@ -53,6 +53,8 @@ def use_style() -> None:
 
     matplotlib.rcParams.update(
         {
+            # outlines of letters that journals take
+            "pdf.fonttype": 42,
             "figure.dpi": 90,
             "savefig.dpi": 90,
             "figure.facecolor": "white",

@@ -145,8 +145,14 @@ def side_by_side(study: Study, results: pd.DataFrame) -> Figure:
 
 
 def _joined(results: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
-    texts = [results[name].map(tables.label) for name in names]
-    return pd.concat(texts, axis="columns").agg(", ".join, axis="columns")
+    def told(name: str) -> pd.Series:
+        """A number says what it is of."""
+        texts, number = results[name].map(tables.label), pd.api.types.is_numeric_dtype(results[name])
+        return texts.map(lambda text: f"{name} {text}" if text and number else text)
+
+    texts = [told(name) for name in names]
+    joined = [", ".join(text for text in row if text) for row in zip(*texts, strict=True)]
+    return pd.Series(joined, index=results.index, dtype=object)
 
 
 def cpu_seconds(call: Callable[[], Any], repetitions: int) -> float:

@@ -145,6 +145,7 @@ async def test_a_hook_is_told_each_event_in_order_also_after_it_has_failed(tmp_p
 
 
 def test_a_hook_is_a_program():
-    for bad in ("", "  ", "notify 'unclosed"):
+    assert not ServiceSettings(hook="").hook_words
+    for bad in ("  ", "notify 'unclosed"):
         with pytest.raises(InputError, match="hook"):
             ServiceSettings(hook=bad)

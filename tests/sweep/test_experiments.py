@@ -116,3 +116,23 @@ def test_what_python_answers_can_be_read(capsys):
         said = capsys.readouterr().out
         assert [word for word in words.split() if word not in said.lower()] == []
         assert "array(" not in said
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"policies": [allocator.get_policy("fifo")]}, "policies.*names of registered policies"),
+        ({"policies": "fifo", "sede": 3}, "sede.*seed"),
+        ({"policies": "fifo", "out": __file__}, "out.*a folder"),
+    ],
+)
+def test_what_compare_cannot_be_told(given, told):
+    with pytest.raises(InputError, match=told):
+        allocator.compare(Trace(["A3C"], [1], [100.0], [0.0]), "v100:1", **given)
+
+
+def test_jobs_of_a_table_that_are_left_out_are_told():
+    table = pd.DataFrame({"submit": [0, 60, 70], "duration": [3600, -1, float("nan")], "gpus": [1, 1, 1]})
+    with pytest.warns(UserWarning, match="of 3 jobs .* 2 are left out"):
+        compared = allocator.compare(table, "a100:1", "fifo")
+    assert compared.table["jobs"].tolist() == [1]

@@ -21,6 +21,7 @@ Efficient Cluster Scheduling for Dynamic Adaptation in Machine Learning", NSDI 2
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -212,7 +213,13 @@ def trace_of(jobs: Trace | pd.DataFrame | str | os.PathLike[str]) -> Trace:
         raise InputError("trace", found=type(given).__name__, expected=expected)
     if {"job_type", "total_steps"} <= set(given.columns):
         return Trace.from_frame(given, source="DataFrame")
-    return import_log(given).trace
+    log = import_log(given)
+    if log.dropped:
+        left = "; ".join(f"{count} {reason}" for reason, count in log.dropped.items())
+        warnings.warn(
+            f"of {log.rows} jobs of the DataFrame {sum(log.dropped.values())} are left out: {left}", stacklevel=3
+        )
+    return log.trace
 
 
 def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> ImportedLog | None:

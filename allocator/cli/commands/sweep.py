@@ -142,6 +142,7 @@ def plot_command(
     folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
     out: Annotated[Path, option("--out", "The picture.", "FILE.pdf|FILE.svg|FILE.png")],
     figures: FiguresOption = None,
+    width: Annotated[float | None, option("--width", "Width of the picture in inches.", "INCHES", min=1.0)] = None,
 ) -> None:
     """Draw the results of a sweep: a line per series against the load, bars where there is one load.
 
@@ -150,7 +151,11 @@ def plot_command(
     _kind(out, ("pdf", "svg", "png"))
     if find_spec("matplotlib") is None:
         raise InputError("--out", expected="matplotlib to be installed: pip install cluster-allocator[plot]")
-    _swept(folder, figures).picture().savefig(out)
+    picture = _swept(folder, figures).picture()
+    if width is not None:
+        picture.set_size_inches(width, picture.get_figheight())
+    picture.savefig(out)
+    print(f"wrote {out}")
 
 
 @app.command("export")
@@ -165,6 +170,7 @@ def export_command(
     """
     swept = _swept(folder, figures)
     write_text(out, swept.csv() if _kind(out, ("csv", "tex")) == "csv" else swept.latex())
+    print(f"wrote {out}")
 
 
 def _kind(out: Path, known: Sequence[str]) -> str:

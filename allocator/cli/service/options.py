@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -38,6 +39,9 @@ def job_numbers(given: list[str]) -> list[Any]:
 
 def duration(text: str, option: str) -> float:
     """Seconds of a text such as 90, 45s, 30m, 12h or 7d."""
+    if ":" in text and (clock := re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)):
+        days, hours, minutes, last = (int(part or 0) for part in clock.groups())
+        text = str(86400 * days + 3600 * hours + 60 * minutes + last)
     factor = _UNITS.get(text[-1:])
     number = text[:-1] if factor else text
     try:
@@ -45,7 +49,7 @@ def duration(text: str, option: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < float("inf"):
-        raise InputError(option, found=text, expected="a length of time, as in 90, 45s, 30m, 12h or 7d")
+        raise InputError(option, found=text, expected="a length of time, as in 90, 45s, 30m, 12h, 7d or 1-12:00:00")
     return seconds
 
 

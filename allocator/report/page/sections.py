@@ -11,6 +11,7 @@ from allocator.report.bar_charts import bar_panels
 from allocator.report.charts import COURSES, HOUR, cdf_chart, course_chart
 from allocator.report.page.markup import choice, section
 from allocator.report.presentation import Presentation
+from allocator.results.outcomes import RECORDED
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -42,8 +43,10 @@ def distribution_sections(
     n_policies = max(of_run) + 1
     n_jobs, jct, rhos = [0] * n_policies, *([np.empty(0)] * n_policies for _ in range(2))
     for policy, result in zip(of_run, results, strict=True):
-        n_jobs[policy] += len(result.jobs)
-        jct[policy] = np.append(jct[policy], result.jobs["jct"].to_numpy(np.float64) / HOUR)
+        hours = result.jobs["jct"].to_numpy(np.float64) / HOUR
+        # of a log those jobs alone of which it tells when they ran
+        n_jobs[policy] += int(np.isfinite(hours).sum()) if result.policy == RECORDED else len(hours)
+        jct[policy] = np.append(jct[policy], hours)
         rhos[policy] = np.append(rhos[policy], result.jobs[rho].to_numpy(np.float64))
     how_jct = (
         "At each time, the fraction of all jobs of the trace that took at most so long from arrival to "

@@ -75,6 +75,11 @@ class Calibration:
         """How far the mean is off, as a part of the recorded one."""
         return float(abs(self.table["off"].iloc[0]))
 
+    @property
+    def uncertainty(self) -> float:
+        """How far a figure may be off: the mean, or half of the percentiles and sizes where these are further off."""
+        return float(np.nanmax([self.off, self.table["off"].abs().median(), 0.0]))
+
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON, times in seconds."""
         rows = self.table.astype(object).where(self.table.notna(), None).to_dict("records")
@@ -141,9 +146,9 @@ def _best(
 ) -> str:
     """The sentence on the row under which jobs wait least."""
     words, least = min(others, key=lambda row: row[1])
-    off = 0.0 if calibration is None or np.isnan(calibration.off) else calibration.off
-    if abs(least - usual) <= off * usual:
-        return f"No other row differs by more than that: {words} it is {hours(least)}."
+    off = 0.0 if calibration is None else calibration.uncertainty
+    if max(least, usual) <= (1.0 + off) * min(least, usual):
+        return f"No other row differs by more than the {off:.0%} that figures may be off: {words} it is {hours(least)}."
     dollars = costs.get(words)
     price = "" if dollars is None else f", about ${float(f'{dollars:.2g}'):,.0f} a month"
     within = "" if off < _CLOSE else f", give or take {off:.0%}"

@@ -100,7 +100,7 @@ class Requests:
             self._service.deciding.world.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
             self._service.deciding.prospects.check(Job.submitted(-1, key, data))
-            for before in self._jobs(data.get("after", [])):
+            for before in self._jobs(data.get("after", []), "after"):
                 through = before.state in FINAL and before.state != COMPLETED
                 checked("after", f"job {before.id}, which is {before.state}", not through, "jobs that may complete")
             asked_for.append(key)
@@ -192,14 +192,14 @@ class Requests:
         self._service.close()
         return {"stopping": True}
 
-    def _jobs(self, wanted: Any) -> list[Job]:
+    def _jobs(self, wanted: Any, field: str = "jobs") -> list[Job]:
         """The jobs that are named, each once."""
         book, named = self._service.book, {}
         there = f"from 0 to {len(book.by_id) - 1}" if book.by_id else "but no job was submitted so far"
         for one in _list(wanted, 0, f"a list of numbers of jobs, at most {MOST_AT_ONCE:,}"):
             if not (isinstance(one, str) and one in book.jobs):
                 good = type(one) is int and 0 <= one < len(book.by_id)
-                one = book.by_id[checked("jobs", one, good, f"the number of a job, {there}")].uuid
+                one = book.by_id[checked(field, one, good, f"the number of a job, {there}")].uuid
             named[one] = book.jobs[one]
         return list(named.values())
 
