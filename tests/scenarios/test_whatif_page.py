@@ -15,20 +15,20 @@ from tests.scenarios.test_scenarios import log
 @pytest.fixture(scope="module")
 def grown():
     policies = ["fifo", "max_min_fairness_perf"]
-    return whatif(log(8), ["a100:4", "a100:6"], policies, loads=[1, 2], prices={"a100": 2.0}, next_gpus=1)
+    return whatif(log(8), ["a100:4", "a100:5", "a100:6"], policies, loads=[1, 2], prices={"a100": 2.0}, next_gpus=1)
 
 
 @pytest.mark.exhaustive
 def test_figures_stand_against_each_number_that_varies(grown):
     along = dimensions(grown.rows)
-    assert [dimension.title for dimension in along] == ["GPUs", "load"]
+    assert [dimension.title for dimension in along] == ["GPUs"]  # of a load there are two points
     lines = lines_of(along[0], grown.rows)
     assert [line.label for line in lines] == [
         "load 1, fifo", "load 1, max_min_fairness_perf", "load 2, fifo", "load 2, max_min_fairness_perf",
     ]  # fmt: skip
-    assert [[row.cluster.total_gpus for row in line.rows] for line in lines] == [[4, 6]] * 4
+    assert [[row.cluster.total_gpus for row in line.rows] for line in lines] == [[4, 5, 6]] * 4
     page = render_page(grown)
-    assert page.count("<circle") == 2 * 8 * 5  # two dimensions, eight rows, five figures
+    assert page.count("<circle") == 12 * 5  # twelve rows, five figures
     assert "What one more GPU would change" in page
     assert "normalised throughput" in page
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocator import OrderPolicy
+from allocator import Need, OrderPolicy
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class LeastGpuTime(OrderPolicy):
 
     paper = "an example"
     program = "in order of s_i n_i / max_j T_ij"
+    needs = Need.LENGTHS
 
     def key(self, state):
         """(N,) GPU seconds that each job still needs on its fastest type."""
