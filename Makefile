@@ -58,7 +58,7 @@ test-slurm: $(VENV)/.dev slurm
 	ALLOCATOR_EXPECT_SLURM=1 $(BIN)/python -m pytest -n 2 tests/runtime/slurm
 
 test-examples: $(EXAMPLES)/.run
-	ALLOCATOR_EXPECT_EXAMPLES=1 OMP_NUM_THREADS=1 $(EXAMPLES)/bin/python -m pytest -n 2 tests/examples
+	ALLOCATOR_EXPECT_EXAMPLES=1 OMP_NUM_THREADS=1 $(EXAMPLES)/bin/python -m pytest -n 2 -m "not deep" tests/examples
 
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants

@@ -14,7 +14,7 @@ from tests.lease.jobs import ROOT
 
 
 @needs("torch")
-@pytest.mark.exhaustive
+@pytest.mark.deep
 def test_the_elastic_trainer_of_the_page(tmp_path):
     page = (ROOT / "docs" / "ray.md").read_text()
     (program,) = re.findall(r"test_ray_example.py -->\n```python\n(.*?)```", page, re.S)
