@@ -67,7 +67,7 @@ class PolicyEntry:
     """One registered policy: its name, its class, the paper it comes from, one line of meaning, its program."""
 
     name: str
-    factory: type
+    factory: type[Policy]
     paper: str
     meaning: str
     program: str
@@ -75,7 +75,7 @@ class PolicyEntry:
     @property
     def lengths(self) -> str:
         """What it knows of how long jobs take: "true" lengths, "predicted" ones, or "unknown"."""
-        needs = self.factory.needs  # type: ignore[attr-defined]
+        needs = self.factory.needs
         return "true" if Need.LENGTHS in needs else "predicted" if Need.PREDICTIONS in needs else "unknown"
 
 

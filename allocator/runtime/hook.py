@@ -8,12 +8,9 @@ import json
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from allocator.runtime.records.book import Book
 from allocator.runtime.records.journal import Event
-
-if TYPE_CHECKING:
-    from allocator.runtime.service import Service
 
 _MOST_KEPT = 10_000
 """Events that wait for the program; the oldest are given up first."""
@@ -36,26 +33,25 @@ class Hook:
 
     Parameters
     ----------
-    service : to hear. command : a program and its arguments.
+    book : of jobs, for their numbers and names. command : a program and its arguments.
 
     Attributes
     ----------
     trouble : why it did not take what it was last told, "" if it did.
     """
 
-    def __init__(self, service: Service, command: Sequence[str]) -> None:
-        self._service, self._command = service, tuple(command)
+    def __init__(self, book: Book, command: Sequence[str]) -> None:
+        self._book, self._command = book, tuple(command)
         self._waiting: deque[tuple[int, str]] = deque(maxlen=_MOST_KEPT)
         self._news = asyncio.Event()
         self.trouble = ""
         self._task = asyncio.get_running_loop().create_task(self._tell())
-        service.listeners.append(self.hear)
 
     def hear(self, event: Event) -> None:
         """Something was written into the journal."""
         if event.kind in _SILENT:
             return
-        job = self._service.book.jobs.get(event.job)
+        job = self._book.jobs.get(event.job)
         told = {"number": event.number, "at": event.at, "clock": event.clock, "kind": event.kind}
         told |= {"job": None if job is None else job.id, "name": "" if job is None else job.name}
         data = {name: value for name, value in event.data.items() if name != "environment"}

@@ -37,9 +37,6 @@ _LAST_DECISIONS = 20
 _AFTER_TROUBLE = 5.0
 """Seconds after which a policy that failed is asked again."""
 
-NOT_ITS_TURN = "not its turn"
-"""Why a job waits that the policy knows and gives no GPUs."""
-
 _TRIALS_OF_MEMORY = 2
 """Decisions that may fail in a row before what the policy remembers is taken to be the cause."""
 
@@ -193,14 +190,18 @@ class Deciding:
         """Why a job cannot run on any nodes there are, "" if it can."""
         return "" if self.fits(job) else self.prospects.why_unfit(job)
 
+    def passed_over(self, job: Job) -> bool:
+        """Whether the policy knows a job, and gives it no GPUs now."""
+        known = self._now is not None and job.uuid in self._known
+        return known and not self.trouble and job.uuid not in self.wanted()
+
     def why_waiting(self, job: Job, book: Book) -> str:
         """Why a job that fits does not run."""
         if self.trouble:
             return f"no decision: {self.trouble}"
         target = self.wanted().get(job.uuid)
         if target is None:
-            known = self._now is not None and job.uuid in self._known
-            return f"{NOT_ITS_TURN} under {self.policy.name}" if known else "waits for the next decision"
+            return f"not its turn under {self.policy.name}" if self.passed_over(job) else "waits for the next decision"
         there = owners(held(book.holding), target)
         if there:
             ids = ", ".join(map(str, sorted(book.jobs[uuid].id for uuid in there)[:5]))

@@ -10,7 +10,6 @@ from math import inf
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.decisions.deciding import NOT_ITS_TURN
 from allocator.runtime.door.words import span
 from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Job
 
@@ -203,10 +202,10 @@ def reason(service: Service, job: Job, room: Callable[[], Room] | None = None) -
     if job.fruitless > 1:
         last += f"; no step was saved in its last {job.fruitless} leases"
     why = service.deciding.why_waiting(job, service.book)
-    if room is not None and why.startswith(NOT_ITS_TURN):
-        round_, policy = service.deciding.round, service.deciding.policy
-        if round_ is not None and getattr(policy, "preemptive", True):
-            there = f"the next round begins in {span(max(round_.end - service.clock(), 0.0))}"
+    if room is not None and service.deciding.passed_over(job):
+        present = service.deciding.round
+        if present is not None:
+            there = f"the next round begins in {span(max(present.end - service.clock(), 0.0))}"
         else:
             there = room().in_the_way(job, service.deciding.prospects.types_of(job))
         why += f": {there}" if there else ""
