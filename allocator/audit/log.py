@@ -75,7 +75,7 @@ def audit_log(trace: Trace, cluster: Cluster | str | Mapping[str, int]) -> LogAu
     Raises
     ------
     InputError
-        The trace records no schedule, or of no job where it ran.
+        The trace records no schedule, or of no job where it ran; or the jobs had more GPUs than the cluster has.
     """
     run = recorded_schedule(trace, cluster, preset=preset("default").replace(gang_rates="duration"))
     record, jobs = run.record, run.jobs
@@ -96,8 +96,8 @@ def audit_log(trace: Trace, cluster: Cluster | str | Mapping[str, int]) -> LogAu
     uses |= dict(zip(_IDLE, idle, strict=True))
     total = max(run.cluster.total_gpus * (span[1] - span[0]), 1e-300)
     if (booked := sum(uses.values())) > 1.001 * total:
-        expected = f"at least {booked / (span[1] - span[0]):.1f} GPUs, which the log had in use on average or idle"
-        raise InputError("--cluster", found=str(run.cluster), expected=expected)
+        expected = f"as many GPUs as the log had in use, or idle: {booked / (span[1] - span[0]):.1f} on average"
+        raise InputError("cluster", found=str(run.cluster), expected=expected)
     import pandas as pd
 
     rows = [(use, seconds / _HOUR, seconds / total) for use, seconds in uses.items() if seconds]

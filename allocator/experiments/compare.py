@@ -177,8 +177,9 @@ def _of_policies(
     if not names or not all(isinstance(name, str) for name in names):
         expected = "names of registered policies, with settings where wanted, as in fifo,elasticflow:admission=repair"
         raise InputError("compare", field="policies", found=policies, expected=expected)
+    known = [each.name for each in fields(Run)]
     for name in about:
-        if name not in (known := [field.name for field in fields(Run)]):
+        if name not in known:
             raise InputError("compare", field=name, found="an unknown argument", expected=one_of(name, known))
     trace, (gpus, servers) = trace_of(jobs), cluster_texts(Cluster.of(cluster))
     usual = preset(about.get("preset", "default"))

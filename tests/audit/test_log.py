@@ -65,3 +65,11 @@ def test_who_fits_and_waits_is_told_apart() -> None:
     assert found.parts["account"].set_index("account")["could_start"].to_dict() == pytest.approx({"a": 1.0, "b": 3 / 5})
     with pytest.raises(InputError, match="no recorded schedule"):
         audit_log(trace().at_load(2.0), "gpu:4")
+
+
+def test_a_cluster_that_is_too_small_for_the_log_is_refused() -> None:
+    starts = {"recorded_start_seconds": [0.0, 0.0, HOUR], "recorded_end_seconds": [2 * HOUR] * 3}
+    told = Trace(["job"] * 3, [1, 1, 1], [HOUR] * 3, [0.0, 0.0, HOUR], duration=[HOUR] * 3, **starts)
+    with pytest.raises(InputError, match=r"cluster.*2\.0 on average"):
+        audit_log(told, "gpu:1")
+    assert audit_log(told, "gpu:2").gpu_time["part"].sum() == pytest.approx(1.0)
