@@ -68,10 +68,7 @@ def test_the_table_of_shockwave(public_data, tmp_path):
     packed = public_data("shockwave/tacc_throughputs.json.gz")
     (speeds / "tacc_throughputs.json").write_bytes(gzip.decompress(packed.read_bytes()))
     results = headline.study("shockwave").results(Options(quick=True)).set_index("policy")
-    # 24,182 s beside 24,205: docs/fidelity.md
-    row = results.loc["min_total_duration"]
-    assert row["makespan"] / 3600 == pytest.approx(row["printed_makespan"], rel=2e-3)
-    for name in ("max_min_fairness", "max_sum_throughput_perf", "gandiva_fair"):
+    for name in ("min_total_duration", "max_min_fairness", "max_sum_throughput_perf", "gandiva_fair"):
         row = results.loc[name]
         for figure, unit, digits in (("makespan", 3600, 3), ("average_jct", 3600, 3), ("worst_rho_static", 1, 3)):
             assert round(row[figure] / unit, digits) == row[f"printed_{figure}"]
