@@ -15,6 +15,7 @@ from typing import Any
 
 from allocator.ray.trainers import Trainers
 from allocator.registry import get_policy
+from allocator.runtime.adapters.ray.bridge import groups_of, held
 from throughputs import InputError
 
 NAME = "AutoscalingCoordinator"
@@ -66,16 +67,16 @@ def _ours() -> type[Any]:
         def __init__(self, policy: str, settings: Mapping[str, Any], round_seconds: float) -> None:
             self._guard = threading.RLock()
             self._trainers = Trainers(get_policy(policy, **settings), round_seconds, time.time)
-            self._trainers.see(ray.nodes())
+            self._trainers.see(ray.nodes(), held(groups_of().values()))
             super().__init__()
             threading.Thread(target=self._watch, daemon=True).start()
 
         def _watch(self) -> None:
             while True:
                 time.sleep(_TICK_SECONDS)
-                nodes = ray.nodes()
+                told = ray.nodes(), held(groups_of().values())
                 with self._guard:
-                    self._trainers.see(nodes)
+                    self._trainers.see(*told)
                     self._trainers.decide()
 
         def request_resources(self, requester_id: str, resources: list[Any], **more: Any) -> None:

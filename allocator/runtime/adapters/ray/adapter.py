@@ -26,6 +26,7 @@ from allocator.lease.files import LEASE_FILE, REPORT_FILE
 from allocator.lease.whole import epoch_in, read_bytes, read_object, write_bytes
 from allocator.runtime.adapters.base import Adapter, AdapterError, CommandError, NoAnswerError, Node, Seen, StartOrder
 from allocator.runtime.adapters.node import NOT_EXECUTABLE, OTHERS_SECONDS, Log
+from allocator.runtime.adapters.ray.bridge import NAMESPACE
 from allocator.runtime.adapters.ray.connection import Connection, RaySettings
 from allocator.runtime.adapters.ray.supervisor import Ranks, Told, piece_of, put_piece, saved_in, without_ray
 
@@ -138,7 +139,7 @@ class RayAdapter(Adapter):
         return self._folder / "jobs"
 
     def _group(self, start: _Start) -> str:
-        return f"{self._service}:{start.job}:{start.epoch}"
+        return f"{NAMESPACE}:{self._service}:{start.job}:{start.epoch}"
 
     async def close(self) -> None:
         """Jobs and supervisors stay; those of nodes without jobs go."""

@@ -14,18 +14,38 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from allocator.runtime.adapters.ray.supervisor import Supervisor
 
 NAMESPACE = "allocator"
+"""Of supervisors; and what names of groups begin with."""
 
 OLDEST = (2, 55)
 """Release: of pinning groups to nodes by their labels."""
 
 _TYPES = "accelerator_type:"
+
+
+def held(groups: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """GPUs that groups have, by id of the node."""
+    gpus: dict[str, float] = {}
+    for group in groups:
+        for number, bundle in group["bundles"].items():
+            node = group["bundles_to_node_id"].get(number, "")
+            gpus[node] = gpus.get(node, 0.0) + bundle.get("GPU", 0.0) * (group["state"] == "CREATED")
+    return gpus
+
+
+def groups_of(service: str = "") -> dict[str, dict[str, Any]]:
+    """Placement groups of a service, or of all services, by name."""
+    import ray
+
+    table: Any = ray.util.placement_group_table()
+    begins = f"{NAMESPACE}:{service}"
+    return {one["name"]: one for one in table.values() if one["name"].startswith(begins) and one["state"] != "REMOVED"}
 
 
 def _where() -> tuple[list[int], dict[str, str], str]:
@@ -78,11 +98,7 @@ class Bridge:
     def _nodes(self) -> list[dict[str, Any]]:
         state: Any = importlib.import_module("ray._private.state")
         free = state.available_resources_per_node()
-        ours: dict[str, float] = {}
-        for group in self._groups().values():
-            for number, bundle in group["bundles"].items():
-                node = group["bundles_to_node_id"].get(number, "")
-                ours[node] = ours.get(node, 0.0) + bundle.get("GPU", 0.0) * (group["state"] == "CREATED")
+        ours = held(groups_of(self._service).values())
         told = []
         for node in self._ray.nodes():
             resources, labels, number = node["Resources"], node.get("Labels") or {}, node["NodeID"]
@@ -95,15 +111,9 @@ class Bridge:
                 told.append(row | {"others": others})
         return told
 
-    def _groups(self) -> dict[str, dict[str, Any]]:
-        """Groups of this service, by name."""
-        table = self._ray.util.placement_group_table().values()
-        names = f"{self._service}:"
-        return {one["name"]: one for one in table if one["name"].startswith(names) and one["state"] != "REMOVED"}
-
     async def groups(self) -> list[str]:
         """Names of the groups of this service."""
-        return list(await asyncio.to_thread(self._groups))
+        return list(await asyncio.to_thread(groups_of, self._service))
 
     async def place(
         self, name: str, gpus: Mapping[str, int], runtime_env: Mapping[str, Any], seconds: float
