@@ -16,6 +16,7 @@ from typing import Any
 from allocator.ray.trainers import Trainers
 from allocator.registry import get_policy
 from allocator.runtime.adapters.ray.bridge import groups_of, held
+from allocator.runtime.adapters.ray.supervisor import SERVICES
 from throughputs import InputError
 
 NAME = "AutoscalingCoordinator"
@@ -67,14 +68,14 @@ def _ours() -> type[Any]:
         def __init__(self, policy: str, settings: Mapping[str, Any], round_seconds: float) -> None:
             self._guard = threading.RLock()
             self._trainers = Trainers(get_policy(policy, **settings), round_seconds, time.time)
-            self._trainers.see(ray.nodes(), held(groups_of().values()))
+            self._trainers.see(ray.nodes(), held(groups_of(SERVICES).values()))
             super().__init__()
             threading.Thread(target=self._watch, daemon=True).start()
 
         def _watch(self) -> None:
             while True:
                 time.sleep(_TICK_SECONDS)
-                told = ray.nodes(), held(groups_of().values())
+                told = ray.nodes(), held(groups_of(SERVICES).values())
                 with self._guard:
                     self._trainers.see(*told)
                     self._trainers.decide()

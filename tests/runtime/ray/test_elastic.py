@@ -11,6 +11,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from allocator.ray import Coordinator
+from allocator.runtime.adapters.ray.supervisor import SERVICES
 from tests.lease.jobs import ROOT
 
 pytestmark = pytest.mark.deep
@@ -23,7 +24,7 @@ import sys, time
 from pathlib import Path
 import ray
 from ray import train
-from ray.train.data_parallel_trainer import DataParallelTrainer
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 import allocator.ray
 
 address, name, most, folder = sys.argv[1:]
@@ -56,6 +57,8 @@ def address():
 
 def test_a_trainer_shrinks_for_another_one_and_grows_when_that_is_through(address, tmp_path):
     coordinator = Coordinator("sia", round_seconds=10.0)
+    # a job of a service
+    job = ray.util.placement_group([{"GPU": 1}], name=f"{SERVICES}1:job:1", lifetime="detached")
     programs = {}
 
     def begin(name, most):
@@ -73,7 +76,10 @@ def test_a_trainer_shrinks_for_another_one_and_grows_when_that_is_through(addres
             time.sleep(0.2)
 
     try:
+        ray.get(job.ready())
         begin("first", 4)
+        until(first=3)
+        ray.util.remove_placement_group(job)
         until(first=4)
         begin("second", 2)
         until(first=2, second=2)

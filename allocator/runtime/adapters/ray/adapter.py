@@ -26,9 +26,8 @@ from allocator.lease.files import LEASE_FILE, REPORT_FILE
 from allocator.lease.whole import epoch_in, read_bytes, read_object, write_bytes
 from allocator.runtime.adapters.base import Adapter, AdapterError, CommandError, NoAnswerError, Node, Seen, StartOrder
 from allocator.runtime.adapters.node import NOT_EXECUTABLE, OTHERS_SECONDS, Log
-from allocator.runtime.adapters.ray.bridge import NAMESPACE
 from allocator.runtime.adapters.ray.connection import Connection, RaySettings
-from allocator.runtime.adapters.ray.supervisor import Ranks, Told, piece_of, put_piece, saved_in, without_ray
+from allocator.runtime.adapters.ray.supervisor import SERVICES, Ranks, Told, piece_of, put_piece, saved_in, without_ray
 
 START_FILE = "ray.json"
 
@@ -117,7 +116,7 @@ class RayAdapter(Adapter):
         try:
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not (own / "service").exists():
-                write_bytes(own / "service", uuid.uuid4().hex[:12].encode())
+                write_bytes(own / "service", f"{SERVICES}{uuid.uuid4().hex[:12]}".encode())
             self._service = read_bytes(own / "service").decode()
             folders = [Path(entry.path) for entry in os.scandir(self._jobs)] if self._jobs.is_dir() else []
         except OSError as error:
@@ -139,7 +138,7 @@ class RayAdapter(Adapter):
         return self._folder / "jobs"
 
     def _group(self, start: _Start) -> str:
-        return f"{NAMESPACE}:{self._service}:{start.job}:{start.epoch}"
+        return f"{self._service}:{start.job}:{start.epoch}"
 
     async def close(self) -> None:
         """Jobs and supervisors stay; those of nodes without jobs go."""

@@ -21,7 +21,6 @@ from typing import Any
 from allocator.runtime.adapters.ray.supervisor import Supervisor
 
 NAMESPACE = "allocator"
-"""Of supervisors; and what names of groups begin with."""
 
 OLDEST = (2, 55)
 """Release: of pinning groups to nodes by their labels."""
@@ -39,13 +38,12 @@ def held(groups: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return gpus
 
 
-def groups_of(service: str = "") -> dict[str, dict[str, Any]]:
-    """Placement groups of a service, or of all services, by name."""
+def groups_of(service: str) -> dict[str, dict[str, Any]]:
+    """Placement groups of a service, or of all whose names begin so, by name."""
     import ray
 
     table: Any = ray.util.placement_group_table()
-    begins = f"{NAMESPACE}:{service}"
-    return {one["name"]: one for one in table.values() if one["name"].startswith(begins) and one["state"] != "REMOVED"}
+    return {one["name"]: one for one in table.values() if one["name"].startswith(service) and one["state"] != "REMOVED"}
 
 
 def _where() -> tuple[list[int], dict[str, str], str]:
@@ -85,7 +83,8 @@ class Bridge:
         if release < OLDEST:
             raise RuntimeError(f"Ray {ray.__version__} is too old: 2.55 or newer is needed")
         ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
-        self._address = ray.get_runtime_context().gcs_address
+        here = ray.get_runtime_context()
+        self._address, self._node = here.gcs_address, here.get_node_id()
         self._where = ray.remote(num_cpus=0, max_calls=0, max_retries=0)(_where)
         self._actors: dict[str, Any] = {}
         # one at a time on a node, in a worker that stays: to start one takes Ray a second
@@ -99,8 +98,12 @@ class Bridge:
         state: Any = importlib.import_module("ray._private.state")
         free = state.available_resources_per_node()
         ours = held(groups_of(self._service).values())
-        told = []
-        for node in self._ray.nodes():
+        told, nodes = [], self._ray.nodes()
+        if not any(node["Alive"] and node["NodeID"] == self._node for node in nodes):
+            # nothing starts by way of a raylet that has ended; the next process finds the one in its place
+            print("Ray has lost the node of this service", file=sys.stderr, flush=True)
+            os._exit(1)
+        for node in nodes:
             resources, labels, number = node["Resources"], node.get("Labels") or {}, node["NodeID"]
             gpus = int(resources.get("GPU", 0))
             if node["Alive"] and gpus:
