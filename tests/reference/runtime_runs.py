@@ -83,8 +83,9 @@ DRAWS = 12
 
 
 def nearby(run: Mapping[str, Any], settings: Mapping[str, Any]) -> pd.DataFrame:
-    """Figures of simulations of nearly the same jobs: they come up to half a second earlier or later, and have up to 1 %
-    more or fewer steps. What milliseconds decide in a real run differs among these.
+    """Figures of simulations of nearly the same jobs, which differ in what milliseconds decide in a real run.
+
+    They come up to half a second earlier or later, and have up to 1 % more or fewer steps.
     """
     found = []
     for seed in range(DRAWS):
@@ -100,7 +101,7 @@ def nearby(run: Mapping[str, Any], settings: Mapping[str, Any]) -> pd.DataFrame:
 
 @cache
 def ray_rows() -> pd.DataFrame:
-    """A row for each run on Ray: what a start cost, and of each figure the real one, mean and deviation of simulations."""
+    """A row for each run on Ray: what a start cost; each figure, and mean and deviation of simulations of it."""
     rows = []
     for run in recorded(ON_RAY)["runs"]:
         others = nearby(run, recorded(ON_RAY)["settings"])
