@@ -20,7 +20,7 @@ from rich.console import Console
 from allocator.studies import tables
 from allocator.studies.study import Options, Study
 from benchmarks import deadlines, decisions, failures, lucid, simulations, solvers, studies
-from benchmarks.runtime import on_ray, overheads
+from benchmarks.runtime import overheads
 from throughputs.files import write_text
 
 RESULTS = Path("benchmarks/results")
@@ -37,7 +37,6 @@ STUDIES: dict[str, Study] = {
     "leases": decisions.LEASES,
     "long_runs": simulations.LONG_RUNS,
     "planning": decisions.PLANNING,
-    "ray": on_ray.RAY,
     "runtime": overheads.RUNTIME,
     "simulations": simulations.SIMULATIONS,
     "solver_targets": solvers.TARGET_STUDY,

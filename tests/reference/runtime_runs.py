@@ -1,7 +1,7 @@
 """Recorded runs of real processes beside simulations of the same jobs, made anew.
 
 `python -m benchmarks.runtime.fidelity --out tests/reference/runtime_runs.json` records, and `python -m
-benchmarks.runtime.on_ray --out tests/reference/ray_runs.json` on Ray; that takes some minutes of real time, in which
+tests.runtime.ray.fidelity --out tests/reference/ray_runs.json` on Ray; that takes some minutes of real time, in which
 the machine should have little else to do.
 """
 

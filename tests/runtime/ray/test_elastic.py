@@ -13,6 +13,7 @@ from ray.cluster_utils import Cluster
 from allocator.ray import Coordinator
 from allocator.runtime.adapters.ray.supervisor import SERVICES
 from tests.lease.jobs import ROOT
+from throughputs import InputError
 
 pytestmark = pytest.mark.deep
 
@@ -57,6 +58,8 @@ def address():
 
 def test_a_trainer_shrinks_for_another_one_and_grows_when_that_is_through(address, tmp_path):
     coordinator = Coordinator("sia", round_seconds=10.0)
+    with pytest.raises(InputError, match=r"Coordinator\('sia'\) is the one there"):
+        Coordinator("pollux")
     # a job of a service
     job = ray.util.placement_group([{"GPU": 1}], name=f"{SERVICES}1:job:1", lifetime="detached")
     programs = {}
