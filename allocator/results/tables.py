@@ -121,7 +121,7 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["leave_time"] = np.where(gone, jobs.columns["leave_time"], np.nan)
     if record.prices is not None:
         columns["cost"] = np.bincount(record.row_job, record.row_cost, n)
-    if record.window is not None:
+    if record.window is not None or record.placed is not None:
         columns["measured"] = record.measured
     return columns
 
