@@ -56,7 +56,9 @@ def compare_command(
     ] = None,
     jobs: Annotated[
         int | None,
-        option("--jobs", "Number of jobs to draw when there is no --trace; the preset's if omitted."),
+        option(
+            "--jobs", "Number of jobs to draw when there is no --trace (`sweep` draws others); the preset's if omitted."
+        ),
     ] = None,
     mean_interarrival: Annotated[
         float | None,
