@@ -294,6 +294,7 @@ def _certificate(allocation: Allocation, left_out: int, pairs_left_out: int) -> 
         f"gap {allocation.gap:.1e}": not math.isnan(allocation.gap),
         f"{allocation.solver}, {allocation.seconds:.3f} s": allocation.solver,
         f"prices in{unit} per GPU": allocation.prices is not None and unit,
+        **{f"price of {name} {price:.4g}": True for name, price in allocation.row_prices.items()},
         f"{len(allocation.unserved)} jobs cannot be served": allocation.unserved,
         f"deadlines given up: {', '.join(map(str, given_up[:_LABELS]))}{more}": given_up,
         "a + b: jobs that share GPUs, and what this adds to their throughputs above": pairs is not None and len(pairs),

@@ -156,6 +156,7 @@ def certified(
         bound=solution.bound,
         gap=solution.gap,
         prices=_with_jobs_left_out(solution.prices, state, left_out),
+        row_prices=_of_rows(solution),
         unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
         solver=solution.solver,
         seconds=seconds,
@@ -163,6 +164,12 @@ def certified(
         fallbacks=fallbacks_of(solution),
         **more,
     )
+
+
+def _of_rows(solution: Solution | PackedSolution) -> dict[str, float]:
+    """Price of each row, or of all rows of a name together, where it is known."""
+    found = {name: float(np.sum(price)) for name, price in getattr(solution, "row_prices", {}).items()}
+    return {name: price for name, price in found.items() if np.isfinite(price)}
 
 
 def fallbacks_of(solution: Any) -> tuple[str, ...]:
