@@ -100,7 +100,7 @@ async def test_who_waits_is_told_of_whom_and_until_when(tmp_path):
     assert re.search("it needs 3 k80, 1 free; job 0 runs there for 1.[23]m more", third)
     assert re.search("it needs 2 k80, 1 free; job 0 runs there for 1.[23]m more", fourth)
     # under this policy nobody overtakes
-    assert "3 k80 are kept for job 2" in fifth
+    assert "3 k80 are kept for job 2, before it; 2 k80 are kept for job 3, before it" in fifth
 
 
 async def test_who_waits_for_a_turn_is_told_when_the_next_begins(tmp_path):
