@@ -147,9 +147,8 @@ def test_copies_are_submitted_once_though_the_service_is_killed_meanwhile(tmp_pa
         assert sent.count("submit") == 4
         monkeypatch.setattr(Client, "ask", ask)
         assert [job["id"] for job in Client(tmp_path).ask("status")["jobs"]] == [0, 1, 2, 3, 4]
-    with pytest.raises(SystemExit):
-        monkeypatch.setattr(sys, "argv", ["allocator", "submit", "--state", str(tmp_path), "--", "true"])
-        main()
+    code, _, errors = in_process("submit", "--state", tmp_path, "--", "true")
+    assert (code, "allocator serve --state" in errors) == (1, True)
 
 
 def test_nobody_waits_where_none_has_run_nor_for_ever(tmp_path, monkeypatch):

@@ -144,6 +144,28 @@ async def test_a_hook_is_told_each_event_in_order_also_after_it_has_failed(tmp_p
     await settle(service)
 
 
+async def test_a_service_that_begins_anew_tells_the_hook_what_the_one_before_had_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("allocator.runtime.hook._AGAIN", 0.2)
+    (tmp_path / "hook.py").write_text(_HOOK)
+    settings = replace(QUICK, hook=f"{sys.executable} {tmp_path / 'hook.py'} '{tmp_path}'")
+    cluster = one_type(1)
+    service = await service_on(tmp_path / "state", cluster)
+    await submit(service, job(1.0))  # before there is a hook
+    for broken in (True, False):
+        if service.hook is not None:
+            service.hook._task.cancel()
+        await leave(service)
+        (tmp_path / "broken").touch() if broken else (tmp_path / "broken").unlink()
+        service = await service_on(tmp_path / "state", cluster, settings=settings)
+        await submit(service, job(1.0))
+        async with asyncio.timeout(20.0):
+            while ("status 3" not in service.trouble) if broken else (service.trouble or service.hook._waiting):
+                await asyncio.sleep(0.02)
+    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+    assert [one["job"] for one in told if one["kind"] == "submitted"] == [1, 2]
+    assert service.journal.noted("hook") == told[-1]["number"]
+
+
 def test_a_hook_is_a_program():
     assert not ServiceSettings(hook="").hook_words
     for bad in ("  ", "notify 'unclosed"):
