@@ -183,8 +183,8 @@ def _small_run(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> Iterator[s
     curves = {each.name: _hours(each.name) for each in peers}
     figures = result.summary()
     yield (
-        f"{policy_runs.JOBS} jobs of one, two or four GPUs on `{cluster}`, one every 20 "
-        f"minutes on average. {_average(entry.name)} h from arrival to completion on average, "
+        f"{policy_runs.JOBS} jobs of one, two or four GPUs on `{cluster}`, one every "
+        f"five minutes on average. {_average(entry.name)} h from arrival to completion on average, "
         f"{int(figures['completed_jobs'])} completed, {int(result.jobs['preemptions'].sum())} preemptions."
     )
     yield drawing.who_runs_where(result, colour)
