@@ -114,7 +114,7 @@ class ProgramPolicy(Prepared, SharePolicy):
 def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:
     """The same state with its accelerator types in another order (M positions), as far as programs alone read it."""
     matrix, names, now = state.throughputs, [state.cluster.accelerators[j] for j in types], state.current_accelerator
-    return state.having(
+    return state.replace(
         cluster=Cluster({name: state.cluster.gpus[name] for name in names}, state.cluster.gpus_per_server),
         throughputs=ThroughputMatrix.trusted(
             matrix.rates[:, types],
