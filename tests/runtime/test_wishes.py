@@ -81,6 +81,38 @@ async def test_who_waits_for_a_job_that_does_not_complete_is_cancelled(tmp_path)
     assert "job" in Requests(service).answer({"do": "submit", "jobs": [job(1.0, after=[9])]})["error"]
 
 
+async def test_a_user_asks_for_so_many_gpus_at_a_time(tmp_path):
+    settings = ServiceSettings(user_gpus=3)
+    service = await service_on(tmp_path, one_type(8), settings=settings)
+    wanted = [("ann", 2, 20.0), ("ann", 2, 20.0), ("ann", 1, 20.0), ("bob", 3, 60.0)]
+    await submit(service, *(job(seconds, gpus=gpus, user=user) for user, gpus, seconds in wanted))
+    await run_on(service, 5.0)
+    # the last one of ann's would fit, and keeps its place behind the one before
+    assert states(service) == ["running", "queued", "queued", "running"]
+    told = Requests(service).answer({"do": "status", "jobs": [1]})["jobs"][0]
+    assert told["reason"] == "jobs of ann may ask for 3 GPUs at a time"
+    # so does a service that comes after this one
+    cluster = service.adapter
+    await leave(service)
+    service = await service_on(tmp_path, cluster, settings=settings)
+    await run_on(service, 10.0)
+    assert states(service) == ["running", "queued", "queued", "running"]
+    await run_on(service, 12.0)
+    assert states(service) == ["completed", "running", "running", "running"]
+    refused = Requests(service).answer({"do": "submit", "jobs": [job(1.0, gpus=4, user="bob")]})
+    assert "at most 3" in refused["error"]
+
+
+async def test_who_waits_for_a_user_that_cancels_is_let_in(tmp_path):
+    service = await service_on(tmp_path, one_type(4), settings=ServiceSettings(user_gpus=2))
+    await submit(service, job(90.0, user="ann"), job(9.0, gpus=2, user="ann"), job(9.0, user="ann"))
+    await run_on(service, 5.0)
+    assert states(service) == ["running", "queued", "queued"]
+    service.cancel(service.book.by_id[1:2])
+    await run_on(service, 5.0)
+    assert states(service) == ["running", "cancelled", "running"]
+
+
 async def test_a_job_runs_on_the_types_that_it_names(tmp_path):
     wanted = ["k80", "v100", "k80", "v100", "v100"]
     service = await started(tmp_path, two_types(), *(job(40.0, accelerators=[name]) for name in wanted), until=3.0)
