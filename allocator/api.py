@@ -95,7 +95,7 @@ def solve(
         colocation = on_types(colocation, cluster.accelerators)
     prices = None if gpu_prices is None else _priced(gpu_prices, cluster)
     state = ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
-    declared = state.declared(policy.needs)
+    declared = state.for_needs(policy.needs)
     try:
         answer = policy.allocate(declared)
     except Exception as error:

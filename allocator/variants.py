@@ -70,7 +70,7 @@ class Variant:
                 expected = f"a comma between settings: {self.name}:{setting}={text.replace(':', ',')}"
                 raise InputError(source, field=f"{self.name}:{setting}", found=text, expected=expected)
             if setting not in known:
-                expected = one_of(setting, known) if known else "no settings"
+                expected = f"a setting of {self.name}: {one_of(setting, known)}" if known else "no settings"
                 raise InputError(source, field=f"{self.name}:{setting}", found=text, expected=expected)
         return {
             setting: convert_text(text, known[setting], source=source, field=f"{self.name}:{setting}")
@@ -123,7 +123,10 @@ def read_variants(text: str, source: object = "policies") -> list[Variant]:
                 continue
         key, equals, value = (piece.strip() for piece in setting.partition("="))
         if not (key and equals and value) or key in found[-1][1]:
-            expected = f"settings of {found[-1][0]} as NAME=VALUE, each once"
+            name = found[-1][0]
+            expected = f"settings of {name} as NAME=VALUE, each once"
+            if name.endswith(".py"):
+                expected = f"names of policies; those of a file are known with --import {name}"
             raise InputError(source, found=part, expected=expected)
         found[-1][1][key] = value
     variants = [Variant(name, settings) for name, settings in found]

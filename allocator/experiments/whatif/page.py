@@ -215,7 +215,7 @@ def _drawn(result: WhatIf) -> list[str]:
 def _heading(result: WhatIf, title: str) -> str:
     rows = result.rows
     facts = [
-        ("jobs", f"{result.n_jobs:,} of {result.trace}"),
+        ("jobs", f"{result.counted}, of {result.trace}"),
         ("clusters", _distinct([row.cluster.in_words for row in rows])),
         ("policies", _distinct([row.policy for row in rows])),
     ]
