@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -142,8 +143,8 @@ async def test_the_variables_and_the_folder_of_a_job(stage, tmp_path):
     assert {name for name in told if name.startswith("RAY_") and "AUTH" not in name} == {"RAY_ADDRESS"}
 
 
+@pytest.mark.skipif(not find_spec("virtualenv"), reason="Ray wants virtualenv for it")
 async def test_packages_that_a_job_asks_for_are_installed_for_it(stage, tmp_path):
-    pytest.importorskip("virtualenv")
     told = {"METADATA": "Metadata-Version: 2.1\nName: spare\nVersion: 1\n", "RECORD": ""}
     told["WHEEL"] = "Wheel-Version: 1.0\nGenerator: none\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     with ZipFile(wheel := tmp_path / "spare-1-py3-none-any.whl", "w") as made:
