@@ -52,10 +52,11 @@ class Given(dict[str, Any]):
 Options = tuple[Parameter, ...]
 
 
-def options(owner: type, names: str) -> Options:
-    """Options of fields of a dataclass that say what they are called."""
+def options(owner: type, names: str = "") -> Options:
+    """Options of fields of a dataclass that say what they are called: of these, or of all that do."""
     kinds = declared_kinds(owner)
-    return options_of({name: kinds[name] for name in names.split()})
+    said = [name for name, kind in kinds.items() if any(isinstance(one, Said) for one in _extras(kind))]
+    return options_of({name: kinds[name] for name in names.split() or said})
 
 
 def options_of(kinds: Mapping[str, Any]) -> Options:
@@ -78,7 +79,13 @@ def option_of(kind: Any) -> Any:
 
 
 def _said(kind: Any) -> Said:
-    return next(extra for extra in kind.__metadata__ if isinstance(extra, Said))
+    return next(extra for extra in _extras(kind) if isinstance(extra, Said))
+
+
+def _extras(kind: Any) -> tuple[Any, ...]:
+    """What stands behind a type in `Annotated`."""
+    extras: tuple[Any, ...] = getattr(kind, "__metadata__", ())
+    return extras
 
 
 def _checked(said: Said, kind: Any) -> Callable[[Any], Any]:

@@ -55,8 +55,8 @@ SERVED: Options = (
         choice=ChoiceOption,
         settings=SettingOption,
     ),
-    *options(ServiceSettings, "grace_seconds notice_seconds retries max_fruitless hang_seconds early_dispatch hook"),
-    *options(DoorSettings, "web tls_cert tls_key tls_ca token_file web_url web_api"),
+    *options(ServiceSettings),
+    *options(DoorSettings),
 )
 """Cluster, policy, how jobs are dealt with, and the web door."""
 
