@@ -222,7 +222,7 @@ def identity(
 ) -> dict[str, str]:
     """What a run is made of, part by part, as texts that are equal only for equal runs."""
     return {
-        "version": f"{_version()}, Python {platform.python_version()}, NumPy {np.__version__}",
+        "version": f"{package_version()}, Python {platform.python_version()}, NumPy {np.__version__}",
         "policy": _policy_text(policy),
         "cluster": f"{cluster} with {json.dumps(dict(cluster.gpus_per_server))} per server",
         "prices": "none"
@@ -238,11 +238,12 @@ def identity(
     } | {f"setting {name}": json.dumps(value) for name, value in settings.items()}
 
 
-def _version() -> str:
+def package_version() -> str:
+    """The version of this package; "unknown" where it is not installed."""
     try:
         return version("cluster-allocator")
     except PackageNotFoundError:
-        return "unknown version"
+        return "unknown"
 
 
 def _policy_text(policy: Policy) -> str:

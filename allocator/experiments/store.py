@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allocator.checkpoint.checkpoint import package_version
 from allocator.experiments.definition import Sweep, is_number
-from allocator.experiments.execute import Outcome, package_version
+from allocator.experiments.execute import Outcome
 from allocator.experiments.run import FORMAT, LOADS, Kind, Run
 from throughputs import InputError
 from throughputs.files import read_frame, read_json, write_frame, write_text
