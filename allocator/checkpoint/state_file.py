@@ -1,8 +1,8 @@
 """Checkpoint files: plain data and arrays, without pickle.
 
-A *tree* is plain data: None, bool, int, float, str, list, tuple, dict with str or int keys, and NumPy arrays of numbers,
-booleans or fixed-width text. A file holds one tree that changes from save to save, the *state*, and trees that never
-change once recorded, the *parts*, each encoded only once however often the file is written::
+A *tree* is plain data: None, bool, int, float, str, list, tuple, dict with str or int keys, and NumPy arrays of
+numbers, booleans or fixed-width text. A file holds one tree that changes from save to save, the *state*, and trees that
+never change once recorded, the *parts*, each encoded only once however often the file is written::
 
     allocator checkpoint 4 SHA-256     of the next line
     {"header": ..., "parts": [...]}    text by name; size and SHA-256 of the state and of each part, in their order

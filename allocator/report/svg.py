@@ -103,6 +103,16 @@ def picture(name: str, width: int, height: int, title: str, described: str, cont
     return element("svg", words + content, viewBox=f"0 0 {width} {height}", **labelled, **attributes)
 
 
+def dotted_curve(across: Sequence[float], up: Sequence[float], hints: Sequence[str], radius: float = 3.5) -> str:
+    """A curve through points in pixels, each with a dot that says something when one points at it."""
+    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(across, up, strict=True))
+    inside = element("path", d=path, class_="curve")
+    for a, b, hint in zip(across, up, hints, strict=True):
+        told = element("title", escape(hint))
+        inside += element("circle", told, cx=round(a, 1), cy=round(b, 1), r=radius, class_="bar")
+    return inside
+
+
 def axes(
     frame: Frame,
     x: Axis,

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
-from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, value_of
+from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, title_of, value_of
 from allocator.report.presentation import exceeded_shares
 from throughputs.shown import escape
 
@@ -51,11 +51,6 @@ def shown_figures(summaries: Sequence[Mapping[str, Any]]) -> tuple[Figure, ...]:
     if any(figure.key == "loaded_utilization" for figure in shown):
         return shown
     return (*shown, _BY_KEY["utilization"])
-
-
-def title_of(figure: Figure) -> str:
-    """The heading with the unit."""
-    return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
 
 
 def ratio_of(figure: Figure, row: Mapping[str, Any], first: Mapping[str, Any]) -> float:
