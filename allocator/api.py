@@ -30,6 +30,7 @@ from throughputs import (
     read_table,
 )
 from throughputs.errors import one_of
+from throughputs.goodput.trainings import Trainings, find_trainings
 from throughputs.shown import as_text
 
 if TYPE_CHECKING:
@@ -142,6 +143,14 @@ def load_throughputs(
         return read_table(source, accelerator)
     table = default_table()
     return table.with_colocation(default_colocation(), table.scale_factors) if colocated else table
+
+
+def load_speeds(
+    source: str | Path | None, *, colocated: bool = False, accelerator: str | None = None
+) -> ThroughputTable | Trainings:
+    """The same, or models of goodput where `source` names a file or a folder of these, or the embedded profiles."""
+    trainings = None if source is None else find_trainings(source)
+    return load_throughputs(source, colocated=colocated, accelerator=accelerator) if trainings is None else trainings
 
 
 def _priced(gpu_prices: Mapping[str, float], cluster: Cluster) -> NDArray[np.float64]:

@@ -255,7 +255,7 @@ class OwnWorkload(Lengths):
 
     def drawn(self, draw: Draw) -> Trace:
         """In blocks where the trace may have to grow."""
-        duration, gap, speeds = self.fixed_duration_seconds, draw.gap_seconds, _table(draw)
+        duration, gap, speeds = self.fixed_duration_seconds, draw.gap_seconds, only_table(draw.speeds)
         blocks = draw.grows and gap > 0
         generator = TraceGenerator(
             n_jobs=BLOCK_JOBS if blocks else draw.jobs,
@@ -287,7 +287,7 @@ class DeadlineWorkload(Gangs):
 
     def drawn(self, draw: Draw) -> Trace:
         """Durations are meant on the first type of the cluster, where there is one."""
-        speeds = _table(draw)
+        speeds = only_table(draw.speeds)
         return deadline_trace(
             draw.jobs,
             draw.gap_seconds,
@@ -409,11 +409,12 @@ class Recorded(Workload):
         return _with_categories(first, self.categories, draw.seed)
 
 
-def _table(draw: Draw) -> ThroughputTable:
-    speeds = draw.speeds
+def only_table(
+    speeds: ThroughputTable | Trainings, source: object = "throughputs", found: object = "trainings"
+) -> ThroughputTable:
+    """The table, where nothing else will do; raises InputError for trainings."""
     if isinstance(speeds, Trainings):
-        expected = "a throughput table: no job chooses its batch here"
-        raise InputError("throughputs", found="trainings", expected=expected)
+        raise InputError(source, found=found, expected="a throughput table: no job chooses its batch here")
     return speeds
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.admission import Admission, AdmissionTest
+from allocator.api import load_speeds
 from allocator.cli.options.groups import option
 from allocator.cli.options.shared import (
     AcceleratorOption,
@@ -24,13 +25,12 @@ from allocator.cli.options.shared import (
 from allocator.cli.options.values import (
     make_accelerator,
     make_cluster,
-    make_table,
-    only_table,
     read_jobs,
     told_of_throughputs,
 )
 from allocator.cli.service.admission import Presence, present_jobs
 from allocator.cli.service.options import state_folder
+from allocator.experiments.workloads import only_table
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.presets.preset import DEFAULT
@@ -116,7 +116,7 @@ def admit_command(
         if len(jobs) and now < last:
             expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
             raise InputError("--clock", found=now, expected=expected)
-        table = only_table(make_table(throughputs, [], kind), throughputs)
+        table = only_table(load_speeds(throughputs, accelerator=kind), "--throughputs", str(throughputs))
         if trace is not None:
             own = throughputs is not None
             warn(told_of_throughputs(trace, jobs, table, gpus, given=own, elastic=True))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from allocator.api import load_speeds
 from allocator.cli.options.groups import Given, option, option_groups, options
 from allocator.cli.options.shared import JsonOption, SettingOption, console, option_parameters, print_json, say, warn
 from allocator.cli.options.sweep import (
@@ -23,7 +24,6 @@ from allocator.cli.options.sweep import (
 from allocator.cli.options.values import (
     make_accelerator,
     make_cluster,
-    make_table,
     read_jobs,
     told_of_throughputs,
     unused_columns,
@@ -172,7 +172,7 @@ def _say_what_is_not_used(
     throughputs, owners = given.get("throughputs"), given.get("entities_by")
     chosen = preset(given.get("preset", "default"))
     elastic = any(Need.CONFIGURATIONS in chosen.class_of_policy(variant.name).needs for variant in variants)
-    table = make_table(throughputs, [], make_accelerator(given.get("accelerator"), throughputs))
+    table = load_speeds(throughputs, accelerator=make_accelerator(given.get("accelerator"), throughputs))
     known = throughputs is not None
     said = (told_of_throughputs(path, trace, table, each, given=known, elastic=elastic) for each in clusters)
     for line in dict.fromkeys(said):

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from allocator.api import load_throughputs
+from allocator.api import load_speeds, load_throughputs
 from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.job_logs import DemandOption, example_command, import_command, print_account
 from allocator.cli.options.groups import Given, argument, option, option_groups, options
@@ -38,7 +38,7 @@ from allocator.experiments.workloads import (
 from throughputs import InputError, describe_trace, read_trace, write_trace
 from throughputs.entry_points import load
 from throughputs.errors import one_of
-from throughputs.goodput.trainings import find_trainings
+from throughputs.goodput.trainings import Trainings
 from throughputs.traces.formats import TRACE_FORMATS, read_formats, read_job_log
 
 app = typer.Typer(
@@ -90,9 +90,8 @@ def generate_command(
     With throughputs of jobs that choose their batch size: trainings of those models, as many of each as in Pollux'
     evaluation.
     """
-    trainings = None if throughputs is None else find_trainings(throughputs)
-    servers = None
-    if trainings is not None:
+    speeds, servers = load_speeds(throughputs), None
+    if isinstance(speeds, Trainings):
         _refuse("jobs that choose their batch size", {"--generator": generator})
         servers = None if cluster is None else make_cluster(cluster, gpus_per_server)
         _refuse("no --cluster", {"--gpus-per-server": gpus_per_server if servers is None else None})
@@ -108,7 +107,6 @@ def generate_command(
     _refuse(f"jobs of the generator {generator}", {said[name]: given[name] for name in given if name not in owned})
     gangs = {"multi_gpu": not single_gpu} if "multi_gpu" in owned else {}
     drawn = workload({"generator": generator, **gangs, **given})
-    speeds = load_throughputs(throughputs) if trainings is None else trainings
     trace = drawn.jobs(Draw(jobs, mean_interarrival, seed, speeds, servers, grows=False))
     write_trace(trace, out, format=format)
     typer.echo(f"{out}: {len(trace)} jobs, the last arrives after {trace.arrival_time[-1] if len(trace) else 0:.0f} s")
