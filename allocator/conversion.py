@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -26,7 +27,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.limits import Range as Range  # re-exported
 
@@ -106,6 +107,38 @@ def convert_text(text: str, kind: Any, *, source: object, field: str) -> Any:
         The text stands for nothing of this type.
     """
     return _told(_text, text.strip(), kind, source, field)
+
+
+def is_number(value: object) -> bool:
+    """Whether the value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def convert_all(
+    given: Mapping[str, Any], kinds: Mapping[str, Any], source: object, *, read: Any = convert, of: str = ""
+) -> dict[str, Any]:
+    """Settings by name, each as its declared type has it; `of` stands before names in errors.
+
+    Raises
+    ------
+    InputError
+        No type is declared for a name, or a value is not of its type. `read` is `convert`, or `convert_text` for texts.
+    """
+    typed = {}
+    for name, value in given.items():
+        if name not in kinds:
+            expected = one_of(name, kinds) if kinds else "no settings"
+            raise InputError(source, field=of + name, found=value, expected=expected)
+        typed[name] = read(value, kinds[name], source=source, field=of + name)
+    return typed
+
+
+def made_of(owner: type, given: Mapping[str, Any], source: object) -> Any:
+    """A dataclass with these fields; raises `InputError` as `convert_all` does, and where a field has no value."""
+    typed = convert_all(given, kinds_of(owner), source)
+    if missing := required_fields(owner) - typed.keys():
+        raise InputError(source, field=min(missing), expected="a value: it has none of its own")
+    return owner(**typed)
 
 
 def expectation(kind: Any) -> str:

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from allocator.api import load_speeds
 from allocator.cluster import Cluster
-from allocator.conversion import AtLeastOne, NotNegativeWhole, Reads, Said
+from allocator.conversion import AtLeastOne, NotNegativeWhole, Part, Reads, Said
 from allocator.experiments.words import ACCELERATOR, SERVERS, THROUGHPUTS
 from allocator.experiments.workloads import (
     Draw,
-    Part,
     Recorded,
     Workload,
     file_of,

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.checkpoint.checkpoint import package_version
-from allocator.experiments.definition import Sweep, is_number
+from allocator.conversion import is_number
+from allocator.experiments.definition import Sweep
 from allocator.experiments.execute import Outcome
 from allocator.experiments.run import FORMAT, LOADS, Kind, Run
 from throughputs import InputError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, Positive, Reads, Said, declared_kinds
+from allocator.conversion import NotNegative, Part, Positive, Reads, Said, declared_kinds, is_number
 from allocator.experiments.words import TIME_UNIT
 from allocator.protocol.entities import Entities
 from allocator.results.deadlines import assign_slos
@@ -35,7 +35,6 @@ from throughputs.entry_points import Entry, entries_of
 from throughputs.errors import did_you_mean, one_of
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.goodput.trainings.profiled import EMBEDDED
-from throughputs.limits import Range
 from throughputs.trace import CATEGORIES, OWNERS
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
@@ -49,8 +48,6 @@ BLOCK_JOBS = 1024
 _WEIGHT_STREAM, _SLO_STREAM, _DEADLINE_STREAM, _TRAINING_STREAM, _CATEGORY_STREAM = 5, 6, 7, 8, 9
 
 ONE_GPU: Mapping[int, float] = {1: 1.0}
-Above0 = Annotated[float, Range(above=True)]
-Part = Annotated[float, Range(most=1.0)]
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ def prices_of(value: Any, place: str, source: object, folder: Path) -> str | dic
     """A file of price histories, or dollars by type."""
     if not isinstance(value, Mapping):
         return file_of(value, place, source, folder)
-    if not value or not all(_is_number(price) and price >= 0 for price in value.values()):
+    if not value or not all(is_number(price) and price >= 0 for price in value.values()):
         raise _told(place, value, "dollars per GPU hour by accelerator type", source)
     return {str(accelerator): float(price) for accelerator, price in value.items()}
 
@@ -118,7 +115,7 @@ def _shares(value: Any, place: str, source: object, _folder: Path) -> dict[str, 
     for name, share in value.items():
         if name not in CATEGORIES:
             raise _told(place, name, one_of(name, CATEGORIES), source)
-        if not _is_number(share) or share < 0:
+        if not is_number(share) or share < 0:
             raise _told(f"{place}.{name}", share, "a share of at least 0", source)
     if not any(value.values()):
         raise _told(place, dict(value), "a share above 0", source)
@@ -159,14 +156,10 @@ def _owner(value: Any, place: str, source: object, _folder: Path) -> str:
 
 
 def _factors(value: Any, place: str, source: object, _folder: Path) -> tuple[float, float]:
-    proper = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
+    proper = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
     if not proper or not 0 <= value[0] <= value[1]:
         raise _told(place, value, "the least multiple of the duration, of at least 0, then the largest", source)
     return float(value[0]), float(value[1])
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
 
 
 Factors = Annotated[tuple[float, float] | None, Reads(_factors)]
@@ -198,7 +191,7 @@ class Workload(ABC):
         bool, Said("--preload", "Start with a full cluster: the first jobs of the trace arrive at once.")
     ] = False
     entities: Annotated[tuple[Mapping[str, Any], ...] | None, Reads(_turns)] = None
-    mean_interarrival_seconds: Above0 | None = None
+    mean_interarrival_seconds: Positive | None = None
 
     @abstractmethod
     def drawn(self, draw: Draw) -> Trace:
@@ -243,7 +236,7 @@ class Lengths(Gangs):
 
     priorities: Annotated[bool, Said("--priorities", "Weight 5 for a fifth of the jobs.")] = False
     fixed_duration_seconds: Annotated[
-        Above0 | None, Said("--duration", "The same duration for every job, alone.", "SECONDS")
+        Positive | None, Said("--duration", "The same duration for every job, alone.", "SECONDS")
     ] = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from allocator.cli.inputs.predict import since_monday
 from allocator.cli.options.groups import option
 from allocator.cli.options.shared import JsonOption, OriginOption, TimeUnitOption, console, print_json
 from allocator.cli.options.values import named_values
-from allocator.conversion import convert_text, kinds_of
+from allocator.conversion import convert_all, convert_text, kinds_of
 from allocator.predictions.nodes import (
     PUBLISHED_SLEEP,
     NodeSleep,
@@ -134,14 +134,8 @@ def _rule(name: str, settings: Sequence[str]) -> SleepSettings:
     """The published settings of that name with those that are set."""
     if name not in PUBLISHED_SLEEP:
         raise InputError("--rule", found=name, expected=one_of(name, tuple(PUBLISHED_SLEEP)))
-    kinds = kinds_of(SleepSettings)
-    changed: dict[str, Any] = {}
-    for setting, text in named_values("--set", settings).items():
-        if setting not in kinds:
-            known = tuple(each.name for each in fields(SleepSettings))
-            raise InputError("--set", field=setting, found=text, expected=one_of(setting, known))
-        changed[setting] = convert_text(text, kinds[setting], source="--set", field=setting)
-    return replace(PUBLISHED_SLEEP[name], **changed)
+    given = named_values("--set", settings)
+    return replace(PUBLISHED_SLEEP[name], **convert_all(given, kinds_of(SleepSettings), "--set", read=convert_text))
 
 
 def _held(jobs: Trace) -> tuple[Any, Any, int]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from allocator.conversion import is_number
 from allocator.experiments.whatif.rows import Column, Row, WhatIf
 from allocator.report.bar_charts import figure_panels
 from allocator.report.charts import policy_class
@@ -77,7 +78,7 @@ def dimensions(rows: Sequence[Row]) -> list[Dimension]:
     found += [
         Dimension(key, _NAMES.get(key, key))
         for key in rows[0].changes
-        if key not in _NO_NUMBERS and all(_is_number(row.changes[key]) for row in rows)
+        if key not in _NO_NUMBERS and all(is_number(row.changes[key]) for row in rows)
     ]
     return [each for each in found if any(len(line.rows) >= FEWEST_POINTS for line in lines_of(each, rows))]
 
@@ -152,12 +153,8 @@ def _described(figure: Figure, dimension: Dimension, lines: Sequence[Line]) -> s
     return "; ".join(parts)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _plain(value: Any) -> str:
-    return f"{value:g}" if _is_number(value) else str(value)
+    return f"{value:g}" if is_number(value) else str(value)
 
 
 # The page
