@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, Part, Positive, Reads, Said, declared_kinds, is_number
+from allocator.conversion import NotNegative, Part, Positive, Reads, Said, convert, declared_kinds, is_number
 from allocator.experiments.words import TIME_UNIT
 from allocator.protocol.entities import Entities
 from allocator.results.deadlines import assign_slos
@@ -32,10 +32,10 @@ from throughputs import (
     with_deadlines,
 )
 from throughputs.entry_points import Entry, entries_of
-from throughputs.errors import did_you_mean, one_of
+from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.goodput.trainings.profiled import EMBEDDED
-from throughputs.trace import CATEGORIES, OWNERS
+from throughputs.trace import CATEGORIES
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
 
@@ -149,17 +149,11 @@ def without_turns(entities: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [{name: value for name, value in entity.items() if name != "jobs"} for entity in entities]
 
 
-def _owner(value: Any, place: str, source: object, _folder: Path) -> str:
-    if value not in OWNERS:
-        raise _told(place, value, f"{' or '.join(OWNERS)}{did_you_mean(value, OWNERS)}", source)
-    return str(value)
-
-
 def _factors(value: Any, place: str, source: object, _folder: Path) -> tuple[float, float]:
-    proper = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
-    if not proper or not 0 <= value[0] <= value[1]:
-        raise _told(place, value, "the least multiple of the duration, of at least 0, then the largest", source)
-    return float(value[0]), float(value[1])
+    low, high = convert(value, tuple[NotNegative, NotNegative], source=source, field=place)
+    if low > high:
+        raise _told(place, value, "the least multiple of the duration, then the largest", source)
+    return low, high
 
 
 Factors = Annotated[tuple[float, float] | None, Reads(_factors)]
@@ -205,7 +199,7 @@ class Workload(ABC):
             trace = assign_slos(trace, np.random.default_rng([draw.seed, _SLO_STREAM]))
         if self.entities is not None:
             once = [entity["name"] for entity in self.entities for _ in range(entity["jobs"])]
-            trace = _with_column(trace, "entity", np.resize(np.array(once, dtype=object), len(trace)))
+            trace = replace(trace, entity=np.resize(np.array(once, dtype=object), len(trace)))
         if self.preload:
             assert draw.cluster is not None
             return preload(trace, draw.cluster)
@@ -347,8 +341,7 @@ class Recorded(Workload):
         Said("--whole-gpus", "Jobs that ask for a fraction of a GPU have it whole, under any policy."),
     ] = None
     entities_by: Annotated[
-        str | None,
-        Reads(_owner),
+        Literal["user", "partition", "account"] | None,
         Said(
             "--entities-by",
             "Users, partitions or accounts of the trace become entities, of equal weight, or as the file of --entities "
@@ -393,7 +386,7 @@ class Recorded(Workload):
         if self.default_limit_hours is not None:
             limits = first.predicted_seconds
             usual = np.where(np.isnan(limits), 3600.0 * self.default_limit_hours, limits)
-            first = _with_column(first, "predicted_seconds", usual)
+            first = replace(first, predicted_seconds=usual)
         if self.entities_by is not None:
             first = first.owned_by(self.entities_by)
         if self.deadline_factors is not None or self.best_effort:
@@ -417,20 +410,14 @@ def _with_categories(trace: Trace, shares: Mapping[str, float] | None, seed: int
         return trace
     names, parts = np.array(list(shares), dtype=object), np.array(list(shares.values()))
     drawn = np.random.default_rng([seed, _CATEGORY_STREAM]).random(len(trace)) * parts.sum()
-    return _with_column(trace, "category", names[np.searchsorted(np.cumsum(parts), drawn, side="right")])
+    return replace(trace, category=names[np.searchsorted(np.cumsum(parts), drawn, side="right")])
 
 
 def with_weights(trace: Trace, seed: int) -> Trace:
     """The jobs with the published weights, drawn in a stream of their own."""
     weights, shares = np.array(list(PUBLISHED_PRIORITIES)), list(PUBLISHED_PRIORITIES.values())
     drawn = np.random.default_rng([seed, _WEIGHT_STREAM]).choice(weights, size=len(trace), p=shares)
-    return _with_column(trace, "priority_weight", drawn)
-
-
-def _with_column(trace: Trace, name: str, values: Any) -> Trace:
-    """The jobs with another column."""
-    columns: dict[str, Any] = {column: getattr(trace, column) for column in Trace.column_names()}
-    return Trace(**(columns | {name: values}), source=trace.source)
+    return replace(trace, priority_weight=drawn)
 
 
 def _blocks(generator: TraceGenerator, n: int) -> Trace:

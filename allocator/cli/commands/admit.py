@@ -43,45 +43,41 @@ HOUR = 3600.0
 
 
 def admit_command(
-    job_type: Annotated[str, option("--job-type", "Job type of the newcomer, as in the throughput table.", "NAME")],
-    steps: Annotated[float, option("--steps", "Training steps that it has to do.")],
+    job_type: Annotated[str, option("Job type of the newcomer, as in the throughput table.", "NAME")],
+    steps: Annotated[float, option("Training steps that it has to do.")],
     cluster: Annotated[
         str | None,
-        option("--cluster", "GPUs of one type, or a CSV file that describes them.", "TYPE:COUNT|FILE"),
+        option("GPUs of one type, or a CSV file that describes them.", "TYPE:COUNT|FILE"),
     ] = None,
     state: Annotated[
         Path | None,
         option(
-            "--state",
             "State folder of a running service: its GPUs, jobs, throughputs and clock, and the slots of its "
             "policy, where nothing else is said.",
             "DIR",
             parser=state_folder,
         ),
     ] = None,
-    deadline: Annotated[
-        float | None, option("--deadline", "When it should be through, on the clock.", "SECONDS")
-    ] = None,
-    within: Annotated[float | None, option("--within", "The same, counted from now.", "SECONDS")] = None,
+    deadline: Annotated[float | None, option("When it should be through, on the clock.", "SECONDS")] = None,
+    within: Annotated[float | None, option("The same, counted from now.", "SECONDS")] = None,
     trace: Annotated[
         Path | None,
-        option("--trace", "The jobs there are, with the steps left to them; none if omitted.", "FILE"),
+        option("The jobs there are, with the steps left to them; none if omitted.", "FILE"),
     ] = None,
     clock: Annotated[
         float | None,
-        option("--clock", "Now, on the clock of the trace; its last arrival if omitted.", "SECONDS"),
+        option("Now, on the clock of the trace; its last arrival if omitted.", "SECONDS"),
     ] = None,
     most_gpus: Annotated[
         int | None, typer.Option("--max-gpus", help="GPUs that the newcomer is given at most.", min=1, metavar="COUNT")
     ] = None,
     slot: Annotated[
         float | None,
-        option("--slot", "GPUs come back at the ends of slots of this length.", "SECONDS"),
+        option("GPUs come back at the ends of slots of this length.", "SECONDS"),
     ] = None,
     restart: Annotated[
         float | None,
         option(
-            "--restart",
             "What a start on other GPUs takes; that of simulations, or seen by the service, if omitted.",
             "SECONDS",
         ),
@@ -89,7 +85,6 @@ def admit_command(
     admission: Annotated[
         str | None,
         option(
-            "--admission",
             "As that setting of the policy elasticflow: each, or repair, which also tries other orders; that of "
             "the service's policy, or each, if omitted.",
         ),

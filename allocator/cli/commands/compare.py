@@ -38,7 +38,6 @@ def compare_command(
     policies: Annotated[
         str | None,
         option(
-            "--policies",
             "Names of policies, each with settings of its own where wanted, as in "
             "elasticflow,elasticflow:admission=repair; the preset's if omitted.",
             "NAME[:SETTING=VALUE,...],...",
@@ -47,19 +46,17 @@ def compare_command(
     trace: Annotated[
         Path | None,
         option(
-            "--trace",
             "Jobs; drawn by the generator of the preset if omitted; -: standard input.",
             "FILE|-",
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        option("--jobs", "Number of jobs to draw when there is no --trace; the preset's if omitted."),
+        option("Number of jobs to draw when there is no --trace; the preset's if omitted."),
     ] = None,
     mean_interarrival: Annotated[
         float | None,
         option(
-            "--mean-interarrival",
             "Mean time between their arrivals; the preset's if omitted.",
             "SECONDS",
         ),
@@ -74,7 +71,7 @@ def compare_command(
             min=1,
         ),
     ] = 1,
-    out: Annotated[Path, option("--out", "Folder for report.html and the results.", "DIR")] = Path("comparison"),
+    out: Annotated[Path, option("Folder for report.html and the results.", "DIR")] = Path("comparison"),
     given: Annotated[Given, RUN],
     as_json: JsonOption = False,
 ) -> None:

@@ -40,7 +40,7 @@ def solve_command(
     policy: PolicyNameOption,
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
-    out: Annotated[Path | None, option("--out", "Write the JSON here instead of to the screen.", "FILE")] = None,
+    out: Annotated[Path | None, option("Write the JSON here instead of to the screen.", "FILE")] = None,
     table: Annotated[bool, option("--table", "Print a table for people instead of JSON.")] = False,
 ) -> None:
     """Solve one allocation problem: who gets which share of time on which accelerator type.
@@ -72,19 +72,19 @@ def audit_command(
         ),
     ],
     policy: Annotated[
-        str | None, option("--policy", "Policy whose allocation is audited; `allocator policies` lists them.")
+        str | None, option("Policy whose allocation is audited; `allocator policies` lists them.")
     ] = None,
     cluster: Annotated[
         str | None,
-        option("--cluster", "GPUs that the jobs of a log ran on, by accelerator type.", "TYPE:COUNT,...|FILE"),
+        option("GPUs that the jobs of a log ran on, by accelerator type.", "TYPE:COUNT,...|FILE"),
     ] = None,
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
     seed: SeedOption = 0,
-    probed_jobs: Annotated[int, option("--probed-jobs", "Jobs that are made to misreport; 0 for no probe.", min=0)] = 8,
-    misreports: Annotated[int, option("--misreports", "Misreports of each of them.", min=0)] = 8,
-    jobs: Annotated[int, option("--jobs", "Jobs to explain in the table, the slowest first.", min=0)] = 10,
-    out: Annotated[Path | None, option("--out", "Also write the audit as JSON to this file.", "FILE")] = None,
+    probed_jobs: Annotated[int, option("Jobs that are made to misreport; 0 for no probe.", min=0)] = 8,
+    misreports: Annotated[int, option("Misreports of each of them.", min=0)] = 8,
+    jobs: Annotated[int, option("Jobs to explain in the table, the slowest first.", min=0)] = 10,
+    out: Annotated[Path | None, option("Also write the audit as JSON to this file.", "FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Audit the allocation of a policy, or a job log: who envies whom, what was wasted, idle or unfair.

@@ -26,7 +26,6 @@ def simulate_command(
     trace: Annotated[
         Path,
         option(
-            "--trace",
             "Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.",
             "FILE|-",
         ),
@@ -34,18 +33,17 @@ def simulate_command(
     policy: Annotated[
         str,
         option(
-            "--policy",
             "Name of the policy, which `allocator policies` lists; settings of its own may follow.",
             "NAME[:SETTING=VALUE,...]",
         ),
     ],
-    out: Annotated[Path, option("--out", "Folder for the results.", "DIR")],
+    out: Annotated[Path, option("Folder for the results.", "DIR")],
     given: Annotated[Given, RUN],
     checkpoint: Annotated[
         Path | None,
-        option("--checkpoint", "File into which the run is saved as it goes.", "FILE"),
+        option("File into which the run is saved as it goes.", "FILE"),
     ] = None,
-    checkpoint_every: Annotated[int, option("--checkpoint-every", "Rounds between checkpoints.", min=1)] = 2000,
+    checkpoint_every: Annotated[int, option("Rounds between checkpoints.", min=1)] = 2000,
     resume: Annotated[bool, option("--resume", "Go on from the checkpoint, if there is one.")] = False,
     profiler: ProfilerOption = None,
     as_json: JsonOption = False,

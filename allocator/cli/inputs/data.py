@@ -69,7 +69,7 @@ def fetch_command(
     cache: CacheOption = None,
     url_base: Annotated[
         str | None,
-        option("--url-base", "A mirror with the files under <data set>/<path>.", "URL"),
+        option("A mirror with the files under <data set>/<path>.", "URL"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -68,20 +68,20 @@ def import_command(
             "FILE|-",
         ),
     ],
-    out: Annotated[Path, option("--out", "Trace to write: .csv or .parquet.", "FILE")],
+    out: Annotated[Path, option("Trace to write: .csv or .parquet.", "FILE")],
     given: Annotated[Given, COLUMNS],
     duration_unit: Annotated[
         str | None,
-        option("--duration-unit", "Unit of durations; told by the name of the column, else s.", "UNIT"),
+        option("Unit of durations; told by the name of the column, else s.", "UNIT"),
     ] = None,
     clock_unit: Annotated[
         str | None,
-        option("--clock-unit", "Unit of times that are numbers: ms, s, min, h or d.", "UNIT"),
+        option("Unit of times that are numbers: ms, s, min, h or d.", "UNIT"),
     ] = None,
-    zone: Annotated[str | None, option("--zone", "Zone of dates that name none; UTC if omitted.", "NAME")] = None,
+    zone: Annotated[str | None, option("Zone of dates that name none; UTC if omitted.", "NAME")] = None,
     date_format: Annotated[
         str | None,
-        option("--date-format", "Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", "FORMAT"),
+        option("Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", "FORMAT"),
     ] = None,
     mapped: Annotated[
         list[str] | None,
@@ -93,11 +93,11 @@ def import_command(
     ] = None,
     weights: Annotated[
         str | None,
-        option("--weights", "Weights of the names in the column of --priority, else of QOS.", "NAME=WEIGHT,..."),
+        option("Weights of the names in the column of --priority, else of QOS.", "NAME=WEIGHT,..."),
     ] = None,
     separator: Annotated[
         str | None,
-        option("--separator", "Between columns, if not , ; | or a tab.", "CHARACTER"),
+        option("Between columns, if not , ; | or a tab.", "CHARACTER"),
     ] = None,
     strict: Annotated[bool, option("--strict", "A job that cannot be used is an error.")] = False,
     cluster: DemandOption = None,
@@ -173,8 +173,8 @@ def _account(imported: ImportedLog) -> list[str]:
 
 
 def example_command(
-    out: Annotated[Path, option("--out", "File to write, as text with commas.", "FILE")],
-    jobs: Annotated[int, option("--jobs", "Number of jobs.", min=1)] = 200,
+    out: Annotated[Path, option("File to write, as text with commas.", "FILE")],
+    jobs: Annotated[int, option("Number of jobs.", min=1)] = 200,
     seed: SeedOption = 0,
 ) -> None:
     """Write a job log as a cluster might keep it, to try `allocator trace import` with."""

@@ -38,17 +38,17 @@ _MOST_BINS = 10_000_000
 
 
 def nodes_command(
-    trace: Annotated[Path, option("--trace", "The jobs, with their durations; -: standard input.", "FILE|-")],
+    trace: Annotated[Path, option("The jobs, with their durations; -: standard input.", "FILE|-")],
     nodes: Annotated[
         int | None,
-        option("--nodes", "Nodes of the cluster; the most in use if omitted.", "COUNT", min=1),
+        option("Nodes of the cluster; the most in use if omitted.", "COUNT", min=1),
     ] = None,
-    gpus_per_node: Annotated[int, option("--gpus-per-node", "GPUs of each node.", "COUNT", min=1)] = 8,
-    model: Annotated[str, option("--model", "Forecast: fast, interpretable, or truth (what came).", "NAME")] = "fast",
-    learn: Annotated[float, option("--learn", "Days before the first forecast, in which none sleeps.", "DAYS")] = 14.0,
+    gpus_per_node: Annotated[int, option("GPUs of each node.", "COUNT", min=1)] = 8,
+    model: Annotated[str, option("Forecast: fast, interpretable, or truth (what came).", "NAME")] = "fast",
+    learn: Annotated[float, option("Days before the first forecast, in which none sleeps.", "DAYS")] = 14.0,
     rule: Annotated[
         str,
-        option("--rule", f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", "NAME"),
+        option(f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", "NAME"),
     ] = "Venus",
     settings: Annotated[
         list[str] | None,
@@ -57,17 +57,13 @@ def nodes_command(
     bin_seconds: Annotated[
         float, option("--bin", "Nodes are put to sleep and woken every so often.", "SECONDS")
     ] = 600.0,
-    watts: Annotated[
-        float | None, option("--watts", "What an idle node draws more than one that sleeps.", min=0)
-    ] = None,
+    watts: Annotated[float | None, option("What an idle node draws more than one that sleeps.", min=0)] = None,
     origin: OriginOption = None,
     out: Annotated[
         Path | None,
-        option("--out", "Nodes in use and awake by bin, to write: .csv or .parquet.", "FILE"),
+        option("Nodes in use and awake by bin, to write: .csv or .parquet.", "FILE"),
     ] = None,
-    report: Annotated[
-        Path | None, option("--report", "Page to write: nodes over time, and the figures.", "FILE")
-    ] = None,
+    report: Annotated[Path | None, option("Page to write: nodes over time, and the figures.", "FILE")] = None,
     time_unit: TimeUnitOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -45,20 +45,19 @@ _SHAPES = 5
 
 
 def predict_command(
-    trace: Annotated[Path, option("--trace", "The jobs, with their durations; -: standard input.", "FILE|-")],
+    trace: Annotated[Path, option("The jobs, with their durations; -: standard input.", "FILE|-")],
     out: Annotated[
         Path,
-        option("--out", "Trace to write, with the column predicted_seconds: .csv or .parquet.", "FILE"),
+        option("Trace to write, with the column predicted_seconds: .csv or .parquet.", "FILE"),
     ],
     model: Annotated[
         str | None,
-        option("--model", "fast (gradient boosting), or interpretable; fast if omitted.", "NAME"),
+        option("fast (gradient boosting), or interpretable; fast if omitted.", "NAME"),
     ] = None,
-    refit: Annotated[float, option("--refit", "A model is fitted anew after so many days.", "DAYS")] = 7.0,
+    refit: Annotated[float, option("A model is fitted anew after so many days.", "DAYS")] = 7.0,
     columns: Annotated[
         Path | None,
         option(
-            "--columns",
             "Table with job_id and what else is known of the jobs: a name, a profile.",
             "FILE",
         ),
@@ -71,10 +70,10 @@ def predict_command(
     truth: Annotated[bool, option("--truth", "No model, but the durations themselves.")] = False,
     noise: Annotated[
         float,
-        option("--noise", "With --truth: standard deviation of an error of their logarithm.", "SIGMA"),
+        option("With --truth: standard deviation of an error of their logarithm.", "SIGMA"),
     ] = 0.0,
     seed: SeedOption = 0,
-    report: Annotated[Path | None, option("--report", "Page to write: errors, and what was learned.", "FILE")] = None,
+    report: Annotated[Path | None, option("Page to write: errors, and what was learned.", "FILE")] = None,
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     time_unit: TimeUnitOption = None,

@@ -55,29 +55,27 @@ SourceFormatHelp = f"{', '.join(_OTHERS)} or {_LAST}; told by what the file hold
 @app.command("generate")
 @option_groups
 def generate_command(
-    out: Annotated[Path, option("--out", "File to write: .csv, .parquet, or a text format.", "FILE")],
+    out: Annotated[Path, option("File to write: .csv, .parquet, or a text format.", "FILE")],
     given: Annotated[Given, options(Lengths, "priorities fixed_duration_seconds")],
-    jobs: Annotated[int, option("--jobs", "Number of jobs.")] = 100,
+    jobs: Annotated[int, option("Number of jobs.")] = 100,
     mean_interarrival: Annotated[
         float,
-        option("--mean-interarrival", "Mean time between Poisson arrivals; 0: all at once.", "SECONDS"),
+        option("Mean time between Poisson arrivals; 0: all at once.", "SECONDS"),
     ] = 600.0,
     single_gpu: Annotated[bool, option("--single-gpu", "Only jobs of one GPU.")] = False,
     generator: Annotated[
         str | None,
         option(
-            "--generator",
             "default; deadlines: jobs with deadlines; gavel, shockwave: published generators, draw for draw; or one of "
             "another package.",
             "NAME",
         ),
     ] = None,
-    format: Annotated[str, option("--format", FormatHelp)] = "auto",
+    format: Annotated[str, option(FormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
     cluster: Annotated[
         str | None,
         option(
-            "--cluster",
             "For jobs that choose their batch size: they ask for GPUs of its first type, as it has them.",
             "TYPE:COUNT,...|FILE",
         ),
@@ -129,7 +127,6 @@ def convert_command(
     start: Annotated[
         str,
         option(
-            "--start",
             "With --to pollux: the time that becomes second 0; first: the first arrival.",
             "SECONDS|first",
         ),
@@ -137,7 +134,6 @@ def convert_command(
     rename: Annotated[
         list[str] | None,
         option(
-            "--rename",
             "With --to pollux: what the application of a model is called: inception3=inceptionv3; repeatable.",
             "MODEL=NAME",
         ),
@@ -170,7 +166,7 @@ def _seconds(text: str) -> float:
 @app.command("describe")
 def describe_command(
     trace: Annotated[Path, argument("Trace to read; -: standard input.", "FILE|-")],
-    format: Annotated[str, option("--format", SourceFormatHelp)] = "auto",
+    format: Annotated[str, option(SourceFormatHelp)] = "auto",
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     cluster: DemandOption = None,

@@ -144,7 +144,7 @@ def _told(answer: dict[str, Any], as_json: bool) -> None:
 def history_command(
     state: StateOption,
     job: Annotated[str | None, argument("Number of a job; all if omitted.", "[JOB]")] = None,
-    last: Annotated[int, option("--last", "So many events.", min=1)] = 100,
+    last: Annotated[int, option("So many events.", min=1)] = 100,
     with_details: Annotated[bool, option("--details", "All that each event says, in long lines.")] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -33,12 +33,11 @@ def profile_command(
     job_type: Annotated[str, option("--type", "Its name in the throughput table.", "NAME")],
     out: Annotated[
         Path | None,
-        option("--out", "The throughput table: .json, .csv or .parquet.", "FILE"),
+        option("The throughput table: .json, .csv or .parquet.", "FILE"),
     ] = None,
     into: Annotated[
         Path | None,
         option(
-            "--into",
             "A table that the figures are added to; it is replaced unless --out is given.",
             "FILE",
         ),
@@ -46,24 +45,19 @@ def profile_command(
     virtual: Annotated[
         str | None,
         option(
-            "--virtual",
             "Accelerators that need not exist; if omitted the NVIDIA GPUs of this machine.",
             "TYPE:COUNT,...",
         ),
     ] = None,
-    gpus: Annotated[str, option("--gpus", "Numbers of GPUs.", "COUNT,...")] = "1",
-    seconds: Annotated[
-        float, option("--seconds", "Training that is measured each time, and two steps.", "SECONDS")
-    ] = 10.0,
-    warm_up: Annotated[float, option("--warm-up", "After the first step, before it is measured.", "SECONDS")] = 0.0,
-    repeats: Annotated[int, option("--repeats", "Starts in each place.", min=1)] = 3,
+    gpus: Annotated[str, option("Numbers of GPUs.", "COUNT,...")] = "1",
+    seconds: Annotated[float, option("Training that is measured each time, and two steps.", "SECONDS")] = 10.0,
+    warm_up: Annotated[float, option("After the first step, before it is measured.", "SECONDS")] = 0.0,
+    repeats: Annotated[int, option("Starts in each place.", min=1)] = 3,
     colocate: Annotated[
         str | None,
-        option("--colocate", "Another command, to be measured on the same GPUs, in one argument.", "COMMAND"),
+        option("Another command, to be measured on the same GPUs, in one argument.", "COMMAND"),
     ] = None,
-    colocate_type: Annotated[
-        str | None, option("--colocate-type", "Its name; that of --type if omitted.", "NAME")
-    ] = None,
+    colocate_type: Annotated[str | None, option("Its name; that of --type if omitted.", "NAME")] = None,
     pattern: Annotated[
         str | None,
         option(
@@ -73,7 +67,7 @@ def profile_command(
             "REGEX",
         ),
     ] = None,
-    patience: Annotated[float, option("--patience", "Without a step, after which it is given up.", "SECONDS")] = 300.0,
+    patience: Annotated[float, option("Without a step, after which it is given up.", "SECONDS")] = 300.0,
     per_gpu: Annotated[
         bool, option("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
     ] = False,

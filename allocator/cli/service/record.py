@@ -23,7 +23,7 @@ from throughputs.files import write_text
 
 def record_command(
     state: StateOption,
-    out: Annotated[Path, option("--out", "Folder for the results.", "DIR")],
+    out: Annotated[Path, option("Folder for the results.", "DIR")],
     throughputs: TableOption = None,
     simulate: Annotated[bool, option("--simulate/--no-simulate", "Simulate the same jobs, and compare.")] = True,
     as_json: JsonOption = False,
