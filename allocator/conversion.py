@@ -439,12 +439,16 @@ def _list_expectation(kinds: tuple[Any, ...]) -> str:
 
 
 def _plural(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        plain, *extras = get_args(kind)
+        return " ".join([_plural(plain), *(str(extra) for extra in extras if isinstance(extra, Range))])
     if get_origin(kind) is Literal:
         return f"names among {', '.join(map(str, get_args(kind)))}"
     return {str: "names", float: "numbers", int: "whole numbers", bool: "flags"}.get(kind, "values")
 
 
 def _example(kind: Any) -> str:
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if get_origin(kind) is Literal:
         return ",".join(map(str, get_args(kind)[:2]))
     return {float: "0,0.5,1", int: "1,2,4", str: "v100,k80"}.get(kind, "a,b")

@@ -45,11 +45,13 @@ def told_sources(quality: Mapping[str, object]) -> str:
     return ", ".join(f"{count:,} {_SOURCES[name]}" for name, count in predicted.items()) or "nothing to predict"
 
 
-def cells_of(quality: Mapping[str, float]) -> list[str]:
-    """The figures of `FIGURES` as text."""
-    forms = {"compared": "{:,.0f}", "rank_correlation": "{:.3f}"}
-    values = [(forms.get(key, "{:,.0f}"), float(quality[key])) for key, *_ in FIGURES]
-    return [MISSING if np.isnan(value) else form.format(value) for form, value in values]
+def cells_of(quality: Mapping[str, float]) -> dict[str, str]:
+    """The figures of `FIGURES` as text, by key."""
+    forms = {"rank_correlation": "{:.3f}"}
+    values = {key: float(quality[key]) for key, *_ in FIGURES}
+    return {
+        key: MISSING if np.isnan(value) else forms.get(key, "{:,.0f}").format(value) for key, value in values.items()
+    }
 
 
 def render_page(predictions: DurationPredictions, *, source: str = "") -> str:
@@ -61,7 +63,7 @@ def render_page(predictions: DurationPredictions, *, source: str = "") -> str:
 
 def _heading(predictions: DurationPredictions, source: str) -> str:
     quality = predictions.quality()
-    texts = dict(zip((key for key, *_ in FIGURES), cells_of(quality), strict=True))
+    texts = cells_of(quality)
     facts = (
         ("jobs", f"{quality['jobs']:,}" + (f" of {source}" if source else "")),
         ("predicted", told_sources(quality)),
@@ -80,7 +82,7 @@ def _periods(predictions: DurationPredictions) -> str:
     )
     lines = []
     for period in predictions.periods:
-        cells = [f"{period.jobs:,}", f"{period.known:,}", *cells_of(period.quality)]
+        cells = [f"{period.jobs:,}", f"{period.known:,}", *cells_of(period.quality).values()]
         inside = "".join(f"<td>{cell}</td>" for cell in cells)
         lines.append(f'<tr><th scope="row">{period.begin / 86400:.1f}</th>{inside}</tr>')
     how = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +27,7 @@ from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.outcomes import RECORDED
 from allocator.variants import Variant, read_variants
-from throughputs.files import write_text
+from throughputs.files import write_json
 from throughputs.goodput.trainings import Trainings
 
 
@@ -143,8 +142,8 @@ def compare_command(
         ran.results, out / "report.html", description=lead, summaries=ran.summaries, sections=sections
     )
     if ran.calibration is not None:
-        write_text(out / "calibration.json", json.dumps(ran.calibration.as_dict(), indent=2, allow_nan=False) + "\n")
-    write_text(out / "comparison.json", json.dumps(rows, indent=2, allow_nan=False) + "\n")
+        write_json(out / "calibration.json", ran.calibration.as_dict())
+    write_json(out / "comparison.json", rows)
     if as_json:
         print_json(rows)
     else:

@@ -22,6 +22,7 @@ from allocator.cli.options.sweep import (
     workload_given,
 )
 from allocator.cli.options.values import (
+    distinct_numbers,
     make_accelerator,
     make_cluster,
     read_jobs,
@@ -30,6 +31,7 @@ from allocator.cli.options.values import (
 )
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
+from allocator.conversion import NotNegative, Positive
 from allocator.experiments.run import Run
 from allocator.experiments.runner import cores
 from allocator.experiments.whatif import Scenarios, run_scenarios, write_scenarios
@@ -109,12 +111,13 @@ def whatif_command(
     """
     variants = read_variants(policies, "--policies")
     made, jobs = _clusters(clusters, given), read_jobs(trace)
+    penalties = () if restart_penalty is None else distinct_numbers("--restart-penalty", restart_penalty, NotNegative)
     scenarios = Scenarios(
         trace=str(trace),
         clusters=made,
         policies=tuple(variants),
-        loads=_numbers("--load", load, above=True),
-        restart_penalties=() if restart_penalty is None else _numbers("--restart-penalty", restart_penalty),
+        loads=distinct_numbers("--load", load, Positive),
+        restart_penalties=penalties,
         vary=varied(given, variants),
         workload=workload_given(given),
         settings=settings_given(given, variants),
@@ -180,16 +183,3 @@ def _say_what_is_not_used(
     lines = (line for each in clusters for line in unused_columns(trace, each, owners, by_name=owners is not None))
     for line in dict.fromkeys(lines):
         say(line)
-
-
-def _numbers(option: str, text: str, *, above: bool = False) -> tuple[float, ...]:
-    expected = f"numbers {'above' if above else 'of at least'} 0, as in 1,1.2,1.5"
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(option, found=text, expected=expected) from None
-    if not all(0 <= number < float("inf") for number in found) or (above and 0 in found):
-        raise InputError(option, found=text, expected=expected)
-    if len(set(found)) < len(found):
-        raise InputError(option, found=text, expected="each number once")
-    return found

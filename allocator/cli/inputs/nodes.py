@@ -25,6 +25,7 @@ from allocator.predictions.nodes import (
     use_ahead,
 )
 from allocator.predictions.sleep_page import render_sleep_page
+from allocator.results.output import as_json
 from throughputs import InputError, Trace, read_trace
 from throughputs.errors import one_of
 from throughputs.files import check_table_name, write_frame, write_text
@@ -116,7 +117,11 @@ def nodes_command(
     figures = _figures(kept, int(wait.sum()), int(started.sum()), watts)
     page = None if report is None else render_sleep_page(kept, figures, source=jobs.source, begin=begin)
     if out is not None:
-        _write_bins(out, kept, begin)
+        import pandas as pd
+
+        times = begin + np.arange(len(kept.awake)) * bin_seconds
+        bins = {"time": times, "nodes_in_use": kept.used, "nodes_awake": kept.awake, "forecast_mean_use": kept.soon}
+        write_frame(out, pd.DataFrame(bins))
     if report is not None and page is not None:
         write_text(report, page)
     if as_json:
@@ -149,28 +154,15 @@ def _held(jobs: Trace) -> tuple[Any, Any, int]:
 
 def _figures(kept: NodeSleep, waited: int, started: int, watts: float | None) -> dict[str, Any]:
     """The summary of the rule, who waited, and energy; None for what is not known."""
-    known = kept.summary()
-    summary = {name: None if value != value else value for name, value in known.items()}
+    known = as_json(kept.summary())
     saved = None if watts is None else known["node_hours_asleep"] * watts / 1000.0
     return {
         "nodes": kept.total,
-        **summary,
+        **known,
         "jobs_that_waited": waited,
         "jobs_started": started,
         "energy_saved_kwh": saved,
     }
-
-
-def _write_bins(path: Path, kept: NodeSleep, begin: float) -> None:
-    import pandas as pd
-
-    columns = {
-        "time": begin + np.arange(len(kept.awake)) * kept.bin_seconds,
-        "nodes_in_use": kept.used,
-        "nodes_awake": kept.awake,
-        "forecast_mean_use": kept.soon,
-    }
-    write_frame(path, pd.DataFrame(columns))
 
 
 def _lines(figures: dict[str, Any], jobs: Trace, recorded: int, out: Path | None, report: Path | None) -> list[str]:

@@ -13,6 +13,7 @@ import typer
 from allocator.cli.options.groups import option
 from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
+from allocator.conversion import convert_text
 from allocator.plugins import absolute_reference
 from allocator.protocol import Policy
 from allocator.registry import IMPORT_VARIABLE, get_policy, import_policies, settings_of
@@ -71,6 +72,14 @@ def make_window(text: str | None) -> tuple[int, int] | None:
     if not colon or not all(number.isdecimal() and len(number) <= MOST_DIGITS for number in ends):
         raise InputError("--window", found=text, expected="FIRST:END, as in 4000:5000")
     return int(first), int(end)
+
+
+def distinct_numbers(option: str, text: str, kind: Any) -> tuple[Any, ...]:
+    """Numbers of one type with commas between, each once."""
+    found: tuple[Any, ...] = convert_text(text, tuple[kind, ...], source=option, field=option.strip("-"))
+    if len(set(found)) < len(found):
+        raise InputError(option, found=text, expected="each number once")
+    return found
 
 
 def prices_of_text(text: str | None) -> str | dict[str, float] | None:

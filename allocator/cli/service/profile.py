@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from allocator.cli.options.groups import argument, option
 from allocator.cli.options.outputs import SPREAD
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.cli.options.values import named_value
+from allocator.cli.options.values import distinct_numbers, named_value
+from allocator.conversion import AtLeastOne
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.profiling import Figure, Program, Window, measure, spread_frame, table_of
@@ -95,7 +96,7 @@ def profile_command(
         programs.append(Program(colocate_type or job_type, _arguments(colocate), **how))
     known = None if into is None or not into.exists() else read_table(into)
     accelerators = None if virtual is None else virtual_accelerators(virtual)
-    window, counts = Window(seconds, max(warm_up, 0.0), patience), _counts(gpus)
+    window, counts = Window(seconds, max(warm_up, 0.0), patience), distinct_numbers("--gpus", gpus, AtLeastOne)
     with tempfile.TemporaryDirectory(prefix="allocator-profile-") as folder:
         state = Path(folder)
         told = _silent if as_json else _told
@@ -119,13 +120,6 @@ def _target(out: Path | None, into: Path | None) -> Path:
     if file_kind(target) not in ("json", *TABLE_KINDS):
         raise InputError("--out, --into", found=str(target), expected="a name ending in .json, .csv or .parquet")
     return target
-
-
-def _counts(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) < 10 and int(part) > 0 for part in parts) or len(set(parts)) < len(parts):
-        raise InputError("--gpus", found=text, expected="different numbers of GPUs, as in 1,2,4")
-    return [int(part) for part in parts]
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -5,7 +5,6 @@ Charts are of figures against what varies: the number of GPUs, the load, a penal
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from allocator.report.page.markup import distinct, document, header, line_sample
 from allocator.report.page.tables import calibration_section
 from allocator.report.svg import Axis, Frame, axes, dotted_curve, element, picture
 from allocator.variants import folder_of as folder_of_label
-from throughputs.files import write_frame, write_text
+from throughputs.files import write_frame, write_json, write_text
 from throughputs.shown import escape
 
 PAGE, TITLE = "whatif.html", "What if"
@@ -307,7 +306,7 @@ def write_scenarios(result: WhatIf, folder: Path) -> Path:
         write_frame(folder / "next_gpus.csv", result.next_gpus)
     else:
         (folder / "next_gpus.csv").unlink(missing_ok=True)
-    write_text(folder / "whatif.json", json.dumps(result.as_dict(), indent=2, allow_nan=False) + "\n")
+    write_json(folder / "whatif.json", result.as_dict())
     write_text(folder / PAGE, render_page(result))
     return folder / PAGE
 
