@@ -152,7 +152,7 @@ def expectation(kind: Any) -> str:
         return _NAMES[kind]
     if origin in _UNIONS:
         named = [inner for inner in arguments if inner in _NAMES or get_origin(inner)] or arguments
-        return ", or ".join(dict.fromkeys(map(expectation, sorted(named, key=_none_last))))
+        return ", or ".join(dict.fromkeys(map(expectation, sorted(named, key=lambda inner: inner is types.NoneType))))
     if origin is Literal:
         return " or ".join(arguments) if len(arguments) == 2 else f"one of {', '.join(arguments)}"
     if origin is tuple:
@@ -462,10 +462,6 @@ def _is_row(kind: Any) -> bool:
 def _is_mapping(kind: Any) -> bool:
     origin = get_origin(kind) or kind
     return isinstance(origin, type) and issubclass(origin, Mapping)
-
-
-def _none_last(kind: Any) -> bool:
-    return kind is types.NoneType
 
 
 _UNIONS = (Union, types.UnionType)

@@ -35,7 +35,10 @@ def _curve(name: str, shape: Shape, reach: tuple[float, float]) -> str:
     log = low > 0 and high / low > _SPREAD
     x, y = Axis(low, high, *_PANEL.x, log=log), Axis(*reach, *_PANEL.y, log=True)
     across, up = x.pixels(shape.values).tolist(), y.pixels(shape.factors).tolist()
-    parts = [axes(_PANEL, x, y, "seconds" if _is_time(shape) else shape.name, "factor"), _one(y)]
+    parts = [
+        axes(_PANEL, x, y, "seconds" if shape.name.startswith(("last, ", "mean, ")) else shape.name, "factor"),
+        _one(y),
+    ]
     points = zip(shape.values.tolist(), shape.factors.tolist(), strict=True)
     hints = [f"{shape.name} {value:.6g}: {_times(factor)}" for value, factor in points]
     parts.append(element("g", dotted_curve(across, up, hints, 3), class_="c0"))
@@ -69,10 +72,6 @@ def _one(y: Axis) -> str:
     at = float(y.pixels(np.ones(1))[0])
     left, right = _PANEL.x
     return element("path", d=f"M{left} {at:.1f}H{right}", class_="reference")
-
-
-def _is_time(shape: Shape) -> bool:
-    return shape.name.startswith(("last, ", "mean, "))
 
 
 def _times(factor: float) -> str:

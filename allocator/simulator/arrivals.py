@@ -143,5 +143,5 @@ def preload(trace: Trace, cluster: Cluster) -> Trace:
         for row, by in zip(trace.deadline_options, earlier.tolist(), strict=True)
     ]
     times: dict[str, Any] = {"arrival_time": arrival, "deadline": trace.deadline - earlier, "deadline_options": options}
-    left_out = ("recorded_start_seconds", "recorded_end_seconds", "recorded_status", "arrival_date")
-    return replace(trace, **times, **dict.fromkeys(left_out), source=f"{trace.source}, preloaded")
+    times |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds", "recorded_status", "arrival_date"))
+    return replace(trace, **times, source=f"{trace.source}, preloaded")

@@ -52,7 +52,10 @@ def list_command(
     """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""
     directory = cache_directory(cache)
     if as_json:
-        found = [_as_json(dataset, directory) for dataset in ([find(name)] if name else datasets())]
+        found = [
+            asdict(dataset) | {"size": dataset.size, "folder": str(directory / dataset.name)}
+            for dataset in ([find(name)] if name else datasets())
+        ]
         print_json(found[0] if name else found)
     elif markdown:
         typer.echo(markdown_table([find(name)] if name else list(datasets())), nl=False)
@@ -199,10 +202,6 @@ def _print_files(dataset: Dataset, directory: Path) -> None:
     for file in dataset.files:
         lines += [f"  {file.path}", f"    {file.url}", f"    {bytes_text(file)}, {file.sha256 or 'SHA-256 unknown'}"]
     typer.echo("\n".join(lines))
-
-
-def _as_json(dataset: Dataset, directory: Path) -> dict[str, Any]:
-    return asdict(dataset) | {"size": dataset.size, "folder": str(directory / dataset.name)}
 
 
 def _report_as_json(dataset: Dataset, report: FileReport) -> dict[str, Any]:

@@ -38,13 +38,11 @@ def print_description(described: Mapping[str, Any], *, title: str) -> None:
     if len(described["sizes"]) > 1:
         screen.print(rows_table((row.values() for row in described["sizes"]), ("GPUs", "jobs", "GPU hours"), "by size"))
     if described["types"]:
-        types = [row | {"gpu_type": row["gpu_type"] or "(any)"} for row in described["types"]]
-        screen.print(
-            rows_table(map(dict.values, types), ("GPU type", "jobs", "GPU hours"), "by type of GPU that they ask for")
-        )
+        types = ((row | {"gpu_type": row["gpu_type"] or "(any)"}).values() for row in described["types"])
+        screen.print(rows_table(types, ("GPU type", "jobs", "GPU hours"), "by type of GPU that they ask for"))
     if len(described["pools"]) > 1:
         screen.print(
-            rows_table(map(dict.values, _named(described["pools"])), _pool_headings(described), "by partition")
+            rows_table((row.values() for row in _named(described["pools"])), _pool_headings(described), "by partition")
         )
     if described["demand_over_time"] is not None:
         for line in _chart(described["demand_over_time"], described.get("cluster_gpus")):

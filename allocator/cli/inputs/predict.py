@@ -190,7 +190,7 @@ def _as_json(made: DurationPredictions) -> dict[str, Any]:
         for each in made.periods
     ]
     factors = [] if made.last is None else [(shape.name, shape.reach) for shape in shape_functions(made.last)]
-    return as_json(made.quality()) | {"periods": periods, "reach_of_columns": dict(factors)}
+    return dict(as_json(made.quality())) | {"periods": periods, "reach_of_columns": dict(factors)}
 
 
 def _lines(made: DurationPredictions, out: Path, report: Path | None, *, learns: bool) -> list[str]:
