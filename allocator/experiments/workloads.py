@@ -10,7 +10,6 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -31,7 +30,7 @@ from throughputs import (
     deadline_trace,
     with_deadlines,
 )
-from throughputs.entry_points import Entry, entries_of
+from throughputs.entry_points import entries_of
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.goodput.trainings.profiled import EMBEDDED
@@ -446,35 +445,21 @@ USUAL = "gavel"
 
 def workloads() -> dict[str, type[Workload]]:
     """Every workload by the name of its generator."""
-    return _known(tuple(entries_of("allocator.workloads").items()))
+    others = {name: entry.load() for name, entry in entries_of("allocator.workloads").items()}
+    return others | {kind.generator: kind for kind in _OWN}
 
 
 def kinds_of_workload() -> dict[str, Any]:
     """Declared types of the fields of all workloads, by name."""
-    return _kinds(tuple(workloads().values()))
+    return {name: kind for each in workloads().values() for name, kind in declared_kinds(each).items()}
 
 
 def usual_values() -> dict[str, Any]:
     """What a workload that has not the field would have in it: what those have that do, where nothing is said."""
-    return _usual(tuple(workloads().values()))
+    return {field.name: field.default for each in workloads().values() for field in dataclasses.fields(each)}
 
 
-@cache
-def _known(others: tuple[tuple[str, Entry], ...]) -> dict[str, type[Workload]]:
-    return {name: entry.load() for name, entry in others} | {kind.generator: kind for kind in _OWN}
-
-
-@cache
-def _kinds(workloads: tuple[type[Workload], ...]) -> dict[str, Any]:
-    return {name: kind for each in workloads for name, kind in declared_kinds(each).items()}
-
-
-@cache
-def _usual(workloads: tuple[type[Workload], ...]) -> dict[str, Any]:
-    return {field.name: field.default for each in workloads for field in dataclasses.fields(each)}
-
-
-def workload(settings: Mapping[str, Any], source: object = "workload") -> Workload:
+def workload(settings: Mapping[str, Any]) -> Workload:
     """The workload of a generator with these settings, already of their types.
 
     Raises
@@ -485,7 +470,7 @@ def workload(settings: Mapping[str, Any], source: object = "workload") -> Worklo
     known, given = workloads(), dict(settings)
     name = given.pop("generator", USUAL if USUAL in known else OwnWorkload.generator)
     if name not in known:
-        raise InputError(source, field="workload.generator", found=name, expected=one_of(name, known))
+        raise InputError("workload", field="workload.generator", found=name, expected=one_of(name, known))
     usual, owned = usual_values(), {field.name for field in dataclasses.fields(known[name])}
     for setting, value in list(given.items()):
         if setting not in owned:
@@ -493,6 +478,6 @@ def workload(settings: Mapping[str, Any], source: object = "workload") -> Worklo
                 having = [n for n, kind in known.items() if setting in declared_kinds(kind)]
                 several = f"generator{'s' * (len(having) > 1)} {' and '.join(having)}"
                 expected = f"nothing: a setting of the {several}, not of {name}"
-                raise InputError(source, field=f"workload.{setting}", found=value, expected=expected)
+                raise InputError("workload", field=f"workload.{setting}", found=value, expected=expected)
             del given[setting]
     return known[name](**given)

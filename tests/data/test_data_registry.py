@@ -22,8 +22,8 @@ from allocator.data import (
     path_of,
     verify,
 )
-from allocator.data.listing import markdown_table
 from allocator.data.registry import HASH_ORIGINS, DataFile, Dataset
+from tests.data.table_of_docs import markdown_table
 from throughputs import InputError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "data.md"
@@ -92,7 +92,7 @@ def test_names_and_paths_stay_in_the_cache():
 
 
 def test_the_page_for_people_says_the_same():
-    """To renew it, put the output of `allocator data list --markdown` in place of the table."""
+    """To renew it, put the output of `python -m tests.data.table_of_docs` in place of the table."""
     text = DOCS.read_text()
     assert markdown_table(datasets()) in text
     assert CACHE_VARIABLE in text

@@ -28,7 +28,7 @@ from allocator.cli.options.values import (
     read_jobs,
     told_of_throughputs,
 )
-from allocator.cli.service.admission import Presence, present_jobs
+from allocator.cli.service.admission import present_jobs
 from allocator.cli.service.options import state_folder
 from allocator.experiments.workloads import only_table
 from allocator.policies.deadlines.elasticflow import ElasticFlow
@@ -100,6 +100,7 @@ def admit_command(
     If not: the earliest deadline that could be promised, and the GPUs of a cluster that could promise the one asked
     for. Answered as under the policy elasticflow, by minimum satisfactory shares. Ends with exit code 0 either way.
     """
+    there: dict[str, Any]
     if state is None:
         kind = make_accelerator(accelerator, throughputs)
         if cluster is None:
@@ -113,37 +114,29 @@ def admit_command(
             raise InputError("--clock", found=now, expected=expected)
         table = only_table(load_speeds(throughputs, accelerator=kind), "--throughputs", str(throughputs))
         if trace is not None:
-            own = throughputs is not None
-            warn(told_of_throughputs(trace, jobs, table, gpus, given=own, elastic=True))
-        starts = rule_of(DEFAULT.world, StartsTakeTime).dearest(gpus.total_gpus)
-        there = Presence(jobs, gpus, table, now, "", restart_seconds=starts)
+            warn(told_of_throughputs(trace, jobs, table, gpus, given=throughputs is not None, elastic=True))
+        there, policy = {"jobs": jobs, "cluster": gpus, "throughputs": table, "clock": now}, ""
+        there["restart_seconds"] = rule_of(DEFAULT.world, StartsTakeTime).dearest(gpus.total_gpus)
     else:
         for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):
             if given is not None:
                 raise InputError(name, found=given, expected="nothing with --state: the service knows")
-        there = present_jobs(state, throughputs)
-    now = there.clock
+        there, policy = present_jobs(state, throughputs)
+    repair = None if admission is None else _repair(admission)
+    own = {"slot_seconds": slot, "restart_seconds": restart, "repair": repair}
+    test = AdmissionTest(**there | {name: value for name, value in own.items() if value is not None})
+    now, jobs = test.clock, test.jobs
     newcomer = _newcomer(job_type, steps, _deadline(deadline, within, now), now)
-    test = AdmissionTest(
-        there.jobs,
-        there.cluster,
-        there.throughputs,
-        clock=now,
-        slot_seconds=there.slot_seconds if slot is None else slot,
-        restart_seconds=there.restart_seconds if restart is None else restart,
-        margin_seconds=there.margin_seconds,
-        repair=there.repair if admission is None else _repair(admission),
-    )
     answer = test.ask(newcomer, most_gpus)
     if as_json:
         print_json(_as_json(answer))
         return
-    named = [str(name) for name in there.jobs.job_type] if there.policy else list(map(str, range(len(there.jobs))))
-    lines = _lines(answer, now, there.jobs, named)
+    names = map(str, jobs.job_type if policy else range(len(jobs)))
+    lines = _lines(answer, now, jobs, list(names))
     if cost := test.filling.restart_seconds:
         lines.append(f"A start on other GPUs is taken to need {cost:g} s (--restart).")
-    if there.policy:
-        lines.append(f"By minimum satisfactory shares, as under elasticflow; the service decides by {there.policy}.")
+    if policy:
+        lines.append(f"By minimum satisfactory shares, as under elasticflow; the service decides by {policy}.")
     for line in lines:
         console().print(line, soft_wrap=True, highlight=False)
 

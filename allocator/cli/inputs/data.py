@@ -14,7 +14,7 @@ from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.screen import rich_console
 from allocator.data import cache_directory, datasets, fetch, find, verify
-from allocator.data.listing import bytes_text, hash_text, markdown_table, reader_text, size_text
+from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
 
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport
@@ -46,7 +46,6 @@ def _group() -> None:
 def list_command(
     name: Annotated[str | None, argument("A data set, to see its files.", "[NAME]")] = None,
     cache: CacheOption = None,
-    markdown: Annotated[bool, option("--markdown", "Print them as a table in Markdown.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""
@@ -57,8 +56,6 @@ def list_command(
             for dataset in ([find(name)] if name else datasets())
         ]
         print_json(found[0] if name else found)
-    elif markdown:
-        typer.echo(markdown_table([find(name)] if name else list(datasets())), nl=False)
     elif name:
         _print_files(find(name), directory)
     else:
