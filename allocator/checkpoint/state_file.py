@@ -1,16 +1,19 @@
 """Checkpoint files: plain data and arrays, without pickle.
 
-A *tree* is plain data: None, bool, int, float, str, list, tuple, dict with str or int keys, and NumPy arrays of
-numbers, booleans or fixed-width text. A file holds one tree that changes from save to save, the *state*, and trees that
-never change once recorded, the *parts*, each encoded only once however often the file is written::
+A *tree* is plain data: None, bool, int, float, str, list, tuple, dict with str or int keys, NumPy arrays of numbers,
+booleans or fixed-width text, and the values of `VALUES`. A file holds one tree that changes from save to save, the
+*state*, and trees that never change once recorded, the *parts*, each encoded only once however often the file is
+written::
 
     allocator checkpoint 4 SHA-256     of the next line
     {"header": ..., "parts": [...]}    text by name; size and SHA-256 of the state and of each part, in their order
     {"dict": ...}                      the state: a line of JSON, then the bytes of its arrays, end to end
     ...                                the parts alike
 
-In JSON a tuple is {"tuple": items}, a dict {"dict": [keys, values]}, an array {"array": [dtype, first byte, shape]}.
-The first line fixes the second, and that every byte behind it; nothing in a file is executed.
+In JSON a tuple is {"tuple": items}, a dict {"dict": [keys, values]}, an array {"array": [dtype, first byte, shape]} and
+a value {"its class": its fields}. What a tree has in several places is written once; {"same": k} is the tuple, array or
+value that ends as the k-th, and is the same object again when the tree is read. The first line fixes the second, and
+that every byte behind it; nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -21,21 +24,30 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from throughputs import InputError
+from allocator.protocol.allocation import Allocation
+from allocator.protocol.assignment import Assignment
+from allocator.results.observers import StretchOutcome
+from formulations import Pairs
+from throughputs import InputError, ThroughputMatrix
 
 FORMAT = "allocator checkpoint 4"
 
 _LONGEST_MANIFEST = 1 << 28
 _KINDS = "biufU"  # of dtypes of plain arrays and scalars
 _DTYPE = re.compile(rf"[<>|][{_KINDS}][0-9]{{1,8}}")
-_UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+
+VALUES: dict[str, Any] = {
+    kind.__name__: kind for kind in (Allocation, Assignment, Pairs, StretchOutcome, ThroughputMatrix)
+}
+"""Dataclasses that trees may hold, made again of their fields."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +66,9 @@ class Part:
         TypeError
             Something in the tree is not plain data; the message names its place.
         """
-        arrays = bytearray()
-        return cls(_line(_encoded(tree, "", arrays)) + bytes(arrays))
+        encoder = _Encoder()
+        text = _line(encoder.encoded(tree, ""))
+        return cls(text + bytes(encoder.arrays))
 
     @cached_property
     def sha256(self) -> str:
@@ -64,18 +77,24 @@ class Part:
 
     def tree(self) -> Any:
         """The tree, newly made at each call. Raises InputError where a file holds something else."""
-        begin = self.data.find(b"\n") + 1
+        begin, made = self.data.find(b"\n") + 1, list[Any]()
 
         def decoded(node: dict[str, Any]) -> Any:
             ((kind, value),) = node.items()
-            if kind == "tuple":
-                return tuple(value)
             if kind == "dict":
                 return dict(zip(*value, strict=True))
-            name, at, shape = value
-            if kind != "array" or not _DTYPE.fullmatch(name):
-                raise ValueError("an unknown kind of data")
-            return np.ndarray(shape, name, self.data, begin + at).copy()
+            if kind == "same":
+                return made[value]
+            if kind == "tuple":
+                made.append(tuple(value))
+            elif kind == "array":
+                name, at, shape = value
+                if not _DTYPE.fullmatch(name):
+                    raise ValueError("an array of another kind of data")
+                made.append(np.ndarray(shape, name, self.data, begin + at).copy())
+            else:
+                made.append(VALUES[kind](*value))
+            return made[-1]
 
         try:
             return json.loads(self.data[:begin], object_hook=decoded)
@@ -83,28 +102,44 @@ class Part:
             raise InputError(self.source, found=str(error), expected="a whole file") from error
 
 
-def _encoded(value: Any, path: str, arrays: bytearray) -> Any:
-    """What stands for a value in JSON; the bytes of arrays are appended to `arrays`."""
-    if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
-        value = value.item()
-    kind = type(value)
-    if value is None or kind in (bool, int, float, str):
-        return value
-    if kind in (list, tuple):
-        nodes = [_encoded(item, f"{path}[{i}]", arrays) for i, item in enumerate(value)]
-        return nodes if kind is list else {"tuple": nodes}
-    if kind is dict:
-        keys = [key.item() if isinstance(key, np.generic) else key for key in value]
-        if wrong := [key for key in keys if type(key) not in (int, str)]:
-            raise _not_plain(path, f"key {wrong[0]!r:.80}")
-        return {"dict": [keys, [_encoded(item, f"{path}.{key}", arrays) for key, item in value.items()]]}
-    if kind is not np.ndarray:
-        raise _not_plain(path, f"{kind.__module__}.{kind.__qualname__}")
-    if value.dtype.kind not in _KINDS or not value.dtype.isnative:
-        raise _not_plain(path, f"array of {value.dtype}")
-    node = {"array": [value.dtype.str, len(arrays), value.shape]}
-    arrays += value.tobytes()
-    return node
+class _Encoder:
+    """Says what stands for a tree in JSON, and gathers the bytes of its arrays."""
+
+    def __init__(self) -> None:
+        self.arrays = bytearray()
+        self.seen: dict[int, tuple[int, Any]] = {}  # by id, which is nobody else's while the value is kept
+
+    def encoded(self, value: Any, path: str) -> Any:
+        if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
+            value = value.item()
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if id(value) in self.seen:
+            return {"same": self.seen[id(value)][0]}
+        if kind is list:
+            return self._items(value, path)
+        if kind is dict:
+            keys = [key.item() if isinstance(key, np.generic) else key for key in value]
+            if wrong := [key for key in keys if type(key) not in (int, str)]:
+                raise _not_plain(path, f"key {wrong[0]!r:.80}")
+            return {"dict": [keys, [self.encoded(item, f"{path}.{key}") for key, item in value.items()]]}
+        if kind in (tuple, range):
+            node = {"tuple": self._items(value, path)}
+        elif kind in VALUES.values():
+            node = {kind.__name__: [self.encoded(getattr(value, f.name), f"{path}.{f.name}") for f in fields(kind)]}
+        elif kind is not np.ndarray:
+            raise _not_plain(path, f"{kind.__module__}.{kind.__qualname__}")
+        elif value.dtype.kind not in _KINDS or not value.dtype.isnative:
+            raise _not_plain(path, f"array of {value.dtype}")
+        else:
+            node = {"array": [value.dtype.str, len(self.arrays), value.shape]}
+            self.arrays += value.tobytes()
+        self.seen[id(value)] = len(self.seen), value
+        return node
+
+    def _items(self, values: Iterable[Any], path: str) -> list[Any]:
+        return [self.encoded(item, f"{path}[{i}]") for i, item in enumerate(values)]
 
 
 def _not_plain(path: str, what: str) -> TypeError:
