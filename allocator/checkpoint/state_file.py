@@ -1,19 +1,19 @@
 """Checkpoint files: plain data and arrays, without pickle.
 
-A *tree* is plain data: None, bool, int, float, str, list, tuple, dict with str or int keys, NumPy arrays of numbers,
-booleans or fixed-width text, and the values of `VALUES`. A file holds one tree that changes from save to save, the
-*state*, and trees that never change once recorded, the *parts*, each encoded only once however often the file is
-written::
+A *tree* is plain data: None, bool, int, float, str, list, tuple, set, dict, NumPy arrays of numbers, booleans or
+fixed-width text, and objects of the classes that `allocator.protocol.kept` knows. A file holds one tree that changes
+from save to save, the *state*, and trees that never change once recorded, the *parts*, each encoded only once however
+often the file is written::
 
     allocator checkpoint 4 SHA-256     of the next line
     {"header": ..., "parts": [...]}    text by name; size and SHA-256 of the state and of each part, in their order
     {"dict": ...}                      the state: a line of JSON, then the bytes of its arrays, end to end
     ...                                the parts alike
 
-In JSON a tuple is {"tuple": items}, a dict {"dict": [keys, values]}, an array {"array": [dtype, first byte, shape]} and
-a value {"its class": its fields}. What a tree has in several places is written once; {"same": k} is the tuple, array or
-value that ends as the k-th, and is the same object again when the tree is read. The first line fixes the second, and
-that every byte behind it; nothing in a file is executed.
+In JSON a tuple is {"tuple": items}, a set {"set": items}, a dict {"dict": [keys, values]}, an array
+{"array": [dtype, first byte, shape]} and an object {"its class": [names, values]}. What a tree has in several places is
+written once; {"same": k} is the tuple, array or object that ends as the k-th, and is the same object again when the
+tree is read. The first line fixes the second, and that every byte behind it; nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -33,6 +33,7 @@ import numpy as np
 
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.kept import VALUES, hold
 from allocator.results.observers import StretchOutcome
 from formulations import Pairs
 from throughputs import InputError, ThroughputMatrix
@@ -44,10 +45,7 @@ _KINDS = "biufU"  # of dtypes of plain arrays and scalars
 _DTYPE = re.compile(rf"[<>|][{_KINDS}][0-9]{{1,8}}")
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 
-VALUES: dict[str, Any] = {
-    kind.__name__: kind for kind in (Allocation, Assignment, Pairs, StretchOutcome, ThroughputMatrix)
-}
-"""Dataclasses that trees may hold, made again of their fields."""
+hold(Allocation, Assignment, Pairs, StretchOutcome, ThroughputMatrix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +81,8 @@ class Part:
             ((kind, value),) = node.items()
             if kind == "dict":
                 return dict(zip(*value, strict=True))
+            if kind == "set":
+                return set(value)
             if kind == "same":
                 return made[value]
             if kind == "tuple":
@@ -93,7 +93,7 @@ class Part:
                     raise ValueError("an array of another kind of data")
                 made.append(np.ndarray(shape, name, self.data, begin + at).copy())
             else:
-                made.append(VALUES[kind](*value))
+                made.append(_remade(VALUES[kind], *value))
             return made[-1]
 
         try:
@@ -120,16 +120,17 @@ class _Encoder:
         if kind is list:
             return self._items(value, path)
         if kind is dict:
-            keys = [key.item() if isinstance(key, np.generic) else key for key in value]
-            if wrong := [key for key in keys if type(key) not in (int, str)]:
-                raise _not_plain(path, f"key {wrong[0]!r:.80}")
+            keys = self._items(value, path)
             return {"dict": [keys, [self.encoded(item, f"{path}.{key}") for key, item in value.items()]]}
+        if kind is set:
+            return {"set": self._items(sorted(value, key=str), path)}
         if kind in (tuple, range):
             node = {"tuple": self._items(value, path)}
-        elif kind in VALUES.values():
-            node = {kind.__name__: [self.encoded(getattr(value, f.name), f"{path}.{f.name}") for f in fields(kind)]}
+        elif (name := f"{kind.__module__}.{kind.__qualname__}") in VALUES:
+            names = _names(value)
+            node = {name: [names, [self.encoded(getattr(value, each), f"{path}.{each}") for each in names]]}
         elif kind is not np.ndarray:
-            raise _not_plain(path, f"{kind.__module__}.{kind.__qualname__}")
+            raise _not_plain(path, name)
         elif value.dtype.kind not in _KINDS or not value.dtype.isnative:
             raise _not_plain(path, f"array of {value.dtype}")
         else:
@@ -140,6 +141,23 @@ class _Encoder:
 
     def _items(self, values: Iterable[Any], path: str) -> list[Any]:
         return [self.encoded(item, f"{path}[{i}]") for i, item in enumerate(values)]
+
+
+def _names(value: Any) -> list[str]:
+    """The fields of an object."""
+    kind = type(value)
+    named = getattr(kind, "_fields", ()) or getattr(kind, "__slots__", ())
+    return list(named or ([each.name for each in fields(kind)] if is_dataclass(kind) else vars(value)))
+
+
+def _remade(kind: type[Any], names: Sequence[str], values: Sequence[Any]) -> Any:
+    """An object of its fields, which were checked when it was made first."""
+    if issubclass(kind, tuple):
+        return kind(*values)
+    made: Any = object.__new__(kind)
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
 
 
 def _not_plain(path: str, what: str) -> TypeError:
