@@ -100,7 +100,7 @@ def solve(
         else PriceTable.constant(gpu_prices, "gpu_prices").price_at(0.0, cluster.accelerators)
     )
     state = ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
-    declared = state.declared(policy.needs)
+    declared = state.for_needs(policy.needs)
     try:
         answer = policy.allocate(declared)
     except Exception as error:

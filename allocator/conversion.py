@@ -127,7 +127,8 @@ def convert_all(
     typed = {}
     for name, value in given.items():
         if name not in kinds:
-            expected = one_of(name, kinds) if kinds else "no settings"
+            whose = of and f"a setting of {of.strip(':')}: "
+            expected = whose + one_of(name, kinds) if kinds else "no settings"
             raise InputError(source, field=of + name, found=value, expected=expected)
         typed[name] = read(value, kinds[name], source=source, field=of + name)
     return typed

@@ -155,6 +155,7 @@ def allocation_to_json(allocation: Allocation) -> dict[str, Any]:
         "bound": _finite(allocation.bound),
         "gap": _finite(allocation.gap),
         "prices": {name: _finite(price) for name, price in zip(matrix.accelerators, prices, strict=True)},
+        **({"row_prices": dict(allocation.row_prices)} if allocation.row_prices else {}),
         "allocation": [
             {
                 "jobs": [matrix.jobs[i]],

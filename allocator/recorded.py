@@ -170,7 +170,7 @@ def recorded_schedule(
     priced = None if prices is None else price_table(prices, cluster.accelerators)
     record = RunRecord(jobs, cluster, list(_outcomes(trace, jobs, done, pool)), window, priced)
     if not measured.all():
-        record.window = record.measured & measured
+        record.placed = measured
     settings: dict[str, Any] = chosen.as_dict() | {"trace": trace.source}
     if window is not None:
         settings["window"] = list(window)

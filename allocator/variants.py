@@ -116,7 +116,10 @@ def read_variants(text: str, source: object = "policies") -> list[Variant]:
                 continue
         key, equals, value = (piece.strip() for piece in setting.partition("="))
         if not (key and equals and value) or key in found[-1][1]:
-            expected = f"settings of {found[-1][0]} as NAME=VALUE, each once"
+            name = found[-1][0]
+            expected = f"settings of {name} as NAME=VALUE, each once"
+            if name.endswith(".py"):
+                expected = f"names of policies; those of a file are known with --import {name}"
             raise InputError(source, found=part, expected=expected)
         found[-1][1][key] = value
     variants = [Variant(name, settings) for name, settings in found]

@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allocator import Cluster, default_table, simulate
+from allocator import Cluster, default_table, simulate, solve
+from allocator.report import allocation_table, render_report
+from allocator.results.output import tables_of
 from allocator.results.result import SimulationResult
 from allocator.testing import check_policy
 from allocator.testing.template import KINDS
 from throughputs import Trace
+from throughputs.shown import as_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "docs" / "examples" / "own_policies"
@@ -122,6 +125,25 @@ def test_gpus_draw_no_more_power_than_the_cap(policies: dict[str, type]) -> None
     joules = float((used * rounds["accelerator"].astype(str).map({"v100": 300.0, "k80": 150.0})).sum())
     # a gang may be ahead of its shares by a round
     assert joules / result.jobs["completion_time"].max() <= 700.0 + 600.0 * 360.0 / result.jobs["completion_time"].max()
+
+
+def test_the_price_of_a_row_is_what_loosening_it_brings(policies: dict[str, type]) -> None:
+    """In the allocation, the table of decisions, an explanation, the report, and on a terminal."""
+    speeds = {"v100": [4.0, 2.0, 3.0], "k80": [1.0, 1.0, 1.0]}
+    tight, loose = (solve(policies["power_cap"](watts=watts), speeds, "v100:4,k80:2") for watts in (700.0, 710.0))
+    assert tight.row_prices["watts"] == pytest.approx((loose.objective - tight.objective) / 10, rel=1e-3)
+    assert solve(policies["power_cap"](watts=9e9), speeds, "v100:4,k80:2").row_prices == {"watts": 0.0}
+    assert solve("max_min_fairness_perf", speeds, "v100:4,k80:2").row_prices == {}
+    result = run(policies["power_cap"](watts=700.0))
+    written = tables_of(result, ["decisions.parquet"])["decisions.parquet"]["price of watts"]
+    assert written.tolist() == [found.row_prices["watts"] for _, _, found in result.decisions]
+    moment = result.explain(5).waits[0].moment
+    number = moment.decision
+    assert moment.row_prices == {"watts": written[number]}
+    assert f"limit of the policy: watts {written[number]:.4g}" in str(result.explain(5))
+    assert f'"rowPrices":{{"watts":{float(f"{written[0]:.5g}")}}}' in render_report([result]).replace('": ', '":')
+    told = " ".join(as_text([allocation_table(tight)]).split())
+    assert f"price of watts {tight.row_prices['watts']:.4g}" in told
 
 
 def test_fair_share_goes_by_user(policies: dict[str, type]) -> None:

@@ -35,7 +35,7 @@ _SHOWN_JOBS = 10
 
 _STARTING = ("command", "working_directory", "num_steps_arg", "needs_data_dir")
 
-_REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
+REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
 _Floats = NDArray[np.float64]
 _Texts = NDArray[np.object_]
@@ -248,7 +248,7 @@ class Trace:
     def _shown(self) -> pd.DataFrame:
         """The columns that a job must have, and those in which jobs differ; without how they are started."""
         described = [name for name in self.column_names() if name not in _STARTING]
-        columns = [name for name in described if name in _REQUIRED or _differs(getattr(self, name))]
+        columns = [name for name in described if name in REQUIRED or _differs(getattr(self, name))]
         return self.to_frame()[columns]
 
     def _repr_html_(self) -> str:

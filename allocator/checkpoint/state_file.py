@@ -11,9 +11,9 @@ often the file is written::
     ...                                the parts alike
 
 In JSON a tuple is {"tuple": items}, a set {"set": items}, a dict {"dict": [keys, values]}, an array
-{"array": [dtype, first byte, shape]} and an object {"its class": [names, values]}. What a tree has in several places is
-written once; {"same": k} is the tuple, array or object that ends as the k-th, and is the same object again when the
-tree is read. The first line fixes the second, and that every byte behind it; nothing in a file is executed.
+{"array": [dtype, first byte, shape]} and an object {"its class": values of its fields}. What a tree has in several
+places is written once; {"same": k} is the tuple, array or object that ends as the k-th, and is the same object again
+when the tree is read. The first line fixes the second, and that every byte behind it; nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Part:
                     raise ValueError("an array of another kind of data")
                 made.append(np.ndarray(shape, name, self.data, begin + at).copy())
             else:
-                made.append(_remade(VALUES[kind], *value))
+                made.append(_remade(VALUES[kind], value))
             return made[-1]
 
         try:
@@ -127,8 +127,7 @@ class _Encoder:
         if kind in (tuple, range):
             node = {"tuple": self._items(value, path)}
         elif (name := f"{kind.__module__}.{kind.__qualname__}") in VALUES:
-            names = _names(value)
-            node = {name: [names, [self.encoded(getattr(value, each), f"{path}.{each}") for each in names]]}
+            node = {name: [self.encoded(getattr(value, each), f"{path}.{each}") for each in _names(kind)]}
         elif kind is not np.ndarray:
             raise _not_plain(path, name)
         elif value.dtype.kind not in _KINDS or not value.dtype.isnative:
@@ -143,19 +142,18 @@ class _Encoder:
         return [self.encoded(item, f"{path}[{i}]") for i, item in enumerate(values)]
 
 
-def _names(value: Any) -> list[str]:
-    """The fields of an object."""
-    kind = type(value)
-    named = getattr(kind, "_fields", ()) or getattr(kind, "__slots__", ())
-    return list(named or ([each.name for each in fields(kind)] if is_dataclass(kind) else vars(value)))
+def _names(kind: Any) -> list[str]:
+    """The fields of objects of a class: of a named tuple, of a dataclass, or slots."""
+    named = [each.name for each in fields(kind)] if is_dataclass(kind) else kind.__slots__
+    return list(getattr(kind, "_fields", named))
 
 
-def _remade(kind: type[Any], names: Sequence[str], values: Sequence[Any]) -> Any:
+def _remade(kind: Any, values: Sequence[Any]) -> Any:
     """An object of its fields, which were checked when it was made first."""
     if issubclass(kind, tuple):
         return kind(*values)
-    made: Any = object.__new__(kind)
-    for name, value in zip(names, values, strict=True):
+    made = object.__new__(kind)
+    for name, value in zip(_names(kind), values, strict=True):
         object.__setattr__(made, name, value)
     return made
 

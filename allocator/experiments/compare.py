@@ -24,7 +24,7 @@ from allocator.presets import preset
 from allocator.protocol.policy import Need, told
 from allocator.recorded import recorded_schedule
 from allocator.registry import policies_of_others
-from allocator.report.figures import OFF, off_by
+from allocator.report.figures import OFF, format_column, off_by, title_of
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation
 from allocator.report.progress import Advance
@@ -40,7 +40,7 @@ from formulations import SolverError
 from throughputs import InputError, Trace, trace_of
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings
-from throughputs.shown import as_text
+from throughputs.shown import as_text, escape, html_table
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
@@ -91,6 +91,18 @@ class Compared:
             for row in self.summaries
         ]
         return pd.DataFrame(plain)
+
+    @property
+    def differences(self) -> list[dict[str, Any]]:
+        """Paired differences of the policies from the first, where they ran with several seeds, as JSON has them."""
+        return Policies.of(self.summaries).differences(self.summaries)
+
+    def _repr_html_(self) -> str:
+        policies = Policies.of(self.summaries)
+        shown = Presentation.of(policies.summaries)
+        columns = [format_column(figure, policies.summaries, policies.half_widths) for figure in shown.figures]
+        table = html_table(["policy", *map(title_of, shown.figures)], zip(shown.names, *columns, strict=True))
+        return table + "".join(f"<div>{escape(line)}</div>" for line in (*self.notes, *self.failures))
 
     def __str__(self) -> str:
         policies = Policies.of(self.summaries)
@@ -209,8 +221,8 @@ def _of_one_seed(
         folder = None if out is None else out / folder_of(run.title)
         try:
             result = materials.simulate(run, progress=start(run.title))
-            if recorded is not None and not recorded.record.measured.all():
-                result.record.window = recorded.record.measured
+            if recorded is not None:
+                result.record.placed = recorded.record.placed
             _relate(result, results.get(FAIR_SHARE_RUN, result if run.title == FAIR_SHARE_RUN else None))
             summaries[run.title] = _kept(result, folder)
             results[run.title] = result

@@ -57,7 +57,7 @@ def decide(
     for done in range(run.repetitions + unmeasured):
         # A new state for each: nothing that a decision works out about it is there for the next one.
         state = jobs.snapshot(np.arange(len(jobs)), 0.0, cluster, policy.needs, **priced)
-        state.settle()
+        state.read_all()
         started = time.process_time()
         allocation = policy.allocate(state)
         seconds.append(time.process_time() - started)

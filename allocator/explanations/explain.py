@@ -263,6 +263,11 @@ def _moment(asker: _Asker, job: int, time: float) -> Moment:
         waiting=len(np.setdiff1d(there, run.rows.there_at(time).job_id)),
         shares=_by_type(run, shares, shares > LEAST_SHARE),
         prices=_by_type(run, decisions.prices[number], ~np.isnan(decisions.prices[number])) if decided else {},
+        row_prices={
+            name: float(price[number]) for name, price in decisions.row_prices.items() if np.isfinite(price[number])
+        }
+        if decided
+        else {},
         unit=str(decisions.objective_unit[number]) if decided else "",
         promised=_promised(run, job, time),
         received=float(((np.minimum(mine.end_time, time) - mine.start_time) * mine.share).sum()),

@@ -26,6 +26,7 @@ class Moment:
     active, waiting : jobs in the cluster, and those of them without GPUs.
     shares, prices, unit : by type, share of time that the decision gave the job, and the price of one more GPU, in the
         unit of the objective; without prices empty.
+    row_prices : the same of rows that the policy adds to its program, per unit of their limits.
     promised, received : seconds on GPUs that decisions had promised the job since its arrival, and that it had had.
     owed : the same as the round mechanism counts it, which forgets some of what is long past; None: not known.
     priority, last_priority, ahead : by type on which it has a share: its priority, the least with which another job ran
@@ -44,6 +45,7 @@ class Moment:
     waiting: int
     shares: dict[str, float]
     prices: dict[str, float]
+    row_prices: dict[str, float]
     unit: str
     promised: float | None
     received: float

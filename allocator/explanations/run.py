@@ -18,6 +18,7 @@ from allocator.presets import Preset, preset, preset_names
 from allocator.protocol.policy import Policy
 from allocator.registry import made
 from allocator.results.output import COMMANDS, EXPLAINED, read_summary, tables_of
+from allocator.results.tables import OF_ROW
 from throughputs import InputError
 from throughputs.files import read_frame
 from throughputs.frames import FrameReader, column, columns_of
@@ -186,6 +187,7 @@ class Decisions:
     time : (D,) seconds, ascending.
     status, objective_unit : (D,) how each was proven, and the unit of its objective.
     prices : (D, M) of one more GPU of each type, in that unit; nan where there is none.
+    row_prices : by name of a row that the policy adds, (D,) per unit by which its limit is loosened.
     rows : what they gave.
     packed : whether jobs could share GPUs.
     """
@@ -194,6 +196,7 @@ class Decisions:
     status: _Texts = column("text", "")
     objective_unit: _Texts = column("text", "")
     prices: _Floats
+    row_prices: Mapping[str, _Floats]
     rows: Shares
     packed: bool
 
@@ -404,9 +407,14 @@ def _decisions(head: FrameReader | None, given: FrameReader | None, n_jobs: int,
         none: NDArray[Any] = np.empty(0, dtype=np.int64)
         rows = Shares(decision=none, job_id=none, share=none, partner=none, pool=none)
         prices = np.empty((0, len(cluster.accelerators)))
-        return Decisions(time=none, status=none, objective_unit=none, prices=prices, rows=rows, packed=False)
+        return Decisions(
+            time=none, status=none, objective_unit=none, prices=prices, row_prices={}, rows=rows, packed=False
+        )
     rows = Shares(**_of_jobs(Shares, given, n_jobs, cluster))
     if (np.diff(rows.decision, prepend=0, append=len(head.frame)) < 0).any():
         raise InputError(given.source, field="decision", found="another order", expected="that of decisions.parquet")
     prices = _by_type(head, cluster.accelerators, "price ", np.nan)
-    return Decisions(**_columns(Decisions, head), prices=prices, rows=rows, packed=given.has("partner"))
+    added = [name for name in map(str, head.frame.columns) if name.startswith(OF_ROW)]
+    of_rows = {name.removeprefix(OF_ROW): head.numbers(name, empty=np.nan) for name in added}
+    packed = given.has("partner")
+    return Decisions(**_columns(Decisions, head), prices=prices, row_prices=of_rows, rows=rows, packed=packed)

@@ -197,6 +197,9 @@ def _moment(moment: Moment, at: Callable[[float], str]) -> Iterator[str]:
         prices = ", ".join(f"{name} {price:.4g}" for name, price in moment.prices.items())
         unit = f", {escape(moment.unit)}" if moment.unit else ""
         yield f"  price of one more GPU{unit}: {prices}"
+    if moment.row_prices:
+        prices = ", ".join(f"{name} {price:.4g}" for name, price in moment.row_prices.items())
+        yield escape(f"  price of one more unit of a limit of the policy: {prices}")
     yield from _changes(moment)
 
 

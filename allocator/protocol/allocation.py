@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ class Allocation:
     gap : relative gap between the two; nan without one.
     prices : (M,) improvement of the objective per additional GPU of each type, in `objective_unit` per GPU; nan where
         it is not known (see `formulations.Solution`), None from policies that solve no program.
+    row_prices : by name of a row that the policy adds to the program, improvement of the objective per unit by which
+        its limit is loosened; of several rows of one name, by which all of them are.
     unserved : labels of the jobs that no type of the cluster can run.
     solver : what solved the program; empty for none.
     seconds : time the decision took.
@@ -74,6 +77,7 @@ class Allocation:
     bound: float = np.nan
     gap: float = np.nan
     prices: NDArray[np.float64] | None = None
+    row_prices: Mapping[str, float] = field(default_factory=dict)
     unserved: tuple[Any, ...] = ()
     solver: str = ""
     seconds: float = 0.0
@@ -166,6 +170,7 @@ class Allocation:
             caption += f", objective {self.objective:.6g} {self.objective_unit}".rstrip()
         if not np.isnan(self.gap):
             caption += f", gap {self.gap:.1e}"
+        caption += "".join(f"; price of {name} {price:.4g}" for name, price in self.row_prices.items())
         hidden = self.throughputs.n_jobs - _SHOWN_JOBS
         if hidden > 0:
             caption += f"; {hidden:,} more jobs"

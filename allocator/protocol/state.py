@@ -146,7 +146,7 @@ class ClusterState(Views):
         """The view of this name; None where it may not be read."""
         return getattr(self, name) if VIEWS[name].known_to(self.needs) else None
 
-    def declared(self, needs: Needs | None) -> ClusterState:
+    def for_needs(self, needs: Needs | None) -> ClusterState:
         """The same state for a policy that declares these `needs`."""
         state = copy(self)
         state.needs = needs
@@ -156,7 +156,7 @@ class ClusterState(Views):
         state.given = {name: value for name, value in self.given.items() if name in state.__dict__}
         return state
 
-    def settle(self) -> None:
+    def read_all(self) -> None:
         """Read now whatever was to be read on demand, so that the state stands for itself."""
         for name in VIEWS:
             self.known(name)
@@ -195,7 +195,7 @@ class ClusterState(Views):
         given = {name: VIEWS[name].of_jobs(value, at) for name, value in values.items()}
         return self.made_of(self.cluster, self.clock, ids, self.needs, source, given)
 
-    def having(self, *, cluster: Cluster | None = None, **views: Any) -> ClusterState:
+    def replace(self, *, cluster: Cluster | None = None, **views: Any) -> ClusterState:
         """The same state with other values of some views, and maybe its accelerator types in another order.
 
         Raises
@@ -221,8 +221,8 @@ class ClusterState(Views):
             `colocation` is of other jobs or types than `throughputs`.
         """
         if not Views.colocation.known_to(self.needs):
-            return self.having(throughputs=throughputs)
-        return self.having(throughputs=throughputs, colocation=colocation)
+            return self.replace(throughputs=throughputs)
+        return self.replace(throughputs=throughputs, colocation=colocation)
 
     def rates_by_gpus(self, jobs: NDArray[np.int64], pool: int) -> list[dict[int, float]] | None:
         """(K,) throughput of jobs (positions) alone in a pool by number of GPUs, steps/s; None where not known.

@@ -11,6 +11,7 @@ from allocator import Cluster
 from allocator.data import path_of
 from allocator.presets import preset
 from allocator.published.pollux.trainings import read_trainings
+from allocator.report.progress import Advance
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
 from allocator.studies.headline import Made, headline
@@ -66,13 +67,22 @@ def settings_of(cluster: str, policy: str) -> tuple[dict[str, Any], dict[str, An
 
 
 def run(
-    cluster: str, workload: str, policy: str, number: int, trainings: Trainings, workloads: Path, **more: Any
+    cluster: str,
+    workload: str,
+    policy: str,
+    number: int,
+    trainings: Trainings,
+    workloads: Path,
+    *,
+    progress: Advance | None = None,
+    **more: Any,
 ) -> SimulationResult:
     """One of the runs; `more` are other settings of the world."""
     world, own = settings_of(cluster, policy)
     chosen, gpus = preset("sia").replace(**world, **more), CLUSTERS[cluster]
     trace = read_trace(workloads / workload / f"workload-{number}.csv")
-    return simulate(trace, gpus, chosen.make_policy(policy, gpus, **own), trainings, preset=chosen)
+    made = chosen.make_policy(policy, gpus, **own)
+    return simulate(trace, gpus, made, trainings, preset=chosen, progress=progress)
 
 
 def _runs(options: Options) -> Iterator[Made]:

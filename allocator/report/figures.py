@@ -267,6 +267,38 @@ def best_rows(
     return near if len(near) < len(rivals) else set()
 
 
+def ties(summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()) -> list[str]:
+    """A line that says what `best_rows` takes for a tie; none where only figures that look the same tie."""
+    noise = []
+    if any(OFF in summary for summary in summaries):
+        noise.append("differences no larger than the simulation is off what was recorded")
+    if any(half_widths):
+        noise.append("intervals that overlap")
+    told = f"ties are marked alike, and nothing where all tie: {', and '.join(noise)}"
+    return [told] if noise and len(summaries) > 1 else []
+
+
+def format_differences(
+    figure: Figure, means: Sequence[Mapping[str, float]], half_widths: Sequence[Mapping[str, float]] = ()
+) -> list[str]:
+    """A column of differences as text, those above 0 with a sign, too."""
+    texts = format_column(figure, means, half_widths)
+    return [f"+{text}" if row.get(figure.key, 0.0) > 0 else text for row, text in zip(means, texts, strict=True)]
+
+
+def differing_rows(
+    figure: Figure, means: Sequence[Mapping[str, float]], half_widths: Sequence[Mapping[str, float]]
+) -> dict[int, str]:
+    """Rows whose interval does not contain 0, and whether such a difference is "better" or "worse"."""
+    differences = [(mean.get(figure.key, 0.0), half.get(figure.key, math.inf))
+                   for mean, half in zip(means, half_widths, strict=True)]  # fmt: skip
+    return {
+        row: "better" if (mean < 0) == (figure.better == "low") else "worse"
+        for row, (mean, half) in enumerate(differences)
+        if abs(mean) > half
+    }
+
+
 def off_by(simulated: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, float]:
     """How far figures of a simulation are off those recorded, as a part of the larger of the two, by key."""
     pairs = {figure.key: (value_of(figure, simulated), value_of(figure, recorded)) for figure in FIGURES}

@@ -23,7 +23,7 @@ from allocator.report.page.sections import (
     timeline_section,
 )
 from allocator.report.page.seeds import Policies
-from allocator.report.page.tables import breakdown_sections, comparison_section
+from allocator.report.page.tables import breakdown_sections, comparison_section, differences_section
 from allocator.report.presentation import Presentation
 from throughputs.files import write_text
 
@@ -104,6 +104,7 @@ def render_report(
             "<main>",
             *sections,
             comparison_section(policies),
+            differences_section(policies, policies.differences(summaries)),
             bars_section(policies.summaries),
             *distribution_sections(results, of_run, rho=shown.rho, meaning=shown.meaning),
             *course_sections(runs, of_run, payload["origin"]),

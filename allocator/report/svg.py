@@ -129,7 +129,7 @@ def axes(
     labelled = [(tick, _tick_label(tick)) for tick in x.ticks()] if x_ticks is None else x_ticks
     for (_, text), at in zip(labelled, x.pixels(np.array([tick for tick, _ in labelled])), strict=True):
         parts.append(element("path", d=f"M{at:.1f} {bottom}V{top}", class_="grid"))
-        parts.append(element("text", text, x=float(at), y=bottom + 17, text_anchor="middle"))
+        parts.append(element("text", text, x=float(at), y=bottom + 17, text_anchor="middle", class_="tick"))
     for tick, at in zip(y.ticks(), y.pixels(np.array(y.ticks())), strict=True):
         label = f"{100 * tick:.0f}%" if y_percent else _tick_label(tick)
         parts.append(element("path", d=f"M{left} {at:.1f}H{right}", class_="grid"))

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.report.figures import MISSING, Figure, best_rows, format_column, format_count
+from allocator.report.figures import (
+    MISSING,
+    Figure,
+    best_rows,
+    differing_rows,
+    format_column,
+    format_count,
+    format_differences,
+    ties,
+)
 from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts, true_lengths
 
 if TYPE_CHECKING:
@@ -68,40 +77,16 @@ def comparison_table(
         the names of the policies are whole; the caption says which. None: everything is shown.
     half_widths : of the intervals of means, by figure, for each of the policies.
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0)
     shown = Presentation.of(summaries)
     short = _incomplete(summaries)
-    figures = list(shown.figures)
-    left_out: list[Figure] = []
-    longest = None
-    if width is not None:
-        longest = max((len(word) for name in shown.names for word in name.split()), default=0)
-        room = width - max(longest, len("policy")) - _EDGES - (1 + max(map(len, [*short, "jobs"])) if short else 0)
-        widths = {figure: _width(figure, format_column(figure, summaries, half_widths)) for figure in figures}
-        figures, left_out = _fitting(widths, room, details=width >= _WIDE)
-        longest = min(longest, max(width - _EDGES - sum(widths[each] for each in figures), 1))
-    table.add_column("policy", overflow="fold", min_width=longest)
-    columns = []
-    for figure in figures:
-        table.add_column(_heading(figure), justify="right", vertical="bottom", no_wrap=True)
-        best = best_rows(figure, summaries)
-        texts = format_column(figure, summaries, half_widths)
-        columns.append(
-            [
-                # The star carries the emphasis where there is no colour: logs, pipes, the colour-blind.
-                Text(f"{text}*", style="bold green") if row in best else Text(f"{text} ")
-                for row, text in enumerate(texts)
-            ]
-        )
-    if short:
-        table.add_column("jobs\ndone\n ", justify="right", vertical="bottom", no_wrap=True)
-        columns.append([Text(text) for text in short])
-    for row, name in enumerate(shown.names):
-        table.add_row(Text(name), *(column[row] for column in columns))
+    table, figures, left_out = _grid(
+        title,
+        shown.names,
+        {figure: format_column(figure, summaries, half_widths) for figure in shown.figures},
+        lambda figure: best_rows(figure, summaries, half_widths),
+        width,
+        short,
+    )
     notes = [] if shown.usual else [f"rho: {shown.meaning}"]
     if len(summaries) > 1:
         exempt = [figure.heading for figure in figures if not figure.outcome]
@@ -109,10 +94,10 @@ def comparison_table(
             f"; {' and '.join(exempt)}: among all" * bool(exempt)
         )
         notes.insert(0, "* best of the column" + (among if short else ""))
+    notes += ties(summaries, half_widths)
     if any(half_widths):
         notes.append("\N{PLUS-MINUS SIGN} 95 % interval of the mean")
-    if left_out:
-        notes.append(f"no room here for {', '.join(figure.heading for figure in left_out)}: see summary.json")
+    notes += _no_room(left_out, "summary.json")
     ends = [(name, ended_otherwise(summary)) for name, summary in zip(shown.names, summaries, strict=True)]
     notes += [f"{name}: {words}" for name, words in ends if words]
     notes += true_lengths(shown.names, summaries)
@@ -120,6 +105,71 @@ def comparison_table(
     notes += exceeded_shares(shown.names, summaries)
     table.caption = "\n".join(notes) or None
     return table
+
+
+def differences_table(
+    summaries: Sequence[Mapping[str, Any]], differences: Sequence[Mapping[str, Any]], *, width: int | None = None
+) -> Table:
+    """Paired differences of policies from the first of them, as `Policies.differences` gives them, with intervals."""
+    shown = Presentation.of(summaries)
+    means, halves = ([row[name] for row in differences] for name in ("mean", "half_width"))
+    pairs = max(row["pairs"] for row in differences)
+    table, _, left_out = _grid(
+        f"Differences from {shown.names[0]} with the same seeds: means of {pairs} pairs",
+        shown.names[1:],
+        {figure: format_differences(figure, means, halves) for figure in shown.figures},
+        lambda figure: differing_rows(figure, means, halves),
+        width,
+    )
+    notes = ["\N{PLUS-MINUS SIGN} 95 % interval of the mean of paired differences; * it does not contain 0"]
+    table.caption = "\n".join(notes + _no_room(left_out, "differences.json"))
+    return table
+
+
+def _grid(
+    title: str | None,
+    names: Sequence[str],
+    texts: Mapping[Figure, Sequence[str]],
+    marked: Callable[[Figure], Container[int]],
+    width: int | None,
+    done: Sequence[str] = (),
+) -> tuple[Table, list[Figure], list[Figure]]:
+    """A row for each name and a column for each figure that fits, and jobs done where that is told; which do not."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0)
+    figures, left_out, longest = list(texts), list[Figure](), None
+    if width is not None:
+        longest = max((len(word) for name in names for word in name.split()), default=0)
+        room = width - max(longest, len("policy")) - _EDGES - (1 + max(map(len, [*done, "jobs"])) if done else 0)
+        widths = {figure: _width(figure, column) for figure, column in texts.items()}
+        figures, left_out = _fitting(widths, room, details=width >= _WIDE)
+        longest = min(longest, max(width - _EDGES - sum(widths[each] for each in figures), 1))
+    table.add_column("policy", overflow="fold", min_width=longest)
+    columns = []
+    for figure in figures:
+        table.add_column(_heading(figure), justify="right", vertical="bottom", no_wrap=True)
+        stars = marked(figure)
+        columns.append(
+            [
+                # The star carries the emphasis where there is no colour: logs, pipes, the colour-blind.
+                Text(f"{text}*", style="bold green") if row in stars else Text(f"{text} ")
+                for row, text in enumerate(texts[figure])
+            ]
+        )
+    if done:
+        table.add_column("jobs\ndone\n ", justify="right", vertical="bottom", no_wrap=True)
+        columns.append([Text(text) for text in done])
+    for row, name in enumerate(names):
+        table.add_row(Text(name), *(column[row] for column in columns))
+    return table, figures, left_out
+
+
+def _no_room(left_out: Sequence[Figure], where: str) -> list[str]:
+    names = ", ".join(figure.heading for figure in left_out)
+    return [f"no room here for {names}: see {where}"] if names else []
 
 
 def _heading(figure: Figure) -> str:
@@ -244,6 +294,7 @@ def _certificate(allocation: Allocation, left_out: int, pairs_left_out: int) -> 
         f"gap {allocation.gap:.1e}": not math.isnan(allocation.gap),
         f"{allocation.solver}, {allocation.seconds:.3f} s": allocation.solver,
         f"prices in{unit} per GPU": allocation.prices is not None and unit,
+        **{f"price of {name} {price:.4g}": True for name, price in allocation.row_prices.items()},
         f"{len(allocation.unserved)} jobs cannot be served": allocation.unserved,
         f"deadlines given up: {', '.join(map(str, given_up[:_LABELS]))}{more}": given_up,
         "a + b: jobs that share GPUs, and what this adds to their throughputs above": pairs is not None and len(pairs),

@@ -51,7 +51,7 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
     """
     record, every_job, timeline, measure = result.record, result.jobs, result.timeline, deadline_measure(result)
     jobs, window = every_job, {}
-    if record.window is not None:
+    if record.window is not None or record.placed is not None:
         jobs = every_job[every_job["measured"]]
         start, end = _span(jobs)
         timeline = timeline[(timeline["end_time"] > start) & (timeline["start_time"] < end)]
@@ -86,7 +86,9 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
         **_envy_figures(jobs),
         **deadline_figures(jobs, measure),
         **({"cluster_efficiency": average_efficiency(record)} if "deadline" in every_job else {}),
-        "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
+        "cost": float(every_job.loc[slice(None) if record.placed is None else record.placed, "cost"].sum())
+        if "cost" in every_job
+        else None,
         "owned_cost": owned_cost(record),
         "rounds": int(record.round_length.sum()),
         "policy_calls": result.policy_calls,

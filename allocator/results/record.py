@@ -74,7 +74,7 @@ class RunRecord:
     jobs : the job table at the end of the run.
     cluster : the cluster.
     outcomes : the rounds in order.
-    window : (first, end) ids of the jobs that are measured, or (N,) whether each is; None: all.
+    window : (first, end) ids of the jobs that are measured; None: all.
     prices : dollars per GPU hour, see `cost`; None: costs are not computed.
     fluid : whether the run had no rounds; outcomes are then intervals between events, and their rows have shares.
     by_gpus : what the jobs do by number of GPUs, asked for when it is needed; None: not known.
@@ -82,6 +82,8 @@ class RunRecord:
     policy : that decided; None: not at hand.
     work : (N,) steps that isolated completion times are of; None: all steps.
     capacity : (seconds, GPUs of each type from then on), the first from the begin on; empty where all were there.
+    placed : (N,) jobs of which a log says where they ran, beside which this run is shown; no figure counts the others.
+        None: all.
     round_start, round_end : (R,) seconds.
     round_index, round_length : (R,) number of each round, of many equal ones that of the first; and how many it stands
         for.
@@ -96,7 +98,7 @@ class RunRecord:
     jobs: JobTable
     cluster: Cluster
     outcomes: Sequence[StretchOutcome]
-    window: tuple[int, int] | NDArray[np.bool_] | None = None
+    window: tuple[int, int] | None = None
     prices: PriceTable | None = None
     fluid: bool = False
     by_gpus: Callable[[], Configurations] | None = None
@@ -104,6 +106,7 @@ class RunRecord:
     policy: Policy | None = None
     work: _Floats | None = None
     capacity: Sequence[tuple[float, Sequence[int]]] = ()
+    placed: NDArray[np.bool_] | None = None
 
     round_start = _rounds(lambda o: o.start_time, np.float64)
     round_end = _rounds(lambda o: o.end_time, np.float64)
@@ -234,17 +237,17 @@ class RunRecord:
     @cached_property
     def makespan(self) -> float:
         """Clock when the last job completed, seconds; 0 if none did."""
-        done = self.jobs.completion_time[~np.isnan(self.jobs.completion_time)]
+        times = self.jobs.completion_time if self.placed is None else self.jobs.completion_time[self.placed]
+        done = times[~np.isnan(times)]
         return float(done.max()) if done.size else 0.0
 
     @property
     def measured(self) -> NDArray[np.bool_]:
-        """(N,) whether the job is in the window."""
-        if isinstance(self.window, np.ndarray):
-            return self.window
+        """(N,) whether the job is in the window, and placed."""
         ids = np.arange(len(self.jobs))
         first, end = (0, len(ids)) if self.window is None else self.window
-        return (ids >= first) & (ids < end)
+        inside = (ids >= first) & (ids < end)
+        return inside if self.placed is None else inside & self.placed
 
     @cached_property
     def logged(self) -> bool:
@@ -262,7 +265,7 @@ class RunRecord:
         """Busy GPU time divided by GPU time up to the makespan (the end, if jobs are left over); 0 for an empty run."""
         end = max(self.makespan, float(self.row_finish.max(initial=0.0))) if self.unfinished.any() else self.makespan
         total = self.cluster.total_gpus * end
-        return float(self.row_gpu_seconds.sum()) / total if total > 0 else 0.0
+        return float(self.gpu_seconds_between(-np.inf, np.inf).sum()) / total if total > 0 else 0.0
 
     def utilization_between(self, start: float, end: float) -> float:
         """Busy GPU time divided by GPU time from `start` to `end` (seconds)."""
@@ -270,9 +273,10 @@ class RunRecord:
         return float(self.gpu_seconds_between(start, end).sum()) / total if total > 0 else 0.0
 
     def gpu_seconds_between(self, start: float, end: float) -> _Floats:
-        """(L,) GPU-seconds that each row kept busy from `start` to `end` (seconds)."""
+        """(L,) GPU-seconds that each row kept busy from `start` to `end` (seconds); 0 for jobs that are not placed."""
         busy: _Floats = np.minimum(self.row_busy_until, end) - np.maximum(self.row_start, start)
-        return np.maximum(busy, 0.0) * self.row_gpus
+        taken: _Floats = np.maximum(busy, 0.0) * self.row_gpus
+        return taken if self.placed is None else taken * self.placed[self.row_job]
 
     @cached_property
     def _successions(self) -> tuple[_Ints, NDArray[np.bool_], NDArray[np.bool_]]:

@@ -46,7 +46,8 @@ class Summary(Mapping[str, Any]):
     completion times of a run in which every job has its fair share (`fairness.isolated_rho`).
 
     With a window all figures but makespan, utilization, leases and cost are of its jobs, and of the time from the first
-    arrival among them to the last completion.
+    arrival among them to the last completion. Beside a schedule out of a log no figure counts a job
+    of which the log does not say where it ran.
 
     Attributes
     ----------

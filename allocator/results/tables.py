@@ -27,6 +27,9 @@ Decisions = Sequence[tuple[int, float, "Allocation"]]
 SLOWDOWN_FLOOR = 600.0
 """Seconds below which nobody minds how long a job takes."""
 
+OF_ROW = "price of "
+"""Before the name of a row that a policy adds, in the columns of decisions."""
+
 _ROUNDING = 1e-9
 """Part of a completion time that the sum of its stretches may be off by; a job that waited for no more never did."""
 
@@ -121,7 +124,7 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["leave_time"] = np.where(gone, jobs.columns["leave_time"], np.nan)
     if record.prices is not None:
         columns["cost"] = np.bincount(record.row_job, record.row_cost, n)
-    if record.window is not None:
+    if record.window is not None or record.placed is not None:
         columns["measured"] = record.measured
     return columns
 
@@ -209,7 +212,8 @@ def capacity_table(record: RunRecord) -> pd.DataFrame | None:
 
 def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | None:
     """One row per decision on shares of time: decision (its number), round, time (seconds), status, objective_unit, and
-    ``price TYPE`` for each type, in that unit per GPU; nan where there is no price. None where there were none.
+    ``price TYPE`` for each type, in that unit per GPU; nan where there is no price. Under a policy with rows of its own
+    also ``price of ROW``, per unit of its limit. None where there were none.
     """
     import pandas as pd
 
@@ -218,6 +222,7 @@ def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | N
     names = record.cluster.accelerators
     prices = [np.full(len(names), np.nan) if a.prices is None else a.prices for _, _, a in decisions]
     table = np.array(prices, dtype=np.float64).reshape(len(decisions), len(names))
+    rows = dict.fromkeys(name for _, _, a in decisions for name in a.row_prices)
     return pd.DataFrame(
         {
             "decision": np.arange(len(decisions), dtype=np.int32),
@@ -227,6 +232,7 @@ def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | N
             "objective_unit": pd.Categorical([a.objective_unit for _, _, a in decisions]),
         }
         | {f"price {name}": table[:, j] for j, name in enumerate(names)}
+        | {OF_ROW + name: np.array([a.row_prices.get(name, np.nan) for _, _, a in decisions]) for name in rows}
     )
 
 

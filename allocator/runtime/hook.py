@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from allocator.runtime.records.book import Book
-from allocator.runtime.records.journal import Event
+from allocator.runtime.records.journal import Event, Journal, JournalError
 
 _MOST_KEPT = 10_000
 """Events that wait for the program; the oldest are given up first."""
@@ -21,6 +21,9 @@ _PATIENCE = 60.0
 _AGAIN = 5.0
 """Seconds after which it is told again what it did not take."""
 
+_TAKEN = "hook"
+"""Name of the number in the journal."""
+
 _SILENT = frozenset({"decision", "measured", "progress"})
 """Kinds of events of which it hears nothing: there are many, and nothing happens to a job."""
 
@@ -29,22 +32,29 @@ class Hook:
     """Runs the command with the events since it last ran on its standard input, a line of JSON each.
 
     One at a time, and in order. What it does not take - it cannot be run, ends with an error, or takes too long - it is
-    told again: each event at least once, as long as the service runs.
+    told again: each event at least once. The journal has the number of the last event that it took, so that a service
+    that begins anew tells what the one before had not.
 
     Parameters
     ----------
-    book : of jobs, for their numbers and names. command : a program and its arguments.
+    book : of jobs, for their numbers and names. journal : of the events. command : a program and its arguments.
 
     Attributes
     ----------
     trouble : why it did not take what it was last told, "" if it did.
     """
 
-    def __init__(self, book: Book, command: Sequence[str]) -> None:
-        self._book, self._command = book, tuple(command)
+    def __init__(self, book: Book, journal: Journal, command: Sequence[str]) -> None:
+        self._book, self._journal, self._command = book, journal, tuple(command)
         self._waiting: deque[tuple[int, str]] = deque(maxlen=_MOST_KEPT)
         self._news = asyncio.Event()
         self.trouble = ""
+        taken = journal.noted(_TAKEN)
+        if taken is None:
+            journal.note(_TAKEN, journal.newest)
+        else:
+            for event in journal.events(after=taken):
+                self.hear(event)
         self._task = asyncio.get_running_loop().create_task(self._tell())
 
     def hear(self, event: Event) -> None:
@@ -72,6 +82,9 @@ class Hook:
             else:
                 while self._waiting and self._waiting[0][0] <= told[-1][0]:
                     self._waiting.popleft()
+                # where nothing can be written it is told again by the next service
+                with contextlib.suppress(JournalError):
+                    self._journal.note(_TAKEN, told[-1][0])
 
     async def _run(self, told: bytes) -> str:
         """Why the program did not take it, "" if it did."""

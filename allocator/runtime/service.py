@@ -126,7 +126,7 @@ class Service:
         self.hardware = self.hardware_of(await self.adapter.nodes())
         self.deciding = self._deciding(make_world)
         if self.settings.hook:
-            self.hook = Hook(self.book, self.settings.hook_words)
+            self.hook = Hook(self.book, self.journal, self.settings.hook_words)
             self.listeners.append(self.hook.hear)
             self.doors.append(self.hook)
         nodes = [vars(node) for node in self.hardware.nodes]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from allocator.presets import preset
     from allocator.simulator.engine import SimulationStalledError, simulate
-    from allocator.simulator.rules.base import Rule, Running
+    from allocator.simulator.rules.base import Rule, RunningRule
 
-__all__ = ["Rule", "Running", "SimulationStalledError", "preset", "simulate"]
+__all__ = ["Rule", "RunningRule", "SimulationStalledError", "preset", "simulate"]
 
 _HOME = {
     "Rule": "allocator.simulator.rules.base",
-    "Running": "allocator.simulator.rules.base",
+    "RunningRule": "allocator.simulator.rules.base",
     "SimulationStalledError": "allocator.simulator.engine",
     "preset": "allocator.presets",
     "simulate": "allocator.simulator.engine",

@@ -28,7 +28,7 @@ from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECT
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
 from allocator.simulator.rounds import RoundExecution
-from allocator.simulator.rules.base import Rules, Running, all_hooks, rule_of, saved, started
+from allocator.simulator.rules.base import Rules, RunningRule, all_hooks, rule_of, saved, started
 from allocator.simulator.rules.general import IdealShares
 from allocator.simulator.truth import Truth
 from throughputs import InputError
@@ -238,7 +238,7 @@ class World:
         """Whether GPUs are missing, and a rule lets something happen yet."""
         return self.core.missing_gpus > 0 and self.next_event < np.inf
 
-    def withhold(self, rule: Running, away: Iterable[int], stopped: Iterable[int]) -> None:
+    def withhold(self, rule: RunningRule, away: Iterable[int], stopped: Iterable[int]) -> None:
         """From now on these GPUs (ids) are away because of a rule, beside those that others withhold.
 
         `stopped` are the jobs (ids) that run on some of them.

@@ -13,7 +13,7 @@ import pandas as pd
 
 from allocator.results.result import SimulationResult
 from allocator.studies import figures
-from allocator.studies.study import Options, Row, Run, Study
+from allocator.studies.study import Options, Run, Simulated, Study
 from allocator.studies.tables import Shown
 from throughputs import InputError
 from throughputs.entry_points import entries_of
@@ -26,8 +26,8 @@ PRINTED = "printed_"
 """Before the name of a figure, as a column: what the paper prints."""
 
 Key = tuple[Any, ...]
-Made = tuple[Key, int, Callable[[], SimulationResult]]
-"""What tells a line of the table, the number of the draw, and the run."""
+Made = tuple[Key, int, Callable[..., SimulationResult]]
+"""What tells a line of the table, the number of the draw, and the run, which takes `progress`."""
 
 
 def studies() -> tuple[str, ...]:
@@ -67,16 +67,10 @@ def headline(
     def listed(options: Options) -> Iterator[Run]:
         for key, draw, make in runs(options):
             known = dict(zip((PRINTED + each.column for each in shown.values()), printed[key], strict=True))
-            labels = dict(zip(by, key, strict=True)) | {"seed": draw} | known
-            yield labels, partial(_figures, make, [each.column for each in shown.values()])
+            labels = dict(zip(by, key, strict=True)) | {"seed": draw}
+            yield Simulated(labels, known, tuple(each.column for each in shown.values()), make)
 
     return Study(title, listed, by, columns, partial(_bars, shown=shown))
-
-
-def _figures(make: Callable[[], SimulationResult], names: Iterable[str]) -> Row:
-    result = make()
-    summary = result.summary()
-    return {"status": result.status} | {name: summary[name] for name in names}
 
 
 def _bars(study: Study, results: pd.DataFrame, *, shown: Mapping[str, Shown]) -> Figure:

@@ -8,12 +8,15 @@
         draw=against_load,
     )
 
-A run is a sweep (docs/sweeps.md), or labels and a function that measures the rest of its row. ``allocator study``
-makes the runs of studies, prints their tables, and writes rows, tables and pictures.
+A run is a sweep (docs/sweeps.md), a simulation, or labels and a function that measures the rest of its row. What
+sweeps and simulations gave is kept and not made again. ``allocator study`` makes the runs of studies, prints their
+tables, and writes rows, tables and pictures.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,16 +27,20 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from rich.console import Console
 
+from allocator.checkpoint.checkpoint import package_version
+from allocator.report.progress import policy_progress
 from allocator.studies import figures, tables
 from allocator.studies.tables import Shown
 from allocator.sweep import Sweep
 from allocator.sweep import run as run_sweep
+from throughputs.files import read_json, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from allocator.results.result import SimulationResult
+
 Row = dict[str, Any]
-Run = Sweep | tuple[Row, Callable[[], Row | list[Row]]]
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,9 @@ class Options:
     Attributes
     ----------
     quick : small sizes, few repetitions.
-    folder : where sweeps are kept, run by run; what is there is not made again.
+    folder : where sweeps and simulations are kept, run by run; what is there is not made again.
     processes : runs of a sweep at a time; None: one for each core.
-    only : of measured runs those with one of these values (text) under a label.
+    only : of other runs those with one of these values (text) under a label.
     """
 
     quick: bool = False
@@ -54,9 +61,55 @@ class Options:
     console: Console = field(default_factory=lambda: Console(quiet=True))
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    def say(self, line: str) -> None:
+        """A line of progress."""
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def wants(self, labels: Row) -> bool:
         """Whether a run with these labels is to be made."""
         return all(str(labels.get(name)) in values for name, values in self.only.items())
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A simulation of which some figures are the row.
+
+    Attributes
+    ----------
+    labels : columns of the row; simulations of a study that differ, differ in them.
+    beside : further columns, such as what a paper prints.
+    figures : names of figures of its summary.
+    make : the simulation, with `progress` as `allocator.simulate` takes it.
+    """
+
+    labels: Row
+    beside: Row
+    figures: tuple[str, ...]
+    make: Callable[..., SimulationResult]
+
+    def row(self, title: str, options: Options) -> Row:
+        """The row, as it is kept for the study of that title and this version, or made now and kept."""
+        key = hashlib.sha256(json.dumps([title, self.labels, self.figures, package_version()]).encode()).hexdigest()
+        kept, name = options.folder / "runs" / f"{key[:16]}.json", _name(self.labels)
+        if kept.is_file():
+            options.say(f"{name}: kept in {kept}")
+        else:
+            begun = time.monotonic()
+            with policy_progress([name], options.console) as start:
+                result = self.make(progress=start(name))
+            summary = result.summary()
+            row = self.labels | {"status": result.status} | {figure: summary[figure] for figure in self.figures}
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_text(kept, json.dumps(row, indent=2) + "\n")
+            options.say(f"{name}: {result.status}, in {time.monotonic() - begun:.1f} s")
+        return {**read_json(kept), **self.beside}
+
+
+Run = Sweep | Simulated | tuple[Row, Callable[[], Row | list[Row]]]
+
+
+def _name(labels: Row) -> str:
+    return ", ".join(map(str, labels.values()))
 
 
 @dataclass(frozen=True)
@@ -89,13 +142,17 @@ class Study:
                     folder = options.folder / run.name
                     made.append(run_sweep(run, folder, jobs=options.processes, console=options.console))
                     continue
-                labels, measure = run
+                labels = run.labels if isinstance(run, Simulated) else run[0]
                 if not options.wants(labels):
                     continue
-                with options.console.status(", ".join(map(str, labels.values()))):
-                    found = measure()
+                if isinstance(run, Simulated):
+                    made.append(pd.DataFrame([run.row(self.title, options)]))
+                    continue
+                with options.console.status(_name(labels)):
+                    found = run[1]()
                 rows = found if isinstance(found, list) else [found]
                 made.append(pd.DataFrame([labels | row for row in rows]))
+                options.say(f"{_name(labels)}: measured")
         except KeyboardInterrupt:
             if not made:
                 raise

@@ -94,7 +94,7 @@ class World:
             table.training.admit(np.arange(self.n_jobs), trace.arrival_time)
         ids = np.arange(self.n_jobs)
         state = table.snapshot(ids, 7200.0, cluster, policy.needs, slot_seconds=_ROUND_SECONDS)
-        state.settle()
+        state.read_all()
         return state
 
     def described(self, policy: Policy) -> str:

@@ -12,7 +12,7 @@ from mkdocs.exceptions import Abort
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site import checks, gallery, links, navigation, policy_pages, python_pages
+from docs.site import checks, formulas, gallery, links, navigation, policy_pages, python_pages
 
 _HIDDEN = ("source/",)
 
@@ -54,6 +54,8 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     if uri == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
         return links.rewritten(markdown, "README.md")
+    if uri == "theory.md":
+        markdown = formulas.in_text(markdown)
     return links.rewritten(markdown, f"docs/{uri}") if page.file.abs_src_path else markdown
 
 

@@ -6,12 +6,11 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from textwrap import dedent
 
 from allocator.protocol import Policy, Trigger
 from allocator.registry import PolicyEntry, get_policy, kinds_of_settings, list_policies
 from allocator.testing.worlds import for_one_type
-from docs.site import drawing, policy_runs
+from docs.site import drawing, formulas, policy_runs
 from docs.site.links import ROOT
 
 _ROOMS = {
@@ -63,7 +62,7 @@ def page_of(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> str:
         f"Use this when {_USE[entry.name]}. {_LENGTHS[entry.lengths]}",
         f"```sh\nallocator compare --policies {entry.name},srtf --cluster {policy_runs.cluster_of(entry.factory)}\n```",
         "## Program",
-        *([] if "```" in text else [f"```text\n{entry.program}\n```"]),
+        *([] if "<math" in text else [formulas.typeset(entry.program)]),
         text,
         "## Settings",
         _settings(entry),
@@ -84,7 +83,7 @@ def _described(factory: type) -> tuple[str, dict[str, str]]:
     """The text of a docstring after its first paragraph and before its lists, and what it says of parameters."""
     lines = _docstring(factory).splitlines()
     end = next((i - 1 for i, line in enumerate(lines) if re.fullmatch(r"-{3,}", line)), len(lines))
-    body = fenced("\n".join(lines[:end]).partition("\n")[2].strip("\n"))
+    body = typeset("\n".join(lines[:end]).partition("\n")[2].strip("\n"))
     described: dict[str, str] = {}
     names: list[str] = []
     section = ""
@@ -101,17 +100,11 @@ def _described(factory: type) -> tuple[str, dict[str, str]]:
     return body, described
 
 
-def fenced(text: str) -> str:
-    """Text with its indented programs as blocks of code, which they are in lists as well."""
+def typeset(text: str) -> str:
+    """Text with its indented programs typeset, those in lists as well."""
     text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
     text = re.sub(r"(?<=\S)\n(?=\d+\. )", "\n\n", text)
-    paragraphs = re.split(r"\n\n+", text)
-    programs = (all(line.startswith("    ") for line in paragraph.splitlines()) for paragraph in paragraphs)
-    return "\n\n".join(
-        f"```text\n{dedent(paragraph)}\n```" if program else paragraph
-        for paragraph, program in zip(paragraphs, programs, strict=True)
-        if paragraph
-    )
+    return formulas.in_text(re.sub(r"\n\n+", "\n\n", text))
 
 
 def _docstring(factory: type) -> str:
@@ -190,8 +183,8 @@ def _small_run(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> Iterator[s
     curves = {each.name: _hours(each.name) for each in peers}
     figures = result.summary()
     yield (
-        f"{policy_runs.JOBS} jobs of one, two or four GPUs on `{cluster}`, one every 20 "
-        f"minutes on average. {_average(entry.name)} h from arrival to completion on average, "
+        f"{policy_runs.JOBS} jobs of one, two or four GPUs on `{cluster}`, one every "
+        f"five minutes on average. {_average(entry.name)} h from arrival to completion on average, "
         f"{int(figures['completed_jobs'])} completed, {int(result.jobs['preemptions'].sum())} preemptions."
     )
     yield drawing.who_runs_where(result, colour)

@@ -13,7 +13,7 @@ from allocator.audit import audit
 from allocator.protocol import Policy
 from allocator.results.deadlines import assign_slos
 from allocator.testing.worlds import World, for_one_type
-from throughputs import TraceGenerator
+from throughputs import LogUniformDurations, TraceGenerator
 
 CLUSTER, CLUSTER_OF_ONE_TYPE = "v100:4,p100:4,k80:4", "v100:8"
 JOBS = 24
@@ -27,9 +27,15 @@ _PROBED_JOBS, _MISREPORTS = 3, 4
 
 @cache
 def jobs() -> Trace:
-    """24 jobs of one, two or four GPUs, one every 20 minutes on average, each with a deadline."""
+    """24 jobs of one, two or four GPUs, one every five minutes on average, each with a deadline."""
+    # a quarter of the lengths that are usually drawn: planners decide every minute as long as anybody is there
     generator = TraceGenerator(
-        n_jobs=JOBS, mean_interarrival=1200.0, scale_factors=_GANGS, job_types=_JOB_TYPES, seed=4
+        n_jobs=JOBS,
+        mean_interarrival=300.0,
+        durations=LogUniformDurations(unit=15.0),
+        scale_factors=_GANGS,
+        job_types=_JOB_TYPES,
+        seed=4,
     )
     return assign_slos(generator.generate(), np.random.default_rng(0))
 

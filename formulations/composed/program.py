@@ -182,10 +182,12 @@ class Program:
             whole, of_rows = self._in_columns(solver)
         else:
             whole, of_rows = self._stated(solver)
-        prices = {"capacity": whole.prices}
-        for (name, row), price in zip(self.rows.items(), of_rows, strict=True):
-            prices[name] = (-price if row.sign == ">=" else price).reshape(row.shape) + 0.0
-        return ProgramSolution(whole, self.polytope.throughput(whole.shares), prices)
+        prices = {
+            name: (-price if row.sign == ">=" else price).reshape(row.shape) + 0.0
+            for (name, row), price in zip(self.rows.items(), of_rows, strict=True)
+        }
+        whole = replace(whole, row_prices=prices)
+        return ProgramSolution(whole, self.polytope.throughput(whole.shares), {"capacity": whole.prices, **prices})
 
     def to_mps(self, path: Path | str) -> None:
         """Write a linear program as a file, in free MPS or, if the name ends in `.lp`, in LP format.
@@ -341,9 +343,9 @@ class Program:
         whole = solve_stated(self.polytope, statement, solver=solver, source="program")
         of_rows = [
             np.abs(price) * (-1.0 if row.sign == ">=" else 1.0) if row.sign != "==" else price
-            for row, price in zip(rows, whole.row_prices, strict=True)
+            for row, price in zip(rows, whole.row_prices.values(), strict=True)
         ]
-        return replace(whole, unit=goal.unit, row_prices=()), of_rows
+        return replace(whole, unit=goal.unit), of_rows
 
     def _nothing(self) -> tuple[Solution, list[Array]]:
         nothing = np.full(len(self.polytope.capacity), np.nan)

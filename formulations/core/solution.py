@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -81,7 +82,7 @@ class Solution:
     solver : backend whose answer this is (of water filling: of its first level).
     seconds : time for everything, and `phases` split into build, solve (with its proof) and choose.
     attempts : every backend that was tried, in order.
-    row_prices : multipliers of the rows that an author added, as their solver has them; empty where there are none.
+    row_prices : by name, improvement per unit by which the limit of a row that an author added is loosened.
     """
 
     shares: Array
@@ -99,7 +100,7 @@ class Solution:
     iterations: int = 0
     attempts: tuple[Attempt, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)
-    row_prices: tuple[Array, ...] = ()
+    row_prices: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
     def empty(cls: type[S], n_jobs: int, prices: Array, *, efficiency_gap: float = np.nan, **more: Any) -> S:

@@ -112,7 +112,7 @@ def solve_stated(
         seconds=perf_counter() - started,
         attempts=tuple(attempts),
         phases={"build": built - started, "solve": perf_counter() - built, "choose": 0.0},
-        row_prices=found.row_prices,
+        row_prices={f"row {k}": price for k, price in enumerate(found.row_prices, 1)},
     )
 
 

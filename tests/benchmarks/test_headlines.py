@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from allocator import simulate
 from allocator.data import CACHE_VARIABLE
@@ -33,7 +37,7 @@ def test_what_is_printed_stands_beside_what_runs_give(tmp_path):
         ("gpus", "policy"),
         {"average JCT, min": Shown("average_jct", unit=60.0), "makespan, s": Shown("makespan", ".0f")},
         {(1, "fcfs"): (13.0, 950.0), (1, "srtf"): (10.0, 950.0)},
-        lambda _: [((1, p), 0, lambda p=p: simulate(TWO, "gpu:1", p)) for p in ("fcfs", "srtf")],
+        lambda _: [((1, p), 0, partial(simulate, TWO, "gpu:1", p)) for p in ("fcfs", "srtf")],
     )
     results = study.results()
     assert study.table(results).to_numpy().tolist() == [
@@ -42,6 +46,27 @@ def test_what_is_printed_stands_beside_what_runs_give(tmp_path):
     ]
     study.write(results, tmp_path / "two")
     assert pd.read_csv("two.csv")["makespan, s, printed"].tolist() == [950, 950]
+
+
+def test_simulations_of_a_study_are_told_kept_and_made_once():
+    def runs(_):
+        yield (1, "fcfs"), 0, partial(simulate, TWO, "gpu:1", "fcfs")
+        yield (1, "srtf"), 0, stopped
+
+    def stopped(**_):
+        raise KeyboardInterrupt
+
+    study = headline.headline(
+        "two jobs", ("gpus", "policy"), {"s": Shown("makespan")}, {(1, "fcfs"): (1.0,), (1, "srtf"): (2.0,)}, runs
+    )
+    texts = []
+    for _ in range(2):
+        file = io.StringIO()
+        (row,) = study.results(Options(folder=Path("kept"), console=Console(file=file))).to_dict("records")
+        assert (row["policy"], row["makespan"], row["printed_makespan"]) == ("fcfs", 960.0, 1.0)
+        texts.append(file.getvalue())
+    assert re.match(r"1, fcfs, 0: completed, in \d+\.\d s\nInterrupted", texts[0])
+    assert texts[1].startswith("1, fcfs, 0: kept in kept")
 
 
 def test_studies_by_name_and_in_a_file():

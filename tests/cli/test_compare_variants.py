@@ -100,5 +100,14 @@ def test_several_runs_of_each_policy():
     assert one != other
     assert f"{(one + other) / 2 / 3600:.4g}"[:4] in done.out
     assert "half-width" in Path("report.html").read_text()
+    # all seeds are named, also of what was drawn too large; figures are paired by seed
+    assert "(seeds 3 to 4)" in " ".join(done.out.split())
+    assert {line.split(":")[0] for line in done.err.splitlines() if "never served" in line} == {"seed 4"}
+    (difference,) = json.loads(Path("differences.json").read_text())
+    assert difference["pairs"] == 2
+    by_seed = [second["average_jct"] - first["average_jct"] for first, second in (rows[:2], rows[2:])]
+    assert difference["mean"]["average_jct"] == pytest.approx(sum(by_seed) / 2)
+    assert "Differences from fifo with the same seeds: means of 2 pairs" in " ".join(done.out.split())
     _, (alone,) = compared("--policies fifo --seed 4")
     assert alone["average_jct"] == other
+    assert not Path("differences.json").exists()

@@ -31,6 +31,9 @@ DEAR = {"max_min_fairness_strategy_proof", "max_min_fairness_strategy_proof_perf
 ENTITLED = {"quotas", "max_min_fairness_water_filling_perf", "max_sum_throughput_normalized_by_cost_perf"}
 """Of these the runs with entities or prices are of every day."""
 
+IN_ALL_WORLDS = {"max_min_fairness_perf", "fifo_perf", "fcfs", "tiresias"}
+"""Of all other policies the runs under presets of other systems are deep."""
+
 PUBLISHED = ("gavel", "shockwave", "elasticflow", "chronus", "lucid", "pollux", "sia")
 
 OF_WORLD: dict[str, tuple[str, list[str], list[str]]] = {
@@ -204,7 +207,9 @@ def cases() -> list[Case]:
             daily = []
         for *run, seed in runs:
             again = seed == "1" and (*run, "0") in runs
-            found.append(_case(policy, *run, seed, "" if (*run, seed) in daily else "deep" if again else "exhaustive"))
+            own = run[0] in ("default", "gavel") or policy.startswith(run[0]) or policy in IN_ALL_WORLDS
+            rare = "deep" if again or not own else "exhaustive"
+            found.append(_case(policy, *run, seed, "" if (*run, seed) in daily else rare))
         found += [
             _case(variant, "default", world, "0") for variant, world in VARIANTS if variant.partition(":")[0] == policy
         ]

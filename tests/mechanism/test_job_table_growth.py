@@ -62,7 +62,7 @@ def test_views_are_of_those_who_are_left():
     entities = Entities.parse({"a": 1.0, "b": 2.0})
     jobs = JobTable.from_trace(trace, columns, cluster, needs=Need.COLOCATION | Need.TRAINING, entities=entities)
     whole = jobs.snapshot(np.array([1, 3, 4]), 0.0, cluster, needs=Need.COLOCATION | Need.TRAINING)
-    whole.settle()
+    whole.read_all()
     jobs.retire([0, 2])
     left = jobs.snapshot(np.array([1, 3, 4]), 0.0, cluster, needs=Need.COLOCATION | Need.TRAINING)
     for state in (whole, left):

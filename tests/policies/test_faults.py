@@ -143,7 +143,7 @@ def test_what_is_read_without_being_declared_is_an_error_that_names_the_declarat
 def test_a_state_made_by_hand_can_be_read_whole_and_a_part_of_a_declared_one_cannot():
     state = ClusterState("v100:1", {"v100": [1.0, 2.0]}, run_seconds=[3.0, 4.0])
     assert state.take(np.array([1])).run_seconds.tolist() == [4.0]
-    part = state.declared(Need.ISOLATED_TIME).take(np.array([1]))
+    part = state.for_needs(Need.ISOLATED_TIME).take(np.array([1]))
     assert part.isolated_seconds.tolist() == [0.0]
     for read in (part, part.with_throughputs(part.throughputs)):
         with pytest.raises(AttributeError, match=r"run_seconds.*Need\.SERVICE"):

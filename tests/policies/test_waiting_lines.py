@@ -159,6 +159,7 @@ def test_who_waits_is_told_why() -> None:
     assert told.reason == "queue_blocked"
     assert "place 3" in told.text
     assert "job 1 before it needs 4 GPUs" in told.text
+    assert "1 more before it finds no room either" in policy.hindrance(state_of([2, 4, 4, 1]), 3).text
     assert policy.hindrance(state_of([4, 4]), 1) is not None
     assert replace(policy, backfill="skip").hindrance(state_of([4, 4]), 1).reason == "ranked_behind"
 

@@ -238,6 +238,21 @@ def test_runs_with_different_seeds_are_one_policy(drive: Drive) -> None:
 
 
 @pytest.mark.exhaustive
+def test_charts_are_whole_on_a_phone(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.report.test_browser.FLAGS", f"{FLAGS} --window-size=500,900")
+    script = """
+        const sides = (node) => { const box = node.getBoundingClientRect(); return [box.left, box.right]; };
+        const shown = all(".chart:not(.panel) .view").filter((view) => view.style.display !== "none");
+        tell({ width: innerWidth, charts: all(".chart:not(.panel)").map(sides),
+               words: shown.flatMap((view) => [...view.querySelectorAll("text")].map(sides)) });"""
+    told = drive(script, make_results(n_jobs=8, hours=4))
+    assert told["width"] == 500
+    assert len(told["charts"]) >= 4
+    for left, right in told["charts"] + told["words"]:
+        assert 0 <= left <= right <= 500
+
+
+@pytest.mark.exhaustive
 def test_of_large_runs_only_what_is_in_view_is_drawn(drive: Drive) -> None:
     """Types of many GPUs are bands until they are opened, by their name or a click; of many jobs few rows are there."""
     made = make_result(n_jobs=2000, hours=0.3, cluster="v100:600,p100:320")

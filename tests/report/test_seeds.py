@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import numpy as np
@@ -5,6 +6,9 @@ import pytest
 from scipy import stats
 
 from allocator.report.page.seeds import Policies, half_width
+from allocator.report.page.tables import differences_section
+from allocator.report.terminal import differences_table
+from throughputs.shown import as_text
 
 
 def run(policy: str, seed: int | None, **figures: Any) -> dict[str, Any]:
@@ -53,3 +57,36 @@ def test_rows_of_the_same_part_are_averaged() -> None:
         {"gpus": "1", "jobs": 5.0, "average_jct": 3.0},
         {"gpus": "2-4", "jobs": 1, "average_jct": 9.0},
     ]
+
+
+def test_differences_are_of_pairs_with_the_same_seed() -> None:
+    fifo = [run("fifo", seed, average_jct=jct) for seed, jct in enumerate([10.0, 20.0, 40.0])]
+    srtf = [run("srtf", seed, average_jct=jct) for seed, jct in ((2, 37.0), (0, 8.0), (1, 16.0))]
+    runs = [*fifo, *srtf, run("las", 0, average_jct=1.0)]
+    first, last = Policies.of(runs).differences(runs)
+    assert (first["policy"], first["baseline"], first["pairs"], last["pairs"]) == ("srtf", "fifo", 3, 1)
+    paired = stats.ttest_rel([37.0, 8.0, 16.0], [40.0, 10.0, 20.0]).confidence_interval(0.95)
+    mean, half = first["mean"]["average_jct"], first["half_width"]["average_jct"]
+    assert (mean - half, mean + half) == pytest.approx((paired.low, paired.high))
+    assert half < Policies.of(runs).half_widths[0]["average_jct"] / 10
+    assert last["mean"] == {}
+    # a run that was cut short is of no pair, and one pair has no interval
+    cut = [each | {"status": "saturated"} if each["settings"]["seed"] else each for each in srtf]
+    assert Policies.of(fifo + cut).differences(fifo + cut) == []
+
+
+def test_a_page_tells_differences_that_are_none_from_others() -> None:
+    times = {"fifo": [10.0, 20.0, 40.0], "srtf": [8.0, 16.0, 37.0], "las": [40.0, 20.0, 11.0]}
+    runs = [
+        run(policy, seed, average_jct=3600 * jct) for policy, jcts in times.items() for seed, jct in enumerate(jcts)
+    ]
+    policies = Policies.of(runs)
+    page = differences_section(policies, policies.differences(runs))
+    srtf, las = re.findall(r"<tr data-policy.*?</tr>", page)
+    assert re.search(r'class="better" data-value="-3">-3.000 <small class="interval">±2.484</small>', srtf)
+    assert "better" not in las
+    assert ">+0.333" in las
+    assert differences_section(Policies.of(runs[:1]), []) == ""
+    text = as_text([differences_table(policies.summaries, policies.differences(runs))])
+    assert re.search(r"srtf +-3.000 ± 2.484\*", text)
+    assert re.search(r"las +\+0.333 ± \S+\d ", text)

@@ -44,6 +44,11 @@ def test_all_rows_are_of_the_jobs_that_the_log_places() -> None:
     # they ran beside the one that does not count, and ended as they did
     assert compared.results[2].jobs["status"].tolist() == ["completed", "failed", "timed_out", "completed", "cancelled"]
     assert [compared.summaries[2][f"{name}_jobs"] for name in ("failed", "timed_out", "cancelled")] == [1, 1, 1]
+    # nor is its GPU time in the utilisation, nor its end in the makespan
+    for row, result in zip(compared.summaries, compared.results, strict=True):
+        assert row["utilization"] * row["makespan"] * 2 == pytest.approx(3 * HOUR + 60.0)
+        assert row["makespan"] == result.jobs["completion_time"][[0, 1, 2, 4]].max()
+        assert sum(each["gpu_hours"] for each in row["by_accelerator"]) == pytest.approx(3 + 1 / 60)
     notes = " ".join(compared.notes)
     for told in ("1 of 5 jobs", "of 5 jobs 1 failed", "1 timed out", "1 cancelled"):
         assert told in notes

@@ -81,6 +81,38 @@ async def test_who_waits_for_a_job_that_does_not_complete_is_cancelled(tmp_path)
     assert "job" in Requests(service).answer({"do": "submit", "jobs": [job(1.0, after=[9])]})["error"]
 
 
+async def test_a_user_asks_for_so_many_gpus_at_a_time(tmp_path):
+    settings = ServiceSettings(user_gpus=3)
+    service = await service_on(tmp_path, one_type(8), settings=settings)
+    wanted = [("ann", 2, 20.0), ("ann", 2, 20.0), ("ann", 1, 20.0), ("bob", 3, 60.0)]
+    await submit(service, *(job(seconds, gpus=gpus, user=user) for user, gpus, seconds in wanted))
+    await run_on(service, 5.0)
+    # the last one of ann's would fit, and keeps its place behind the one before
+    assert states(service) == ["running", "queued", "queued", "running"]
+    told = Requests(service).answer({"do": "status", "jobs": [1]})["jobs"][0]
+    assert told["reason"] == "jobs of ann may ask for 3 GPUs at a time"
+    # so does a service that comes after this one
+    cluster = service.adapter
+    await leave(service)
+    service = await service_on(tmp_path, cluster, settings=settings)
+    await run_on(service, 10.0)
+    assert states(service) == ["running", "queued", "queued", "running"]
+    await run_on(service, 12.0)
+    assert states(service) == ["completed", "running", "running", "running"]
+    refused = Requests(service).answer({"do": "submit", "jobs": [job(1.0, gpus=4, user="bob")]})
+    assert "at most 3" in refused["error"]
+
+
+async def test_who_waits_for_a_user_that_cancels_is_let_in(tmp_path):
+    service = await service_on(tmp_path, one_type(4), settings=ServiceSettings(user_gpus=2))
+    await submit(service, job(90.0, user="ann"), job(9.0, gpus=2, user="ann"), job(9.0, user="ann"))
+    await run_on(service, 5.0)
+    assert states(service) == ["running", "queued", "queued"]
+    service.cancel(service.book.by_id[1:2])
+    await run_on(service, 5.0)
+    assert states(service) == ["running", "cancelled", "running"]
+
+
 async def test_a_job_runs_on_the_types_that_it_names(tmp_path):
     wanted = ["k80", "v100", "k80", "v100", "v100"]
     service = await started(tmp_path, two_types(), *(job(40.0, accelerators=[name]) for name in wanted), until=3.0)
@@ -100,7 +132,7 @@ async def test_who_waits_is_told_of_whom_and_until_when(tmp_path):
     assert re.search("it needs 3 k80, 1 free; job 0 runs there for 1.[23]m more", third)
     assert re.search("it needs 2 k80, 1 free; job 0 runs there for 1.[23]m more", fourth)
     # under this policy nobody overtakes
-    assert "3 k80 are kept for job 2" in fifth
+    assert "3 k80 are kept for job 2, before it; 2 k80 are kept for job 3, before it" in fifth
 
 
 async def test_who_waits_for_a_turn_is_told_when_the_next_begins(tmp_path):
@@ -142,6 +174,28 @@ async def test_a_hook_is_told_each_event_in_order_also_after_it_has_failed(tmp_p
     assert numbers == sorted(set(numbers))
     assert "s3cret" not in text
     await settle(service)
+
+
+async def test_a_service_that_begins_anew_tells_the_hook_what_the_one_before_had_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("allocator.runtime.hook._AGAIN", 0.2)
+    (tmp_path / "hook.py").write_text(_HOOK)
+    settings = replace(QUICK, hook=f"{sys.executable} {tmp_path / 'hook.py'} '{tmp_path}'")
+    cluster = one_type(1)
+    service = await service_on(tmp_path / "state", cluster)
+    await submit(service, job(1.0))  # before there is a hook
+    for broken in (True, False):
+        if service.hook is not None:
+            service.hook._task.cancel()
+        await leave(service)
+        (tmp_path / "broken").touch() if broken else (tmp_path / "broken").unlink()
+        service = await service_on(tmp_path / "state", cluster, settings=settings)
+        await submit(service, job(1.0))
+        async with asyncio.timeout(20.0):
+            while ("status 3" not in service.trouble) if broken else (service.trouble or service.hook._waiting):
+                await asyncio.sleep(0.02)
+    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+    assert [one["job"] for one in told if one["kind"] == "submitted"] == [1, 2]
+    assert service.journal.noted("hook") == told[-1]["number"]
 
 
 def test_a_hook_is_a_program():

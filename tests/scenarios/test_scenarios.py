@@ -182,6 +182,7 @@ def test_gangs_larger_than_a_cluster_are_named_and_left_out():
     (note,) = answer.notes
     wide = int((log().scale_factor > 2).sum())
     assert note.startswith(f"a100:2: {wide} of 24 jobs need more GPUs")
+    assert f"24 jobs, up to {wide} of them left out as too large" in str(answer)
     changes = answer.next_gpus.set_index("row")["average_jct_change"]
     # with two more GPUs the gangs of 4 run as well: those would be averages of other jobs
     assert math.isnan(changes["a100:2"])

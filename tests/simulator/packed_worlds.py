@@ -34,7 +34,7 @@ class PairPolicy(SharePolicy):
         self.states = []
 
     def allocate(self, state):
-        state.settle()
+        state.read_all()
         self.states.append(state)
         shares, pairs = self.decide(state)
         alone = np.asarray(shares, dtype=float)

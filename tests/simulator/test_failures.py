@@ -17,7 +17,7 @@ from allocator.presets import Preset, preset
 from allocator.registry import get_policy
 from allocator.simulator import SimulationStalledError, simulate
 from allocator.simulator.rules import failures
-from allocator.simulator.rules.base import Rule, Running
+from allocator.simulator.rules.base import Rule, RunningRule
 from allocator.simulator.rules.failures import NodesFail
 from allocator.simulator.world import World
 from tests.simulator.worlds import make_trace
@@ -215,7 +215,7 @@ class GoneForGood(Rule):
         return (_GoneInRun(self, world),)
 
 
-class _GoneInRun(Running):
+class _GoneInRun(RunningRule):
     def __init__(self, rule, world):
         self.rule, self.world, self.at = rule, world, 250.0
 

@@ -16,12 +16,12 @@ from allocator.plugins import rule_of_text
 from allocator.presets import Preset, preset
 from allocator.registry import get_policy
 from allocator.results.output import save_result
-from allocator.simulator import Rule, Running, simulate
+from allocator.simulator import Rule, RunningRule, simulate
 from throughputs import InputError, Trace
 
 FILE = """
 from dataclasses import dataclass
-from allocator.simulator import Rule, Running
+from allocator.simulator import Rule, RunningRule
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Slower(Rule):
         return [Run(self)]
 
 
-class Run(Running):
+class Run(RunningRule):
     says_ends = False
     keeps = ("count",)
 
@@ -98,7 +98,7 @@ class Away(Rule):
         return [_Away(self.gpus, self.since, self.until, world)]
 
 
-class _Away(Running):
+class _Away(RunningRule):
     keeps = ("next",)
 
     def __init__(self, gpus, since, until, world):
@@ -149,14 +149,14 @@ class Cut(Rule):
         return [_Cut(self, world), _Counts()]
 
 
-class _Counts(Running):
+class _Counts(RunningRule):
     lost: ClassVar[list[float]] = []
 
     def set_back(self, at, steps):  # noqa: ARG002
         self.lost.extend(steps.tolist())
 
 
-class _Cut(Running):
+class _Cut(RunningRule):
     keeps = ("next",)
 
     def __init__(self, rule, world):
@@ -190,12 +190,12 @@ class Wrong(Rule):
         return WRONG[self.kind]()
 
 
-class _Misspelt(Running):
+class _Misspelt(RunningRule):
     def next_events(self):
         return 5.0
 
 
-class _Stuck(Running):
+class _Stuck(RunningRule):
     def next_event(self):
         return 0.0
 
@@ -203,7 +203,7 @@ class _Stuck(Running):
         pass
 
 
-class _Forgets(Running):
+class _Forgets(RunningRule):
     keeps = ("nothing_of_that_name",)
 
 
@@ -289,7 +289,7 @@ class HalfSpeed(Rule):
         return [_HalfSpeed()]
 
 
-class _HalfSpeed(Running):
+class _HalfSpeed(RunningRule):
     def rates(self, decision, at, rates):  # noqa: ARG002
         return rates / 2
 

@@ -44,7 +44,7 @@ class SharesPolicy(SharePolicy):
         vars(self).update(data)
 
     def allocate(self, state):
-        state.settle()
+        state.read_all()
         self.states.append(state)
         return Allocation(self.name, state.throughputs, np.asarray(self.shares(state), dtype=float), "closed form")
 

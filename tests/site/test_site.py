@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
+from xml.etree import ElementTree
 
 import pytest
 
 from allocator.registry import list_policies
-from docs.site import checks, gallery, links, policy_pages, policy_runs
+from docs.site import checks, formulas, gallery, links, policy_pages, policy_runs
 from docs.site.navigation import navigation
 from tests.site.pages import ROOT, pages
 
@@ -86,13 +88,45 @@ def test_the_page_of_a_policy_has_its_parts():
     page = policy_pages.page_of(entry, [entry, *(other for other in OWN if other.name == "srtf")])
     for part in (
         "# fifo",
-        entry.program.splitlines()[0],
+        f'alttext="{entry.program}"',
         entry.paper,
         "| `seed` | `0` |",
         "| sharing incentive | ",
         "<svg",
     ):
         assert part in page
+
+
+_SPELT = {"∑": "sum", "∏": "prod", "∫": "int", "ρ": "rho"}
+
+
+def _read(program: str) -> ElementTree.Element:
+    return ElementTree.fromstring(formulas.typeset(program))
+
+
+@pytest.mark.parametrize("entry", OWN, ids=lambda entry: entry.name)
+def test_a_typeset_program_says_what_the_plain_one_does(entry):
+    text, _ = policy_pages._described(entry.factory)
+    for program in {entry.program, *map(html.unescape, re.findall(r'alttext="(.*?)"', text))}:
+        shown = "".join(_SPELT.get(sign, sign) for sign in "".join(_read(program).itertext()))
+        assert re.sub(r"[^A-Za-z0-9]", "", shown) == re.sub(r"[^A-Za-z0-9]", "", program)
+        assert not {mark for each in _read(program).iter("mi") for mark in each.text or ""} & set("_^<>* ")
+
+
+def test_programs_are_typeset_by_their_notation():
+    assert formulas.formula("sum_j T_ij") == (
+        "<munder><mo>∑</mo><mi>j</mi></munder><msub><mi>T</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>"
+    )
+    assert formulas.formula("each row scaled to sum to 1").startswith("<mtext>each row scaled to sum to")
+    assert formulas.formula("x*_-i") == "<msubsup><mi>x</mi><mrow><mo>−</mo><mi>i</mi></mrow><mo>*</mo></msubsup>"
+    assert "<mtext>fifo_perf\N{NO-BREAK SPACE}</mtext><mi>x</mi>" in formulas.formula("fifo_perf x")
+    table = _read("max_x  sum_i u_i      x in X\n       u_i >= 0       for all i\n           + more")
+    rows = [[int(cell.get("columnspan", 1)) for cell in row] for row in table.iter("mtr")]
+    assert rows == [[1, 1, 1], [1, 1, 1], [1, 1]]
+    assert [cell.find("mspace") is not None for cell in table.iter("mtd")][-1]
+    page = formulas.in_text("Text:\n\n    u_i <= 1\n\n```python\ndef f():\n\n    return 1\n```\n")
+    assert page.count("<math") == 1
+    assert "    return 1" in page
 
 
 def test_every_policy_says_when_to_use_it_and_what_it_must_know():

@@ -91,6 +91,7 @@ def test_policies_side_by_side_on_jobs_of_a_frame():
     log = pd.DataFrame({"submit": [0, 0, 60], "duration": [3600.0, 60.0, 600.0], "gpus": [8, 8, 4]})
     free = preset("default").replace(restart_penalty_seconds=0.0)
     ran = compare(log, {"a100": 8}, ["fifo", "srtf"], settings={"restart_penalty_seconds": 0.0})
+    assert ran._repr_html_().count("<tr>") == 1 + len(ran.results)
     assert ran.table[["policy", "seed"]].to_numpy().tolist() == [["fifo", 0], ["srtf", 0]]
     assert ran.table["average_jct"].tolist() == [simulate(log, "a100:8", policy, preset=free).summary().average_jct
                                                  for policy in ("fifo", "srtf")]  # fmt: skip

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from allocator.sweep import Sweep
+from tests.reference.tiers import tiered
 from tests.sweep.sweep_definitions import single, trace_of
 from throughputs import read_table, read_trace
 
@@ -50,8 +51,7 @@ def test_both_variants_compare_all_on_the_same_three_draws_or_more(name):
             assert all(p.workload.mean_interarrival_seconds > 0 for p in each)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", tiered(STUDIES, gate=["makespan", "goodput", "shockwave_scale", "policy_runtimes"]))
 def test_the_heaviest_policy_of_the_small_variant_completes(name):
     point = study(name, small=True).points()[-1]
     record = single(point).record

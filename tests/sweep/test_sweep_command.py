@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -43,6 +44,13 @@ def test_a_static_sweep_and_its_table():
     failed = run(asked.replace("--prices", "--set unconsolidated_throughputs=true --prices"))
     assert failed.code == 1
     assert "2 runs failed" in failed.err
+
+
+def test_a_static_sweep_can_have_the_jobs_that_compare_draws():
+    ran("sweep static --jobs 6 --cluster v100:8 -p fifo --generator default --multi-gpu --out s -j 1 --seeds 3")
+    ran("compare --jobs 6 --cluster v100:8 --policies fifo --mean-interarrival 0 --seed 3 --out c")
+    (swept,) = pd.read_parquet("s/results.parquet")["average_jct"]
+    assert swept == json.loads(Path("c/comparison.json").read_text())[0]["average_jct"]
 
 
 @pytest.mark.exhaustive

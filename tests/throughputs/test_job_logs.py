@@ -545,6 +545,11 @@ def test_a_frame_is_read_as_the_file_of_it():
     assert found.trace.scale_factor.tolist() == [4, 8]
     assert found.trace.user.tolist() == ["a", ""]
     assert found.dropped == {"no GPUs": 1}
+    assert str(found).splitlines()[:3] == [
+        "DataFrame: 3 jobs, 2 in the trace; second 0 is 2025-01-01T00:00:00+00:00",
+        "columns: submit from Submit, duration from Elapsed, gpus from gpus, user from user",
+        "left out: 1 job (no GPUs 1)",
+    ]
     assert trace_of(found.trace.to_frame()).arrival_date.tolist() == found.trace.arrival_date.tolist()
     with pytest.raises(InputError, match=r"DataFrame: field 'jobs\[2\].gpus'"):
         import_log(log, strict=True)

@@ -43,7 +43,7 @@ from throughputs.files import (
 )
 from throughputs.frames import FINITE, Column, FrameReader, columns_of
 from throughputs.limits import require
-from throughputs.trace import Trace
+from throughputs.trace import REQUIRED, Trace
 from throughputs.traces.logs.layouts import layout_names
 from throughputs.traces.logs.log import ImportedLog, import_log
 from throughputs.traces.logs.read import log_kind
@@ -187,6 +187,10 @@ def read_trace(
         if format in NAMED_FORMATS:
             trace: Trace = load("traces", format)(frame, source_of(path), first_line, time_unit_seconds)
             return trace
+        if not {*REQUIRED} & {*frame.columns}:
+            made = "`allocator trace import` (import_log) makes such a table of a job log"
+            expected = f"the columns of a trace, {', '.join(REQUIRED)} and others; {made}"
+            raise InputError(path, found=frame.columns.tolist(), expected=expected)
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
     if predictions is not None:
         raise InputError(path, found="a text format", expected=_WITH_PREDICTIONS)

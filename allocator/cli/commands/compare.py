@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from allocator.cli.options.groups import Given, option, option_groups
+from allocator.cli.options.outputs import DIFFERENCES
 from allocator.cli.options.outputs import RUN as FOLDER
 from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say, say_unserved, warn_of_fallbacks
@@ -24,7 +26,7 @@ from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
 from allocator.report.page.tables import calibration_section
 from allocator.report.progress import policy_progress
-from allocator.report.terminal import comparison_table, extra_figures
+from allocator.report.terminal import comparison_table, differences_table, extra_figures
 from allocator.results.outcomes import RECORDED
 from allocator.variants import Variant, read_variants
 from throughputs.files import write_json
@@ -51,7 +53,7 @@ def compare_command(
     ] = None,
     jobs: Annotated[
         int | None,
-        option("Number of jobs to draw when there is no --trace; the preset's if omitted."),
+        option("Number of jobs to draw when there is no --trace (`sweep` draws others); the preset's if omitted."),
     ] = None,
     mean_interarrival: Annotated[
         float | None,
@@ -117,7 +119,9 @@ def compare_command(
             materials.traces[names[seed]] = drawn.jobs(draw)
     shown = materials.jobs_of(runs[0])(materials.n_jobs(runs[0]))
     say_of_jobs(runs, materials, given)
-    described = f"{len(shown)} jobs ({shown.source}) on {runs[0].gpus.title}, preset {chosen.name}"
+    # what is drawn is called by its seed
+    source = shown.source if repeats == 1 else shown.source.replace(f"seed={first}", f"seeds {first} to {seeds[-1]}")
+    described = f"{len(shown)} jobs ({source}) on {runs[0].gpus.title}, preset {chosen.name}"
     if world := given.get("world"):
         described += f", with {', '.join(world)}"
     if repeats > 1:
@@ -138,12 +142,17 @@ def compare_command(
     description = "; ".join([described, *ran.failures])
     sections = [] if ran.calibration is None else [calibration_section(ran.calibration)]
     lead = f"{ran.answer}\n{description}" if ran.answer else description
+    differences = ran.differences
     report = write_report(
         ran.results, out / "report.html", description=lead, summaries=ran.summaries, sections=sections
     )
     if ran.calibration is not None:
         write_json(out / "calibration.json", ran.calibration.as_dict())
     write_json(out / "comparison.json", rows)
+    if differences:
+        write_json(out / DIFFERENCES, differences)
+    else:
+        (out / DIFFERENCES).unlink(missing_ok=True)
     if as_json:
         print_json(rows)
     else:
@@ -151,7 +160,7 @@ def compare_command(
             console().print(ran.answer, markup=False, highlight=False)
         if ran.calibration is not None:
             console().print(calibration_table(ran.calibration))
-        _show(Policies.of(ran.summaries), described)
+        _show(Policies.of(ran.summaries), described, differences)
         if trace is None and usual.of_embedded_throughputs and not own_table:
             console().print(usual.of_embedded_throughputs, style="dim", soft_wrap=True)
         console().print(f"Report: {report}", soft_wrap=True)
@@ -161,11 +170,13 @@ def compare_command(
         raise typer.Exit(1)
 
 
-def _show(policies: Policies, title: str) -> None:
+def _show(policies: Policies, title: str, differences: Sequence[Mapping[str, Any]]) -> None:
     """Print the comparison."""
     screen, summaries = console(), policies.summaries
     table = comparison_table(summaries, title=title, width=screen.width, half_widths=policies.half_widths)
     screen.print(table)
+    if differences:
+        screen.print(differences_table(summaries, differences, width=screen.width))
     for summary in summaries:
         for line in extra_figures(summary):
             screen.print(f"{summary.get('label', summary['policy'])}: {line}", markup=False)

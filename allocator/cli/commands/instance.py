@@ -51,7 +51,7 @@ def solve_command(
     {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
     """
     acting = make_policy(policy, solver, choice)
-    allocation = acting.allocate(read_instance(instance).declared(acting.needs))
+    allocation = acting.allocate(read_instance(instance).for_needs(acting.needs))
     warn(fallbacks_told(policy, [allocation], 1))
     answer = allocation_to_json(allocation)
     if out is not None:

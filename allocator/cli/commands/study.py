@@ -27,7 +27,7 @@ def study_command(
     """Make the runs of a study and print its table: of a paper beside the figures that it prints.
 
     Its data come from `allocator data fetch`; what is missing is named. Writes DIR/NAME.csv and .tex, and DIR/NAME.svg
-    and .pdf where matplotlib is installed.
+    and .pdf where matplotlib is installed. Runs that are over are kept in DIR, so a study that was stopped goes on.
     """
     if name is None:
         for each in headline.studies():

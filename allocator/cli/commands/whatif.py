@@ -140,7 +140,7 @@ def whatif_command(
             shown.print(result.answer, markup=False, highlight=False)
         if result.calibration is not None:
             shown.print(calibration_table(result.calibration))
-        title = f"{result.n_jobs} jobs ({trace}), preset {given.get('preset', 'default')}"
+        title = f"{result.counted} ({trace}), preset {given.get('preset', 'default')}"
         shown.print(rows_table(result, title=title, width=shown.width))
         if result.more_gpus:
             shown.print(next_gpus_table(result))

@@ -131,13 +131,21 @@ SWEPT = Folder(
 SPREAD = File(_words("lower_quartile"))
 """The file beside measured throughputs."""
 
+DIFFERENCES = "differences.json"
+"""Paired differences between policies that `compare` ran with several seeds."""
+
 _COMPARED = {"report.html": _PAGE, "comparison.json": lambda c: b'"policy"' in c or b'"caveats"' in c}
 
 WRITTEN: dict[str, dict[str, File | Folder]] = {
     "solve": {"--out": File(_words('"policy"', '"objective_unit"'))},
     "audit": {"--out": File(_words('"properties"', '"explanations"'))},
     "simulate": {"--out": RUN, "--checkpoint": File(_words("allocator checkpoint"))},
-    "compare": {"--out": Folder(_COMPARED, [f"{folder}/{name}" for folder in ("*", "*/*") for name in RUN.files])},
+    "compare": {
+        "--out": Folder(
+            _COMPARED | {DIFFERENCES: _words('"baseline"', '"pairs"')},
+            [f"{folder}/{name}" for folder in ("*", "*/*") for name in RUN.files],
+        )
+    },
     "whatif": {
         "--out": Folder(
             {

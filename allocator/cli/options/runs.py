@@ -240,7 +240,8 @@ def _policy_settings(
     for setting in shared:
         if not any(setting in settings for settings in known.values()):
             listed = sorted({setting for settings in known.values() for setting in settings})
-            named = f"policy. before a setting{did_you_mean(setting, listed)}: one of {', '.join(listed)}"
+            whose = ", ".join(dict.fromkeys(names))
+            named = f"policy.NAME, a setting of {whose}{did_you_mean(setting, listed)}: one of {', '.join(listed)}"
             expected = named if listed else "a setting of the preset: the policies have none"
             raise InputError("--set", found=f"{POLICY_PREFIX}{setting}", expected=expected)
     of_all = given.some(("choice", "slot_seconds", "solver"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,11 +102,13 @@ def warn_of_fallbacks(result: SimulationResult) -> None:
     warn(fallbacks_told(result.label, [decision for _, _, decision in result.decisions], result.policy_calls))
 
 
-def say_unserved(results: Iterable[SimulationResult]) -> None:
-    """Say why jobs of simulated runs were never served, each reason once; nothing where all were."""
-    told = (line for result in results if not result.not_told for line in unserved_reasons(result.record))
-    for line in dict.fromkeys(told):
-        typer.echo(line, err=True)
+def say_unserved(results: Sequence[SimulationResult]) -> None:
+    """Say why jobs of simulated runs were never served, each reason once, of several seeds with its seed."""
+    told = [(result.settings.get("seed"), line) for result in results if not result.not_told
+            for line in unserved_reasons(result.record)]  # fmt: skip
+    several = len({result.settings.get("seed") for result in results if not result.not_told}) > 1
+    for seed, line in dict.fromkeys(told):
+        typer.echo(f"seed {seed}: {line}" if several else line, err=True)
 
 
 def print_json(data: Any) -> None:

@@ -36,7 +36,11 @@ ClustersOption = Annotated[
     list[str], option("--cluster", "-c", "GPUs by accelerator type; may be repeated.", "TYPE:N,...")
 ]
 GeneratorOption = Annotated[
-    str, option("--generator", "gavel, shockwave: published ones, draw for draw; default: our own.")
+    str,
+    option(
+        "--generator",
+        "gavel, shockwave: published ones, draw for draw; default: our own, with --multi-gpu what `compare` draws.",
+    ),
 ]
 TraceOption = Annotated[Path, option("--trace", "Jobs as they were submitted.", "FILE")]
 VaryOption = Annotated[

@@ -66,15 +66,16 @@ def submit_command(
         job["accelerators"] = [name.strip() for name in types.split(",")]
     if after is not None:
         job["after"] = job_numbers([text.strip() for text in after.split(",")])
+    # fails at once where no service runs
+    now = client.ask("status", jobs=[])["service"]["clock"]
     if within is not None:
-        now = client.ask("status", jobs=[])["service"]["clock"]
         job["deadline"] = now + duration(within, "--within")
-    # a UUID of our own: a submission whose answer is lost may be sent again
+    # a UUID of our own: a submission whose answer is lost, as the service was killed, is sent again
     variables = [job["environment"] | ({"ALLOCATOR_COPY": str(copy)} if copies > 1 else {}) for copy in range(copies)]
     jobs = [{"uuid": uuid.uuid4().hex, **job, "environment": environment} for environment in variables]
     taken: list[dict[str, Any]] = []
     for some in in_parts(jobs):
-        taken += client.ask("submit", jobs=some)["jobs"]
+        taken += client.follow("submit", jobs=some)["jobs"]
         for made in () if as_json else taken[-len(some) :]:
             print(f"job {made['id']}", flush=True)
     if as_json:

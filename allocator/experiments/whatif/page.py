@@ -190,7 +190,7 @@ def _drawn(result: WhatIf) -> list[str]:
 def _heading(result: WhatIf) -> str:
     rows = result.rows
     facts = [
-        ("jobs", f"{result.n_jobs:,} of {result.trace}"),
+        ("jobs", f"{result.counted}, of {result.trace}"),
         ("clusters", distinct(row.cluster.in_words for row in rows)),
         ("policies", distinct(row.policy for row in rows)),
     ]

@@ -259,17 +259,26 @@ class WhatIf:
         return [f"{name} {run.status}: {run.status_detail}" for name, run in runs if run.status in ("failed", "lost")]
 
     @property
+    def _left_out(self) -> dict[str, int]:
+        """Jobs that a cluster cannot run, by its name."""
+        return {str(row.cluster): int(row.figures.get("unserved_jobs") or 0) for row in self.rows}
+
+    @property
+    def counted(self) -> str:
+        """How many jobs there are, and how many of them no figure counts where they are too large."""
+        counts = {*self._left_out.values()}
+        some = f"{'up to ' * (len(counts) > 1)}{max(counts, default=0):,}"
+        return f"{self.n_jobs:,} jobs" + (f", {some} of them left out as too large" if any(counts) else "")
+
+    @property
     def notes(self) -> list[str]:
         """What one must know to read the figures, a line each."""
         found = [f"{row.label} {row.status}: {row.status_detail}" for row in self.rows if row.status == "saturated"]
-        left_out: dict[str, int] = {}
-        for row in self.rows:
-            if unserved := int(row.figures.get("unserved_jobs") or 0):
-                left_out[str(row.cluster)] = unserved
         found += [
             f"{cluster}: {count} of {self.n_jobs} jobs need more GPUs than any type that they can run on has; figures "
             "leave them out"
-            for cluster, count in left_out.items()
+            for cluster, count in self._left_out.items()
+            if count
         ]
         found += exceeded_shares([row.label for row in self.rows], [row.figures for row in self.rows])
         return found + ([self.told_of_record] if self.told_of_record else [])
@@ -328,7 +337,7 @@ class WhatIf:
         table += [[column.title, *column.cells()[: len(shown)]] for column in columns]
         widths = [max(map(len, column)) for column in table]
         lines = [self.answer] if self.answer else []
-        lines.append(f"{self.n_jobs:,} jobs of {self.trace}; × is the ratio to the first row")
+        lines.append(f"{self.counted}, of {self.trace}; × is the ratio to the first row")
         for label, *cells in zip(*table, strict=True):
             others = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
             lines.append("  ".join([label.ljust(widths[0]), *others]).rstrip())

@@ -339,6 +339,8 @@ def run_scenarios(
     records = store.records(names, with_jobs=True)
     recorded, told = _recorded_row(planned[0].run, planned[0].row)
     measured = None if recorded is None or recorded.jobs is None else recorded.jobs.get("measured")
+    if measured is not None and not measured.all():
+        told += "; utilisation, makespan and cost of simulated rows count all jobs"
     rows = tuple(_filled(one, records, store, measured) for one in planned)
     n_jobs = max((int(row.figures.get("jobs") or 0) for row in rows), default=0)
     calibration, first = None, rows[0]

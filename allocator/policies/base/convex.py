@@ -71,7 +71,9 @@ class ConvexPolicy(Prepared, SharePolicy):
         """Solve the program for `state`."""
         started = perf_counter()
         solution, shares, able = self._solved(state, lambda cp, shares, part, _: self.statement(cp, shares, part))
-        return certified(self, state, replace(solution, unit=self.unit), shares, ~able, perf_counter() - started)
+        # rows of a statement have no names
+        solution = replace(solution, unit=self.unit, row_prices={})
+        return certified(self, state, solution, shares, ~able, perf_counter() - started)
 
     def best_without_loss(self, state: ClusterState, gains: Array, floors: Array) -> tuple[Array, Solution]:
         """Shares (N, M) of the largest worth that the rows of the policy allow, nobody's throughput below its floor.

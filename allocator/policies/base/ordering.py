@@ -101,7 +101,7 @@ class OrderPolicy(PlanPolicy):
         stuck = [i for i in order[:place].tolist() if i not in chosen and able[i].any()]
         if self.strict_queue and stuck and ((free >= gpus[job]) & able[job]).any():
             first = stuck[0]
-            return blocked(behind, labels[first], gpus[first], "lets nobody pass")
+            return blocked(behind, labels[first], gpus[first], "lets nobody pass", len(stuck) - 1)
         return Hindrance("ranked_behind", behind)
 
     def _order(self, state: ClusterState) -> _Ids:
@@ -113,10 +113,11 @@ class OrderPolicy(PlanPolicy):
         return np.asarray(key.argsort(kind="stable"))
 
 
-def blocked(behind: str, label: Hashable, gpus: float, rule: str) -> Hindrance:
-    """A job is `behind` a gang of so many GPUs that finds no room."""
+def blocked(behind: str, label: Hashable, gpus: float, rule: str, others: int) -> Hindrance:
+    """A job is `behind` a gang of so many GPUs that finds no room, and so many others that find none either."""
     unit = "of a GPU" if gpus < 1 else "GPU" if gpus == 1 else "GPUs"
-    return Hindrance("queue_blocked", f"{behind}; job {label} before it needs {gpus:g} {unit}, and {rule}")
+    more = f"; {others} more before it find{'s' * (others == 1)} no room either" if others else ""
+    return Hindrance("queue_blocked", f"{behind}; job {label} before it needs {gpus:g} {unit}, and {rule}{more}")
 
 
 def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:

@@ -114,7 +114,7 @@ class ProgramPolicy(Prepared, SharePolicy):
 def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:
     """The same state with its accelerator types in another order (M positions), as far as programs alone read it."""
     matrix, names, now = state.throughputs, [state.cluster.accelerators[j] for j in types], state.current_accelerator
-    return state.having(
+    return state.replace(
         cluster=Cluster({name: state.cluster.gpus[name] for name in names}, state.cluster.gpus_per_server),
         throughputs=ThroughputMatrix.trusted(
             matrix.rates[:, types],
@@ -156,6 +156,7 @@ def certified(
         bound=solution.bound,
         gap=solution.gap,
         prices=_with_jobs_left_out(solution.prices, state, left_out),
+        row_prices=_of_rows(solution),
         unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
         solver=solution.solver,
         seconds=seconds,
@@ -163,6 +164,12 @@ def certified(
         fallbacks=fallbacks_of(solution),
         **more,
     )
+
+
+def _of_rows(solution: Solution | PackedSolution) -> dict[str, float]:
+    """Price of each row, or of all rows of a name together, where it is known."""
+    found = {name: float(np.sum(price)) for name, price in getattr(solution, "row_prices", {}).items()}
+    return {name: price for name, price in found.items() if np.isfinite(price)}
 
 
 def fallbacks_of(solution: Any) -> tuple[str, ...]:

@@ -276,15 +276,16 @@ class LinePolicy(PlanPolicy):
         behind = f"place {len(before) + 1} in line"
         started = self.plan(state, memory).steps[0].assignment.without(state.running.jobs)
         starts = set(state.ids.take(started.jobs).tolist())
-        first, size = next(((other, size) for other, size in before if other not in starts), (-1, 0))
-        if first < 0:
+        stuck = [(other, size) for other, size in before if other not in starts]
+        if not stuck:
             return Hindrance("ranked_behind", behind)
+        first, size = stuck[0]
         room = state.room()
         for pool, taken in zip(started.pool.tolist(), state.gpus_taken.take(started.jobs).tolist(), strict=True):
             room.take(pool, taken)
         if self.backfill != "skip" and any(room.take(pool, gpus) for pool in sorted(own)):
             rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
-            return blocked(behind, labels[int(state.ids.searchsorted(first))], size, rule)
+            return blocked(behind, labels[int(state.ids.searchsorted(first))], size, rule, len(stuck) - 1)
         return Hindrance("ranked_behind", behind)
 
 

@@ -200,7 +200,8 @@ class Slurm(PlanPolicy):
         if job in rows.jobs or not stuck or not self.reservations:
             return Hindrance("ranked_behind", behind)
         first = stuck[0]
-        return blocked(behind, state.throughputs.jobs[first], state.gpus_taken[first], "would be delayed")
+        named = state.throughputs.jobs[first], state.gpus_taken[first]
+        return blocked(behind, *named, "would be delayed", len(stuck) - 1)
 
 
 class _Timetable:

@@ -16,7 +16,7 @@ from allocator.policies.chronus.memory import Array, ChronusMemory
 from allocator.policies.chronus.policy import Chronus, Promises, rounded_gpus
 from allocator.protocol import ClusterState, Plan
 from allocator.protocol.assignment import among_ids
-from allocator.simulator.rules.base import Rule, Running, Stretch
+from allocator.simulator.rules.base import Rule, RunningRule, Stretch
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -129,13 +129,13 @@ class PublishedChronus(Chronus):
 class WaitingCounts(Rule):
     """A job that starts counts as running for so long already as the planner remembers."""
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Under other planners nobody does."""
         memory = world.core.memory
         return (_WaitingCounts(world, memory),) if isinstance(memory, PublishedChronusMemory) else ()
 
 
-class _WaitingCounts(Running):
+class _WaitingCounts(RunningRule):
     says_ends = False
 
     def __init__(self, world: World, memory: PublishedChronusMemory) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from allocator.conversion import AtLeastOne, NotNegative
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.rules.base import Rule, Rules, Running, Stretch, rule_of
+from allocator.simulator.rules.base import Rule, Rules, RunningRule, Stretch, rule_of
 from allocator.simulator.rules.general import Slots, SlotsInRun
 from throughputs import InputError
 from throughputs.numerics import log2
@@ -45,7 +45,7 @@ class SlotsThatSpare(Slots):
     slot_spares_last_arrival: bool = False
     slot_spares_last_end: bool = False
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Slots, or only what is spared."""
         return [*super().start(world), *([_SparesLastEnd(world)] if self.slot_spares_last_end else [])]
 
@@ -61,7 +61,7 @@ class _SparesLastArrival(SlotsInRun):
         return time if arrivals.only_last_left and time == arrivals.next_time else super().seen_at(time)
 
 
-class _SparesLastEnd(Running):
+class _SparesLastEnd(RunningRule):
     def __init__(self, world: World) -> None:
         self._world = world
 
@@ -98,7 +98,7 @@ class Ends(Rule):
         if self.ends == "slot":
             _check_slot(world)
 
-    def start(self, world: World) -> Iterator[Running]:
+    def start(self, world: World) -> Iterator[RunningRule]:
         """Rounded to seconds or slots first."""
         if self.ends == "second":
             yield _EndsInWholeSeconds()
@@ -115,7 +115,7 @@ def _check_slot(world: Rules) -> None:
         raise InputError("simulator settings", field="slot_seconds", found=slot, expected=expected)
 
 
-class _JudgedByTraining(Running):
+class _JudgedByTraining(RunningRule):
     """A deadline is compared with the second of the last step, as if nothing had been lost in the last stretch."""
 
     def shape(self, s: Stretch) -> None:
@@ -123,7 +123,7 @@ class _JudgedByTraining(Running):
         s.judged = s.judged - (s.begin - s.clock)
 
 
-class _EndsInWholeSeconds(Running):
+class _EndsInWholeSeconds(RunningRule):
     """A job is through at the next whole second of its training."""
 
     def shape(self, s: Stretch) -> None:
@@ -133,7 +133,7 @@ class _EndsInWholeSeconds(Running):
         s.judged = s.finish
 
 
-class _EndsWithSlots(Running):
+class _EndsWithSlots(RunningRule):
     """A job is through when the slot of the stretch in which it does its last step is over.
 
     What was lost before it began is not made up for in the rest of the slot: a job that is interrupted there has so
@@ -192,7 +192,7 @@ class DecisionsCostTime(Rule):
         if self.overhead_restart_decisions == "slot":
             _check_slot(world)
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Nothing where decisions are free."""
         every = self.overhead_restart_decisions
         decisions = int(rule_of(world.rules, Slots).slot_seconds) if every == "slot" else every
@@ -204,7 +204,7 @@ class DecisionsCostTime(Rule):
         return np.asarray(self.overhead_base_seconds + (anew + self.overhead_restart_seconds if restart else anew))
 
 
-class _DecisionsCostTime(Running):
+class _DecisionsCostTime(RunningRule):
     """The time that each job is still to lose, and what it lost by the last decision, are columns of the table."""
 
     keeps = ("_restarts", "_known")

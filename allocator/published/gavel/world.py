@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from allocator.conversion import AtLeastOne
-from allocator.simulator.rules.base import Round, Rule, Running
+from allocator.simulator.rules.base import Round, Rule, RunningRule
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -33,12 +33,12 @@ class RoundLength(Rule):
     whole_steps: bool = False
     pairs_end_together: bool = False
 
-    def start(self, world: World) -> Iterable[Running]:  # noqa: ARG002
+    def start(self, world: World) -> Iterable[RunningRule]:  # noqa: ARG002
         """How steps count is what all rules of a round ask."""
         return (_RoundLength(self),)
 
 
-class _RoundLength(Running):
+class _RoundLength(RunningRule):
     ends_round = True
 
     def __init__(self, rule: RoundLength) -> None:
@@ -70,7 +70,7 @@ class IdleTime(Rule):
     idle_gap_counts_as_service: bool = False
     max_zero_step_rounds: AtLeastOne | None = None
 
-    def start(self, world: World) -> Iterator[Running]:
+    def start(self, world: World) -> Iterator[RunningRule]:
         """Rounds in a row without a step are counted last."""
         if self.idle_gap_counts_as_service:
             yield _IdleGapCounts()
@@ -83,13 +83,13 @@ class IdleTime(Rule):
         return self.max_zero_step_rounds is not None
 
 
-class _IdleGapCounts(Running):
+class _IdleGapCounts(RunningRule):
     def in_round(self, r: Round) -> None:
         """Count from the end of the round before."""
         r.counted_from = r.previous_end
 
 
-class _CountsIdleRounds(Running):
+class _CountsIdleRounds(RunningRule):
     """Counts the rounds in a row in which a job that had GPUs did no step, and gives up those with too many."""
 
     def __init__(self, limit: int | None, world: World) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from allocator.conversion import NotNegative
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.rules.base import Rule, Running, Stretch, rule_of
+from allocator.simulator.rules.base import Rule, RunningRule, Stretch, rule_of
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -41,14 +41,14 @@ class SharedGpus(Rule):
     guests_stay_slow: bool = False
     pairs_of_one_type: tuple[tuple[str, float, float], ...] = ()
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Who is whose guest, where anybody asks."""
         counted = rule_of(world.rules, SecondsCountedDown).seconds_counted_down
         asked = self.guests_stay_slow or self.pairs_of_one_type or counted
         return (_SharedGpus(self, world.jobs),) if asked else ()
 
 
-class _SharedGpus(Running):
+class _SharedGpus(RunningRule):
     """The host of a guest, and the rate beside it, are columns of the table."""
 
     def __init__(self, rule: SharedGpus, jobs: JobTable) -> None:
@@ -100,7 +100,7 @@ class SecondsCountedDown(Rule):
     seconds_counted_down: bool = False
     end_delay_seconds: NotNegative = 0.0
 
-    def start(self, world: World) -> Iterator[Running]:
+    def start(self, world: World) -> Iterator[RunningRule]:
         """Counted first, then late."""
         if self.seconds_counted_down:
             shared = rule_of(world.rules, SharedGpus)
@@ -111,7 +111,7 @@ class SecondsCountedDown(Rule):
             yield _EndsLate(self.end_delay_seconds)
 
 
-class _EndsLate(Running):
+class _EndsLate(RunningRule):
     """A job is through some time after its last step, and has its GPUs until then."""
 
     def __init__(self, seconds: float) -> None:
@@ -123,7 +123,7 @@ class _EndsLate(Running):
         s.judged = s.judged + self._seconds
 
 
-class _EndsCountedDown(Running):
+class _EndsCountedDown(RunningRule):
     """Each second takes a job's rate off what it has left; it is through at the first one at which nothing is.
 
     That is a sum of rounded terms: where the seconds are nearly a whole number it may be one more than their ceiling.

@@ -20,7 +20,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.views import Need, Needs
 from allocator.published.gavel.world import IdleTime
-from allocator.simulator.rules.base import Round, Rules, Running, rule_of
+from allocator.simulator.rules.base import Round, Rules, RunningRule, rule_of
 from allocator.simulator.rules.general import BatchSizes
 from allocator.simulator.rules.starts import Starts, StartsTakeTime
 from formulations.shockwave import PlanningProgram
@@ -106,7 +106,7 @@ class UnnoticedEnds(IdleTime):
         """Profiles, for overtime."""
         return Need.NOTHING if self.overtime_factor is None else Need.TRAINING
 
-    def start(self, world: World) -> Iterator[Running]:
+    def start(self, world: World) -> Iterator[RunningRule]:
         """Who lingers first."""
         if self.finished_jobs_linger_rounds:
             yield _EndsUnnoticed(self.finished_jobs_linger_rounds, world.jobs)
@@ -120,7 +120,7 @@ class UnnoticedEnds(IdleTime):
         return super().counts_idle_rounds or self.finished_jobs_linger_rounds > 0
 
 
-class _EndsUnnoticed(Running):
+class _EndsUnnoticed(RunningRule):
     """A job whose rounded progress reached its end keeps its GPUs for some rounds without a step."""
 
     lets_idle = True
@@ -135,7 +135,7 @@ class _EndsUnnoticed(Running):
         r.done &= (r.left > 0) | (idle + 1 >= self._rounds)
 
 
-class _CutsOffOvertime(Running):
+class _CutsOffOvertime(RunningRule):
     """A job that has run for so many times its profiled duration is taken off, whatever it has left."""
 
     def __init__(self, factor: float, jobs: JobTable) -> None:

@@ -40,6 +40,8 @@ function describeDecision(run, decision, priced) {
   if (decision.solver) parts.push(`solver ${decision.solver}`);
   if (decision.seconds !== null) parts.push(`${Number((decision.seconds * 1000).toPrecision(3))} ms`);
   if (priced) parts.push(`prices in ${decision.unit || "the objective's unit"} per GPU`);
+  const limits = Object.entries(decision.rowPrices).map(([name, price]) => `${name} ${number(price)}`);
+  if (limits.length) parts.push(`price of one more unit of a limit: ${limits.join(", ")}`);
   if (decision.unserved.length) parts.push(`cannot be served: ${decision.unserved.join(", ")}`);
   if (decision.jobs.length > MOST_ROWS) parts.push(`first ${MOST_ROWS} of ${decision.jobs.length} jobs`);
   if (run.decisionCount > run.decisions.length) {

@@ -301,6 +301,7 @@ def _decision(result: SimulationResult, number: int, clock: float, allocation: A
         **{name: _significant(getattr(allocation, name)) for name in ("objective", "gap", "seconds")},
         "accelerators": list(allocation.throughputs.accelerators),
         "prices": prices,
+        "rowPrices": {name: _significant(price) for name, price in allocation.row_prices.items()},
         "jobs": [str(label) if position < 0 else position for position, label in positions],
         "shares": np.rint(np.nan_to_num(allocation.shares) * 1000).astype(np.int64).ravel().tolist(),
         "unserved": [str(label) for label in allocation.unserved],

@@ -53,6 +53,35 @@ class Policies:
         """Runs of the policy with the most."""
         return max(map(self.of_run.count, self.of_run), default=0)
 
+    def differences(self, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Of each policy but the first, how much its figures differ from those of the first on the same jobs.
+
+        Runs with the same seed have the same jobs, so the seed cancels out of their difference: intervals of paired
+        differences are narrower than those of the means. Only pairs of completed runs count.
+
+        Returns
+        -------
+        (P - 1,) ``policy``, ``baseline`` (the first), ``pairs``, and by figure ``mean`` of policy minus baseline and
+        ``half_width`` of its 95 % interval (Student's t). Empty where no policy has two pairs.
+        """
+        by_seed: list[dict[Any, Mapping[str, Any]]] = [{} for _ in self.summaries]
+        for policy, run in zip(self.of_run, runs, strict=True):
+            if run.get("status", "completed") == "completed":
+                by_seed[policy][_seed(run)] = run
+        names = [summary.get("label", summary.get("policy")) for summary in self.summaries]
+        rows = []
+        for name, own in zip(names[1:], by_seed[1:], strict=True):
+            pairs = [(run, by_seed[0][seed]) for seed, run in own.items() if seed in by_seed[0]]
+            known = {
+                key: [run[key] - base[key] for run, base in pairs]
+                for key in (pairs[0][0] if len(pairs) > 1 else ())
+                if all(len(_numbers([run.get(key), base.get(key)])) == 2 for run, base in pairs)
+            }
+            mean = {key: math.fsum(values) / len(values) for key, values in known.items()}
+            half = {key: half_width(values) for key, values in known.items()}
+            rows.append({"policy": name, "baseline": names[0], "pairs": len(pairs), "mean": mean, "half_width": half})
+        return rows if any(row["mean"] for row in rows) else []
+
     def run_names(self, names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
         """Names of the runs, from the (P,) names of the policies: with the seed where a policy has several."""
         return [

@@ -6,7 +6,8 @@ to a baseline and write CSV; headings say in ``data-better`` which end of their 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,12 @@ from allocator.report.figures import (
     MISSING,
     Figure,
     best_rows,
+    differing_rows,
     format_column,
     format_count,
+    format_differences,
     format_number,
+    ties,
     title_of,
     value_of,
 )
@@ -44,7 +48,11 @@ def comparison_section(policies: Policies) -> str:
     done = [_done(summary) for summary in summaries]
     heads = "".join(_head(figure.heading, figure) for figure in figures)
     heads = _head("policy") + heads + _head("jobs done", about="completed jobs of all jobs")
-    columns = [_cells(figure, summaries, policies.half_widths) for figure in figures]
+    halves = policies.half_widths
+    columns = [
+        _cells(figure, summaries, halves, dict.fromkeys(best_rows(figure, summaries, halves), "best"))
+        for figure in figures
+    ]
     rows = [
         _row(position, shown.names[position], [*(column[position] for column in columns), done[position]])
         for position in range(len(summaries))
@@ -57,7 +65,8 @@ def comparison_section(policies: Policies) -> str:
         f"completed the most jobs{exempt}. Less is better, except for {more_is_better}. Click a heading to sort; "
         "choose a baseline above to see each figure as a ratio to that of the baseline, ▲ better or ▼ worse."
     )
-    lines = [*true_lengths(shown.names, summaries), *free_restarts(summaries), *exceeded_shares(shown.names, summaries)]
+    lines = [*ties(summaries, policies.half_widths), *true_lengths(shown.names, summaries)]
+    lines += [*free_restarts(summaries), *exceeded_shares(shown.names, summaries)]
     how += "".join(f" {line[0].upper()}{line[1:]}." for line in lines)
     if not shown.usual:
         how += f" Here rho is {shown.meaning}."
@@ -67,6 +76,29 @@ def comparison_section(policies: Policies) -> str:
             "half-width of their 95 % interval (Student's t)."
         )
     return section("comparison", "Comparison", how, table(heads, rows))
+
+
+def differences_section(policies: Policies, differences: Sequence[Mapping[str, Any]]) -> str:
+    """Paired differences of the policies from the first; nothing where there are none."""
+    if not differences:
+        return ""
+    shown = Presentation.of(policies.summaries)
+    heads = [_head("policy"), *(_head(title_of(figure), about=figure.about) for figure in shown.figures)]
+    means, halves = ([row[name] for row in differences] for name in ("mean", "half_width"))
+    columns = [
+        _cells(figure, means, halves, differing_rows(figure, means, halves), format_differences)
+        for figure in shown.figures
+    ]
+    rows = [
+        _row(at + 1, shown.names[at + 1], [column[at] for column in columns], str(row["pairs"]))
+        for at, row in enumerate(differences)
+    ]
+    how = (
+        f"What each policy has more than {shown.names[0]} with the same seeds, which are the same jobs: means of "
+        "paired differences, with the half-width of their 95 % interval (Student's t). An interval without 0 is a "
+        "difference at that confidence."
+    )
+    return section("differences", f"Differences from {shown.names[0]}", how, table("".join(heads), rows))
 
 
 def calibration_section(calibration: Calibration) -> str:
@@ -105,7 +137,7 @@ def _breakdown(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> str:
     for figure in figures:
         for at, rows in shown:
             own = {row[of.key]: row for row in rows}
-            cells = _cells(figure, [own.get(part, {}) for part in order], None)
+            cells = _cells(figure, [own.get(part, {}) for part in order])
             where = f' data-figure="{figure.key}" data-policy="{at}"' if several else ""
             columns.append([cell.replace("<td", f"<td{where}", 1) for cell in cells])
             swatch = f'<i class="swatch {policy_class(at)}" aria-hidden="true"></i>' if several else ""
@@ -147,15 +179,18 @@ def _row(position: int, name: str, cells: Sequence[str], part: str = "") -> str:
 
 
 def _cells(
-    figure: Figure, rows: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] | None
+    figure: Figure,
+    rows: Sequence[Mapping[str, Any]],
+    half_widths: Sequence[Mapping[str, float]] | None = None,
+    marks: Mapping[int, str] = MappingProxyType({}),
+    write: Callable[..., list[str]] = format_column,
 ) -> list[str]:
-    """A column; the best are marked where the rows are the policies, which then come with their intervals."""
-    texts, values = format_column(figure, rows), [value_of(figure, row) for row in rows]
-    best = set() if half_widths is None else best_rows(figure, rows, half_widths)
+    """A column, with the intervals of means, and rows that are marked as best, better or worse."""
+    texts, values = write(figure, rows), [value_of(figure, row) for row in rows]
     cells = []
     for at, (text, value) in enumerate(zip(texts, values, strict=True)):
-        mark = ' class="best"' if at in best else ""
-        star = '<span class="sr"> (best)</span>' if at in best else ""
+        mark = f' class="{marks[at]}"' if at in marks else ""
+        star = f'<span class="sr"> ({marks[at]})</span>' if at in marks else ""
         interval, half = "", None if half_widths is None else half_widths[at].get(figure.key)
         if half is not None:
             shown = format_number(half / figure.scale, len(text.partition(".")[2]))

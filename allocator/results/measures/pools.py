@@ -78,8 +78,9 @@ def accelerators_table(
     cluster, pool = record.cluster, record.row_accelerator
     n, gpus = len(cluster.accelerators), cluster.capacity.astype(np.float64)
     completed = ~np.isnan(record.jobs.completion_time)
-    used = np.bincount(pool, record.row_gpu_seconds, n)
-    of_completed = np.bincount(pool, record.row_gpu_seconds * completed[record.row_job], n)
+    seconds = record.gpu_seconds_between(-np.inf, np.inf)
+    used = np.bincount(pool, seconds, n)
+    of_completed = np.bincount(pool, seconds * completed[record.row_job], n)
     loaded = np.bincount(pool, record.gpu_seconds_between(start, end), n)
     columns = {
         "accelerator": list(cluster.accelerators),

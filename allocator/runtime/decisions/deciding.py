@@ -81,6 +81,8 @@ class Deciding:
         self._memory = Memory(memory, clock)
         self._took: deque[float] = deque(maxlen=_LAST_DECISIONS)
         self._retry_at = -inf
+        # jobs that are held back, as their user has asked for too many GPUs
+        self.over_limit: set[str] = set()
         # jobs of the world as it was told of them
         self._known: dict[str, Job] = {}
         self._returning: set[str] = set()
@@ -107,7 +109,7 @@ class Deciding:
 
     def take_up(self, book: Book) -> None:
         """Jobs that were there before the service was, the GPUs that they hold, and what their policy remembers."""
-        self._known = {uuid: replace(job) for uuid, job in book.active.items() if self._decides(job)}
+        self._known = {uuid: replace(job) for uuid, job in self._let_in(book).items()}
         # for the world all others are through
         jobs = {u: self._known.get(u) or replace(job, state=COMPLETED) for u, job in book.jobs.items()}
         # a memory by which no decision can be made is none
@@ -131,6 +133,21 @@ class Deciding:
         """Whether a job is the policy's: it waits for none, fits the nodes in use, ends on no drained one."""
         return not job.blocked and self.prospects.fits(job) and not self._stays(job)
 
+    def _let_in(self, book: Book) -> dict[str, Job]:
+        """By UUID the jobs that the policy decides about, as many of each user as may ask for GPUs at a time.
+
+        Who holds GPUs comes first, then who was submitted first; behind one that has to wait all of its user's wait.
+        """
+        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
+        self.over_limit = set()
+        most, asked = self._settings.user_gpus, Counter[str]()
+        if most is not None:
+            for uuid, job in sorted(there.items(), key=lambda one: (one[0] not in book.holding, one[1].id)):
+                asked[job.user] += job.gpus
+                if asked[job.user] > most and uuid not in book.holding:
+                    self.over_limit.add(uuid)
+        return {uuid: job for uuid, job in there.items() if uuid not in self.over_limit}
+
     def fits(self, job: Job) -> bool:
         """Whether a job has room on the nodes in use, or runs to its end where it is."""
         return self.prospects.fits(job) or self._stays(job)
@@ -144,7 +161,7 @@ class Deciding:
 
     def left(self, job: Job) -> None:
         """A job is through."""
-        self._news |= job.uuid in self._known
+        self._news |= job.uuid in self._known or job.uuid in self.over_limit
 
     def ended(self, job: Job, clock: float, *, failed: bool) -> None:
         """A start of a job has ended, whatever becomes of the job."""
@@ -199,6 +216,8 @@ class Deciding:
         """Why a job that fits does not run."""
         if self.trouble:
             return f"no decision: {self.trouble}"
+        if job.uuid in self.over_limit:
+            return f"jobs of {job.user or 'one user'} may ask for {self._settings.user_gpus} GPUs at a time"
         target = self.wanted().get(job.uuid)
         if target is None:
             return f"not its turn under {self.policy.name}" if self.passed_over(job) else "waits for the next decision"
@@ -301,7 +320,7 @@ class Deciding:
     def _take_stock(self, news: News, book: Book, moved: bool) -> dict[str, Job]:
         """Who arrived and who left since the world was last told; and the jobs that a world on other nodes takes up."""
         before = self._known
-        there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
+        there = self._let_in(book)
         stay = {uuid: job for uuid, job in before.items() if uuid in there and _alike(job, there[uuid])}
         self._known = {uuid: stay[uuid] if uuid in stay else replace(job) for uuid, job in there.items()}
         news.left = [uuid for uuid in before if uuid not in stay]

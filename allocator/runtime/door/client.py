@@ -85,7 +85,7 @@ class Client:
         return granted(json.loads(answered), self._folder)
 
     def follow(self, what: str, **fields: Any) -> dict[str, Any]:
-        """The same for requests that change nothing, of a service that may be stopped and started again meanwhile.
+        """The same for requests that may be sent twice, of a service that may be stopped and started again meanwhile.
 
         Raises
         ------

@@ -99,7 +99,9 @@ class Requests:
             data = _submission(one, self._service.clock())
             self._service.deciding.world.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
-            self._service.deciding.prospects.check(Job.submitted(-1, key, data))
+            job, limit = Job.submitted(-1, key, data), self._service.settings.user_gpus
+            self._service.deciding.prospects.check(job)
+            checked("gpus", job.gpus, limit is None or job.gpus <= limit, f"at most {limit}, what a user may ask for")
             for before in self._jobs(data.get("after", []), "after"):
                 through = before.state in FINAL and before.state != COMPLETED
                 checked("after", f"job {before.id}, which is {before.state}", not through, "jobs that may complete")

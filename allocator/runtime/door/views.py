@@ -165,7 +165,8 @@ class Room:
         needs = f"it needs {job.gpus} {name}, {max(self.free[name], 0) or 'none'} free"
         if not ids:
             kept = [one for one in self.waiting if one.id < job.id and one.gpus > self.free[name]]
-            return f"{kept[0].gpus} {name} are kept for job {kept[0].id}, before it" if kept else ""
+            before = [f"{one.gpus} {name} are kept for job {one.id}, before it" for one in kept[:_MOST_IN_THE_WAY]]
+            return "; ".join(before)
         named = f"job{'s' * (len(ids) > 1)} {', '.join(map(str, ids[:_MOST_IN_THE_WAY]))}"
         more = f" and {len(ids) - _MOST_IN_THE_WAY} more" if len(ids) > _MOST_IN_THE_WAY else ""
         when = "" if seconds == inf else f" for {span(seconds)} more"

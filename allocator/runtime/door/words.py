@@ -70,7 +70,7 @@ def _starting(data: _Data) -> str:
 def _ended(data: _Data) -> str:
     outcome, late = data["outcome"], data.get("late_seconds")
     if outcome != "completed":
-        return _because("made room" if outcome == "yielded" else outcome)(data)
+        return _because("stopped" if outcome == "yielded" else outcome)(data)
     in_time = "" if late is None else f", {span(late)} after its deadline" if late else ", in time"
     return f"completed{in_time}"
 

@@ -177,8 +177,25 @@ class Journal:
             # the transaction is gone with the connection's next statement
             return
 
-    def events(self, job: str | None = None, last: int | None = None) -> Iterator[Event]:
-        """All events in order; of one `job`, the `last` so many only.
+    @property
+    def newest(self) -> int:
+        """Number of the last event; 0 without any."""
+        ((number,),) = self._base.execute("SELECT ifnull(max(number), 0) FROM events")
+        return int(number)
+
+    def noted(self, name: str) -> int | None:
+        """The number that was noted under a name, None for none."""
+        return next((int(v) for (v,) in self._base.execute("SELECT value FROM about WHERE name = ?", [name])), None)
+
+    def note(self, name: str, number: int) -> None:
+        """Keep a number under a name; raises JournalError."""
+        try:
+            self._base.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, str(number)))
+        except sqlite3.Error as error:
+            raise JournalError(f"journal: {error}") from None
+
+    def events(self, job: str | None = None, last: int | None = None, after: int = 0) -> Iterator[Event]:
+        """All events behind the number `after`, in order; of one `job`, the `last` so many only.
 
         Those of one job are read at once, all others a few at a time: whoever reads them may take time for it, while
         others are written.
@@ -189,8 +206,8 @@ class Journal:
                 for row in reversed(self._base.execute(_LAST_OF_JOB, [job, most]).fetchall()):
                     yield _event(*row)
                 return
-            ((newest,),) = self._base.execute("SELECT ifnull(max(number), 0) FROM events")
-            at = 0 if last is None else max(newest - last, 0)
+            newest = self.newest
+            at = after if last is None else max(newest - last, after)
             while rows := self._base.execute(_NEXT, [at, newest]).fetchall():
                 for row in rows:
                     yield _event(*row)

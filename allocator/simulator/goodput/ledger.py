@@ -342,12 +342,12 @@ class GoodputLedger(Kept):
         0 elsewhere, and where GPUs are left over.
         """
         replicas = columns.gpus // unit
-        published = self.rules.goodput_values == "sia"
-        of_model = published or self.rules.goodput_models == "merged"
+        as_submitted = self.rules.goodput_values == "submitted"
+        of_model = as_submitted or self.rules.goodput_models == "merged"
         nodes = -(-columns.gpus // self._columns[model].per_node) if of_model else columns.nodes
         row, column = np.nonzero(asked & (replicas * unit == columns.gpus))
         each, some = jobs[row], replicas[column]
-        models = self._up_to_submitted(each, model, some) if tune and published else self._models(each, model)
+        models = self._up_to_submitted(each, model, some) if tune and as_submitted else self._models(each, model)
         on = np.minimum(nodes[column], some)[:, None], some[:, None]
         rate = np.zeros(asked.shape)
         rate[row, column] = best_batch_sizes(models, *on, tune=tune).goodput[:, 0] / self.initial[each]

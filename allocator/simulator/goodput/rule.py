@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from allocator.conversion import AtLeastOne
 from allocator.simulator.goodput.runs import GoodputRuns
-from allocator.simulator.rules.base import Rule, Running
+from allocator.simulator.rules.base import Rule, RunningRule
 from allocator.simulator.rules.starts import check_by_name
 from throughputs.goodput.fit import check_fit
 
@@ -39,8 +39,8 @@ class Goodput(Rule):
     goodput_most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
     goodput_batch_size_of_model : pairs (model, samples): the batch size that its jobs keep.
     goodput_values : how columns are valued: "model": with the best batch size that the job's model allows, on nodes of
-        the column's type; "sia": as Sia's simulator has it, with batches up to the one that the job asked for (when it
-        runs it goes beyond all the same), and by a model of another type as on nodes of that type.
+        the column's type; "submitted": with batches up to the one that the job asked for (when it runs it goes beyond
+        all the same), and by a model of another type as on nodes of that type, as Sia's simulator has it.
     goodput_models : "by_type": a job has a model for each type, fitted to what it ran there; "merged": one for all
         types, as schedulers have it that take them for equal, with the limits and the nodes of the first type.
     goodput_fit : how models are fitted: "least_loss", or as another of `throughputs.goodput.fits()` has it.
@@ -64,7 +64,7 @@ class Goodput(Rule):
     goodput_most_gpus: AtLeastOne | None = None
     goodput_most_gpus_of_model: tuple[tuple[str, int], ...] = ()
     goodput_batch_size_of_model: tuple[tuple[str, int], ...] = ()
-    goodput_values: Literal["model", "sia"] = "model"
+    goodput_values: Literal["model", "submitted"] = "model"
     goodput_models: Literal["by_type", "merged"] = "by_type"
     goodput_fit: str = "least_loss"
     goodput_slowdown: tuple[tuple[str, float], ...] = ()
@@ -79,7 +79,7 @@ class Goodput(Rule):
         check_by_name("goodput_most_gpus_of_model", self.goodput_most_gpus_of_model, "at least 1 GPU", 1)
         check_by_name("goodput_batch_size_of_model", self.goodput_batch_size_of_model, "at least 1 sample", 1)
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Jobs with goodput go at a pace of their own."""
         if world.jobs.goodput is None:
             return ()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.simulator.rules.base import Running, Stretch
+from allocator.simulator.rules.base import RunningRule, Stretch
 
 if TYPE_CHECKING:
     from allocator.protocol.assignment import Assignment
@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 """Relative: what rounding leaves of an epoch whose end was waited for."""
 
 
-class GoodputRuns(Running):
+class GoodputRuns(RunningRule):
     """The state of N jobs as they train, which is how fast they go.
 
     Parameters

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.assignment import Assignment
-from allocator.simulator.rules.base import Rule, Rules, Running, rule_of
+from allocator.simulator.rules.base import Rule, Rules, RunningRule, rule_of
 from allocator.simulator.rules.general import IdealShares
 from throughputs import InputError
 from throughputs.files import read_frame
@@ -73,12 +73,12 @@ class RunsAlready(Rule):
         if self.running and rule_of(world, IdealShares).ideal:
             raise InputError("start", found="jobs that run", expected="none in a run without rounds (ideal)")
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Nothing where nobody runs."""
         return (_Already(self.running, world),) if self.running else ()
 
 
-class _Already(Running):
+class _Already(RunningRule):
     """Tells the core of them when they have arrived."""
 
     keeps = ("told",)

@@ -123,7 +123,7 @@ def seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | f
     return np.maximum(end - begin, 0.0)
 
 
-class Running(Kept):
+class RunningRule(Kept):
     """A rule in a run: does nothing, at any of its hooks.
 
     Attributes
@@ -230,21 +230,21 @@ class Running(Kept):
         return []
 
 
-def started(rule: Rule, world: World) -> list[Running]:
+def started(rule: Rule, world: World) -> list[RunningRule]:
     """What a rule is in this run.
 
     Raises
     ------
     InputError
-        It made something that is no `Running`, or that has a method whose name is nearly that of a hook.
+        It made something that is no `RunningRule`, or that has a method whose name is nearly that of a hook.
     """
     given: Any = rule.start(world)
     made = list(given) if isinstance(given, Iterable) else [given]
-    if not isinstance(given, Iterable) or not all(isinstance(one, Running) for one in made):
-        found = next(type(one).__name__ for one in made if given is one or not isinstance(one, Running))
-        expected = "a list of objects of subclasses of Running"
+    if not isinstance(given, Iterable) or not all(isinstance(one, RunningRule) for one in made):
+        found = next(type(one).__name__ for one in made if given is one or not isinstance(one, RunningRule))
+        expected = "a list of objects of subclasses of RunningRule"
         raise InputError(f"rule {type(rule).__name__}", field="start", found=found, expected=expected)
-    known = dir(Running)
+    known = dir(RunningRule)
     for one in made:
         for name in (name for name in dir(type(one)) if name not in known and not name.startswith("_")):
             if near := get_close_matches(name, known, n=1, cutoff=_NEARLY_A_HOOK):
@@ -253,7 +253,7 @@ def started(rule: Rule, world: World) -> list[Running]:
     return made
 
 
-def saved(running: Running) -> dict[str, Any]:
+def saved(running: RunningRule) -> dict[str, Any]:
     """What a checkpoint keeps of a rule; InputError where it names an attribute that it does not have."""
     missing = [name for name in running.keeps if not hasattr(running, name)]
     if missing:
@@ -266,14 +266,14 @@ _NEARLY_A_HOOK = 0.9
 """Similarity of a method's name to that of a hook from which it is taken for a misspelling."""
 
 
-def hooks(rules: Iterable[Running], name: str) -> list[Callable[..., Any]]:
+def hooks(rules: Iterable[RunningRule], name: str) -> list[Callable[..., Any]]:
     """The hook of that name of the rules that have it."""
-    return [getattr(rule, name) for rule in rules if getattr(type(rule), name) is not getattr(Running, name)]
+    return [getattr(rule, name) for rule in rules if getattr(type(rule), name) is not getattr(RunningRule, name)]
 
 
-def all_hooks(rules: list[Running]) -> SimpleNamespace:
+def all_hooks(rules: list[RunningRule]) -> SimpleNamespace:
     """By name, the hooks of the rules that have them."""
-    return SimpleNamespace(**{name: hooks(rules, name) for name, one in vars(Running).items() if callable(one)})
+    return SimpleNamespace(**{name: hooks(rules, name) for name, one in vars(RunningRule).items() if callable(one)})
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class Rule:
     def make_true(self, truth: Truth, trace: Trace, throughputs: Any, cluster: Cluster, world: Rules) -> None:
         """Change what is true of the jobs of a trace."""
 
-    def start(self, world: World) -> Iterable[Running]:  # noqa: ARG002
+    def start(self, world: World) -> Iterable[RunningRule]:  # noqa: ARG002
         """What the rule does in a run, as objects that keep what it remembers; those without hooks have none."""
         return ()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from allocator.conversion import NotNegative, NotNegativeWhole, Range
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
-from allocator.simulator.rules.base import Round, Rule, Rules, Running, rule_of
+from allocator.simulator.rules.base import Round, Rule, Rules, RunningRule, rule_of
 from allocator.simulator.rules.general import IdealShares
 from throughputs import InputError
 from throughputs.numerics import log
@@ -56,12 +56,12 @@ class NodesFail(Rule):
             expected = "none in a run without rounds (ideal), where no job is on a server"
             raise InputError("simulator settings", field="mtbf_hours", found=self.mtbf_hours, expected=expected)
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Nothing where nobody fails."""
         return () if self.mtbf_hours is None else (_Nodes(self, self.mtbf_hours * _SECONDS_PER_HOUR, world),)
 
 
-class _Nodes(Running):
+class _Nodes(RunningRule):
     """When each server fails or is back next; what each job has done since its last checkpoint."""
 
     keeps = ("_next", "_down", "_drawn")

@@ -13,7 +13,7 @@ from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole
 from allocator.protocol.elastic import checked_rates
 from allocator.protocol.policy import Need, Policy
 from allocator.protocol.views import Needs
-from allocator.simulator.rules.base import Round, Rule, Rules, Running, rule_of
+from allocator.simulator.rules.base import Round, Rule, Rules, RunningRule, rule_of
 from throughputs import InputError, ThroughputTable, Trace
 from throughputs.numerics import slot_end
 from throughputs.training import Course
@@ -44,12 +44,12 @@ class Limits(Rule):
     max_waiting_jobs: NotNegativeWhole | None = None
     max_clock_seconds: NotNegative | None = None
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Asked after every round and stretch."""
         return (_Limits(self, world),)
 
 
-class _Limits(Running):
+class _Limits(RunningRule):
     def __init__(self, rule: Limits, world: World) -> None:
         self._world, self._most_stalled = world, rule.max_rounds_without_progress
         self._most_waiting = np.inf if rule.max_waiting_jobs is None else rule.max_waiting_jobs
@@ -105,7 +105,7 @@ class SpreadGangs(Rule):
             rates = throughputs.unconsolidated_rates(*keys)
             truth.spread_rates = checked_rates(rates, trace, cluster, "unconsolidated_rates")
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Raise InputError without placement."""
         if not self.unconsolidated_throughputs:
             return ()
@@ -114,7 +114,7 @@ class SpreadGangs(Rule):
         return (_SpreadGangs(world),)
 
 
-class _SpreadGangs(Running):
+class _SpreadGangs(RunningRule):
     def __init__(self, world: World) -> None:
         self._world, self._server = world, world.core.cluster.servers
 
@@ -212,12 +212,12 @@ class BatchSizes(Rule):
         """Options of the course."""
         return {}
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Where anybody asks how jobs train."""
         return () if world.jobs.training is None else (_Training(self.batch_size_adaptation == "exact", world),)
 
 
-class _Training(Running):
+class _Training(RunningRule):
     """What training does between rounds: the ledger is kept, and batch sizes follow the true course of the jobs.
 
     The job table learns of new rates and steps as they are measured.
@@ -280,7 +280,7 @@ class Slots(Rule):
     slot_seconds: NotNegative = 0.0
     slot_grid: bool = False
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Policies are told of slots."""
         world.core.slot_seconds = self.slot_seconds
         return (self.in_a_run(world),) if self.slot_seconds else ()
@@ -294,7 +294,7 @@ class Slots(Rule):
         return float(world.jobs.arrival_time[0])
 
 
-class SlotsInRun(Running):
+class SlotsInRun(RunningRule):
     """When the world looks next."""
 
     says_ends = False

@@ -13,7 +13,7 @@ from allocator.conversion import NotNegative
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.rules.base import Round, Rule, Running, Stretch
+from allocator.simulator.rules.base import Round, Rule, RunningRule, Stretch
 from throughputs import InputError
 from throughputs.numerics import log2
 
@@ -59,7 +59,7 @@ class StartsTakeTime(Rule):
         own = self.restart_penalty_seconds > 0 or self.restart_penalty_per_doubling_seconds > 0
         return own or bool(self.restart_penalty_by_gpus) or bool(self.restart_penalty_by_job_type)
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Nothing where starts are free."""
         world.core.restart_seconds = self.dearest(int(world.core.cluster.capacity.max(initial=1)))
         return (self.in_a_run(world),) if self.costs else ()
@@ -109,7 +109,7 @@ def constant_restart_penalty(seconds: float) -> dict[str, Any]:
     return {"restart_penalty_seconds": seconds, "restart_penalty_per_doubling_seconds": 0.0} | dict.fromkeys(others, ())
 
 
-class Starts(Running):
+class Starts(RunningRule):
     """Who starts, and since when."""
 
     says_ends = False
@@ -196,12 +196,12 @@ class StoppingCostsWork(Rule):
         super().__post_init__()
         check_by_gpus("preemption_penalty_by_gpus", self.preemption_penalty_by_gpus)
 
-    def start(self, world: World) -> Iterable[Running]:
+    def start(self, world: World) -> Iterable[RunningRule]:
         """Nothing where stops are free."""
         return (_StoppingCostsWork(self, world.jobs),) if self.preemption_penalty_by_gpus else ()
 
 
-class _StoppingCostsWork(Running):
+class _StoppingCostsWork(RunningRule):
     def __init__(self, rule: StoppingCostsWork, jobs: JobTable) -> None:
         by_gpus = rule.preemption_penalty_by_gpus
         self._jobs = jobs

@@ -7,7 +7,7 @@ import numpy as np
 from allocator import Need, OrderPolicy
 from allocator.experiments.workloads import OwnWorkload
 from allocator.presets import Comparison, Preset
-from allocator.simulator import Rule, Running
+from allocator.simulator import Rule, RunningRule
 from allocator.simulator.rules.starts import StartsTakeTime
 from throughputs import Trace
 from throughputs.traces.logs.layouts import Layout
@@ -24,7 +24,7 @@ class WholeMinutes(Rule):
         return [Awake(self.wake_seconds)]
 
 
-class Awake(Running):
+class Awake(RunningRule):
     """What happens is seen at the next whole minute."""
 
     says_ends = False
@@ -48,7 +48,7 @@ class SharedLink(Rule):
         return [Shared(self.slowdown)]
 
 
-class Shared(Running):
+class Shared(RunningRule):
     """Goes by the gangs that run."""
 
     says_ends = False

@@ -87,6 +87,13 @@ class ImportedLog:
         count = sum(self.dropped.values())
         return f"left out: {count:,} job{'s' * (count > 1)} ({reasons})"
 
+    def __repr__(self) -> str:
+        """What was made of the log, in a few lines; the jobs are `trace`."""
+        lines = [f"{self.source}: {self.rows:,} jobs, {len(self.trace):,} in the trace; second 0 is {self.origin}"]
+        lines.append(f"columns: {', '.join(f'{field} from {column.name}' for field, column in self.columns.items())}")
+        lines += [f"not read: {', '.join(self.unread)}"] * bool(self.unread)
+        return "\n".join([*lines, *([self.left_out] * bool(self.left_out)), *(f"note: {note}" for note in self.notes)])
+
     def as_dict(self) -> dict[str, Any]:
         """All but the trace, ready for JSON."""
         return {
