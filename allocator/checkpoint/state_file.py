@@ -1,7 +1,7 @@
 """Checkpoint files: plain data and arrays, without pickle.
 
 A *tree* is plain data: None, bool, int, float, str, list, tuple, set, dict, NumPy arrays of numbers, booleans or
-fixed-width text, and objects of the classes that `allocator.protocol.kept` knows. A file holds one tree that changes
+fixed-width text, and objects of the classes that `allocator.checkpoint.kept` knows. A file holds one tree that changes
 from save to save, the *state*, and trees that never change once recorded, the *parts*, each encoded only once however
 often the file is written::
 
@@ -31,9 +31,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from allocator.checkpoint.kept import VALUES, hold
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.kept import VALUES, hold
 from allocator.results.observers import StretchOutcome
 from formulations import Pairs
 from throughputs import InputError, ThroughputMatrix

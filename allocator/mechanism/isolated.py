@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.kept import Kept
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.mechanism.gang_packing import Rows
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.kept import Kept
 from formulations import Pairs
 from throughputs import InputError
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept, hold
 from allocator.protocol.assignment import NOBODY, Assignment
-from allocator.protocol.kept import Kept, hold
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation

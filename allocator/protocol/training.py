@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.kept import Kept
+from allocator.checkpoint.kept import Kept
 from throughputs.numerics import quotient
 from throughputs.training import Profiles, profile_trace
 

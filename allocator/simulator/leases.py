@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.mechanism.core import DecisionCore
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.kept import Kept
 from allocator.results.observers import StretchOutcome
 
 _Ids = NDArray[np.int64]

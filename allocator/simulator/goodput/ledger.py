@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.cluster import Cluster
-from allocator.protocol.kept import Kept
 from throughputs.configurations import Configurations
 from throughputs.goodput import (
     GoodputModels,

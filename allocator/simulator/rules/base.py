@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.conversion import check_fields
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
-from allocator.protocol.kept import Kept
 from allocator.protocol.policy import Need, Policy
 from allocator.protocol.views import Needs
 from throughputs import InputError
