@@ -94,7 +94,7 @@ def render_report(
     policies = Policies.of(summaries)
     shown = Presentation.of(policies.summaries)
     names, of_run = policies.run_names(shown.names, summaries), policies.of_run
-    payload = build_payload(results, names=names, policies=shown.names, of_run=of_run, rho=shown.rho)
+    payload = build_payload(results, names, shown.names, of_run, shown.rho)
     runs = payload["runs"]
     colours = style_rules(str(summary.get("policy")) for summary in policies.summaries)
     body = [heading(results, policies, title, description)]
@@ -106,7 +106,7 @@ def render_report(
             comparison_section(policies),
             differences_section(policies, policies.differences(summaries)),
             bars_section(policies.summaries),
-            *distribution_sections(results, of_run, rho=shown.rho, meaning=shown.meaning),
+            *distribution_sections(results, of_run, shown.rho, shown.meaning),
             *course_sections(runs, of_run, payload["origin"]),
             timeline_section(names),
             jobs_section(names),

@@ -44,9 +44,9 @@ class Axis:
         return log_ticks(self.low, self.high) if self.log else linear_ticks(self.low, self.high)
 
 
-def linear_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten, at most `most` of them."""
-    raw = (high - low) / most
+def linear_ticks(low: float, high: float) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten, at most eight of them."""
+    raw = (high - low) / 8
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
