@@ -21,7 +21,7 @@ from allocator.experiments.compare import compare
 from allocator.experiments.run import Materials
 from allocator.experiments.workloads import Draw, TrainingWorkload, workload, workloads
 from allocator.presets import preset
-from allocator.report.breakdowns import BREAKDOWNS, calibration_table, parts_table
+from allocator.report.breakdowns import calibration_table, parts_tables
 from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
 from allocator.report.page.tables import calibration_section
@@ -180,7 +180,5 @@ def _show(policies: Policies, title: str, differences: Sequence[Mapping[str, Any
     for summary in summaries:
         for line in extra_figures(summary):
             screen.print(f"{summary.get('label', summary['policy'])}: {line}", markup=False)
-    if any(summary.get("by_partition") for summary in summaries):
-        screen.print(parts_table(summaries, BREAKDOWNS["by_partition"]))
-    if any(summary.get("by_entity") for summary in summaries):
-        screen.print(parts_table(summaries, BREAKDOWNS["by_entity"]))
+    for parts in parts_tables(summaries):
+        screen.print(parts)

@@ -12,7 +12,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json, say_un
 from allocator.cli.options.values import read_jobs
 from allocator.cli.screen import rich_console
 from allocator.experiments.run import Materials
-from allocator.report.breakdowns import BREAKDOWNS, parts_table
+from allocator.report.breakdowns import parts_tables
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.output import save_result
@@ -85,8 +85,6 @@ def simulate_command(
         screen.print(line)
     if of_profiler is not None:
         screen.print(told(of_profiler))
-    if summary.get("by_partition"):
-        screen.print(parts_table([summary], BREAKDOWNS["by_partition"]))
-    if summary.get("by_entity"):
-        screen.print(parts_table([summary], BREAKDOWNS["by_entity"]))
+    for table in parts_tables([summary]):
+        screen.print(table)
     screen.print(f"Results in {out}/: summary.json, jobs.csv, rounds.parquet, timeline.parquet")
