@@ -135,6 +135,8 @@ TABLES = {
     "sia-headline": DocTable("docs/fidelity.md", sia_headline.table),
     "sia-rates": DocTable("docs/fidelity.md", sia_loads.rates_table),
     "sia-sizes": DocTable("docs/fidelity.md", sia_loads.sizes_table),
+    "ray": DocTable("docs/ray.md", runtime_runs.ray_table),
+    "ray-picture": DocPicture("docs/ray_study.svg", runtime_runs.ray_picture),
     "runtime": DocTable("docs/fidelity.md", runtime_runs.table),
     "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),
     "shockwave-policies": DocTable("docs/fidelity.md", shockwave_replays.table_of_policies),

@@ -64,10 +64,20 @@ def test_a_stale_table_is_found_and_written_and_a_check_records_nothing(monkeypa
 def test_real_processes_are_within_5_per_cent_of_new_simulations():
     assert tables.printed("runtime") == runtime_runs.table()
     for run in runtime_runs.recorded()["runs"]:
-        figures, _ = runtime_runs.errors(run, runtime_runs.recorded()["round_seconds"])
+        figures, _ = runtime_runs.errors(run, runtime_runs.recorded()["settings"])
         for name in ("average_jct", "makespan"):
             real, simulated = figures[name]
             assert simulated == pytest.approx(real, rel=0.05), (run["policy"], name)
+
+
+@pytest.mark.exhaustive
+def test_jobs_on_ray_are_within_5_per_cent_of_new_simulations():
+    assert tables.printed("ray") == runtime_runs.ray_table()
+    for name in ("average_jct", "makespan"):
+        rows = runtime_runs.ray_rows().set_index("policy")
+        assert rows[f"{name} simulated"].to_dict() == pytest.approx(rows[name].to_dict(), rel=0.05)
+        drawn = re.findall(r">(\d+)</text>", tables.printed("ray-picture"))
+        assert {f"{figure:.0f}" for figure in rows[name]} <= set(drawn)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from allocator.mechanism.settings import MechanismSettings
 from allocator.ray.trainers import Trainers
 from allocator.registry import get_policy
+from allocator.runtime.adapters.ray.bridge import groups_of, held
+from allocator.runtime.adapters.ray.supervisor import SERVICES
 from throughputs import InputError
 
 NAME = "AutoscalingCoordinator"
@@ -66,16 +69,16 @@ def _ours() -> type[Any]:
         def __init__(self, policy: str, settings: Mapping[str, Any], round_seconds: float) -> None:
             self._guard = threading.RLock()
             self._trainers = Trainers(get_policy(policy, **settings), round_seconds, time.time)
-            self._trainers.see(ray.nodes())
+            self._trainers.see(ray.nodes(), held(groups_of(SERVICES).values()))
             super().__init__()
             threading.Thread(target=self._watch, daemon=True).start()
 
         def _watch(self) -> None:
             while True:
                 time.sleep(_TICK_SECONDS)
-                nodes = ray.nodes()
+                told = ray.nodes(), held(groups_of(SERVICES).values())
                 with self._guard:
-                    self._trainers.see(nodes)
+                    self._trainers.see(*told)
                     self._trainers.decide()
 
         def request_resources(self, requester_id: str, resources: list[Any], **more: Any) -> None:
@@ -144,6 +147,7 @@ class Coordinator:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         get_policy(policy, **settings)
+        MechanismSettings(round_seconds=round_seconds)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         remote: Any = ray.remote  # its overloads do not know this strategy
         made = remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_ours()).options(
@@ -153,10 +157,12 @@ class Coordinator:
         try:
             there = ray.get(self._actor.policy.remote())
         except AttributeError:
-            there = "none of ours"
+            ends = f"ray.kill(ray.get_actor({NAME!r}, {NAME!r})) ends it"
+            expected = f"none: a trainer, or a pipeline of Ray Data, came before it; {ends}"
+            raise InputError("Coordinator", found="Ray's own coordinator", expected=expected) from None
         if there != policy:
-            expected = "none before it: stop it, or take it as it is"
-            raise InputError("Coordinator", found=f"a coordinator under {there}", expected=expected)
+            expected = f"none, or one under {policy!r}: Coordinator({there!r}) is the one there, and its stop() ends it"
+            raise InputError("Coordinator", found=f"a coordinator under {there!r}", expected=expected)
 
     def status(self) -> list[dict[str, Any]]:
         """The elastic trainers: id, workers, fewest and most, work done, and speed by type and workers."""

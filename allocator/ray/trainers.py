@@ -5,6 +5,7 @@ Nothing here knows a cluster: nodes, requests and reports are told, and shares a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -140,15 +141,19 @@ class Trainers:
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
-    def see(self, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """The nodes as Ray tells of them: their GPUs are divided, or their CPUs where nobody has a GPU."""
+    def see(self, nodes: Sequence[Mapping[str, Any]], held: Mapping[str, float] | None = None) -> None:
+        """The nodes as Ray tells of them: their GPUs are divided, or their CPUs where nobody has a GPU.
+
+        GPUs that are `held`, by id of the node, are not.
+        """
         alive = [node for node in nodes if node["Alive"]]
         self._unit = "GPU" if any(node["Resources"].get("GPU") for node in alive) else "CPU"
         found = []
         for node in alive:
             kinds = [name.removeprefix(_RESOURCE) for name in node["Resources"] if name.startswith(_RESOURCE)]
             kind = (node.get("Labels") or {}).get(_TYPE) or (kinds or ["any"])[0]
-            if size := int(node["Resources"].get(self._unit, 0)):
+            taken = (held or {}).get(node["NodeID"], 0.0) if self._unit == "GPU" else 0.0
+            if (size := math.floor(node["Resources"].get(self._unit, 0) - taken)) > 0:
                 found.append(Node(node["NodeID"], kind, size))
         found.sort(key=lambda node: node.name)
         if tuple(found) != self._nodes:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,21 @@ POLICIES = {
 }
 """With the cluster of each: Shockwave is for one type."""
 
-RATES = {"small": {"v100": 40.0, "k80": 16.0}, "large": {"v100": 20.0, "k80": 5.0}}
-"""Steps/s of the two job types on one GPU; a gang of two makes 1.8 times as many."""
+GANG_SPEED = {1: 1.0, 2: 1.8, 4: 3.2}
+"""Of a gang beside one GPU, by number of GPUs."""
 
-GANG_SPEED = {1: 1.0, 2: 1.8}
 LOAD_SECONDS, SAVE_SECONDS = 0.2, 0.1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A job type: steps/s on one GPU by accelerator type, and the numbers of GPUs with which it can run."""
+
+    rates: Mapping[str, float]
+    sizes: tuple[int, ...] = (1, 2)
+
+
+KINDS = {"small": Kind({"v100": 40.0, "k80": 16.0}), "large": Kind({"v100": 20.0, "k80": 5.0})}
 
 
 @dataclass(frozen=True)
@@ -52,33 +62,55 @@ class Arrival:
     steps: int
 
 
-def draw(jobs: int, seconds: float, mean_interarrival: float, round_seconds: float, seed: int = 0) -> list[Arrival]:
-    """Jobs that take half to one and a half times `seconds` on one or two v100.
+def one_of_two(rng: np.random.Generator) -> tuple[str, int]:
+    """Type and GPUs of a job."""
+    return ("small", "large")[int(rng.integers(2))], 2 if rng.random() < 0.25 else 1
+
+
+def draw(
+    jobs: int,
+    seconds: float,
+    mean_interarrival: float,
+    round_seconds: float,
+    kinds: Mapping[str, Kind] = KINDS,
+    drawn_kind: Callable[[np.random.Generator], tuple[str, int]] = one_of_two,
+) -> list[Arrival]:
+    """Jobs that take half to one and a half times `seconds` with their GPUs of the fastest type.
 
     They come in the middle of rounds: who comes just before one begins may be too late for its decision, which is a
     matter of milliseconds and no question of fidelity.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     at = 0.0
     drawn = []
     for _ in range(jobs):
-        job_type = ("small", "large")[int(rng.integers(2))]
-        gpus = 2 if rng.random() < 0.25 else 1
+        job_type, gpus = drawn_kind(rng)
         length = seconds * rng.uniform(0.5, 1.5)
         into = at % round_seconds
         middle = at - into + 0.15 * round_seconds + 0.5 * into if drawn else 0.0
-        drawn.append(
-            Arrival(round(middle, 3), job_type, gpus, round(length * RATES[job_type]["v100"] * GANG_SPEED[gpus]))
-        )
+        steps = round(length * max(kinds[job_type].rates.values()) * GANG_SPEED[gpus])
+        drawn.append(Arrival(round(middle, 3), job_type, gpus, steps))
         at += float(rng.exponential(mean_interarrival))
     return drawn
 
 
-def throughputs() -> ThroughputTable:
+def throughputs(kinds: Mapping[str, Kind]) -> ThroughputTable:
     """What the trainers do."""
-    keys = [(name, gpus) for name in RATES for gpus in GANG_SPEED]
-    rates = [[RATES[name][kind] * GANG_SPEED[gpus] for kind in ("v100", "k80")] for name, gpus in keys]
-    return ThroughputTable(keys, ("v100", "k80"), rates)
+    types = tuple(next(iter(kinds.values())).rates)
+    keys = [(name, gpus) for name, kind in kinds.items() for gpus in kind.sizes]
+    rates = [[kinds[name].rates[kind] * GANG_SPEED[gpus] for kind in types] for name, gpus in keys]
+    return ThroughputTable(keys, types, rates)
+
+
+def command_of(job: Arrival, kinds: Mapping[str, Kind]) -> list[str]:
+    """What trains."""
+    told = {"--steps": str(job.steps), "--gpus": str(job.gpus), "--rates": _listed(kinds[job.job_type].rates)}
+    told |= {"--gangs": _listed(GANG_SPEED), "--load": str(LOAD_SECONDS), "--save": str(SAVE_SECONDS)}
+    return [sys.executable, "-S", str(TRAINER), *(word for pair in told.items() for word in pair)]
+
+
+def _listed(figures: Mapping[Any, float]) -> str:
+    return ",".join(f"{name}={figure}" for name, figure in figures.items())
 
 
 class Run:
@@ -89,6 +121,7 @@ class Run:
     folder : for its state and results. policy, round_seconds : of the service.
     cluster : options of the service that say what it runs on.
     environment : of the service, besides that of this process.
+    kinds : job types.
     """
 
     def __init__(
@@ -98,10 +131,12 @@ class Run:
         round_seconds: float,
         cluster: Sequence[str],
         environment: Mapping[str, str] | None = None,
+        kinds: Mapping[str, Kind] = KINDS,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._kinds = kinds
         self.policy, self.state, self.out = policy, folder / "state", folder / "out"
-        write_table(throughputs(), folder / "table.csv")
+        write_table(throughputs(kinds), folder / "table.csv")
         command = ["serve", "--state", str(self.state), *cluster, "--policy", policy, "--whole-rounds"]
         command += ["--round", str(round_seconds), "--throughputs", str(folder / "table.csv")]
         with (folder / "service.log").open("w") as log:
@@ -109,7 +144,7 @@ class Run:
                 [sys.executable, "-m", "allocator", *command],
                 stdout=log,
                 stderr=log,
-                env=_environment() | dict(environment or {}) | {"PYTHONPATH": _environment()["PYTHONPATH"]},
+                env={**os.environ, **(environment or {}), **variables()},
             )
         self._client = Client(self.state)
 
@@ -126,21 +161,10 @@ class Run:
 
     def submit(self, job: Arrival) -> None:
         """Submit one job."""
-        rates = ",".join(f"{kind}={rate * GANG_SPEED[job.gpus]}" for kind, rate in RATES[job.job_type].items())
-        options = [
-            "--steps",
-            str(job.steps),
-            "--rates",
-            rates,
-            "--load",
-            str(LOAD_SECONDS),
-            "--save",
-            str(SAVE_SECONDS),
-        ]
         told = {
-            "command": [sys.executable, "-S", str(TRAINER), *options],
+            "command": command_of(job, self._kinds),
             "working_directory": "/",
-            "environment": {"PYTHONPATH": _environment()["PYTHONPATH"]},
+            "environment": variables(),
             "gpus": job.gpus,
             "job_type": job.job_type,
             "total_steps": job.steps,
@@ -153,7 +177,7 @@ class Run:
             time.sleep(0.5)
         self.stop()
         command = [sys.executable, "-m", "allocator", "record", "--state", str(self.state), "--out", str(self.out)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment())
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **variables()})
         comparison: dict[str, Any] = json.loads((self.out / "comparison.json").read_text())
         return comparison
 
@@ -163,9 +187,10 @@ class Run:
         self._service.wait()
 
 
-def _environment() -> dict[str, str]:
+def variables() -> dict[str, str]:
+    """Of services and trainers, besides those of this process."""
     root = str(Path(__file__).resolve().parents[2])
-    return os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    return {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
 
 
 def measure(
@@ -208,9 +233,9 @@ def main() -> None:
         folders = chosen.keep or Path(folder)
         found = measure(folders, chosen.policies.split(","), jobs, chosen.round)
         figures = {
-            "round_seconds": chosen.round,
+            "settings": {"round_seconds": chosen.round},
             "load": round(os.getloadavg()[1], 1),
-            "runs": [kept(folders / policy, policy, found[policy]) for policy in found],
+            "runs": [kept(folders / policy, policy, found[policy], POLICIES[policy]) for policy in found],
         }
     for policy, comparison in found.items():
         errors = {row["figure"]: row["error"] for row in comparison["figures"]}
@@ -220,14 +245,14 @@ def main() -> None:
         write_text(chosen.out, json.dumps(figures, separators=(",", ":")) + "\n")
 
 
-def kept(folder: Path, policy: str, comparison: Mapping[str, Any]) -> dict[str, Any]:
+def kept(folder: Path, policy: str, comparison: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """A recorded run as it stays: enough to simulate it again, and the figures to compare with."""
     trace, table = read_trace(folder / "out/trace.csv"), read_table(folder / "out/throughputs.csv")
     seconds = [job["real"] for job in comparison["jobs"]]
     columns = trace.job_type, trace.scale_factor, trace.total_steps, trace.arrival_time, seconds
     return {
         "policy": policy,
-        "cluster": POLICIES[policy],
+        "cluster": cluster,
         "restart_seconds": round(comparison["restart_seconds"], 4),
         "rates": [
             [name, gpus, *np.round(rates, 4).tolist()]

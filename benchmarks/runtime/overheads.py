@@ -22,6 +22,7 @@ from allocator.lease import Grant, Lease, raise_epoch
 from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, LEASE_FILE, read_file, write_file
 from allocator.presets import preset
 from allocator.registry import get_policy
+from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import News, Verdict, World
@@ -45,7 +46,7 @@ class SlowWorld(World):
 
 def _runtime(options: Options) -> Iterator[Run]:
     jobs, queued, steps, watched = (20, 1_000, 20_000, 5.0) if options.quick else (100, 10_000, 200_000, 20.0)
-    yield {"part": f"{jobs} jobs at once"}, lambda: asyncio.run(_dispatch(jobs))
+    yield {"part": f"{jobs} jobs at once"}, partial(_awaited, dispatch, jobs, f"v100:{jobs}")
     for policy in ("fifo_perf", "max_min_fairness_perf"):
         yield {"part": f"{queued} queued jobs"}, partial(_awaited, _queue, queued, policy, watched)
     yield {"part": "a slow decision"}, lambda: asyncio.run(_slow_decision())
@@ -57,14 +58,19 @@ def _awaited(call: Callable[..., Any], *arguments: Any) -> list[Row]:
     return rows
 
 
-async def _serving(
-    cluster: str, policy: str, round_seconds: float, use: Callable[[Service], Awaitable[list[Row]]], kind: type[World]
+async def serving(
+    cluster: str | Callable[[Path], Adapter],
+    policy: str,
+    round_seconds: float,
+    use: Callable[[Service], Awaitable[list[Row]]],
+    kind: type[World] = World,
 ) -> list[Row]:
-    """Open a service on virtual accelerators, use it, and end it with its jobs."""
+    """Open a service on virtual accelerators, or by an adapter for its folder, use it, and end it with its jobs."""
     settings = preset("default").replace(round_seconds=round_seconds).mechanism
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
-        service = Service(state, LocalAdapter(state, virtual_accelerators(cluster)))
+        virtual = isinstance(cluster, str)
+        service = Service(state, LocalAdapter(state, virtual_accelerators(cluster)) if virtual else cluster(state))
 
         def world(hardware: Hardware) -> World:
             return kind(hardware, get_policy(policy), settings)
@@ -83,17 +89,17 @@ async def _serving(
         return rows
 
 
-def _submit(service: Service, count: int, *command: str, **more: Any) -> None:
+def submit(service: Service, count: int, *command: str, **more: Any) -> None:
     told = {"command": list(command), "working_directory": "/", **more}
     service.submit([(uuid.uuid4().hex, told) for _ in range(count)])
 
 
-async def _dispatch(jobs: int) -> list[Row]:
+async def dispatch(jobs: int, cluster: str | Callable[[Path], Adapter]) -> list[Row]:
     """From submission and from the decision until all jobs run, as many as there are GPUs."""
 
     async def use(service: Service) -> list[Row]:
         began = time.perf_counter()
-        _submit(service, jobs, "sleep", "60")
+        submit(service, jobs, "sleep", "60")
         while sum(job.state == "running" for job in service.book.by_id) < jobs:
             await asyncio.sleep(0.01)
         passed = time.perf_counter() - began
@@ -105,7 +111,7 @@ async def _dispatch(jobs: int) -> list[Row]:
         told = {"submission": passed, "the decision": decided}
         return [row for name, s in told.items() for row in _rows(f"jobs started, from {name} until all run", jobs, [s])]
 
-    return await _serving(f"v100:{jobs}", "fifo_perf", 60.0, use, World)
+    return await serving(cluster, "fifo_perf", 60.0, use)
 
 
 async def _queue(jobs: int, policy: str, seconds: float) -> list[Row]:
@@ -113,7 +119,7 @@ async def _queue(jobs: int, policy: str, seconds: float) -> list[Row]:
 
     async def use(service: Service) -> list[Row]:
         for _ in range(0, jobs, 1000):
-            _submit(service, 1000, "sleep", "3", total_steps=3)
+            submit(service, 1000, "sleep", "3", total_steps=3)
         requests = Requests(service)
         answers, decisions, late = [], [], []
         until = time.perf_counter() + seconds
@@ -133,18 +139,18 @@ async def _queue(jobs: int, policy: str, seconds: float) -> list[Row]:
         told = {"status of all jobs": answers, "decision": decisions, "event loop late": late}
         return [row for name, each in told.items() for row in _rows(f"{name}, {queued}", jobs, each)]
 
-    return await _serving("v100:4,k80:4", policy, 5.0, use, World)
+    return await serving("v100:4,k80:4", policy, 5.0, use, World)
 
 
 async def _slow_decision() -> list[Row]:
     """How late a job that ends is noticed while a decision takes seconds: nothing waits for a solver."""
 
     async def use(service: Service) -> list[Row]:
-        _submit(service, 4, "sleep", "60")
+        submit(service, 4, "sleep", "60")
         while sum(job.state == "running" for job in service.book.by_id) < 4:
             await asyncio.sleep(0.01)
         late = []
-        _submit(service, 1, "sleep", "60")
+        submit(service, 1, "sleep", "60")
         for job in service.book.by_id[:4]:
             lease = service.watching.folder(job) / LEASE_FILE
             began = time.perf_counter()
@@ -155,7 +161,7 @@ async def _slow_decision() -> list[Row]:
             await asyncio.sleep(0.3)
         return _rows(f"lease written while a decision takes {_SLOW_SECONDS:g} s", 4, late)
 
-    return await _serving("v100:4", "fifo_perf", 60.0, use, SlowWorld)
+    return await serving("v100:4", "fifo_perf", 60.0, use, SlowWorld)
 
 
 def _steps(count: int) -> list[Row]:

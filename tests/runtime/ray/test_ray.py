@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import uuid
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from ray.cluster_utils import Cluster
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import AdapterError, Placed, StartOrder
-from allocator.runtime.adapters.node import children
+from allocator.runtime.adapters.base import AdapterError, NoAnswerError, Placed, StartOrder
+from allocator.runtime.adapters.node import children, free_port
 from allocator.runtime.adapters.ray import RayAdapter, RaySettings
 from tests.runtime.contract import AdapterContract, seen, until
 from tests.runtime.test_contract import WithCommands
@@ -61,12 +65,17 @@ class OnRay(WithCommands):
         return StartOrder(job, epoch, command, Placed("v100", places or {node: (0,)}), folder, self.state, **more)
 
 
+QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+"""Nodes that do not answer are lost soon."""
+
+HEAD = {"num_cpus": 2, "include_dashboard": False, "_system_config": QUICK}
+
+
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes of two GPUs that need not exist; nodes that do not answer are lost soon."""
-    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-    head = {"num_cpus": 2, "num_gpus": 2, "include_dashboard": False, "_system_config": quick}
-    made = Cluster(initialize_head=True, head_node_args=head | {"labels": {"ray.io/accelerator-type": "V100"}})
+    """Two nodes of two GPUs that need not exist."""
+    labels = {"ray.io/accelerator-type": "V100"}
+    made = Cluster(initialize_head=True, head_node_args=HEAD | {"num_gpus": 2, "labels": labels})
     try:
         made.add_node(num_cpus=2, num_gpus=2, resources={"accelerator_type:K80": 1})
         yield made
@@ -134,6 +143,21 @@ async def test_the_variables_and_the_folder_of_a_job(stage, tmp_path):
     assert {name for name in told if name.startswith("RAY_") and "AUTH" not in name} == {"RAY_ADDRESS"}
 
 
+@pytest.mark.skipif(not find_spec("virtualenv"), reason="Ray wants virtualenv for it")
+async def test_packages_that_a_job_asks_for_are_installed_for_it(stage, tmp_path):
+    told = {"METADATA": "Metadata-Version: 2.1\nName: spare\nVersion: 1\n", "RECORD": ""}
+    told["WHEEL"] = "Wheel-Version: 1.0\nGenerator: none\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    with ZipFile(wheel := tmp_path / "spare-1-py3-none-any.whl", "w") as made:
+        made.writestr("spare.py", "STATUS = 3")
+        for name, text in told.items():
+            made.writestr(f"spare-1.dist-info/{name}", text)
+    adapter = await stage.open()
+    own = {"RAY_RUNTIME_ENV": json.dumps({"pip": [str(wheel)]})}
+    order = stage.order(("python", "-c", "import spare; raise SystemExit(spare.STATUS)"), environment=own)
+    await adapter.start(order)
+    assert (await until_ended(adapter, order)).code == 3
+
+
 OTHER = """
 import sys, ray
 ray.init(sys.argv[1], log_to_driver=False, namespace="others")
@@ -187,3 +211,56 @@ async def test_jobs_outlive_their_supervisor_and_not_their_node(stage, cluster):
     assert (await until_ended(adapter, stays)).code is None
     assert not processes_of(stays.job)
     assert stage.begun(ends.job) == stage.begun(stays.job) == [1]
+
+
+no_store = pytest.mark.skipif(not shutil.which("redis-server"), reason="needs redis-server")
+
+
+@pytest.fixture(params=["raylet", pytest.param("head", marks=no_store)])
+def frail(request, tmp_path, monkeypatch):
+    """A cluster, and what is lost of its head, on which no job runs; the service is connected by either raylet."""
+    store = None
+    if request.param == "head":
+        monkeypatch.setenv("RAY_REDIS_ADDRESS", f"127.0.0.1:{(port := free_port())}")
+        words = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(tmp_path)]
+        store = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    made = Cluster(initialize_head=True, head_node_args=HEAD | {"num_gpus": 1})
+    try:
+        made.add_node(num_cpus=1, num_gpus=2)
+        found = OnRay(made.address, tmp_path)
+        found.cluster, found.loses = made, request.param
+        yield found
+    finally:
+        made.shutdown()
+        if store is not None:
+            store.kill()
+            store.wait()
+
+
+async def test_jobs_outlive_the_raylet_of_the_service_and_a_head_whose_tables_are_kept(frail):
+    adapter = await frail.open()
+    name = next(node.name for node in await adapter.nodes() if node.gpus == 2)
+    first, second = (frail.order("waits", places={name: (place,)}) for place in range(2))
+    await adapter.start(first)
+    await frail.ready(first)
+    head = frail.cluster.head_node
+    head.kill_raylet()
+    if frail.loses == "head":
+        head.kill_gcs_server()
+        head.start_gcs_server()
+    frail.cluster.add_node(num_cpus=1)
+    async with asyncio.timeout(120.0):
+        nodes = []
+        while all(node.up for node in nodes):
+            with suppress(NoAnswerError):
+                nodes = await adapter.nodes()
+            await asyncio.sleep(0.2)
+        while await seen(adapter, second.job) is None:
+            with suppress(NoAnswerError):
+                await adapter.start(second)
+            await asyncio.sleep(0.2)
+    for order in (first, second):
+        await frail.ready(order)
+        await frail.release(order)
+        assert (await until_ended(adapter, order)).code == 0
+        assert frail.begun(order.job) == [1]

@@ -58,6 +58,20 @@ def test_a_trainer_shrinks_for_another_and_grows_when_that_is_through():
     assert told.trainers.share("train-a") is None, "its request was not renewed"
 
 
+def test_gpus_that_jobs_of_a_service_hold_are_not_divided():
+    told = Told()
+    nodes = [node(0), node(1)]
+    told.ask("train-a")
+    for held, workers in (({"n1": 1.0}, 3), ({"n0": 2.0, "n1": 2.0}, 3), ({}, 4)):
+        told.trainers.see(nodes, held)
+        told.trainers.decide()
+        assert told.workers() == {"train-a": workers}
+    cpus = Told("sia", {"gpus": 0}, {"gpus": 0})
+    cpus.trainers.see([node(0, gpus=0)], {"n0": 1.0})
+    cpus.ask("train-b", most=9, worker={"CPU": 1})
+    assert cpus.workers() == {"train-b": 8}
+
+
 def test_workers_go_where_they_are_found_to_be_worth_most():
     told = Told("optimus")
     speed = {"train-flat": lambda n: 2.0 + 0.0 * n, "train-scales": lambda n: n, "train-first": lambda n: n}
@@ -103,7 +117,7 @@ def test_the_release_of_ray_is_one_of_which_the_inside_is_known(monkeypatch):
     assert {"requester_id", "resources"} <= asked.keys()
     own, answer = internal._own_actor()
     assert hasattr(own, "cancel_request")
-    assert answer == "get_reserved_resources"
+    assert answer in internal._ANSWERS
     monkeypatch.setattr(internal, "_ACTOR", "_Another")
     with pytest.raises(InputError, match=f"'ray'.*{version('ray')}.*2.55"):
         internal._ours()

@@ -27,7 +27,7 @@ from allocator.lease.whole import epoch_in, read_bytes, read_object, write_bytes
 from allocator.runtime.adapters.base import Adapter, AdapterError, CommandError, NoAnswerError, Node, Seen, StartOrder
 from allocator.runtime.adapters.node import NOT_EXECUTABLE, OTHERS_SECONDS, Log
 from allocator.runtime.adapters.ray.connection import Connection, RaySettings
-from allocator.runtime.adapters.ray.supervisor import Ranks, Told, piece_of, put_piece, saved_in, without_ray
+from allocator.runtime.adapters.ray.supervisor import SERVICES, Ranks, Told, piece_of, put_piece, saved_in, without_ray
 
 START_FILE = "ray.json"
 
@@ -116,7 +116,7 @@ class RayAdapter(Adapter):
         try:
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not (own / "service").exists():
-                write_bytes(own / "service", uuid.uuid4().hex[:12].encode())
+                write_bytes(own / "service", f"{SERVICES}{uuid.uuid4().hex[:12]}".encode())
             self._service = read_bytes(own / "service").decode()
             folders = [Path(entry.path) for entry in os.scandir(self._jobs)] if self._jobs.is_dir() else []
         except OSError as error:

@@ -14,7 +14,7 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +26,24 @@ OLDEST = (2, 55)
 """Release: of pinning groups to nodes by their labels."""
 
 _TYPES = "accelerator_type:"
+
+
+def held(groups: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """GPUs that groups have, by id of the node."""
+    gpus: dict[str, float] = {}
+    for group in groups:
+        for number, bundle in group["bundles"].items():
+            node = group["bundles_to_node_id"].get(number, "")
+            gpus[node] = gpus.get(node, 0.0) + bundle.get("GPU", 0.0) * (group["state"] == "CREATED")
+    return gpus
+
+
+def groups_of(service: str) -> dict[str, dict[str, Any]]:
+    """Placement groups of a service, or of all whose names begin so, by name."""
+    import ray
+
+    table: Any = ray.util.placement_group_table()
+    return {one["name"]: one for one in table.values() if one["name"].startswith(service) and one["state"] != "REMOVED"}
 
 
 def _where() -> tuple[list[int], dict[str, str], str]:
@@ -65,7 +83,8 @@ class Bridge:
         if release < OLDEST:
             raise RuntimeError(f"Ray {ray.__version__} is too old: 2.55 or newer is needed")
         ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
-        self._address = ray.get_runtime_context().gcs_address
+        here = ray.get_runtime_context()
+        self._address, self._node = here.gcs_address, here.get_node_id()
         self._where = ray.remote(num_cpus=0, max_calls=0, max_retries=0)(_where)
         self._actors: dict[str, Any] = {}
         # one at a time on a node, in a worker that stays: to start one takes Ray a second
@@ -78,13 +97,13 @@ class Bridge:
     def _nodes(self) -> list[dict[str, Any]]:
         state: Any = importlib.import_module("ray._private.state")
         free = state.available_resources_per_node()
-        ours: dict[str, float] = {}
-        for group in self._groups().values():
-            for number, bundle in group["bundles"].items():
-                node = group["bundles_to_node_id"].get(number, "")
-                ours[node] = ours.get(node, 0.0) + bundle.get("GPU", 0.0) * (group["state"] == "CREATED")
-        told = []
-        for node in self._ray.nodes():
+        ours = held(groups_of(self._service).values())
+        told, nodes = [], self._ray.nodes()
+        if not any(node["Alive"] and node["NodeID"] == self._node for node in nodes):
+            # nothing starts by way of a raylet that has ended; the next process finds the one in its place
+            print("Ray has lost the node of this service", file=sys.stderr, flush=True)
+            os._exit(1)
+        for node in nodes:
             resources, labels, number = node["Resources"], node.get("Labels") or {}, node["NodeID"]
             gpus = int(resources.get("GPU", 0))
             if node["Alive"] and gpus:
@@ -95,15 +114,9 @@ class Bridge:
                 told.append(row | {"others": others})
         return told
 
-    def _groups(self) -> dict[str, dict[str, Any]]:
-        """Groups of this service, by name."""
-        table = self._ray.util.placement_group_table().values()
-        names = f"{self._service}:"
-        return {one["name"]: one for one in table if one["name"].startswith(names) and one["state"] != "REMOVED"}
-
     async def groups(self) -> list[str]:
         """Names of the groups of this service."""
-        return list(await asyncio.to_thread(self._groups))
+        return list(await asyncio.to_thread(groups_of, self._service))
 
     async def place(
         self, name: str, gpus: Mapping[str, int], runtime_env: Mapping[str, Any], seconds: float

@@ -29,6 +29,9 @@ from allocator.runtime.adapters.local import LocalAdapter
 from allocator.runtime.adapters.node import LOG_FILES, free_port, start_time_of, variables_of_rank
 from allocator.runtime.records.ownership import own_folder
 
+SERVICES = "allocator-"
+"""How the names of services begin, and so those of placement groups."""
+
 LOOK_SECONDS = 0.1
 """Between two looks at the jobs of a node."""
 
