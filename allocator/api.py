@@ -30,6 +30,7 @@ from throughputs import (
     read_table,
 )
 from throughputs.errors import one_of
+from throughputs.goodput.trainings import Trainings, find_trainings
 from throughputs.shown import as_text
 
 if TYPE_CHECKING:
@@ -93,7 +94,11 @@ def solve(
     membership = _membership(jobs, matrix, entities, columns.get("elapsed_seconds"))
     if colocation is not None:
         colocation = on_types(colocation, cluster.accelerators)
-    prices = None if gpu_prices is None else _priced(gpu_prices, cluster)
+    prices = (
+        None
+        if gpu_prices is None
+        else PriceTable.constant(gpu_prices, "gpu_prices").price_at(0.0, cluster.accelerators)
+    )
     state = ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
     declared = state.for_needs(policy.needs)
     try:
@@ -144,8 +149,12 @@ def load_throughputs(
     return table.with_colocation(default_colocation(), table.scale_factors) if colocated else table
 
 
-def _priced(gpu_prices: Mapping[str, float], cluster: Cluster) -> NDArray[np.float64]:
-    return PriceTable.constant(gpu_prices, "gpu_prices").price_at(0.0, cluster.accelerators)
+def load_speeds(
+    source: str | Path | None, *, colocated: bool = False, accelerator: str | None = None
+) -> ThroughputTable | Trainings:
+    """The same, or models of goodput where `source` names a file or a folder of these, or the embedded profiles."""
+    trainings = None if source is None else find_trainings(source)
+    return load_throughputs(source, colocated=colocated, accelerator=accelerator) if trainings is None else trainings
 
 
 _ENTITY_COLUMNS = ("entity", "arrival_rank")

@@ -20,11 +20,13 @@ import os
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.cluster import MOST_GPUS, Cluster
 from throughputs import InputError
 from throughputs.files import read_frame
-from throughputs.frames import FrameReader
+from throughputs.frames import Column, FrameReader
+from throughputs.limits import Range
 
 _COUNTS = ("num_switch", "num_node_p_switch", "num_gpu_p_node")
 _NOT_READ = ("num_cpu_p_node", "mem_p_node")
@@ -85,15 +87,16 @@ def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None, *
     return _described(reader, accelerator)
 
 
+def _counts(reader: FrameReader, name: str, least: int, most: int = MOST_GPUS) -> NDArray[np.int64]:
+    """(N,) whole numbers of a column."""
+    within = Column("whole", within=Range(least, most), expected=f"a whole number from {least} to {most:,}")
+    return reader.cells(name, within)
+
+
 def _of_nodes(reader: FrameReader, gpus: str, model: str) -> Cluster:
     """GPUs by type, in the order in which types appear."""
-    counts, types = reader.whole_numbers(gpus), reader.text(model, empty="")
-    bad = (counts < 0) | (counts > MOST_GPUS) | ((counts > 0) & (types == ""))
-    if bad.any():
-        row = int(np.argmax(bad))
-        name, found = (model, None) if 0 < counts[row] <= MOST_GPUS else (gpus, int(counts[row]))
-        expected = "the type of its GPUs" if name == model else f"a whole number from 0 to {MOST_GPUS:,}"
-        raise InputError(reader.source, line=reader.first_line + row, field=name, found=found, expected=expected)
+    counts, types = _counts(reader, gpus, 0), reader.text(model, empty="")
+    reader.require((counts == 0) | (types != ""), types, model, "the type of its GPUs")
     capacity: dict[str, int] = {}
     servers: dict[str, int] = {}
     for name in dict.fromkeys(types[counts > 0].tolist()):
@@ -105,66 +108,39 @@ def _of_nodes(reader: FrameReader, gpus: str, model: str) -> Cluster:
 
 def _on_day(reader: FrameReader, day: str | None) -> Cluster:
     """A type for each virtual cluster that has GPUs on a day, on servers of eight."""
-    frame, source = reader.frame, reader.source
-    if not len(frame):
-        raise InputError(source, found="no rows", expected="at least one day")
-    days = reader.text(_DATE).tolist()
+    if not len(reader.frame):
+        raise InputError(reader.source, found="no rows", expected="at least one day")
+    days = reader.text(_DATE)
     if day is not None and day not in days:
-        raise InputError(source, field=_DATE, found=day, expected=f"a day of it, {days[0]} to {days[-1]}")
-    row = len(days) - 1 if day is None else days.index(day)
-    line = reader.first_line + row
-    if days.count(days[row]) > 1:
-        last = reader.first_line + len(days) - 1 - days[::-1].index(days[row])
-        raise InputError(source, line=last, field=_DATE, found=days[row], expected="each day once")
-    gpus: dict[str, int] = {}
-    for name in map(str, frame.columns):
-        if name not in (_DATE, _TOTAL):
-            count = int(reader.whole_numbers(name)[row])
-            if not 0 <= count <= MOST_GPUS:
-                expected = f"a whole number of GPUs from 0 to {MOST_GPUS:,}"
-                raise InputError(source, line=line, field=name, found=count, expected=expected)
-            if count:
-                gpus[name] = count
+        raise InputError(reader.source, field=_DATE, found=day, expected=f"a day of it, {days[0]} to {days[-1]}")
+    row = len(days) - 1 if day is None else int(np.argmax(days == day))
+    if len(twice := np.flatnonzero(days == days[row])) > 1:
+        raise reader.error(int(twice[-1]), _DATE, days[row], "each day once")
+    names = [name for name in map(str, reader.frame.columns) if name not in (_DATE, _TOTAL)]
+    gpus = {name: count for name in names if (count := int(_counts(reader, name, 0)[row]))}
+    total = sum(gpus.values())
     if not gpus:
-        raise InputError(source, line=line, found="no GPUs", expected="those of at least one virtual cluster")
-    if reader.has(_TOTAL) and int(reader.whole_numbers(_TOTAL)[row]) != sum(gpus.values()):
-        found = int(reader.whole_numbers(_TOTAL)[row])
-        expected = f"{sum(gpus.values())}, the GPUs of the virtual clusters"
-        raise InputError(source, line=line, field=_TOTAL, found=found, expected=expected)
+        raise reader.error(row, None, "no GPUs", "those of at least one virtual cluster")
+    if reader.has(_TOTAL) and (found := int(reader.whole_numbers(_TOTAL)[row])) != total:
+        raise reader.error(row, _TOTAL, found, f"{total}, the GPUs of the virtual clusters")
     return Cluster(gpus, dict.fromkeys(gpus, _GPUS_OF_SERVER))
 
 
 def _described(reader: FrameReader, accelerator: str) -> Cluster:
     """The cluster of one row."""
-    frame, source, first_line = reader.frame, reader.source, reader.first_line
     reader.check_columns(_COUNTS, _NOT_READ)
-    if len(frame) != 1:
-        raise InputError(source, line=first_line, found=f"{len(frame)} rows", expected="one row, the cluster")
-    counts = []
-    for name in _COUNTS:
-        count = int(reader.whole_numbers(name)[0])
-        if not 1 <= count <= MOST_GPUS:
-            expected = f"a whole number from 1 to {MOST_GPUS:,}"
-            raise InputError(source, line=first_line, field=name, found=count, expected=expected)
-        counts.append(count)
-    switches, nodes, gpus = counts
+    if len(reader.frame) != 1:
+        raise reader.error(0, None, f"{len(reader.frame)} rows", "one row, the cluster")
+    switches, nodes, gpus = (int(_counts(reader, name, 1)[0]) for name in _COUNTS)
     if switches * nodes * gpus > MOST_GPUS:
-        expected = f"at most {MOST_GPUS:,} GPUs in all"
-        raise InputError(source, line=first_line, found=switches * nodes * gpus, expected=expected)
+        raise reader.error(0, None, switches * nodes * gpus, f"at most {MOST_GPUS:,} GPUs in all")
     return Cluster({accelerator: switches * nodes * gpus}, {accelerator: gpus})
 
 
 def _virtual_clusters(reader: FrameReader) -> Cluster:
     """A type for each row, its name and its number of servers."""
     name, count = map(str, reader.frame.columns)
-    names, servers = reader.text(name).tolist(), reader.whole_numbers(count).tolist()
-    gpus: dict[str, int] = {}
-    for row, (own, number) in enumerate(zip(names, servers, strict=True)):
-        if not 1 <= number <= MOST_GPUS // _GPUS_OF_SERVER:
-            expected = f"a whole number of servers from 1 to {MOST_GPUS // _GPUS_OF_SERVER:,}"
-            raise InputError(reader.source, line=reader.first_line + row, field=count, found=number, expected=expected)
-        if own in gpus:
-            expected = "each virtual cluster once"
-            raise InputError(reader.source, line=reader.first_line + row, field=name, found=own, expected=expected)
-        gpus[own] = number * _GPUS_OF_SERVER
+    names, servers = reader.text(name), _counts(reader, count, 1, MOST_GPUS // _GPUS_OF_SERVER)
+    reader.require_once(names, names, name, "each virtual cluster once")
+    gpus = dict(zip(names.tolist(), (_GPUS_OF_SERVER * servers).tolist(), strict=True))
     return Cluster(gpus, dict.fromkeys(gpus, _GPUS_OF_SERVER))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -26,7 +27,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.limits import Range as Range  # re-exported
 
@@ -108,6 +109,39 @@ def convert_text(text: str, kind: Any, *, source: object, field: str) -> Any:
     return _told(_text, text.strip(), kind, source, field)
 
 
+def is_number(value: object) -> bool:
+    """Whether the value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def convert_all(
+    given: Mapping[str, Any], kinds: Mapping[str, Any], source: object, *, read: Any = convert, of: str = ""
+) -> dict[str, Any]:
+    """Settings by name, each as its declared type has it; `of` stands before names in errors.
+
+    Raises
+    ------
+    InputError
+        No type is declared for a name, or a value is not of its type. `read` is `convert`, or `convert_text` for texts.
+    """
+    typed = {}
+    for name, value in given.items():
+        if name not in kinds:
+            whose = of and f"a setting of {of.strip(':')}: "
+            expected = whose + one_of(name, kinds) if kinds else "no settings"
+            raise InputError(source, field=of + name, found=value, expected=expected)
+        typed[name] = read(value, kinds[name], source=source, field=of + name)
+    return typed
+
+
+def made_of(owner: type, given: Mapping[str, Any], source: object) -> Any:
+    """A dataclass with these fields; raises `InputError` as `convert_all` does, and where a field has no value."""
+    typed = convert_all(given, kinds_of(owner), source)
+    if missing := required_fields(owner) - typed.keys():
+        raise InputError(source, field=min(missing), expected="a value: it has none of its own")
+    return owner(**typed)
+
+
 def expectation(kind: Any) -> str:
     """What a setting of the declared type takes, in words."""
     origin, arguments = get_origin(kind), get_args(kind)
@@ -119,7 +153,7 @@ def expectation(kind: Any) -> str:
         return _NAMES[kind]
     if origin in _UNIONS:
         named = [inner for inner in arguments if inner in _NAMES or get_origin(inner)] or arguments
-        return ", or ".join(dict.fromkeys(map(expectation, sorted(named, key=_none_last))))
+        return ", or ".join(dict.fromkeys(map(expectation, sorted(named, key=lambda inner: inner is types.NoneType))))
     if origin is Literal:
         return " or ".join(arguments) if len(arguments) == 2 else f"one of {', '.join(arguments)}"
     if origin is tuple:
@@ -406,12 +440,16 @@ def _list_expectation(kinds: tuple[Any, ...]) -> str:
 
 
 def _plural(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        plain, *extras = get_args(kind)
+        return " ".join([_plural(plain), *(str(extra) for extra in extras if isinstance(extra, Range))])
     if get_origin(kind) is Literal:
         return f"names among {', '.join(map(str, get_args(kind)))}"
     return {str: "names", float: "numbers", int: "whole numbers", bool: "flags"}.get(kind, "values")
 
 
 def _example(kind: Any) -> str:
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if get_origin(kind) is Literal:
         return ",".join(map(str, get_args(kind)[:2]))
     return {float: "0,0.5,1", int: "1,2,4", str: "v100,k80"}.get(kind, "a,b")
@@ -425,10 +463,6 @@ def _is_row(kind: Any) -> bool:
 def _is_mapping(kind: Any) -> bool:
     origin = get_origin(kind) or kind
     return isinstance(origin, type) and issubclass(origin, Mapping)
-
-
-def _none_last(kind: Any) -> bool:
-    return kind is types.NoneType
 
 
 _UNIONS = (Union, types.UnionType)

@@ -12,7 +12,6 @@ An instance holds the cluster and the jobs of one decision::
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.conversion import is_number
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import from_json
@@ -230,13 +230,8 @@ def _job_id(value: Any, field: str, source: str) -> int | float | str:
     return value
 
 
-def _is_finite(value: Any) -> bool:
-    """Whether the value is a number, and not beyond what a float can hold."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
 def _number(value: Any, field: str, source: str) -> Any:
-    if not _is_finite(value) or value < 0:
+    if not is_number(value) or value < 0:
         raise InputError(source, field=field, found=value, expected="a finite number, at least 0")
     return value
 

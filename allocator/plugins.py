@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from allocator.conversion import convert, kinds_of, required_fields
+from allocator.conversion import made_of
 from allocator.protocol import Policy
 from allocator.simulator.rules.base import Rule
 from allocator.simulator.rules.world import GENERAL
@@ -107,14 +107,7 @@ def rule_of_text(text: str) -> Rule:
         whole = False
     if not whole:
         raise InputError(WORLD, found=text, expected="FILE.py:RULE(NAME=VALUE, ...), values as Python writes them")
-    kinds = kinds_of(kind)
-    if not kinds and given:
-        raise InputError(WORLD, found=text, expected=f"no fields: {kind.__name__} is no dataclass with any")
-    if unknown := next((name for name in given if name not in kinds), None):
-        raise InputError(WORLD, field=unknown, found=text, expected=one_of(unknown, kinds))
-    if missing := required_fields(kind) - given.keys():
-        raise InputError(WORLD, field=min(missing), found=text, expected=f"a value of {min(missing)}")
-    made: Rule = kind(**{name: convert(value, kinds[name], source=WORLD, field=name) for name, value in given.items()})
+    made: Rule = made_of(kind, given, WORLD)
     return made
 
 

@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from allocator.conversion import convert, kinds_of, required_fields
+from allocator.conversion import kinds_of, made_of
 from allocator.plugins import declare_others, name_of, policies_of
 from allocator.protocol import Need, Policy
 from throughputs import InputError
@@ -171,20 +171,7 @@ def get_policy(name: str, **settings: Any) -> Policy:
 
 def made(factory: type, name: str, settings: Mapping[str, Any]) -> Policy:
     """The policy of a class that is called `name`, with its settings; raises `InputError` as `get_policy` does."""
-    known = kinds_of(factory)
-    source = f"policy {name}"
-    for setting, value in settings.items():
-        if setting not in known:
-            listed = f"a setting of it{did_you_mean(setting, known)}: one of {', '.join(known)}"
-            expected = listed if known else "no settings"
-            raise InputError(source, field=setting, found=value, expected=expected)
-    typed = {
-        setting: convert(value, known[setting], source=source, field=setting) for setting, value in settings.items()
-    }
-    missing = required_fields(factory) - typed.keys()
-    if missing:
-        raise InputError(source, field=min(missing), found="nothing", expected="a value: it has none of its own")
-    policy: Policy = factory(**typed)
+    policy: Policy = made_of(factory, settings, f"policy {name}")
     return policy
 
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from allocator.cluster import Cluster
-from allocator.conversion import convert_text
+from allocator.conversion import convert_all, convert_text
 from allocator.presets.preset import Preset
 from allocator.protocol import Policy
 from throughputs import InputError
-from throughputs.errors import one_of
 
 _EXPECTED = "names of policies, as in fifo,elasticflow:admission=repair"
 _OPENING, _CLOSING = "[{", "]}"
@@ -69,13 +68,7 @@ class Variant:
             if re.search(rf":({'|'.join(map(re.escape, known))})=", text):
                 expected = f"a comma between settings: {self.name}:{setting}={text.replace(':', ',')}"
                 raise InputError(source, field=f"{self.name}:{setting}", found=text, expected=expected)
-            if setting not in known:
-                expected = f"a setting of {self.name}: {one_of(setting, known)}" if known else "no settings"
-                raise InputError(source, field=f"{self.name}:{setting}", found=text, expected=expected)
-        return {
-            setting: convert_text(text, known[setting], source=source, field=f"{self.name}:{setting}")
-            for setting, text in self.settings.items()
-        }
+        return convert_all(self.settings, known, source, read=convert_text, of=f"{self.name}:")
 
 
 def policy_of(policy: Policy | str, chosen: Preset, cluster: Cluster) -> Policy:

@@ -270,6 +270,11 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_bytes(data)
 
 
+def write_json(path: Path, data: Any, *, indent: int = 2, default: Callable[[Any], Any] | None = None) -> None:
+    """Replace `path` by plain data as JSON for people; `default` makes plain what is not."""
+    write_text(path, json.dumps(data, indent=indent, allow_nan=False, default=default) + "\n")
+
+
 def read_frame(path: Path) -> tuple[pd.DataFrame, int]:
     """Table in a CSV or Parquet file, and the line of the file that holds its first row.
 

@@ -193,8 +193,8 @@ class FrameReader:
         """Raise `InputError` for the first row whose value (N,) is not good (N,)."""
         require(good, values, self.source, name, expected, self.first_line)
 
-    def error(self, row: int, name: str, found: object, expected: str) -> InputError:
-        """What is wrong with a cell."""
+    def error(self, row: int, name: str | None, found: object, expected: str) -> InputError:
+        """What is wrong with a cell; with a row where no column is named."""
         return InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
 
     def require_once(self, keys: NDArray[Any], values: Any, name: str, expected: str) -> None:

@@ -11,11 +11,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +19,11 @@ import numpy as np
 
 from allocator.checkpoint.state_file import Part, StateFile
 from allocator.cluster import Cluster
-from allocator.protocol.allocation import Allocation
-from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
-from allocator.results.observers import Recorder, StretchOutcome
+from allocator.results.observers import Recorder
 from allocator.simulator.truth import Truth
-from formulations import Pairs
-from throughputs import InputError, ThroughputMatrix, Trace
+from throughputs import InputError, Trace
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -60,7 +53,7 @@ class Checkpoints:
     def save(self, world: World, recorder: Recorder, seconds: float) -> None:
         """Replace the file by the state of the run after `seconds`; when this returns, it is on the disk."""
         outcomes, decisions = recorder.outcomes[self._rounds :], recorder.decisions[self._decisions :]
-        self._recorded.append(Part.of({"outcomes": _packed(outcomes), "decisions": [_decision(d) for d in decisions]}))
+        self._recorded.append(Part.of({"outcomes": outcomes, "decisions": decisions}))
         self._rounds, self._decisions = len(recorder.outcomes), len(recorder.decisions)
         state = {"seconds": seconds, "jobs": len(world.jobs), "world": world.state()}
         self._file.write(self.run, state, self._recorded)
@@ -78,22 +71,21 @@ class Checkpoints:
         header = self._file.read_header()
         if header is None:
             return None
-        for part, value in self.run.items():
-            found = header.get(part)
+        for name, value in self.run.items():
+            found = header.get(name)
             if found != value:
                 raise InputError(
-                    self.path, field=part, found=_short(found), expected=f"a checkpoint of this run: {_short(value)}"
+                    self.path, field=name, found=_short(found), expected=f"a checkpoint of this run: {_short(value)}"
                 )
         saved = self._file.read()
         if saved is None:
             return None
         self._recorded = list(saved.parts)
         try:
-            trees = [part.tree() for part in self._recorded]
-            labels = world.core.cluster.accelerators
-            for tree in trees:
-                recorder.outcomes += _unpacked(tree["outcomes"])
-                recorder.decisions += [_decision_of(d, labels) for d in tree["decisions"]]
+            for part in self._recorded:
+                tree = part.tree()
+                recorder.outcomes += tree["outcomes"]
+                recorder.decisions += tree["decisions"]
             last = recorder.decisions[-1][2] if recorder.decisions else None
             world.lengthen_to(saved.state["jobs"])
             world.restore(saved.state["world"], last)
@@ -109,108 +101,6 @@ class Checkpoints:
         self._file.remove()
 
 
-_ROW_FIELDS = ("jobs", "pool", "gpus", "partner")
-
-_Array = np.ndarray[Any, Any]
-_Ids = tuple[tuple[int, ...], ...]
-
-
-def _packed(outcomes: Sequence[StretchOutcome]) -> dict[str, Any]:
-    """Outcomes as columns, one for each field."""
-    columns = {}
-    for field in fields(StretchOutcome):
-        pack, _ = _FORMS.get(str(field.type), (list, list))
-        columns[field.name] = pack([getattr(outcome, field.name) for outcome in outcomes])
-    return columns
-
-
-def _unpacked(columns: dict[str, Any]) -> list[StretchOutcome]:
-    forms = (_FORMS.get(str(field.type), (list, list)) for field in fields(StretchOutcome))
-    values = [unpack(columns[field.name]) for field, (_, unpack) in zip(fields(StretchOutcome), forms, strict=True)]
-    return [StretchOutcome(*told) for told in zip(*values, strict=True)]
-
-
-def _ragged(parts: Sequence[_Array]) -> dict[str, Any]:
-    """Arrays one behind the other, and the length of each."""
-    lengths = np.array([len(part) for part in parts], dtype=np.int64)
-    return {"values": np.concatenate(parts) if parts else np.empty(0), "lengths": lengths}
-
-
-def _parts(ragged: dict[str, Any]) -> list[_Array]:
-    ends = np.cumsum(ragged["lengths"])
-    return np.split(ragged["values"], ends[:-1]) if len(ends) else []
-
-
-def _once(pack: Callable[[list[Any]], Any], values: Sequence[Any]) -> dict[str, Any]:
-    """Equal values are kept once, as they are in memory."""
-    kept = {id(value): value for value in values}
-    at = {key: k for k, key in enumerate(kept)}
-    return {"kept": pack(list(kept.values())), "at": np.array([at[id(value)] for value in values], dtype=np.int64)}
-
-
-def _again(unpack: Callable[[Any], list[Any]], column: dict[str, Any]) -> list[Any]:
-    kept = unpack(column["kept"])
-    return [kept[k] for k in column["at"].tolist()]
-
-
-def _pack_rows(assignments: list[Assignment]) -> dict[str, Any]:
-    return {name: _ragged([getattr(one, name) for one in assignments]) for name in _ROW_FIELDS}
-
-
-def _rows(columns: dict[str, Any]) -> list[Assignment]:
-    return [Assignment(*parts) for parts in zip(*(_parts(columns[name]) for name in _ROW_FIELDS), strict=True)]
-
-
-def _pack_ids(placed: list[_Ids]) -> dict[str, Any]:
-    rows = [np.array(row, dtype=np.int64) for gpus in placed for row in gpus]
-    return {"rows": np.array([len(gpus) for gpus in placed], dtype=np.int64), "ids": _ragged(rows)}
-
-
-def _ids(columns: dict[str, Any]) -> list[_Ids]:
-    known: dict[tuple[int, ...], tuple[int, ...]] = {}
-    rows = (tuple(ids.tolist()) for ids in _parts(columns["ids"]))
-    same = (known.setdefault(row, row) for row in rows)
-    return [tuple(islice(same, count)) for count in columns["rows"].tolist()]
-
-
-_FORMS: dict[str, tuple[Callable[[list[Any]], Any], Callable[[Any], list[Any]]]] = {
-    "int": (lambda values: np.array(values, dtype=np.int64), np.ndarray.tolist),
-    "float": (lambda values: np.array(values, dtype=np.float64), np.ndarray.tolist),
-    "NDArray[np.float64]": (_ragged, _parts),
-    "Assignment": (partial(_once, _pack_rows), partial(_again, _rows)),
-    "tuple[tuple[int, ...], ...]": (partial(_once, _pack_ids), partial(_again, _ids)),
-}
-"""How a column of values of a type is kept, and read again; of other types as a list."""
-
-_APART = ("throughputs", "pairs", "assignment")
-_ALLOCATION = [field.name for field in fields(Allocation) if field.name not in _APART]
-
-
-def _decision(decided: tuple[int, float, Allocation]) -> dict[str, Any]:
-    """One decision as plain data; what it was decided from is left out."""
-    index, clock, allocation = decided
-    matrix, pairs, assignment = allocation.throughputs, allocation.pairs, allocation.assignment
-    return {
-        "index": index,
-        "clock": clock,
-        "rates": matrix.rates,
-        "jobs": list(matrix.jobs),
-        "scale_factors": matrix.scale_factors,
-        "pairs": None if pairs is None else (pairs.first, pairs.second, pairs.accelerator, pairs.share),
-        "assignment": None if assignment is None else [getattr(assignment, name) for name in _ROW_FIELDS],
-    } | {name: getattr(allocation, name) for name in _ALLOCATION}
-
-
-def _decision_of(data: dict[str, Any], accelerators: tuple[str, ...]) -> tuple[int, float, Allocation]:
-    allocation = Allocation(
-        throughputs=ThroughputMatrix(data["rates"], data["jobs"], accelerators, data["scale_factors"], unit="steps/s"),
-        pairs=None if data["pairs"] is None else Pairs(*data["pairs"]),
-        assignment=None if data["assignment"] is None else Assignment(*data["assignment"]),
-        **{name: data[name] for name in _ALLOCATION},
-    )
-    return data["index"], data["clock"], allocation
-
-
 def identity(
     trace: Trace,
     jobs: JobTable,
@@ -222,7 +112,7 @@ def identity(
 ) -> dict[str, str]:
     """What a run is made of, part by part, as texts that are equal only for equal runs."""
     return {
-        "version": f"{_version()}, Python {platform.python_version()}, NumPy {np.__version__}",
+        "version": f"{package_version()}, Python {platform.python_version()}, NumPy {np.__version__}",
         "policy": _policy_text(policy),
         "cluster": f"{cluster} with {json.dumps(dict(cluster.gpus_per_server))} per server",
         "prices": "none"
@@ -238,11 +128,12 @@ def identity(
     } | {f"setting {name}": json.dumps(value) for name, value in settings.items()}
 
 
-def _version() -> str:
+def package_version() -> str:
+    """The version of this package; "unknown" where it is not installed."""
     try:
         return version("cluster-allocator")
     except PackageNotFoundError:
-        return "unknown version"
+        return "unknown"
 
 
 def _policy_text(policy: Policy) -> str:

@@ -29,6 +29,10 @@ from allocator.data.cache import CACHE_VARIABLE, CHUNK, DataError, sha256_of
 MOST_BYTES = 10_000_000_000
 """Length of a file whose right one is not known, at most."""
 
+ATTEMPTS, PAUSE_SECONDS, TIMEOUT_SECONDS = 5, 0.5, 30.0
+"""Attempts in a row without progress that end a download, the pause after the first of them, which then doubles, and
+how long a server may say nothing."""
+
 Advance = Callable[[int, int | None], None]
 """Told of the bytes on disk and of all bytes of the file, None where the server does not say."""
 
@@ -43,14 +47,12 @@ class _Request:
     partial: Path
     size: int | None
     sha256: str | None
-    most_bytes: int
-    timeout_seconds: float
     advance: Advance
 
     @property
     def longest(self) -> int:
         """Bytes of the file, at most."""
-        return self.most_bytes if self.size is None else self.size
+        return MOST_BYTES if self.size is None else self.size
 
     @property
     def tag_file(self) -> Path:
@@ -68,29 +70,22 @@ def download(
     *,
     size: int | None = None,
     sha256: str | None = None,
-    most_bytes: int = MOST_BYTES,
-    attempts: int = 5,
-    pause_seconds: float = 0.5,
-    timeout_seconds: float = 30.0,
     advance: Advance | None = None,
 ) -> str:
     """Bring `url` to the file `partial`, continuing what is there, and return its SHA-256.
 
-    An attempt that gets further than all before it does not count: only `attempts` of them in a row without progress
-    end the download. Pauses double from `pause_seconds` on.
+    An attempt that gets further than all before it does not count: only `ATTEMPTS` of them in a row without progress
+    end the download.
 
     Raises
     ------
     DataError
         The server cannot be reached or refuses, redirects to what is no address of http or https, announces or sends
-        more than `size` bytes (`most_bytes` if that is None), or says nonsense about the length; the connection keeps
+        more than `size` bytes (`MOST_BYTES` if that is None), or says nonsense about the length; the connection keeps
         breaking, the disk is full, or the length or hash is wrong. What came is kept: as `partial` to be continued, or
         with ``.rejected`` for ``.part`` if wrong.
     """
-    if not is_address(url):
-        raise DataError(f"{url!r} is no address of http or https")
-    advance = advance or (lambda _done, _total: None)
-    request = _Request(url, partial, size, sha256, most_bytes, timeout_seconds, advance)
+    request = _Request(url, partial, size, sha256, advance or (lambda _done, _total: None))
     partial.parent.mkdir(parents=True, exist_ok=True)
     furthest, failures = _length(partial), 0
     while True:
@@ -101,12 +96,12 @@ def download(
             if _length(partial) > furthest:
                 furthest, failures = _length(partial), 0
             failures += 1
-            if failures >= attempts:
+            if failures >= ATTEMPTS:
                 raise DataError(
                     f"{url}: {cut} after {_length(partial):,} bytes; what came is kept, "
                     "run the same command again to continue"
                 ) from cut
-            time.sleep(pause_seconds * 2 ** (failures - 1))
+            time.sleep(PAUSE_SECONDS * 2 ** (failures - 1))
     return _verified(request)
 
 
@@ -143,22 +138,6 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """What asks servers: without the handlers for files and other protocols that urllib has by default."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.UnknownHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _Redirects(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
 def _attempt(request: _Request) -> None:
     """One request, from the end of the partial file on; raises _CutOffError if it ends early."""
     start = _length(request.partial)
@@ -175,7 +154,7 @@ def _attempt(request: _Request) -> None:
             headers["If-Range"] = tag
     try:
         asked = urllib.request.Request(request.url, headers=headers)
-        with _opener().open(asked, timeout=request.timeout_seconds) as response:
+        with urllib.request.build_opener(_Redirects).open(asked, timeout=TIMEOUT_SECONDS) as response:
             _receive(request, response, start)
     except urllib.error.HTTPError as error:
         with error:
@@ -258,7 +237,7 @@ def _announced(request: _Request, response: http.client.HTTPResponse) -> int | N
 
 def _bound(request: _Request) -> str:
     if request.size is None:
-        return f"expected at most {request.most_bytes:,}, as its right length is not known"
+        return f"expected at most {MOST_BYTES:,}, as its right length is not known"
     return f"expected {request.size:,}; the public file has changed, or try another mirror"
 
 

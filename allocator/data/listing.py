@@ -1,8 +1,6 @@
-"""Data sets in words: sizes, hashes, readers, and the table of docs/data.md."""
+"""Data sets in words: sizes, hashes and readers."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from allocator.data.registry import HASH_ORIGINS, UNKNOWN, DataFile, Dataset
 
@@ -36,30 +34,6 @@ def hash_text(dataset: Dataset) -> str:
 def reader_text(dataset: Dataset) -> str:
     """What of this package reads the set."""
     return (", ".join(dataset.read_by) or "nothing yet") + _BY_SCHEMA * dataset.by_schema
-
-
-def markdown_table(sets: Sequence[Dataset]) -> str:
-    """The data sets as a table in Markdown."""
-    rows = [
-        "| data set | contents | source | licence | size | SHA-256 | read by |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for dataset in sets:
-        contents = f"{dataset.title}. {dataset.note}".rstrip() if dataset.note else dataset.title
-        source = f"[{dataset.source or 'page'}]({dataset.page})"
-        readers = ", ".join(f"`{reader}`" for reader in dataset.read_by) or "nothing yet"
-        readers += _BY_SCHEMA * dataset.by_schema
-        cells = (
-            f"`{dataset.name}`",
-            contents,
-            source,
-            dataset.licence,
-            size_text(dataset) if dataset.files else f"{size_text(dataset)}; by hand",
-            hash_text(dataset),
-            readers,
-        )
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
 
 
 def _bytes(number: int) -> str:

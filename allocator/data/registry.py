@@ -6,22 +6,17 @@ An address, a licence or a SHA-256 that we do not know is ``unknown`` or absent 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+import tomllib
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import PurePosixPath
-from typing import Any, TypeVar, cast
+from typing import Any
 from urllib.parse import quote
 
-from allocator.conversion import convert, kinds_of
-from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.files import parse_toml
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.errors import InputError, did_you_mean
 
 UNKNOWN = "unknown"
-
-_Made = TypeVar("_Made")
 
 # The name is that of a folder, too.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -133,7 +128,7 @@ def datasets() -> tuple[Dataset, ...]:
     sets: list[Dataset] = []
     for entry in resources.files("allocator.data").joinpath("sets").iterdir():
         if entry.name.endswith(".toml"):
-            sets += read_sets(entry.read_text(encoding="utf-8"), source=entry.name)
+            sets += map(_dataset, tomllib.loads(entry.read_text(encoding="utf-8"))["dataset"])
     return tuple(sorted(sets, key=lambda dataset: dataset.name))
 
 
@@ -152,52 +147,9 @@ def find(name: str) -> Dataset:
     raise InputError("data set", found=name, expected=f"a name that `allocator data list` shows{hint}")
 
 
-def read_sets(text: str, source: str) -> list[Dataset]:
-    """Data sets of one TOML text; raises InputError at what cannot be used."""
-    return [_dataset(entry, source) for entry in _tables(parse_toml(text, source), "dataset", source)]
-
-
-def _tables(content: Mapping[str, Any], name: str, source: str) -> list[dict[str, Any]]:
-    """The list of tables of that name, none where there is no such name."""
-    found = content.get(name, [])
-    if not (isinstance(found, list) and all(isinstance(each, dict) for each in found)):
-        raise InputError(source, field=name, found=found, expected="a list of tables")
-    return found
-
-
-def _dataset(entry: dict[str, Any], source: str) -> Dataset:
-    base = convert(entry.get("base", ""), str, source=source, field="base")
-    files = tuple(_file(file, base, source) for file in _tables(entry, "files", source))
-    plain = {name: value for name, value in entry.items() if name not in ("base", "files")}
-    dataset = _made(Dataset, plain, source, files=files)
-    if dataset.hash_from not in HASH_ORIGINS:
-        raise InputError(source, field="hash_from", found=dataset.hash_from, expected=f"one of {list(HASH_ORIGINS)}")
-    return dataset
-
-
-def _file(entry: dict[str, Any], base: str, source: str) -> DataFile:
-    url = entry.get("url")
-    if url is None and base:
-        url = base + quote(convert(entry.get("path"), str, source=source, field="path"), safe="/,")
-    if url is None:
-        raise InputError(source, field="url", found=None, expected=f"an address of {entry.get('path')}, or a base")
-    return _made(DataFile, entry | {"url": url}, source)
-
-
-def _made(kind: type[_Made], entry: Mapping[str, Any], source: str, **more: Any) -> _Made:
-    """An object of a dataclass from what a table says, and more; InputError names the field that is wrong."""
-    kinds = kinds_of(cast(Any, kind))
-    needed = [each.name for each in fields(cast(Any, kind)) if each.default is MISSING and each.name not in more]
-    for name in (*entry, *needed):
-        if name not in kinds or name in more:
-            raise InputError(source, field=name, found=entry[name], expected=one_of(name, kinds))
-        if name not in entry:
-            raise InputError(source, field=name, expected=f"a value: a {kind.__name__} has one")
-    typed = {name: convert(value, kinds[name], source=source, field=name) for name, value in entry.items()}
-    for name in ("size", "approximate_size"):
-        if typed.get(name) is not None and not 0 <= typed[name] <= LARGEST_WHOLE_NUMBER:
-            raise InputError(source, field=name, found=typed[name], expected="a number of bytes")
-    try:
-        return kind(**typed, **more)
-    except InputError as error:
-        raise InputError(source, field=error.field, found=error.found, expected=error.expected) from None
+def _dataset(entry: dict[str, Any]) -> Dataset:
+    """A set of a TOML file: addresses of its files are below ``base`` where they are not said."""
+    base = entry.pop("base", "")
+    files = ({"url": base + quote(file["path"], safe="/,")} | file for file in entry.pop("files", ()))
+    read_by = tuple(entry.pop("read_by", ()))
+    return Dataset(**entry, files=tuple(DataFile(**file) for file in files), read_by=read_by)

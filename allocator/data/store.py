@@ -36,9 +36,6 @@ def fetch(
     url_base: str | None = None,
     progress: Progress | None = None,
     waiting: Callable[[], None] | None = None,
-    attempts: int = 5,
-    pause_seconds: float = 0.5,
-    timeout_seconds: float = 30.0,
 ) -> list[FileReport]:
     """Bring the files of a data set into the cache; what is there and right is not fetched again.
 
@@ -50,7 +47,6 @@ def fetch(
     url_base : address of a mirror that has the files under ``<data set>/<path>``, as a cache directory has.
     progress : told of every piece that arrives.
     waiting : called once if another process is fetching the same set.
-    attempts, pause_seconds, timeout_seconds : see `allocator.data.download.download`.
 
     Returns
     -------
@@ -75,9 +71,7 @@ def fetch(
             if not report.state.usable:
                 if report.state is FileState.WRONG:
                     os.replace(report.path, report.path.with_name(report.path.name + ".rejected"))
-                report = _fetch_file(
-                    wanted, file, directory, url_base, progress, attempts, pause_seconds, timeout_seconds
-                )
+                report = _fetch_file(wanted, file, directory, url_base, progress)
             reports.append(report)
         return reports
 
@@ -146,14 +140,7 @@ def _need_addresses(dataset: Dataset, directory: Path) -> None:
 
 
 def _fetch_file(
-    dataset: Dataset,
-    file: DataFile,
-    directory: Path,
-    url_base: str | None,
-    progress: Progress | None,
-    attempts: int,
-    pause_seconds: float,
-    timeout_seconds: float,
+    dataset: Dataset, file: DataFile, directory: Path, url_base: str | None, progress: Progress | None
 ) -> FileReport:
     target = folder_of(dataset, directory) / file.path
     partial = target.with_name(target.name + ".part")
@@ -167,9 +154,6 @@ def _fetch_file(
         partial,
         size=file.size,
         sha256=file.sha256,
-        attempts=attempts,
-        pause_seconds=pause_seconds,
-        timeout_seconds=timeout_seconds,
         advance=None if progress is None else lambda done, total: progress(file, done, total),
     )
     # The record comes first: a file without one could not be told from one that was changed later.

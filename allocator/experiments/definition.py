@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,9 +15,18 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 from allocator.cluster import Cluster
-from allocator.conversion import AtLeastOne, Reads, convert, convert_text, declared_kinds, read_field
+from allocator.conversion import (
+    AtLeastOne,
+    Positive,
+    Reads,
+    convert,
+    convert_text,
+    declared_kinds,
+    is_number,
+    read_field,
+)
 from allocator.experiments.run import OF_WORKLOAD, POLICY_PREFIX, Kind, Run
-from allocator.experiments.workloads import Above0, Recorded, kinds_of_workload, workload, workloads
+from allocator.experiments.workloads import Recorded, kinds_of_workload, workload, workloads
 from allocator.presets import Preset, kinds_of_presets, preset, preset_names
 from allocator.protocol.policy import Need
 from allocator.registry import made
@@ -92,11 +100,6 @@ def setting_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(setting_value(item) for item in value)
     return None if value == NOTHING else value
-
-
-def is_number(value: object) -> bool:
-    """Whether the value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 class Table:
@@ -356,7 +359,7 @@ class Sweep:
             window=_window(top, kind),
             keep_jobs=top.typed("keep_jobs", bool, False),
             repetitions=_of_kind(top, "repetitions", AtLeastOne, kind, 1),
-            max_decision_seconds=_of_kind(top, "max_decision_seconds", Above0 | None, kind),
+            max_decision_seconds=_of_kind(top, "max_decision_seconds", Positive | None, kind),
             skip_saturated=top.typed("skip_saturated", bool, True),
             name=top.typed("name", str, "sweep"),
             description=top.typed("description", str, ""),

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from allocator.checkpoint.checkpoint import package_version
 from allocator.experiments.decide import decide
 from allocator.experiments.run import FORMAT, Materials, Run
 from allocator.protocol.policy import told
@@ -88,14 +88,6 @@ def carried_out(run: Run, materials: Materials, *, keep_jobs: bool = False, log:
         "python": platform.python_version(),
     }
     return Outcome(record, jobs if keep_jobs else None)
-
-
-def package_version() -> str:
-    """Version of this package."""
-    try:
-        return version("cluster-allocator")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _figures(result: SimulationResult) -> dict[str, Any]:

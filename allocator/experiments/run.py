@@ -19,13 +19,12 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from allocator.api import load_throughputs
+from allocator.api import load_speeds
 from allocator.cluster import Cluster
-from allocator.conversion import AtLeastOne, NotNegativeWhole, Reads, Said
+from allocator.conversion import AtLeastOne, NotNegativeWhole, Part, Reads, Said
 from allocator.experiments.words import ACCELERATOR, SERVERS, THROUGHPUTS
 from allocator.experiments.workloads import (
     Draw,
-    Part,
     Recorded,
     Workload,
     file_of,
@@ -51,7 +50,7 @@ from throughputs import InputError, Trace, read_trace
 from throughputs.estimator.believed import Estimation
 from throughputs.goodput.trainings import Trainings
 from throughputs.goodput.trainings.jobs import training_jobs
-from throughputs.goodput.trainings.profiled import EMBEDDED, find_trainings
+from throughputs.goodput.trainings.profiled import EMBEDDED
 from throughputs.prices import read_prices
 
 if TYPE_CHECKING:
@@ -470,12 +469,8 @@ class Materials:
         packs = any(Need.COLOCATION in run.policy_class.needs for run in runs)
         made = cls({}, {}, dict(traces or {}))
         for run in runs:
-            name, place = run.speeds, (run.speeds, run.accelerator)
-            if place not in made.tables:
-                found = None if name is None else find_trainings(name)
-                made.tables[place] = (
-                    load_throughputs(name, colocated=packs, accelerator=run.accelerator) if found is None else found
-                )
+            if (place := (run.speeds, run.accelerator)) not in made.tables:
+                made.tables[place] = load_speeds(run.speeds, colocated=packs, accelerator=run.accelerator)
             if isinstance(run.prices, str) and run.prices not in made.prices:
                 made.prices[run.prices] = read_prices(run.prices)
             jobs = run.recorded

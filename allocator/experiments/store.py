@@ -18,11 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allocator.experiments.definition import Sweep, is_number
-from allocator.experiments.execute import Outcome, package_version
+from allocator.checkpoint.checkpoint import package_version
+from allocator.conversion import is_number
+from allocator.experiments.definition import Sweep
+from allocator.experiments.execute import Outcome
 from allocator.experiments.run import FORMAT, LOADS, Kind, Run
 from throughputs import InputError
-from throughputs.files import read_frame, read_json, write_frame, write_text
+from throughputs.files import read_frame, read_json, write_frame, write_json, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ class Store:
             "version": package_version(),
             "points": described,
         }
-        write_text(self.folder / "sweep.json", json.dumps(contents, indent=1, allow_nan=False) + "\n")
+        write_json(self.folder / "sweep.json", contents, indent=1)
 
     def save(self, outcome: Outcome) -> None:
         """Keep what a run left; the record comes last, so that where it stands, everything does."""

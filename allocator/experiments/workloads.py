@@ -9,15 +9,14 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, Positive, Reads, Said, declared_kinds
+from allocator.conversion import NotNegative, Part, Positive, Reads, Said, convert, declared_kinds, is_number
 from allocator.experiments.words import TIME_UNIT
 from allocator.protocol.entities import Entities
 from allocator.results.deadlines import assign_slos
@@ -31,12 +30,11 @@ from throughputs import (
     deadline_trace,
     with_deadlines,
 )
-from throughputs.entry_points import Entry, entries_of
-from throughputs.errors import did_you_mean, one_of
+from throughputs.entry_points import entries_of
+from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.goodput.trainings.profiled import EMBEDDED
-from throughputs.limits import Range
-from throughputs.trace import CATEGORIES, OWNERS
+from throughputs.trace import CATEGORIES
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
 
@@ -49,8 +47,6 @@ BLOCK_JOBS = 1024
 _WEIGHT_STREAM, _SLO_STREAM, _DEADLINE_STREAM, _TRAINING_STREAM, _CATEGORY_STREAM = 5, 6, 7, 8, 9
 
 ONE_GPU: Mapping[int, float] = {1: 1.0}
-Above0 = Annotated[float, Range(above=True)]
-Part = Annotated[float, Range(most=1.0)]
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ def prices_of(value: Any, place: str, source: object, folder: Path) -> str | dic
     """A file of price histories, or dollars by type."""
     if not isinstance(value, Mapping):
         return file_of(value, place, source, folder)
-    if not value or not all(_is_number(price) and price >= 0 for price in value.values()):
+    if not value or not all(is_number(price) and price >= 0 for price in value.values()):
         raise _told(place, value, "dollars per GPU hour by accelerator type", source)
     return {str(accelerator): float(price) for accelerator, price in value.items()}
 
@@ -118,7 +114,7 @@ def _shares(value: Any, place: str, source: object, _folder: Path) -> dict[str, 
     for name, share in value.items():
         if name not in CATEGORIES:
             raise _told(place, name, one_of(name, CATEGORIES), source)
-        if not _is_number(share) or share < 0:
+        if not is_number(share) or share < 0:
             raise _told(f"{place}.{name}", share, "a share of at least 0", source)
     if not any(value.values()):
         raise _told(place, dict(value), "a share above 0", source)
@@ -152,21 +148,11 @@ def without_turns(entities: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [{name: value for name, value in entity.items() if name != "jobs"} for entity in entities]
 
 
-def _owner(value: Any, place: str, source: object, _folder: Path) -> str:
-    if value not in OWNERS:
-        raise _told(place, value, f"{' or '.join(OWNERS)}{did_you_mean(value, OWNERS)}", source)
-    return str(value)
-
-
 def _factors(value: Any, place: str, source: object, _folder: Path) -> tuple[float, float]:
-    proper = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
-    if not proper or not 0 <= value[0] <= value[1]:
-        raise _told(place, value, "the least multiple of the duration, of at least 0, then the largest", source)
-    return float(value[0]), float(value[1])
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    low, high = convert(value, tuple[NotNegative, NotNegative], source=source, field=place)
+    if low > high:
+        raise _told(place, value, "the least multiple of the duration, then the largest", source)
+    return low, high
 
 
 Factors = Annotated[tuple[float, float] | None, Reads(_factors)]
@@ -198,7 +184,7 @@ class Workload(ABC):
         bool, Said("--preload", "Start with a full cluster: the first jobs of the trace arrive at once.")
     ] = False
     entities: Annotated[tuple[Mapping[str, Any], ...] | None, Reads(_turns)] = None
-    mean_interarrival_seconds: Above0 | None = None
+    mean_interarrival_seconds: Positive | None = None
 
     @abstractmethod
     def drawn(self, draw: Draw) -> Trace:
@@ -212,7 +198,7 @@ class Workload(ABC):
             trace = assign_slos(trace, np.random.default_rng([draw.seed, _SLO_STREAM]))
         if self.entities is not None:
             once = [entity["name"] for entity in self.entities for _ in range(entity["jobs"])]
-            trace = _with_column(trace, "entity", np.resize(np.array(once, dtype=object), len(trace)))
+            trace = replace(trace, entity=np.resize(np.array(once, dtype=object), len(trace)))
         if self.preload:
             assert draw.cluster is not None
             return preload(trace, draw.cluster)
@@ -243,7 +229,7 @@ class Lengths(Gangs):
 
     priorities: Annotated[bool, Said("--priorities", "Weight 5 for a fifth of the jobs.")] = False
     fixed_duration_seconds: Annotated[
-        Above0 | None, Said("--duration", "The same duration for every job, alone.", "SECONDS")
+        Positive | None, Said("--duration", "The same duration for every job, alone.", "SECONDS")
     ] = None
 
 
@@ -255,7 +241,7 @@ class OwnWorkload(Lengths):
 
     def drawn(self, draw: Draw) -> Trace:
         """In blocks where the trace may have to grow."""
-        duration, gap, speeds = self.fixed_duration_seconds, draw.gap_seconds, _table(draw)
+        duration, gap, speeds = self.fixed_duration_seconds, draw.gap_seconds, only_table(draw.speeds)
         blocks = draw.grows and gap > 0
         generator = TraceGenerator(
             n_jobs=BLOCK_JOBS if blocks else draw.jobs,
@@ -287,7 +273,7 @@ class DeadlineWorkload(Gangs):
 
     def drawn(self, draw: Draw) -> Trace:
         """Durations are meant on the first type of the cluster, where there is one."""
-        speeds = _table(draw)
+        speeds = only_table(draw.speeds)
         return deadline_trace(
             draw.jobs,
             draw.gap_seconds,
@@ -354,8 +340,7 @@ class Recorded(Workload):
         Said("--whole-gpus", "Jobs that ask for a fraction of a GPU have it whole, under any policy."),
     ] = None
     entities_by: Annotated[
-        str | None,
-        Reads(_owner),
+        Literal["user", "partition", "account"] | None,
         Said(
             "--entities-by",
             "Users, partitions or accounts of the trace become entities, of equal weight, or as the file of --entities "
@@ -400,7 +385,7 @@ class Recorded(Workload):
         if self.default_limit_hours is not None:
             limits = first.predicted_seconds
             usual = np.where(np.isnan(limits), 3600.0 * self.default_limit_hours, limits)
-            first = _with_column(first, "predicted_seconds", usual)
+            first = replace(first, predicted_seconds=usual)
         if self.entities_by is not None:
             first = first.owned_by(self.entities_by)
         if self.deadline_factors is not None or self.best_effort:
@@ -409,11 +394,12 @@ class Recorded(Workload):
         return _with_categories(first, self.categories, draw.seed)
 
 
-def _table(draw: Draw) -> ThroughputTable:
-    speeds = draw.speeds
+def only_table(
+    speeds: ThroughputTable | Trainings, source: object = "throughputs", found: object = "trainings"
+) -> ThroughputTable:
+    """The table, where nothing else will do; raises InputError for trainings."""
     if isinstance(speeds, Trainings):
-        expected = "a throughput table: no job chooses its batch here"
-        raise InputError("throughputs", found="trainings", expected=expected)
+        raise InputError(source, found=found, expected="a throughput table: no job chooses its batch here")
     return speeds
 
 
@@ -423,20 +409,14 @@ def _with_categories(trace: Trace, shares: Mapping[str, float] | None, seed: int
         return trace
     names, parts = np.array(list(shares), dtype=object), np.array(list(shares.values()))
     drawn = np.random.default_rng([seed, _CATEGORY_STREAM]).random(len(trace)) * parts.sum()
-    return _with_column(trace, "category", names[np.searchsorted(np.cumsum(parts), drawn, side="right")])
+    return replace(trace, category=names[np.searchsorted(np.cumsum(parts), drawn, side="right")])
 
 
 def with_weights(trace: Trace, seed: int) -> Trace:
     """The jobs with the published weights, drawn in a stream of their own."""
     weights, shares = np.array(list(PUBLISHED_PRIORITIES)), list(PUBLISHED_PRIORITIES.values())
     drawn = np.random.default_rng([seed, _WEIGHT_STREAM]).choice(weights, size=len(trace), p=shares)
-    return _with_column(trace, "priority_weight", drawn)
-
-
-def _with_column(trace: Trace, name: str, values: Any) -> Trace:
-    """The jobs with another column."""
-    columns: dict[str, Any] = {column: getattr(trace, column) for column in Trace.column_names()}
-    return Trace(**(columns | {name: values}), source=trace.source)
+    return replace(trace, priority_weight=drawn)
 
 
 def _blocks(generator: TraceGenerator, n: int) -> Trace:
@@ -465,35 +445,21 @@ USUAL = "gavel"
 
 def workloads() -> dict[str, type[Workload]]:
     """Every workload by the name of its generator."""
-    return _known(tuple(entries_of("allocator.workloads").items()))
+    others = {name: entry.load() for name, entry in entries_of("allocator.workloads").items()}
+    return others | {kind.generator: kind for kind in _OWN}
 
 
 def kinds_of_workload() -> dict[str, Any]:
     """Declared types of the fields of all workloads, by name."""
-    return _kinds(tuple(workloads().values()))
+    return {name: kind for each in workloads().values() for name, kind in declared_kinds(each).items()}
 
 
 def usual_values() -> dict[str, Any]:
     """What a workload that has not the field would have in it: what those have that do, where nothing is said."""
-    return _usual(tuple(workloads().values()))
+    return {field.name: field.default for each in workloads().values() for field in dataclasses.fields(each)}
 
 
-@cache
-def _known(others: tuple[tuple[str, Entry], ...]) -> dict[str, type[Workload]]:
-    return {name: entry.load() for name, entry in others} | {kind.generator: kind for kind in _OWN}
-
-
-@cache
-def _kinds(workloads: tuple[type[Workload], ...]) -> dict[str, Any]:
-    return {name: kind for each in workloads for name, kind in declared_kinds(each).items()}
-
-
-@cache
-def _usual(workloads: tuple[type[Workload], ...]) -> dict[str, Any]:
-    return {field.name: field.default for each in workloads for field in dataclasses.fields(each)}
-
-
-def workload(settings: Mapping[str, Any], source: object = "workload") -> Workload:
+def workload(settings: Mapping[str, Any]) -> Workload:
     """The workload of a generator with these settings, already of their types.
 
     Raises
@@ -504,7 +470,7 @@ def workload(settings: Mapping[str, Any], source: object = "workload") -> Worklo
     known, given = workloads(), dict(settings)
     name = given.pop("generator", USUAL if USUAL in known else OwnWorkload.generator)
     if name not in known:
-        raise InputError(source, field="workload.generator", found=name, expected=one_of(name, known))
+        raise InputError("workload", field="workload.generator", found=name, expected=one_of(name, known))
     usual, owned = usual_values(), {field.name for field in dataclasses.fields(known[name])}
     for setting, value in list(given.items()):
         if setting not in owned:
@@ -512,6 +478,6 @@ def workload(settings: Mapping[str, Any], source: object = "workload") -> Worklo
                 having = [n for n, kind in known.items() if setting in declared_kinds(kind)]
                 several = f"generator{'s' * (len(having) > 1)} {' and '.join(having)}"
                 expected = f"nothing: a setting of the {several}, not of {name}"
-                raise InputError(source, field=f"workload.{setting}", found=value, expected=expected)
+                raise InputError("workload", field=f"workload.{setting}", found=value, expected=expected)
             del given[setting]
     return known[name](**given)

@@ -373,7 +373,7 @@ class DecisionCore:
         running = self._running
         return {name: getattr(self, name) for name in _STATE} | {
             "there": self._gpus,
-            "running": (running.jobs, running.pool, running.gpus, running.partner),
+            "running": running,
             "executor": self._executor.state(),
             "isolated": self._isolated.state(),
             "gpus": self._held or tuple(map(self.gpus_of, running.jobs.tolist())),
@@ -386,7 +386,7 @@ class DecisionCore:
             self._equip(None if state["there"] is None else tuple(state["there"]))
         for name in _STATE:
             setattr(self, name, state[name])
-        self._running = self.jobs.with_fractions(Assignment(*state["running"]))
+        self._running = self.jobs.with_fractions(state["running"])
         self._left = self._running.jobs[~among_ids(self._running.jobs, self.active)].tolist()
         self._executor.restore(state["executor"])
         self._isolated.restore(state["isolated"])

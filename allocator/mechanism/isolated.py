@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
 
@@ -14,12 +13,14 @@ _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
 
-class IsolatedTime:
+class IsolatedTime(Kept):
     """Keeps `JobTable.isolated_seconds`: progress since the policy was last asked, at the isolated rate of that time.
 
     On an isolated share each of n jobs has 1/n of every type that its gang fits on: over these types
     q_i = sum_j c_j T_ij / max(n s_i, sum_j c_j) steps/s (Gavel, OSDI'20, sec. 4.2).
     """
+
+    keeps = ("_ids", "_remaining", "_rate")
 
     def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
         self._table = jobs
@@ -63,11 +64,3 @@ class IsolatedTime:
         shares = np.where(sizes <= self._capacity, self._capacity / max(len(at), 1) / sizes, 0.0)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
         return np.asarray((self._table.rates[at][:, self._types] * shares).sum(axis=1))
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {"ids": self._ids, "remaining": self._remaining, "rate": self._rate}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        self._ids, self._remaining, self._rate = state["ids"], state["remaining"], state["rate"]

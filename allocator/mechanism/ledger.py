@@ -10,12 +10,14 @@ shares promised and rounds did not give, is carried over from count to count.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.mechanism.gang_packing import Rows
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
@@ -32,8 +34,6 @@ _LOW = (1 << SHIFT) - 1
 CREDIT_ROUNDS = 0.5
 """Every row counts as having had so many rounds when a count starts, so that nobody's part of the time is 0 of 0."""
 
-_COLUMNS = ("numbers", "decided", "can_run", "shares", "received", "deficits", "counted_since")
-
 
 def pair_number(one: _Ids, other: _Ids) -> _Ids:
     """Numbers of the rows of these pairs."""
@@ -45,7 +45,7 @@ def _numbers(jobs: _Ids, partner: _Ids) -> _Ids:
     return np.where(partner < 0, jobs << SHIFT, pair_number(jobs, partner)) if (partner >= 0).any() else jobs << SHIFT
 
 
-class Ledger:
+class Ledger(Kept):
     """Shares of the active jobs on M types, alone and in pairs, and the time they have received; arrays are (M, R).
 
     There are rows for the pairs to which the last decision gave a share. Time that a pair is owed is owed to its jobs,
@@ -67,6 +67,16 @@ class Ledger:
     decided : (R,) whether the policy has been asked since the row is there.
     version : another number whenever rows came or went.
     """
+
+    keeps: ClassVar[tuple[str, ...]] = (
+        "numbers",
+        "decided",
+        "can_run",
+        "shares",
+        "received",
+        "deficits",
+        "counted_since",
+    )
 
     def __init__(self, jobs: JobTable, n_types: int, round_seconds: float, least_deficit: float = -np.inf) -> None:
         self._table = jobs
@@ -285,12 +295,7 @@ class Ledger:
         """What a round adds to, in place."""
         return [self.received]
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {name: getattr(self, name) for name in _COLUMNS}
-
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
-        for name, value in state.items():
-            setattr(self, name, value)
+        super().restore(state)
         self._index()

@@ -112,11 +112,10 @@ class PlanBook(Executor[PlanPolicy]):
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        rows = [(s.assignment.jobs, s.assignment.pool, s.assignment.gpus, s.assignment.partner) for s in self._steps]
         return {
             "memory": None if self.memory is None else self.memory.state(),
             "gone": self._gone,
-            "rows": rows,
+            "rows": [s.assignment for s in self._steps],
             "seconds": [s.seconds for s in self._steps],
             "next": self._next,
             "ends_at": self._ends_at,
@@ -129,7 +128,7 @@ class PlanBook(Executor[PlanPolicy]):
             self.memory.restore(state["memory"])
         self._gone = state["gone"]
         self._steps = [
-            Step(self._table.with_fractions(Assignment(*rows)), seconds, not self._in_rounds)
+            Step(self._table.with_fractions(rows), seconds, not self._in_rounds)
             for rows, seconds in zip(state["rows"], state["seconds"], strict=True)
         ]
         self._next, self._since_periodic, self._ends_at = state["next"], state["since_periodic"], state["ends_at"]

@@ -114,16 +114,11 @@ class IdealShares(Executor[SharePolicy]):
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        pairs = self._pairs
-        return {
-            "asked_about": self._asked_about,
-            "shares": self._shares,
-            "pairs": (pairs.first, pairs.second, pairs.accelerator, pairs.share),
-        }
+        return {"asked_about": self._asked_about, "shares": self._shares, "pairs": self._pairs}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        self._decided(state["asked_about"], state["shares"], Pairs(*state["pairs"]))
+        self._decided(state["asked_about"], state["shares"], state["pairs"])
 
 
 def _among(pairs: Pairs, kept: NDArray[np.bool_]) -> Pairs:

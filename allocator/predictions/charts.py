@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.report.svg import Axis, Frame, axes, element
+from allocator.report.svg import Axis, Frame, axes, dotted_curve, element, picture
 from throughputs.predict import DurationPredictions
 from throughputs.predict.durations import Shape
 from throughputs.shown import escape
@@ -35,13 +35,13 @@ def _curve(name: str, shape: Shape, reach: tuple[float, float]) -> str:
     log = low > 0 and high / low > _SPREAD
     x, y = Axis(low, high, *_PANEL.x, log=log), Axis(*reach, *_PANEL.y, log=True)
     across, up = x.pixels(shape.values).tolist(), y.pixels(shape.factors).tolist()
-    parts = [axes(_PANEL, x, y, "seconds" if _is_time(shape) else shape.name, "factor"), _one(y)]
-    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(across, up, strict=True))
-    inside = element("path", d=path, class_="curve")
-    for a, b, value, factor in zip(across, up, shape.values.tolist(), shape.factors.tolist(), strict=True):
-        hint = element("title", escape(f"{shape.name} {value:.6g}: {_times(factor)}"))
-        inside += element("circle", hint, cx=round(a, 1), cy=round(b, 1), r=3, class_="bar")
-    parts.append(element("g", inside, class_="c0"))
+    parts = [
+        axes(_PANEL, x, y, "seconds" if shape.name.startswith(("last, ", "mean, ")) else shape.name, "factor"),
+        _one(y),
+    ]
+    points = zip(shape.values.tolist(), shape.factors.tolist(), strict=True)
+    hints = [f"{shape.name} {value:.6g}: {_times(factor)}" for value, factor in points]
+    parts.append(element("g", dotted_curve(across, up, hints, 3), class_="c0"))
     return _svg(name, parts, _PANEL.width, _PANEL.height, shape)
 
 
@@ -74,10 +74,6 @@ def _one(y: Axis) -> str:
     return element("path", d=f"M{left} {at:.1f}H{right}", class_="reference")
 
 
-def _is_time(shape: Shape) -> bool:
-    return shape.name.startswith(("last, ", "mean, "))
-
-
 def _times(factor: float) -> str:
     return f"×{factor:.2f}" if factor < 10 else f"×{factor:.0f}"
 
@@ -85,16 +81,8 @@ def _times(factor: float) -> str:
 def _svg(name: str, parts: list[str], width: int, height: int, shape: Shape) -> str:
     names = shape.labels or tuple(f"{value:.4g}" for value in shape.values)
     said = "; ".join(f"{at}: {_times(factor)}" for at, factor in zip(names, shape.factors.tolist(), strict=True))
-    title = element("title", escape(f"Predictions by {shape.name}"), id=f"{name}-title")
-    described = element("desc", escape(said), id=f"{name}-desc")
-    return element(
-        "svg",
-        title + described + "".join(parts),
-        class_="chart panel",
-        viewBox=f"0 0 {width} {height}",
-        role="img",
-        aria_labelledby=f"{name}-title {name}-desc",
-    )
+    title = f"Predictions by {shape.name}"
+    return picture(name, width, height, title, said, "".join(parts), class_="chart panel")
 
 
 def agreement_chart(predictions: DurationPredictions) -> str:
@@ -113,12 +101,6 @@ def agreement_chart(predictions: DurationPredictions) -> str:
     bottoms, middles, tops = (y.pixels(column).tolist() for column in quarters.T)
     (left, right), (bottom, top) = _WIDE.x, _WIDE.y
     parts = [
-        element("title", "Predicted against true durations", id="agreement-title"),
-        element(
-            "desc",
-            "; ".join(f"{a:.0f} s: {b:.0f} s" for a, b in zip(predicted, quarters[:, 1], strict=True)),
-            id="agreement-desc",
-        ),
         axes(_WIDE, x, y, "predicted (s)", "true (s)"),
         element("path", d=f"M{left} {bottom}L{right} {top}", class_="reference"),
     ]
@@ -129,11 +111,6 @@ def agreement_chart(predictions: DurationPredictions) -> str:
         inside += element("path", d=f"M{at:.1f} {q1:.1f}V{q3:.1f}", class_="curve")
         inside += element("circle", element("title", said), cx=round(at, 1), cy=round(q2, 1), r=4, class_="bar")
     parts.append(element("g", inside, class_="c0"))
-    return element(
-        "svg",
-        "".join(parts),
-        class_="chart panel",
-        viewBox=f"0 0 {_WIDE.width} {_WIDE.height}",
-        role="img",
-        aria_labelledby="agreement-title agreement-desc",
-    )
+    described = "; ".join(f"{a:.0f} s: {b:.0f} s" for a, b in zip(predicted, quarters[:, 1], strict=True))
+    title, size = "Predicted against true durations", (_WIDE.width, _WIDE.height)
+    return picture("agreement", *size, title, described, "".join(parts), class_="chart panel")

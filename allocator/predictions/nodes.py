@@ -172,7 +172,8 @@ def put_to_sleep(
     nodes = used.astype(np.int64)
     level = nodes.astype(np.float64)
     # comparisons with nan are false
-    fallen = _means_before(level, settings.history) - level >= settings.fall
+    before = _windows(np.concatenate([np.full(settings.history, np.nan), level]), settings.history)[:-1]
+    fallen = before - level >= settings.fall
     may = fallen & (level - soon >= settings.expected_fall) & (soon >= later)
     awake = np.empty(len(nodes), dtype=np.int64)
     now, held = 0, 0
@@ -245,18 +246,12 @@ def jobs_that_wait(
     """
     if not len(start):
         return np.zeros(0, dtype=np.bool_)
-    times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
-    change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
-    held = np.ceil(exact_sums(np.cumsum(change))[which[: len(start)]] / gpus_per_node)
+    times, gpus_held = _held(start, end, gpus)
+    held = np.ceil(gpus_held[np.searchsorted(times, start)] / gpus_per_node)
     at = np.floor(start / sleep.bin_seconds).astype(np.int64)
     inside = (at >= 1) & (at < len(sleep.awake))
     before = sleep.awake[np.clip(at - 1, 0, max(len(sleep.awake) - 1, 0))]
     return np.asarray(inside & (held > before))
-
-
-def _means_before(values: _Floats, bins: int) -> _Floats:
-    """(B,) means over so many bins before each; nan where there were not so many."""
-    return _windows(np.concatenate([np.full(bins, np.nan), values]), bins)[:-1]
 
 
 def _means_ahead(values: _Floats, bins: int) -> _Floats:
@@ -266,6 +261,13 @@ def _means_ahead(values: _Floats, bins: int) -> _Floats:
 
 def _windows(values: _Floats, bins: int) -> _Floats:
     return np.asarray(np.lib.stride_tricks.sliding_window_view(values, bins).sum(axis=1) / bins)
+
+
+def _held(start: _Floats, end: _Floats, gpus: _Whole | _Floats) -> tuple[_Floats, _Floats]:
+    """Times at which jobs begin or end, ascending, and the GPUs held from each on."""
+    times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
+    change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
+    return times, exact_sums(np.cumsum(change))
 
 
 def nodes_in_use(
@@ -300,9 +302,7 @@ def nodes_in_use(
         raise InputError("jobs", line=row + 1, found=found, expected="a start from second 0 on and an end after it")
     if not len(start):
         return np.zeros(0, dtype=np.int64)
-    times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
-    change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
-    held = exact_sums(np.cumsum(change))
+    times, held = _held(start, end, gpus)
     bins = np.floor(times / bin_seconds).astype(np.int64)
     begins = np.arange(int(bins[-1]) + 1) * bin_seconds
     last = np.searchsorted(times, begins, side="right") - 1

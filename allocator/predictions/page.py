@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 
 import numpy as np
 
 from allocator.predictions.charts import agreement_chart, shape_chart
 from allocator.report.colours import style_rules
 from allocator.report.figures import MISSING
-from allocator.report.page.markup import head, section
+from allocator.report.page.markup import document, header, plain_heads, section, table
 from throughputs.predict import DurationPredictions, shape_functions
-from throughputs.shown import escape
 
-_CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+TITLE = "Predicted durations"
 _STYLE = """
 .figures { width: auto; min-width: 50% }
 .agreement { max-width: 820px }
@@ -47,46 +45,32 @@ def told_sources(quality: Mapping[str, object]) -> str:
     return ", ".join(f"{count:,} {_SOURCES[name]}" for name, count in predicted.items()) or "nothing to predict"
 
 
-def cells_of(quality: Mapping[str, float]) -> list[str]:
-    """The figures of `FIGURES` as text."""
-    forms = {"compared": "{:,.0f}", "rank_correlation": "{:.3f}"}
-    values = [(forms.get(key, "{:,.0f}"), float(quality[key])) for key, *_ in FIGURES]
-    return [MISSING if np.isnan(value) else form.format(value) for form, value in values]
+def cells_of(quality: Mapping[str, float]) -> dict[str, str]:
+    """The figures of `FIGURES` as text, by key."""
+    forms = {"rank_correlation": "{:.3f}"}
+    values = {key: float(quality[key]) for key, *_ in FIGURES}
+    return {
+        key: MISSING if np.isnan(value) else forms.get(key, "{:,.0f}").format(value) for key, value in values.items()
+    }
 
 
-def render_page(predictions: DurationPredictions, *, title: str = "Predicted durations", source: str = "") -> str:
+def render_page(predictions: DurationPredictions, *, source: str = "") -> str:
     """The text of the page; `source` is what the jobs are of."""
-    style = (files("allocator.report") / "assets" / "style.css").read_text(encoding="utf-8")
-    body = "\n".join(
-        [
-            _heading(predictions, title, source),
-            "<main>",
-            _periods(predictions),
-            _agreement(predictions),
-            _shapes(predictions),
-            "</main>",
-        ]
-    )
-    return f"""{head(title, style + style_rules(["max_min_fairness_perf"]) + _STYLE, _CONTENT_POLICY)}
-<body>
-{body}
-</body>
-</html>
-"""
+    sections = (_periods(predictions), _agreement(predictions), _shapes(predictions))
+    body = "\n".join([_heading(predictions, source), "<main>", *sections, "</main>"])
+    return document(TITLE, body, style_rules(["max_min_fairness_perf"]) + _STYLE)
 
 
-def _heading(predictions: DurationPredictions, title: str, source: str) -> str:
+def _heading(predictions: DurationPredictions, source: str) -> str:
     quality = predictions.quality()
-    texts = dict(zip((key for key, *_ in FIGURES), cells_of(quality), strict=True))
+    texts = cells_of(quality)
     facts = (
         ("jobs", f"{quality['jobs']:,}" + (f" of {source}" if source else "")),
         ("predicted", told_sources(quality)),
         ("rank correlation", texts["rank_correlation"]),
         ("error", f"{texts['error_s']} s, of the median {texts['error_of_median_s']} s"),
     )
-    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts)
-    lead = "How long jobs were said to run when they were submitted, beside how long they ran."
-    return f'<header>\n<h1>{escape(title)}</h1>\n<p class="lead">{lead}</p>\n<dl class="facts">{cells}</dl>\n</header>'
+    return header(TITLE, "How long jobs were said to run when they were submitted, beside how long they ran.", facts)
 
 
 def _periods(predictions: DurationPredictions) -> str:
@@ -96,19 +80,16 @@ def _periods(predictions: DurationPredictions) -> str:
         ("had ended", "jobs that had ended by then: what was known"),
         *((heading, about) for _, heading, about in FIGURES),
     )
-    heads = "".join(f'<th scope="col" title="{escape(about)}">{escape(name)}</th>' for name, about in columns)
     lines = []
     for period in predictions.periods:
-        cells = [f"{period.jobs:,}", f"{period.known:,}", *cells_of(period.quality)]
+        cells = [f"{period.jobs:,}", f"{period.known:,}", *cells_of(period.quality).values()]
         inside = "".join(f"<td>{cell}</td>" for cell in cells)
         lines.append(f'<tr><th scope="row">{period.begin / 86400:.1f}</th>{inside}</tr>')
-    table = f'<table class="figures"><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
     how = (
         "Each row is predicted from jobs that had ended when it begins, as if none had waited. Errors are means over "
         "the jobs compared; the median is that of all durations known by then."
     )
-    body = f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
-    return section("periods", "From fit to fit", how, body)
+    return section("periods", "From fit to fit", how, table(plain_heads(columns), lines))
 
 
 def _agreement(predictions: DurationPredictions) -> str:

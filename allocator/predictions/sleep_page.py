@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from allocator.predictions.nodes import NodeSleep
 from allocator.report.colours import style_rules
-from allocator.report.page.markup import head, section
-from allocator.report.svg import Axis, Frame, axes, element, step_path
-from throughputs.shown import escape
+from allocator.report.page.markup import document, header, section
+from allocator.report.svg import Axis, Frame, axes, element, picture, step_path
 
-_CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+TITLE = "Nodes that sleep"
 _FRAME = Frame(width=960, height=320)
 _DAY = 86400.0
 _STYLE = ".key b { color: var(--own) } .key { display: flex; gap: 1.5em }"
 _LINES = ("awake", "in use")
 
 
-def render_sleep_page(
-    kept: NodeSleep, figures: Mapping[str, Any], *, source: str, begin: float = 0.0, title: str = "Nodes that sleep"
-) -> str:
+def render_sleep_page(kept: NodeSleep, figures: Mapping[str, Any], *, source: str, begin: float = 0.0) -> str:
     """The text of the page.
 
     Parameters
@@ -33,26 +29,17 @@ def render_sleep_page(
     source : what the jobs are of.
     begin : when the first bin begins, seconds.
     """
-    style = (files("allocator.report") / "assets" / "style.css").read_text(encoding="utf-8")
-    colours = style_rules(["max_min_fairness_perf", "finish_time_fairness_perf"])
     how = (
         "Nodes in use, and those awake: the area between the second and all nodes (dashed) is what slept. Where use "
         "rises to the nodes awake, more are woken, and jobs wait until these are up."
     )
     key = "".join(f'<span class="c{at}"><b>{name}</b></span>' for at, name in enumerate(_LINES))
     chart = f'<p class="key">{key}</p>{_chart(kept, begin)}'
-    return f"""{head(title, style + colours + _STYLE, _CONTENT_POLICY)}
-<body>
-{_heading(figures, title, source)}
-<main>
-{section("nodes", "Nodes over time", how, chart)}
-</main>
-</body>
-</html>
-"""
+    body = f"{_heading(figures, source)}\n<main>\n{section('nodes', 'Nodes over time', how, chart)}\n</main>"
+    return document(TITLE, body, style_rules(["max_min_fairness_perf", "finish_time_fairness_perf"]) + _STYLE)
 
 
-def _heading(figures: Mapping[str, Any], title: str, source: str) -> str:
+def _heading(figures: Mapping[str, Any], source: str) -> str:
     asleep, wakes = figures["nodes_asleep"], figures["daily_wakes"]
     facts = [
         ("nodes", f"{figures['nodes']:,}, {figures['days']:.1f} days of {source}"),
@@ -62,9 +49,7 @@ def _heading(figures: Mapping[str, Any], title: str, source: str) -> str:
     ]
     if figures["energy_saved_kwh"] is not None:
         facts.append(("energy saved", f"{figures['energy_saved_kwh']:,.0f} kWh"))
-    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts)
-    lead = "How many nodes might have slept, by a forecast of their use, while the jobs ran."
-    return f'<header>\n<h1>{escape(title)}</h1>\n<p class="lead">{lead}</p>\n<dl class="facts">{cells}</dl>\n</header>'
+    return header(TITLE, "How many nodes might have slept, by a forecast of their use, while the jobs ran.", facts)
 
 
 def _chart(kept: NodeSleep, begin: float) -> str:
@@ -74,22 +59,12 @@ def _chart(kept: NodeSleep, begin: float) -> str:
     y = Axis(0.0, 1.05 * max(kept.total, 1), *_FRAME.y)
     across = x.pixels(days)
     said = f"{kept.total} nodes; on average {kept.used.mean():.1f} in use and {kept.awake.mean():.1f} awake"
-    parts = [
-        element("title", "Nodes in use and awake", id="nodes-title"),
-        element("desc", said, id="nodes-desc"),
-        axes(_FRAME, x, y, "days", "nodes"),
-    ]
+    parts = [axes(_FRAME, x, y, "days", "nodes")]
     left, right = _FRAME.x
     at = float(y.pixels(np.array([float(kept.total)]))[0])
     parts.append(element("path", d=f"M{left} {at:.1f}H{right}", class_="reference"))
     for place, values in enumerate((kept.awake, kept.used)):
         levels = y.pixels(np.append(values, values[-1:]).astype(np.float64))
         parts.append(element("g", element("path", d=step_path(across, levels), class_="curve"), class_=f"c{place}"))
-    return element(
-        "svg",
-        "".join(parts),
-        class_="chart panel",
-        viewBox=f"0 0 {_FRAME.width} {_FRAME.height}",
-        role="img",
-        aria_labelledby="nodes-title nodes-desc",
-    )
+    title, size = "Nodes in use and awake", (_FRAME.width, _FRAME.height)
+    return picture("nodes", *size, title, said, "".join(parts), class_="chart panel")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import repeat
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept, hold
 from allocator.protocol.assignment import NOBODY, Assignment
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Plan:
         return cls((PlanStep(assignment),), _nobody() if rejected is None else rejected)
 
 
-class Memory:
+class Memory(Kept):
     """A dataclass of what a planner remembers.
 
     A checkpoint keeps the fields that it can be made with: numbers, text, arrays, lists, tuples, dicts and sets of
@@ -96,49 +97,11 @@ class Memory:
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         own: tuple[Any, ...] = fields(self)  # type: ignore[arg-type]
-        return {each.name: _plain(getattr(self, each.name)) for each in own if each.init}
+        return {each.name: getattr(self, each.name) for each in own if each.init}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
-        known = {kind.__name__: kind for kind in self.holds}
-        for name, value in state.items():
-            setattr(self, name, _remade(value, known))
-
-
-def _plain(value: Any) -> Any:
-    """A value without sets and objects; a dict names what it stands for."""
-    kind = type(value)
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {kind.__name__: _plain(value._asdict())}
-    if isinstance(value, list | tuple):
-        return kind(map(_plain, value))
-    if isinstance(value, dict):
-        return {"dict": [(_plain(key), _plain(item)) for key, item in value.items()]}
-    if isinstance(value, set):
-        return {"set": sorted(value, key=str)}
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    names = getattr(kind, "__slots__", ()) or getattr(value, "__dict__", ())
-    return {kind.__name__: {name: _plain(getattr(value, name)) for name in names}} if names else value
-
-
-def _remade(value: Any, known: Mapping[str, type]) -> Any:
-    """What `_plain` made the value of."""
-    if isinstance(value, list | tuple):
-        return type(value)(_remade(item, known) for item in value)
-    if not isinstance(value, dict):
-        return value
-    ((kind, inner),) = value.items()
-    if kind == "dict":
-        return {_remade(key, known): _remade(item, known) for key, item in inner}
-    if kind == "set":
-        return set(inner)
-    if issubclass(known[kind], tuple):
-        return known[kind](**_remade(inner, known))
-    made: Any = object.__new__(known[kind])
-    for name, item in inner.items():
-        object.__setattr__(made, name, _remade(item, known))
-    return made
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        hold(*cls.holds)
 
 
 def of_each_job(new: Any) -> Any:

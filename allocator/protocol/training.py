@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from throughputs.numerics import quotient
 from throughputs.training import Profiles, profile_trace
 
@@ -55,7 +56,7 @@ class TrainingView:
         return TrainingView(self.catalogue, self.rows[jobs], *(getattr(self, name)[jobs] for name in _COLUMNS))
 
 
-class TrainingLedger:
+class TrainingLedger(Kept):
     """Epochs, batch sizes and measured progress of N jobs; written by the world.
 
     Parameters
@@ -67,6 +68,8 @@ class TrainingLedger:
     ----------
     epochs_done, batch_size, admitted_seconds, measured_samples, measured_seconds : (N,) see `TrainingView`.
     """
+
+    keeps = _COLUMNS  # profiles are made anew from trace and table
 
     def __init__(self, profiles: Profiles, profiled_type: int | None = None) -> None:
         n = len(profiles)
@@ -139,15 +142,6 @@ class TrainingLedger:
         self.profiles = self.profiles.take(rows)
         for name in _COLUMNS:
             setattr(self, name, getattr(self, name)[rows])
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: profiles are made anew from trace and table."""
-        return {name: getattr(self, name) for name in _COLUMNS}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        for name in _COLUMNS:
-            setattr(self, name, state[name])
 
     def append(self, later: TrainingLedger) -> None:
         """Add the jobs of another ledger at the end."""

@@ -134,6 +134,12 @@ BREAKDOWNS = {of.rows: of for of in _ALL}
 """By the key of their rows in a summary."""
 
 
+def parts_tables(summaries: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """Those of partitions and of entities, for the terminal, where any run has them."""
+    shown = (BREAKDOWNS[name] for name in ("by_partition", "by_entity"))
+    return [parts_table(summaries, of) for of in shown if any(summary.get(of.rows) for summary in summaries)]
+
+
 def parts_table(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> Table:
     """The parts of each run, for the terminal, run by run; entities stand below those that they are inside of.
 

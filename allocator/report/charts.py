@@ -151,7 +151,7 @@ COURSES = (
 
 
 def course_chart(
-    course: Course, series: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None = None
+    course: Course, series: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None
 ) -> str:
     """Steps over time of all runs that have any, in the looks of their policies.
 

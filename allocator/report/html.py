@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.report.colours import style_rules
-from allocator.report.page.markup import head, heading, legend
+from allocator.report.page.markup import document, heading, legend
 from allocator.report.page.payload import build_payload, script_elements
 from allocator.report.page.sections import (
     allocation_section,
@@ -42,8 +42,6 @@ SCRIPTS = (
     "jobs.js",
     "allocation.js",
 )
-# A second lock on the promise in the module's first line: the browser refuses whatever is not in the file.
-CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(
@@ -96,7 +94,7 @@ def render_report(
     policies = Policies.of(summaries)
     shown = Presentation.of(policies.summaries)
     names, of_run = policies.run_names(shown.names, summaries), policies.of_run
-    payload = build_payload(results, names=names, policies=shown.names, of_run=of_run, rho=shown.rho)
+    payload = build_payload(results, names, shown.names, of_run, shown.rho)
     runs = payload["runs"]
     colours = style_rules(str(summary.get("policy")) for summary in policies.summaries)
     body = [heading(results, policies, title, description)]
@@ -108,7 +106,7 @@ def render_report(
             comparison_section(policies),
             differences_section(policies, policies.differences(summaries)),
             bars_section(policies.summaries),
-            *distribution_sections(results, of_run, rho=shown.rho, meaning=shown.meaning),
+            *distribution_sections(results, of_run, shown.rho, shown.meaning),
             *course_sections(runs, of_run, payload["origin"]),
             timeline_section(names),
             jobs_section(names),
@@ -118,23 +116,13 @@ def render_report(
         ]
     else:
         body.append('<main><p class="empty">There are no results to compare.</p></main>')
-    return _document(title, "\n".join(body), colours, script_elements(payload))
-
-
-def _document(title: str, body: str, colours: str, data: str) -> str:
-    assets = files("allocator.report") / "assets"
-    style = (assets / "style.css").read_text(encoding="utf-8")
-    script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    return f"""{head(title, colours + style, CONTENT_POLICY)}
-<body>
-{body}
-<div id="tip" role="status" hidden></div>
-{data}
+    script = "\n".join((files("allocator.report") / "assets" / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    scripts = f"""<div id="tip" role="status" hidden></div>
+{script_elements(payload)}
 <script>
 (async () => {{
 "use strict";
 {script}}})();
 </script>
-</body>
-</html>
 """
+    return document(title, "\n".join(body), colours, scripts)

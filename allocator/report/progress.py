@@ -24,18 +24,16 @@ _HOUR = 3600.0
 
 
 @contextmanager
-def policy_progress(
-    policies: Sequence[str], console: Console | None = None, *, every_seconds: float = _SECONDS_BETWEEN_LINES
-) -> Iterator[Callable[[str], Advance]]:
+def policy_progress(policies: Sequence[str], console: Console | None = None) -> Iterator[Callable[[str], Advance]]:
     """Yield a function that takes a policy's name and returns the `progress` callback for `simulate`.
 
-    On a terminal each policy has a bar. Elsewhere there is a line of text every so many seconds, whether or not jobs
+    On a terminal each policy has a bar. Elsewhere there is a line of text every minute, whether or not jobs
     complete; none where all is over before. Writes to standard error unless `console` is given.
     """
     from rich.console import Console
 
     console = console or Console(stderr=True)
-    with _bars(policies, console) if console.is_terminal else _lines(console, every_seconds) as start:
+    with _bars(policies, console) if console.is_terminal else _lines(console) as start:
         yield start
 
 
@@ -67,13 +65,13 @@ def _bars(policies: Sequence[str], console: Console) -> Iterator[Callable[[str],
 
 
 @contextmanager
-def _lines(console: Console, every_seconds: float) -> Iterator[Callable[[str], Advance]]:
+def _lines(console: Console) -> Iterator[Callable[[str], Advance]]:
     """How far it is, told by a thread of its own: a decision may take long."""
     state = {"text": ""}
     over = Event()
 
     def tell() -> None:
-        while not over.wait(every_seconds):
+        while not over.wait(_SECONDS_BETWEEN_LINES):
             if state["text"]:
                 console.print(state["text"], markup=False, highlight=False, soft_wrap=True)
 

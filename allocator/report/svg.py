@@ -44,9 +44,9 @@ class Axis:
         return log_ticks(self.low, self.high) if self.log else linear_ticks(self.low, self.high)
 
 
-def linear_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten, at most `most` of them."""
-    raw = (high - low) / most
+def linear_ticks(low: float, high: float) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten, at most eight of them."""
+    raw = (high - low) / 8
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -101,6 +101,16 @@ def picture(name: str, width: int, height: int, title: str, described: str, cont
     words = element("title", escape(title), id=f"{name}-title") + element("desc", escape(described), id=f"{name}-desc")
     labelled = {"role": "img", "aria_labelledby": f"{name}-title {name}-desc"}
     return element("svg", words + content, viewBox=f"0 0 {width} {height}", **labelled, **attributes)
+
+
+def dotted_curve(across: Sequence[float], up: Sequence[float], hints: Sequence[str], radius: float = 3.5) -> str:
+    """A curve through points in pixels, each with a dot that says something when one points at it."""
+    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(across, up, strict=True))
+    inside = element("path", d=path, class_="curve")
+    for a, b, hint in zip(across, up, hints, strict=True):
+        told = element("title", escape(hint))
+        inside += element("circle", told, cx=round(a, 1), cy=round(b, 1), r=radius, class_="bar")
+    return inside
 
 
 def axes(

@@ -7,6 +7,7 @@ clock is due then; one with several is worth less by each.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,7 @@ def assign_slos(trace: Trace, rng: np.random.Generator, slos: Mapping[float, flo
     if not (np.isnan(factors) | ((factors > 0) & np.isfinite(factors))).all():
         raise InputError("slos", found=dict(slos), expected="positive multiples of the duration")
     drawn = factors[rng.choice(len(factors), size=len(trace), p=probabilities)]
-    columns = {name: getattr(trace, name) for name in Trace.column_names()}
-    columns["slo"] = np.where(np.isnan(trace.slo) & np.isnan(trace.deadline), drawn, trace.slo)
-    return Trace(**columns, source=trace.source)
+    return replace(trace, slo=np.where(np.isnan(trace.slo) & np.isnan(trace.deadline), drawn, trace.slo))
 
 
 def met_deadlines(deadline: NDArray[np.float64], completion_time: NDArray[np.float64]) -> NDArray[np.object_]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from allocator.results.tables import capacity_table, decisions_table, rates_table, shares_table
 from throughputs import InputError
 from throughputs.errors import did_you_mean
-from throughputs.files import read_json, write_frame, write_text
+from throughputs.files import read_json, write_frame, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +77,7 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
         else:
             (directory / name).unlink(missing_ok=True)
     summary = summary_of(result)
-    write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    write_json(directory / "summary.json", summary)
     return summary
 
 
@@ -88,7 +87,7 @@ def as_json(value: Any) -> Any:
         return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {key: as_json(item) for key, item in value.items()}
-    if isinstance(value, tuple):
+    if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,7 @@ class MoreJobs:
                 raise InputError(
                     "extend", field=name, found="other jobs", expected="the same jobs as before, with more behind"
                 )
-        columns = {name: getattr(longer, name)[known:wanted] for name in Trace.column_names()}
-        later_jobs, later_truth = self._build(Trace(**columns, source=longer.source))
+        later_jobs, later_truth = self._build(longer.take(slice(known, wanted)))
         jobs.submit(later_jobs)
         truth.append(later_truth)
         self._trace = longer.head(wanted)
@@ -133,17 +133,15 @@ def preload(trace: Trace, cluster: Cluster) -> Trace:
                 )
             left -= int(trace.scale_factor[count])
             count += 1
-    kept = (name for name in Trace.column_names() if not name.startswith(("recorded_", "arrival_date")))
-    columns: dict[str, Any] = {name: getattr(trace, name) for name in kept}
     arrival = trace.arrival_time.copy()
     if count < len(trace):
         arrival[count:] -= arrival[count]
     arrival[:count] = 0.0
-    columns["arrival_time"] = arrival
     earlier = trace.arrival_time - arrival
-    columns["deadline"] = trace.deadline - earlier
-    columns["deadline_options"] = [
+    options = [
         tuple((seconds - by, value) for seconds, value in row)
         for row, by in zip(trace.deadline_options, earlier.tolist(), strict=True)
     ]
-    return Trace(**columns, source=f"{trace.source}, preloaded")
+    times: dict[str, Any] = {"arrival_time": arrival, "deadline": trace.deadline - earlier, "deadline_options": options}
+    times |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds", "recorded_status", "arrival_date"))
+    return replace(trace, **times, source=f"{trace.source}, preloaded")

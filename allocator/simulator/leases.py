@@ -7,11 +7,10 @@ those who run on.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.mechanism.core import DecisionCore
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
@@ -25,13 +24,15 @@ _Floats = NDArray[np.float64]
 _Lease = tuple[int, int, int, float, float, tuple[int, ...]]
 
 
-class Leases:
+class Leases(Kept):
     """The open leases by job, and those that ended since they were last asked for.
 
     Parameters
     ----------
     core : knows which GPUs a job has.
     """
+
+    keeps = ("_open", "_ended")
 
     def __init__(self, core: DecisionCore) -> None:
         self._core = core
@@ -87,14 +88,6 @@ class Leases:
         ended_at, did, since = np.array([(finish, steps, lease[3]) for _, lease, finish, steps in ended]).T
         held = tuple([lease[5] for _, lease, _, _ in ended]) if ended[0][1][5] else ()
         return StretchOutcome(index, start, end, rows, held, ended_at, did, active, started=since, running=running)
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {"open": self._open, "ended": self._ended}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        self._open, self._ended = state["open"], state["ended"]
 
 
 def _job(ended: tuple[int, _Lease, float, float]) -> int:

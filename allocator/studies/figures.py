@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from allocator.presets import preset
 from allocator.registry import list_policies
 from allocator.report.colours import LIGHT, Look, policy_looks
-from allocator.studies.tables import check_columns, interval, intervals, pareto_front, summary
+from allocator.studies.tables import check_columns, interval, pareto_front, summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +39,8 @@ SHADES = ("#440154", "#443983", "#31688e", "#21918c", "#2fa56b")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.2)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 
-# The first variant of a policy has its colour, the next is darker, then lighter: parts of black and of white.
-_VARIANTS = ((0.0, 0.0), (0.45, 0.0), (0.0, 0.5), (0.7, 0.0), (0.0, 0.7))
+# The first variant of a policy has its colour, the next is darker, then lighter: parts of black (< 0) or of white.
+_VARIANTS = (0.0, -0.45, 0.5, -0.7, 0.7)
 _VARIANT_MARKERS = ("*", "p", "8", "H")
 INK, FAINT = "#333333", "#E4E4E4"
 
@@ -124,9 +124,8 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def _policy_look(look: Look, variant: int) -> dict[str, Any]:
     variant %= len(_VARIANTS)
-    black, white = _VARIANTS[variant]
     marker = _VARIANT_MARKERS[variant - 1] if variant else MARKERS[look.colour]
-    return {"color": _mixed(LIGHT[look.colour], black, white), "marker": marker, "linestyle": DASHES[look.dash]}
+    return {"color": _mixed(LIGHT[look.colour], _VARIANTS[variant]), "marker": marker, "linestyle": DASHES[look.dash]}
 
 
 def _shade(position: int, count: int) -> dict[str, Any]:
@@ -135,10 +134,10 @@ def _shade(position: int, count: int) -> dict[str, Any]:
     return {"color": SHADES[place], "marker": MARKERS[position % len(MARKERS)], "linestyle": "-"}
 
 
-def _mixed(colour: str, black: float, white: float) -> str:
-    """A colour with parts of black and white in it."""
+def _mixed(colour: str, tone: float) -> str:
+    """A colour with black or white in it."""
     parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round((1 - black - white) * part + white * 255):02x}" for part in parts)
+    return "#" + "".join(f"{round((1 - abs(tone)) * part + max(tone, 0) * 255):02x}" for part in parts)
 
 
 # Names of lines
@@ -199,25 +198,18 @@ def apart(heights: Sequence[float], gap: float) -> list[float]:
     return [float(at) for at in placed]
 
 
-def key(
-    axes: Axes,
-    colours: Mapping[str, str],
-    *,
-    x: float = 0.98,
-    y: float = 0.04,
-    align: Literal["left", "right"] = "right",
-) -> None:
-    """Names in their colours, stacked from the corner (x, y) upwards, in fractions of the panel."""
+def key(axes: Axes, colours: Mapping[str, str], *, y: float = 0.04) -> None:
+    """Names in their colours at the right border, stacked from `y` upwards, in fractions of the panel."""
     for i, (name, colour) in enumerate(reversed(list(colours.items()))):
         axes.annotate(
             name,
-            (x, y),
+            (0.98, y),
             xycoords="axes fraction",
             xytext=(0, i * LINE_POINTS),
             textcoords="offset points",
             color=colour,
             fontsize=8.5,
-            ha=align,
+            ha="right",
             va="bottom",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8},
         )
@@ -264,7 +256,7 @@ def curves(
         What was drawn, as `summary` gives it.
     """
     table = summary(results, load=load, value=value, unit=unit, series=series)
-    bottom = min(0.0, 1.15 * float(np.nanmin([0.0, *table["mean"]]))) if bottom is None else bottom
+    bottom = 1.15 * float(np.nanmin([0.0, *table["mean"]])) if bottom is None else bottom
     styles = looks(table[series])
     loads = np.sort(table[load].unique())
     ends = []
@@ -326,8 +318,7 @@ def _logarithmic(axes: Axes, low: float, high: float) -> None:
 
 def _top(table: pd.DataFrame, published: pd.DataFrame | None) -> float:
     """Upper end of the axis: the lines and the published figures fit, and intervals up to twice as high."""
-    highest = [table["mean"].max(), -np.inf if published is None else published["value"].max()]
-    most = max((float(figure) for figure in highest if np.isfinite(figure)), default=0.0)
+    most = float(np.nanmax([0.0, *table["mean"], *(() if published is None else published["value"])]))
     ends = float(np.nanmax([0.0, *(table["mean"] + table["half_width"])]))
     return max(1.15 * most, min(1.03 * ends, 2.0 * most)) if most > 0 else 1.0
 
@@ -348,10 +339,10 @@ def _mark_saturation(axes: Axes, rows: pd.DataFrame, load: str, style: Mapping[s
     return True
 
 
-def by_draw(table: pd.DataFrame, value: str, *, series: str = "policy", draw: str = "seed") -> dict[str, list[Any]]:
+def by_draw(table: pd.DataFrame, value: str, *, series: str = "policy") -> dict[str, list[Any]]:
     """A column as `cumulative` takes it: for each series, in the order in which they come, its figures draw by draw."""
     return {
-        str(name): [figures[value].to_numpy() for _, figures in rows.groupby(draw)]
+        str(name): [figures[value].to_numpy() for _, figures in rows.groupby("seed")]
         for name, rows in table.groupby(series, sort=False)
     }
 
@@ -374,7 +365,7 @@ def cumulative(
         together = np.unique(np.concatenate(given))
         known = together[~np.isnan(together)]
         shares = np.array([np.searchsorted(draw, known, side="right") / max(len(draw), 1) for draw in given])
-        mean, half_width = intervals(shares)
+        mean, half_width = np.array([interval(share) for share in shares.T]).reshape(-1, 2).T
         axes.step(known, mean, where="post", color=styles[name]["color"], linestyle=styles[name]["linestyle"])
         if len(given) > 1:
             low, high = np.maximum(mean - half_width, 0.0), np.minimum(mean + half_width, 1.0)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from rich.console import Console
 
-from allocator.experiments.execute import package_version
+from allocator.checkpoint.checkpoint import package_version
 from allocator.report.progress import policy_progress
 from allocator.studies import figures, tables
 from allocator.studies.tables import Shown
@@ -223,10 +223,7 @@ def cpu_seconds(call: Callable[[], Any], repetitions: int) -> float:
     return statistics.median(times)
 
 
-def over_draws(column: str = "seconds") -> dict[str, Shown]:
+def over_draws() -> dict[str, Shown]:
     """Columns for times that were measured on several draws."""
-    return {
-        "mean, ms": Shown(column, ".1f", 1e-3),
-        "median, ms": Shown(column, ".1f", 1e-3, "median"),
-        "worst, ms": Shown(column, ".1f", 1e-3, "max"),
-    }
+    kinds = {"mean": "mean", "median": "median", "worst": "max"}
+    return {f"{name}, ms": Shown("seconds", ".1f", 1e-3, over) for name, over in kinds.items()}

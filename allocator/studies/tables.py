@@ -28,7 +28,6 @@ from throughputs.files import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CONFIDENCE = 0.95
 _WIDE = 40
 """Longer cells of a table on the screen are wrapped."""
 
@@ -191,17 +190,6 @@ def duration(seconds: float) -> str:
 
 
 # Means and differences
-
-
-def intervals(draws: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means over draws and half widths of their confidence intervals, nan for a single draw; draws is (S, K)."""
-    from scipy.special import stdtrit
-
-    n = len(draws)
-    mean = draws.mean(axis=0)
-    if n < 2:
-        return mean, np.full(mean.shape, np.nan)
-    return mean, stdtrit(n - 1, (1 + CONFIDENCE) / 2) * (draws.std(axis=0, ddof=1) / np.sqrt(n))
 
 
 def interval(figures: Iterable[float]) -> tuple[float, float]:

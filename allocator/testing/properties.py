@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.state_file import Part
 from allocator.protocol import Allocation, ClusterState, PlanPolicy, Policy, SharePolicy
 from allocator.protocol.views import VIEWS, Need
 from allocator.testing.worlds import World
@@ -166,7 +167,7 @@ def remembers_what_it_says(policy: Policy, world: World) -> None:
         return
     policy.plan(world.state(policy), memory)
     restored = policy.new_memory()
-    restored.restore(copy.deepcopy(memory.state()))
+    restored.restore(Part.of(memory.state()).tree())
     plans = [policy.plan(world.state(policy), each) for each in (memory, restored)]
     one, other = (
         [

@@ -7,9 +7,10 @@ import re
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from unittest import mock
 from urllib.parse import unquote, urlsplit
 
-from allocator.data import DataFile, Dataset, fetch
+from allocator.data import DataFile, Dataset, download, fetch
 
 PATIENCE = 120.0
 """Seconds until a test gives up: other programs may keep this machine busy."""
@@ -108,5 +109,8 @@ def one_file(server, **changes) -> Dataset:
     )
 
 
-def get(dataset, cache, **settings):
-    return fetch(dataset, cache=cache, **{"pause_seconds": 0.0, "timeout_seconds": PATIENCE} | settings)
+def get(dataset, cache, attempts=download.ATTEMPTS, **settings):
+    """Fetch without pauses."""
+    limits = {"ATTEMPTS": attempts, "PAUSE_SECONDS": 0.0, "TIMEOUT_SECONDS": PATIENCE}
+    with mock.patch.multiple(download, **limits):
+        return fetch(dataset, cache=cache, **settings)

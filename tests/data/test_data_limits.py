@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocator.data import DataError, DataFile, Dataset, FileState, store
+from allocator.data import DataError, DataFile, Dataset, FileState, download
 from tests.data.local_server import CONTENT, get, one_file
 from throughputs import InputError
 
@@ -17,9 +17,8 @@ SOCKET_BUFFERS = 16 << 20
 @pytest.fixture
 def small_maximum(monkeypatch):
     """Half of the file that the server has, as the maximum where no length is known."""
-    real, most = store.download, len(CONTENT) // 2
-    monkeypatch.setattr(store, "download", lambda *args, **kwargs: real(*args, **kwargs, most_bytes=most))
-    return most
+    monkeypatch.setattr(download, "MOST_BYTES", len(CONTENT) // 2)
+    return len(CONTENT) // 2
 
 
 def kept(folder):

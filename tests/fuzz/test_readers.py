@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
-from allocator.data.listing import markdown_table
-from allocator.data.registry import read_sets
 from allocator.experiments.store import Store
 from allocator.instance import read_instance
 from allocator.protocol.entities import Entities
@@ -41,7 +39,7 @@ from throughputs import (
     write_table,
     write_trace,
 )
-from throughputs.files import parse_json, parse_toml, read_frame, read_text
+from throughputs.files import parse_json, parse_toml, read_frame
 from throughputs.training.rules import read_rules
 
 CASES = 6
@@ -142,22 +140,6 @@ otherwise = [{ first = 0, end = 10 }, { first = 150, end = 160, every = 200, bef
 """
 
 
-SETS = """[[dataset]]
-name = "acme"
-title = "Jobs of two clusters"
-licence = "CC BY 4.0"
-page = "https://example.org/acme"
-base = "https://example.org/raw/"
-read_by = ["--trace", "throughputs.read_trace"]
-by_schema = true
-hash_from = "copy"
-files = [
-  { path = "seren.csv", approximate_size = 99000000 },
-  { path = "a/kalos.csv", url = "https://example.org/kalos.csv", size = 9000000, sha256 = "00ff" },
-]
-"""
-
-
 def small_table():
     table = default_table()
     keys = [0, 1, 2, 40]
@@ -182,10 +164,6 @@ def model_of(path):
 
 def sweep_of(path):
     return len(Sweep.from_toml(path).points())
-
-
-def sets_of(path):
-    return markdown_table(read_sets(read_text(path), str(path)))
 
 
 def results_of(path):
@@ -268,7 +246,6 @@ FORMATS = (
     Format("sweep.toml", sweep_of, SWEEP),
     Format("sweep.json", results_of, sweep_folder),
     Format("rules.toml", read_rules, RULES),
-    Format("sets.toml", sets_of, SETS),
     Format("model.csv", model_of, lambda _: default_colocation().to_frame().head(6).to_csv(index=False).encode()),
 )
 

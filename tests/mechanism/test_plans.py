@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from allocator.checkpoint.state_tree import Part
+from allocator.checkpoint.state_file import Part
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.plans import PlanBook

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy, simulate
+from allocator.checkpoint.state_file import Part
 from allocator.policies.chronus import policy as planner
 from allocator.policies.chronus.memory import ACCEPTED, BEST_EFFORT, UNACCEPTED, ChronusMemory
 from allocator.policies.chronus.policy import Chronus
@@ -147,7 +147,7 @@ def test_noise_is_drawn_from_its_seed() -> None:
     policy = Chronus(noise=1.0)
     memory, again = policy.new_memory(), policy.new_memory()
     policy.plan(state, memory)
-    again.restore(copy.deepcopy(memory.state()))
+    again.restore(Part.of(memory.state()).tree())
     for each in (memory, again):
         policy.plan(state_of([100.0] * 40, [()] * 40, clock=LEASE), each)
     assert memory.duration.tolist() == again.duration.tolist()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from allocator import Allocation, Cluster, ClusterState, ConvexPolicy, SharePolicy, ThroughputMatrix, get_policy
-from allocator.checkpoint.checkpoint import _decision, _decision_of
+from allocator.checkpoint.state_file import Part
 from allocator.instance import allocation_to_json
 
 
@@ -72,6 +72,6 @@ def test_a_status_of_ones_own_is_a_claim_everywhere(word: str) -> None:
     assert allocation.status == claim
     assert replace(allocation, seconds=2.0).status == claim
     assert allocation_to_json(allocation)["status"] == claim
-    kept = _decision_of(_decision((0, 0.0, allocation)), allocation.throughputs.accelerators)[2]
+    kept = Part.of(allocation).tree()
     assert kept.status == claim
     assert ByHand("closed form").allocate(state_of()).status == "closed form"

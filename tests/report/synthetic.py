@@ -10,6 +10,7 @@ import numpy as np
 
 from allocator import Cluster, get_policy, simulate
 from allocator.presets import preset
+from allocator.report.page.payload import build_payload
 from allocator.results.result import SimulationResult
 from throughputs import Trace
 
@@ -54,3 +55,9 @@ def changed(result: SimulationResult, **changes: Any) -> SimulationResult:
 def make_results(*policies: str, **options: Any) -> list[SimulationResult]:
     """Several policies on one trace."""
     return [make_result(policy, **options) for policy in policies or POLICIES]
+
+
+def payload_of(results: Sequence[SimulationResult]) -> dict[str, Any]:
+    """What a page embeds of runs, each of a policy of its own."""
+    names = [result.label for result in results]
+    return build_payload(results, names, names, range(len(names)), "rho")

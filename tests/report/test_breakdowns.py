@@ -10,7 +10,7 @@ from rich.console import Console
 from allocator import Cluster
 from allocator.report import render_report
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
-from allocator.report.page.payload import build_payload
+from tests.report.synthetic import payload_of
 from tests.results.test_measures import run
 
 
@@ -55,7 +55,7 @@ def test_fragmentation_over_time_is_a_chart_where_it_is_known() -> None:
     page = render_report([result])
     assert '<section id="fragmentation"' in page
     assert '<section id="fragmentation"' not in render_report([run(Cluster({"red": 20, "blue": 8}))])
-    series = build_payload([result])["runs"][0]["fragmentation"]
+    series = payload_of([result])["runs"][0]["fragmentation"]
     edges, table = np.array(series["time"]), result.fragmentation
     exact = np.zeros(len(edges) - 1)
     for _, own in table.groupby("accelerator", observed=True):

@@ -17,9 +17,9 @@ import pytest
 from allocator.report import render_report, write_report
 from allocator.report.charts import date_ticks, ecdf
 from allocator.report.page import payload as payload_module
-from allocator.report.page.payload import build_payload, course
+from allocator.report.page.payload import course
 from allocator.results.result import SimulationResult
-from tests.report.synthetic import changed, make_result
+from tests.report.synthetic import changed, make_result, payload_of
 from throughputs.shown import visible
 
 Results = list[SimulationResult]
@@ -123,7 +123,7 @@ def decode(run: dict[str, Any]) -> set[tuple[int, int, int]]:
 
 
 def test_embedded_bars_are_the_rounds(results: Results) -> None:
-    for run, result in zip(build_payload(results)["runs"], results, strict=True):
+    for run, result in zip(payload_of(results)["runs"], results, strict=True):
         rounds = result.rounds
         numbers = {number: at for at, number in enumerate(sorted(rounds["round"].unique().tolist()))}
         assert run["until"] is None
@@ -138,11 +138,11 @@ def test_embedded_bars_are_the_rounds(results: Results) -> None:
 
 
 def test_too_much_is_cut_at_one_time_and_thinned(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = build_payload(results)["runs"][-1]
+    whole = payload_of(results)["runs"][-1]
     limit = whole["barCount"] // 2
     monkeypatch.setattr(payload_module, "BARS_PER_RUN", limit)
     monkeypatch.setattr(payload_module, "DECISIONS_PER_RUN", 5)
-    cut = build_payload(results)["runs"][-1]
+    cut = payload_of(results)["runs"][-1]
     assert 0 < sum(len(flat) // 3 for flat in cut["bars"]) <= limit < whole["barCount"] == cut["barCount"]
     before = {at for at, start in enumerate(cut["roundStart"]) if start < cut["until"]}
     assert decode(cut) <= decode(whole)
@@ -152,12 +152,12 @@ def test_too_much_is_cut_at_one_time_and_thinned(results: Results, monkeypatch: 
     numbers = [row["number"] for row in cut["decisions"]]
     assert (len(numbers), numbers[0], numbers[-1]) == (5, 1, cut["decisionCount"])
     monkeypatch.setattr(payload_module, "TOTAL_BARS", limit)
-    runs = build_payload(results)["runs"]
+    runs = payload_of(results)["runs"]
     assert sum(len(flat) // 3 for run in runs for flat in run["bars"]) <= limit < sum(run["barCount"] for run in runs)
 
 
 def test_embedded_decisions(results: Results) -> None:
-    result, run = results[-1], build_payload(results)["runs"][-1]
+    result, run = results[-1], payload_of(results)["runs"][-1]
     assert run["decisionCount"] == len(result.decisions) > 5
     for row in run["decisions"]:
         number, clock, allocation = result.decisions[row["number"] - 1]
@@ -169,7 +169,7 @@ def test_embedded_decisions(results: Results) -> None:
 
 
 def test_policies_on_one_trace_share_its_table(results: Results) -> None:
-    data = build_payload([*results, make_result("other", n_jobs=5, seed=9)])
+    data = payload_of([*results, make_result("other", n_jobs=5, seed=9)])
     assert [run["trace"] for run in data["runs"]] == [0, 0, 0, 1]
     types = data["traces"][0]
     assert [types["types"][k] for k in types["type"]] == results[0].jobs["job_type"].tolist()
@@ -245,7 +245,7 @@ def test_edge_cases_give_a_valid_page(case: str) -> None:
 
 
 def test_large_parts_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    payload = build_payload([make_result()])
+    payload = payload_of([make_result()])
     plain = payload_module.script_elements(payload)
     monkeypatch.setattr(payload_module, "PACKED", 0)
     packed = payload_module.script_elements(payload)

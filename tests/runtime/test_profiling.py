@@ -120,7 +120,7 @@ BYE = [sys.executable, "-c", "print('bye')"]
         (["--patience", "0.5"], ["sleep", "60"], "made no step in 0.5 s"),
         (["--out", "t.xls"], ["true"], "a name ending in"),
         (["--gpus", "4"], ["true"], "v100:2"),
-        (["--gpus", "1,one"], ["true"], "numbers of GPUs"),
+        (["--gpus", "1,one"], ["true"], "whole numbers at least 1"),
         (["--steps-pattern", "("], ["true"], "regular expression"),
         (["--seconds", "0"], ["true"], "above 0"),
     ],

@@ -38,11 +38,11 @@ def test_admission_beside_jobs_of_unknown_length_and_on_several_types(tmp_path):
         assert allocator(*ask, "--within", "60")["admitted"]
         asked = {"command": ["train", "5"], "working_directory": "/", "deadline": 9000.0}
         client.ask("submit", jobs=[asked, asked | {"duration": 50.0}, asked | {"deadline": None}])
-        there = present_jobs(tmp_path, table)
+        there, policy = present_jobs(tmp_path, table)
         # an hour, as under the policy; without a deadline it makes room
-        assert list(there.jobs.job_type) == ["job 0", "job 1"]
-        assert there.jobs.total_steps.tolist() == pytest.approx([3600.0, 50.0])
-        assert (there.policy, there.cluster.gpus) == ("fifo_perf", {"v100": 2})
+        assert list(there["jobs"].job_type) == ["job 0", "job 1"]
+        assert there["jobs"].total_steps.tolist() == pytest.approx([3600.0, 50.0])
+        assert (policy, there["cluster"].gpus) == ("fifo_perf", {"v100": 2})
         client.ask("submit", jobs=[asked | {"job_type": "mine", "gpus": 2, "total_steps": 1e5, "deadline": 5005.0}])
         assert not allocator(*ask, "--within", "60")["admitted"]
         wrong = CliRunner().invoke(app, [*map(str, ask), "--within", "9", "--cluster", "v100:2"])

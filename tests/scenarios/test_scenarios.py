@@ -139,8 +139,7 @@ def test_types_that_differ_need_a_table_and_have_a_worth_each():
     (row,) = whatif(drawn, "v100:2,k80:2", "max_min_fairness_perf").rows
     assert [more.accelerator for more in row.next_gpus] == ["v100", "k80"]
     assert set(row.prices) == {"v100", "k80"}
-    assert all(more.price == row.prices[more.accelerator] for more in row.next_gpus)
-    assert row.next_gpus[0].price_unit == "normalised throughput"
+    assert row.price_unit == "normalised throughput"
     with pytest.raises(InputError, match="model-0"):
         whatif(log(), "v100:2,k80:2")
 

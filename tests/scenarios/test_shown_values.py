@@ -24,13 +24,11 @@ def figures(hours, completed=10):
 
 def row(gpus, hours, more=(), completed=10):
     """On so many GPUs of a100, and 2 of h100."""
-    larger = tuple(
-        NextGpus(name, 1, "completed", "", figures(h), price, "normalised throughput") for name, h, price in more
-    )
+    larger = tuple(NextGpus(name, "completed", "", figures(h)) for name, h, _ in more)
     cluster = Cluster({"a100": gpus, "h100": 2})
-    return Row(
-        f"a100:{gpus}", cluster, 1.0, None, {}, "fifo", "completed", "", figures(hours, completed), next_gpus=larger
-    )
+    known = {"prices": {name: price for name, _, price in more}, "price_unit": "normalised throughput"}
+    own = figures(hours, completed)
+    return Row(f"a100:{gpus}", cluster, 1.0, None, {}, "fifo", "completed", "", own, next_gpus=larger, **known)
 
 
 @pytest.fixture

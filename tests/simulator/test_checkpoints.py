@@ -345,7 +345,7 @@ def test_a_checkpoint_of_another_run_is_refused(other, crashed):
 
 
 def test_a_checkpoint_of_another_version_is_refused(crashed, monkeypatch):
-    monkeypatch.setattr("allocator.checkpoint.checkpoint._version", lambda: "another version")
+    monkeypatch.setattr("allocator.checkpoint.checkpoint.package_version", lambda: "another version")
     with pytest.raises(InputError, match="field 'version'"):
         simulate(**crashed, resume=True)
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.admission import Admission, AdmissionTest
+from allocator.api import load_speeds
 from allocator.cli.options.groups import option
 from allocator.cli.options.shared import (
     AcceleratorOption,
@@ -24,13 +25,12 @@ from allocator.cli.options.shared import (
 from allocator.cli.options.values import (
     make_accelerator,
     make_cluster,
-    make_table,
-    only_table,
     read_jobs,
     told_of_throughputs,
 )
-from allocator.cli.service.admission import Presence, present_jobs
+from allocator.cli.service.admission import present_jobs
 from allocator.cli.service.options import state_folder
+from allocator.experiments.workloads import only_table
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.presets.preset import DEFAULT
@@ -43,45 +43,41 @@ HOUR = 3600.0
 
 
 def admit_command(
-    job_type: Annotated[str, option("--job-type", "Job type of the newcomer, as in the throughput table.", "NAME")],
-    steps: Annotated[float, option("--steps", "Training steps that it has to do.")],
+    job_type: Annotated[str, option("Job type of the newcomer, as in the throughput table.", "NAME")],
+    steps: Annotated[float, option("Training steps that it has to do.")],
     cluster: Annotated[
         str | None,
-        option("--cluster", "GPUs of one type, or a CSV file that describes them.", "TYPE:COUNT|FILE"),
+        option("GPUs of one type, or a CSV file that describes them.", "TYPE:COUNT|FILE"),
     ] = None,
     state: Annotated[
         Path | None,
         option(
-            "--state",
             "State folder of a running service: its GPUs, jobs, throughputs and clock, and the slots of its "
             "policy, where nothing else is said.",
             "DIR",
             parser=state_folder,
         ),
     ] = None,
-    deadline: Annotated[
-        float | None, option("--deadline", "When it should be through, on the clock.", "SECONDS")
-    ] = None,
-    within: Annotated[float | None, option("--within", "The same, counted from now.", "SECONDS")] = None,
+    deadline: Annotated[float | None, option("When it should be through, on the clock.", "SECONDS")] = None,
+    within: Annotated[float | None, option("The same, counted from now.", "SECONDS")] = None,
     trace: Annotated[
         Path | None,
-        option("--trace", "The jobs there are, with the steps left to them; none if omitted.", "FILE"),
+        option("The jobs there are, with the steps left to them; none if omitted.", "FILE"),
     ] = None,
     clock: Annotated[
         float | None,
-        option("--clock", "Now, on the clock of the trace; its last arrival if omitted.", "SECONDS"),
+        option("Now, on the clock of the trace; its last arrival if omitted.", "SECONDS"),
     ] = None,
     most_gpus: Annotated[
         int | None, typer.Option("--max-gpus", help="GPUs that the newcomer is given at most.", min=1, metavar="COUNT")
     ] = None,
     slot: Annotated[
         float | None,
-        option("--slot", "GPUs come back at the ends of slots of this length.", "SECONDS"),
+        option("GPUs come back at the ends of slots of this length.", "SECONDS"),
     ] = None,
     restart: Annotated[
         float | None,
         option(
-            "--restart",
             "What a start on other GPUs takes; that of simulations, or seen by the service, if omitted.",
             "SECONDS",
         ),
@@ -89,7 +85,6 @@ def admit_command(
     admission: Annotated[
         str | None,
         option(
-            "--admission",
             "As that setting of the policy elasticflow: each, or repair, which also tries other orders; that of "
             "the service's policy, or each, if omitted.",
         ),
@@ -105,6 +100,7 @@ def admit_command(
     If not: the earliest deadline that could be promised, and the GPUs of a cluster that could promise the one asked
     for. Answered as under the policy elasticflow, by minimum satisfactory shares. Ends with exit code 0 either way.
     """
+    there: dict[str, Any]
     if state is None:
         kind = make_accelerator(accelerator, throughputs)
         if cluster is None:
@@ -116,39 +112,31 @@ def admit_command(
         if len(jobs) and now < last:
             expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
             raise InputError("--clock", found=now, expected=expected)
-        table = only_table(make_table(throughputs, [], kind), throughputs)
+        table = only_table(load_speeds(throughputs, accelerator=kind), "--throughputs", str(throughputs))
         if trace is not None:
-            own = throughputs is not None
-            warn(told_of_throughputs(trace, jobs, table, gpus, given=own, elastic=True))
-        starts = rule_of(DEFAULT.world, StartsTakeTime).dearest(gpus.total_gpus)
-        there = Presence(jobs, gpus, table, now, "", restart_seconds=starts)
+            warn(told_of_throughputs(trace, jobs, table, gpus, given=throughputs is not None, elastic=True))
+        there, policy = {"jobs": jobs, "cluster": gpus, "throughputs": table, "clock": now}, ""
+        there["restart_seconds"] = rule_of(DEFAULT.world, StartsTakeTime).dearest(gpus.total_gpus)
     else:
         for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):
             if given is not None:
                 raise InputError(name, found=given, expected="nothing with --state: the service knows")
-        there = present_jobs(state, throughputs)
-    now = there.clock
+        there, policy = present_jobs(state, throughputs)
+    repair = None if admission is None else _repair(admission)
+    own = {"slot_seconds": slot, "restart_seconds": restart, "repair": repair}
+    test = AdmissionTest(**there | {name: value for name, value in own.items() if value is not None})
+    now, jobs = test.clock, test.jobs
     newcomer = _newcomer(job_type, steps, _deadline(deadline, within, now), now)
-    test = AdmissionTest(
-        there.jobs,
-        there.cluster,
-        there.throughputs,
-        clock=now,
-        slot_seconds=there.slot_seconds if slot is None else slot,
-        restart_seconds=there.restart_seconds if restart is None else restart,
-        margin_seconds=there.margin_seconds,
-        repair=there.repair if admission is None else _repair(admission),
-    )
     answer = test.ask(newcomer, most_gpus)
     if as_json:
         print_json(_as_json(answer))
         return
-    named = [str(name) for name in there.jobs.job_type] if there.policy else list(map(str, range(len(there.jobs))))
-    lines = _lines(answer, now, there.jobs, named)
+    names = map(str, jobs.job_type if policy else range(len(jobs)))
+    lines = _lines(answer, now, jobs, list(names))
     if cost := test.filling.restart_seconds:
         lines.append(f"A start on other GPUs is taken to need {cost:g} s (--restart).")
-    if there.policy:
-        lines.append(f"By minimum satisfactory shares, as under elasticflow; the service decides by {there.policy}.")
+    if policy:
+        lines.append(f"By minimum satisfactory shares, as under elasticflow; the service decides by {policy}.")
     for line in lines:
         console().print(line, soft_wrap=True, highlight=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from allocator.experiments.compare import compare
 from allocator.experiments.run import Materials
 from allocator.experiments.workloads import Draw, TrainingWorkload, workload, workloads
 from allocator.presets import preset
-from allocator.report.breakdowns import BREAKDOWNS, calibration_table, parts_table
+from allocator.report.breakdowns import calibration_table, parts_tables
 from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
 from allocator.report.page.tables import calibration_section
@@ -30,7 +29,7 @@ from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, differences_table, extra_figures
 from allocator.results.outcomes import RECORDED
 from allocator.variants import Variant, read_variants
-from throughputs.files import write_text
+from throughputs.files import write_json
 from throughputs.goodput.trainings import Trainings
 
 
@@ -40,7 +39,6 @@ def compare_command(
     policies: Annotated[
         str | None,
         option(
-            "--policies",
             "Names of policies, each with settings of its own where wanted, as in "
             "elasticflow,elasticflow:admission=repair; the preset's if omitted.",
             "NAME[:SETTING=VALUE,...],...",
@@ -49,21 +47,17 @@ def compare_command(
     trace: Annotated[
         Path | None,
         option(
-            "--trace",
             "Jobs; drawn by the generator of the preset if omitted; -: standard input.",
             "FILE|-",
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        option(
-            "--jobs", "Number of jobs to draw when there is no --trace (`sweep` draws others); the preset's if omitted."
-        ),
+        option("Number of jobs to draw when there is no --trace (`sweep` draws others); the preset's if omitted."),
     ] = None,
     mean_interarrival: Annotated[
         float | None,
         option(
-            "--mean-interarrival",
             "Mean time between their arrivals; the preset's if omitted.",
             "SECONDS",
         ),
@@ -78,7 +72,7 @@ def compare_command(
             min=1,
         ),
     ] = 1,
-    out: Annotated[Path, option("--out", "Folder for report.html and the results.", "DIR")] = Path("comparison"),
+    out: Annotated[Path, option("Folder for report.html and the results.", "DIR")] = Path("comparison"),
     given: Annotated[Given, RUN],
     as_json: JsonOption = False,
 ) -> None:
@@ -153,10 +147,10 @@ def compare_command(
         ran.results, out / "report.html", description=lead, summaries=ran.summaries, sections=sections
     )
     if ran.calibration is not None:
-        write_text(out / "calibration.json", json.dumps(ran.calibration.as_dict(), indent=2, allow_nan=False) + "\n")
-    write_text(out / "comparison.json", json.dumps(rows, indent=2, allow_nan=False) + "\n")
+        write_json(out / "calibration.json", ran.calibration.as_dict())
+    write_json(out / "comparison.json", rows)
     if differences:
-        write_text(out / DIFFERENCES, json.dumps(differences, indent=2, allow_nan=False) + "\n")
+        write_json(out / DIFFERENCES, differences)
     else:
         (out / DIFFERENCES).unlink(missing_ok=True)
     if as_json:
@@ -186,7 +180,5 @@ def _show(policies: Policies, title: str, differences: Sequence[Mapping[str, Any
     for summary in summaries:
         for line in extra_figures(summary):
             screen.print(f"{summary.get('label', summary['policy'])}: {line}", markup=False)
-    if any(summary.get("by_partition") for summary in summaries):
-        screen.print(parts_table(summaries, BREAKDOWNS["by_partition"]))
-    if any(summary.get("by_entity") for summary in summaries):
-        screen.print(parts_table(summaries, BREAKDOWNS["by_entity"]))
+    for parts in parts_tables(summaries):
+        screen.print(parts)

@@ -26,13 +26,13 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 def explain_command(
     run: Annotated[Path, argument("Folder of a run: what simulate, compare or record wrote.", "DIR")],
-    job: Annotated[str | None, option("--job", "Its id; the jobs that waited longest if omitted.", "ID")] = None,
+    job: Annotated[str | None, option("Its id; the jobs that waited longest if omitted.", "ID")] = None,
     since: Annotated[
         str | None,
-        option("--since", "From then on, on the clock of the run: 5400, 90m, 1.5h, or a date (UTC).", "TIME"),
+        option("From then on, on the clock of the run: 5400, 90m, 1.5h, or a date (UTC).", "TIME"),
     ] = None,
-    until: Annotated[str | None, option("--until", "Up to then.", "TIME")] = None,
-    at: Annotated[str | None, option("--at", "The wait at that time, and the decision in force.", "TIME")] = None,
+    until: Annotated[str | None, option("Up to then.", "TIME")] = None,
+    at: Annotated[str | None, option("The wait at that time, and the decision in force.", "TIME")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Why did a job of a finished run wait, who ran instead, and what would have let it run?

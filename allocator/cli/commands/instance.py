@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from allocator.audit import audit
 from allocator.audit.log import LogAudit, audit_log
@@ -28,7 +27,7 @@ from allocator.report.breakdowns import MOST_USERS
 from allocator.report.terminal import allocation_table
 from allocator.results.summary import fallbacks_told
 from throughputs import InputError
-from throughputs.files import write_text
+from throughputs.files import write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,7 +39,7 @@ def solve_command(
     policy: PolicyNameOption,
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
-    out: Annotated[Path | None, option("--out", "Write the JSON here instead of to the screen.", "FILE")] = None,
+    out: Annotated[Path | None, option("Write the JSON here instead of to the screen.", "FILE")] = None,
     table: Annotated[bool, option("--table", "Print a table for people instead of JSON.")] = False,
 ) -> None:
     """Solve one allocation problem: who gets which share of time on which accelerator type.
@@ -56,7 +55,7 @@ def solve_command(
     warn(fallbacks_told(policy, [allocation], 1))
     answer = allocation_to_json(allocation)
     if out is not None:
-        write_text(out, json.dumps(answer, indent=2, allow_nan=False) + "\n")
+        write_json(out, answer)
     if table:
         console().print(allocation_table(allocation))
     elif out is None:
@@ -72,19 +71,19 @@ def audit_command(
         ),
     ],
     policy: Annotated[
-        str | None, option("--policy", "Policy whose allocation is audited; `allocator policies` lists them.")
+        str | None, option("Policy whose allocation is audited; `allocator policies` lists them.")
     ] = None,
     cluster: Annotated[
         str | None,
-        option("--cluster", "GPUs that the jobs of a log ran on, by accelerator type.", "TYPE:COUNT,...|FILE"),
+        option("GPUs that the jobs of a log ran on, by accelerator type.", "TYPE:COUNT,...|FILE"),
     ] = None,
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
     seed: SeedOption = 0,
-    probed_jobs: Annotated[int, option("--probed-jobs", "Jobs that are made to misreport; 0 for no probe.", min=0)] = 8,
-    misreports: Annotated[int, option("--misreports", "Misreports of each of them.", min=0)] = 8,
-    jobs: Annotated[int, option("--jobs", "Jobs to explain in the table, the slowest first.", min=0)] = 10,
-    out: Annotated[Path | None, option("--out", "Also write the audit as JSON to this file.", "FILE")] = None,
+    probed_jobs: Annotated[int, option("Jobs that are made to misreport; 0 for no probe.", min=0)] = 8,
+    misreports: Annotated[int, option("Misreports of each of them.", min=0)] = 8,
+    jobs: Annotated[int, option("Jobs to explain in the table, the slowest first.", min=0)] = 10,
+    out: Annotated[Path | None, option("Also write the audit as JSON to this file.", "FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Audit the allocation of a policy, or a job log: who envies whom, what was wasted, idle or unfair.
@@ -107,7 +106,7 @@ def audit_command(
     chosen, state = make_policy(policy, solver, choice), read_instance(instance)
     found = audit(chosen.allocate(state), state, chosen, seed=seed, probed_jobs=probed_jobs, misreports=misreports)
     if out is not None:
-        write_text(out, json.dumps(found.to_json(), indent=2, allow_nan=False, default=str) + "\n")
+        write_json(out, found.to_json(), default=str)
     if as_json:
         print_json(found.to_json())
         return
@@ -120,7 +119,7 @@ def _audit_log(log: Path, cluster: str, out: Path | None, as_json: bool) -> None
     """Print what an audit of a log finds, or write it."""
     found = audit_log(read_jobs(log), make_cluster(cluster, None))
     if out is not None:
-        write_text(out, json.dumps(found.as_dict(), indent=2, allow_nan=False) + "\n")
+        write_json(out, found.as_dict())
     if as_json:
         print_json(found.as_dict())
         return
@@ -148,21 +147,17 @@ _MEANT = (
 )
 
 
-def _row(cells: Sequence[Any]) -> dict[str, Any]:
-    return {str(place): cell for place, cell in enumerate(cells)}
-
-
 def _tables(found: LogAudit) -> Iterator[Table | Text]:
     """For the terminal."""
     from rich.text import Text
 
     uses = [(use, hours, 100.0 * part) for use, hours, part in found.gpu_time.itertuples(index=False)]
     title = "Where the GPU time went, from the first submission to the last"
-    yield rows_table([_row(row) for row in uses], ("", "GPU hours", "of all (%)"), title)
+    yield rows_table(uses, ("", "GPU hours", "of all (%)"), title)
     for name, table in found.parts.items():
         shown = table.assign(**{part: 100.0 * table[part] for part in ("gpu_share", "could_start", "overtaken")})
         rows = [
-            _row([str(part) or "(none)", *(None if value != value else value for value in cells)])
+            [str(part) or "(none)", *(None if value != value else value for value in cells)]
             for part, *cells in shown.head(MOST_USERS).itertuples(index=False)
         ]
         yield rows_table(

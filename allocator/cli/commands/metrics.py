@@ -37,7 +37,7 @@ def deadlines_command(
     ],
     trace: Annotated[
         Path | None,
-        option("--trace", "Trace with the deadlines; those in the run if omitted.", "FILE"),
+        option("Trace with the deadlines; those in the run if omitted.", "FILE"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

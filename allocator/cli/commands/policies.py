@@ -56,9 +56,9 @@ def new_command(
     name: Annotated[str, argument("Name of the policy, in lower case.", "NAME")],
     kind: Annotated[
         str,
-        option("--kind", "What it answers with; shares are of time.", "|".join(KINDS)),
+        option("What it answers with; shares are of time.", "|".join(KINDS)),
     ] = "shares",
-    out: Annotated[Path | None, option("--out", "Folder of the package; NAME if omitted.", "DIR")] = None,
+    out: Annotated[Path | None, option("Folder of the package; NAME if omitted.", "DIR")] = None,
 ) -> None:
     """Begin a policy of your own: a package with one policy that runs, its test and its entry point."""
     folder = Path(name) if out is None else out

@@ -12,7 +12,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json, say_un
 from allocator.cli.options.values import read_jobs
 from allocator.cli.screen import rich_console
 from allocator.experiments.run import Materials
-from allocator.report.breakdowns import BREAKDOWNS, parts_table
+from allocator.report.breakdowns import parts_tables
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.output import save_result
@@ -26,7 +26,6 @@ def simulate_command(
     trace: Annotated[
         Path,
         option(
-            "--trace",
             "Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.",
             "FILE|-",
         ),
@@ -34,18 +33,17 @@ def simulate_command(
     policy: Annotated[
         str,
         option(
-            "--policy",
             "Name of the policy, which `allocator policies` lists; settings of its own may follow.",
             "NAME[:SETTING=VALUE,...]",
         ),
     ],
-    out: Annotated[Path, option("--out", "Folder for the results.", "DIR")],
+    out: Annotated[Path, option("Folder for the results.", "DIR")],
     given: Annotated[Given, RUN],
     checkpoint: Annotated[
         Path | None,
-        option("--checkpoint", "File into which the run is saved as it goes.", "FILE"),
+        option("File into which the run is saved as it goes.", "FILE"),
     ] = None,
-    checkpoint_every: Annotated[int, option("--checkpoint-every", "Rounds between checkpoints.", min=1)] = 2000,
+    checkpoint_every: Annotated[int, option("Rounds between checkpoints.", min=1)] = 2000,
     resume: Annotated[bool, option("--resume", "Go on from the checkpoint, if there is one.")] = False,
     profiler: ProfilerOption = None,
     as_json: JsonOption = False,
@@ -87,8 +85,6 @@ def simulate_command(
         screen.print(line)
     if of_profiler is not None:
         screen.print(told(of_profiler))
-    if summary.get("by_partition"):
-        screen.print(parts_table([summary], BREAKDOWNS["by_partition"]))
-    if summary.get("by_entity"):
-        screen.print(parts_table([summary], BREAKDOWNS["by_entity"]))
+    for table in parts_tables([summary]):
+        screen.print(table)
     screen.print(f"Results in {out}/: summary.json, jobs.csv, rounds.parquet, timeline.parquet")

@@ -19,7 +19,7 @@ from throughputs import InputError
 
 def study_command(
     name: Annotated[str | None, argument("The study; all are listed if omitted.", "NAME|FILE.py")] = None,
-    out: Annotated[Path, option("--out", "Folder for the table and the picture.", "DIR")] = Path("studies"),
+    out: Annotated[Path, option("Folder for the table and the picture.", "DIR")] = Path("studies"),
     quick: Annotated[bool, option("--quick", "A part of it: fewer runs, the same figures.")] = False,
     processes: Annotated[int | None, option("--parallel", "Runs of a sweep at a time.", "N")] = None,
     as_json: JsonOption = False,

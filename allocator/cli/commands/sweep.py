@@ -49,7 +49,7 @@ SHOWN_ROWS = 60
 @option_groups
 def continuous_command(
     out: OutOption,
-    rates: Annotated[str, option("--rates", "Jobs per hour.", "RATE,...|FIRST:LAST:COUNT")],
+    rates: Annotated[str, option("Jobs per hour.", "RATE,...|FIRST:LAST:COUNT")],
     given: Annotated[Given, SWEPT, DRAWN, options(Workload, "preload")],
     running: Annotated[Given, RUNNING],
     measured: Annotated[str, option("--window", "Jobs FIRST to END-1 are measured.", "FIRST:END")] = "4000:5000",
@@ -68,7 +68,7 @@ def continuous_command(
 @option_groups
 def static_command(
     out: OutOption,
-    jobs: Annotated[str, option("--jobs", "Numbers of jobs, all there at time 0.", "N,...|FIRST:LAST:COUNT")],
+    jobs: Annotated[str, option("Numbers of jobs, all there at time 0.", "N,...|FIRST:LAST:COUNT")],
     given: Annotated[Given, SWEPT, DRAWN],
     running: Annotated[Given, RUNNING],
 ) -> None:
@@ -89,7 +89,6 @@ def trace_command(
     load: Annotated[
         str,
         option(
-            "--load",
             "How many times as often as in the trace jobs arrive; a deadline moves with the arrival of its job.",
             "FACTOR,...|FIRST:LAST:COUNT",
         ),
@@ -110,7 +109,7 @@ def run_command(
     running: Annotated[Given, RUNNING],
     out: Annotated[
         Path | None,
-        option("--out", "Folder of the sweep; sweeps/NAME, or sweeps/NAME-small, if omitted.", "DIR"),
+        option("Folder of the sweep; sweeps/NAME, or sweeps/NAME-small, if omitted.", "DIR"),
     ] = None,
     small: Annotated[bool, option("--small", "The small variant that the file defines.")] = False,
 ) -> None:
@@ -140,9 +139,9 @@ FiguresOption = Annotated[
 @app.command("plot")
 def plot_command(
     folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
-    out: Annotated[Path, option("--out", "The picture.", "FILE.pdf|FILE.svg|FILE.png")],
+    out: Annotated[Path, option("The picture.", "FILE.pdf|FILE.svg|FILE.png")],
     figures: FiguresOption = None,
-    width: Annotated[float | None, option("--width", "Width of the picture in inches.", "INCHES", min=1.0)] = None,
+    width: Annotated[float | None, option("Width of the picture in inches.", "INCHES", min=1.0)] = None,
 ) -> None:
     """Draw the results of a sweep: a line per series against the load, bars where there is one load.
 
@@ -161,7 +160,7 @@ def plot_command(
 @app.command("export")
 def export_command(
     folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
-    out: Annotated[Path, option("--out", "The table.", "FILE.csv|FILE.tex")],
+    out: Annotated[Path, option("The table.", "FILE.csv|FILE.tex")],
     figures: FiguresOption = None,
 ) -> None:
     """Write the results of a sweep as a table: a row per series and load, means over seeds with 95 % intervals.

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from allocator.api import load_speeds
 from allocator.cli.options.groups import Given, option, option_groups, options
 from allocator.cli.options.shared import JsonOption, SettingOption, console, option_parameters, print_json, say, warn
 from allocator.cli.options.sweep import (
@@ -21,15 +22,16 @@ from allocator.cli.options.sweep import (
     workload_given,
 )
 from allocator.cli.options.values import (
+    distinct_numbers,
     make_accelerator,
     make_cluster,
-    make_table,
     read_jobs,
     told_of_throughputs,
     unused_columns,
 )
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
+from allocator.conversion import NotNegative, Positive
 from allocator.experiments.run import Run
 from allocator.experiments.runner import cores
 from allocator.experiments.whatif import Scenarios, run_scenarios, write_scenarios
@@ -109,12 +111,13 @@ def whatif_command(
     """
     variants = read_variants(policies, "--policies")
     made, jobs = _clusters(clusters, given), read_jobs(trace)
+    penalties = () if restart_penalty is None else distinct_numbers("--restart-penalty", restart_penalty, NotNegative)
     scenarios = Scenarios(
         trace=str(trace),
         clusters=made,
         policies=tuple(variants),
-        loads=_numbers("--load", load, above=True),
-        restart_penalties=() if restart_penalty is None else _numbers("--restart-penalty", restart_penalty),
+        loads=distinct_numbers("--load", load, Positive),
+        restart_penalties=penalties,
         vary=varied(given, variants),
         workload=workload_given(given),
         settings=settings_given(given, variants),
@@ -172,7 +175,7 @@ def _say_what_is_not_used(
     throughputs, owners = given.get("throughputs"), given.get("entities_by")
     chosen = preset(given.get("preset", "default"))
     elastic = any(Need.CONFIGURATIONS in chosen.class_of_policy(variant.name).needs for variant in variants)
-    table = make_table(throughputs, [], make_accelerator(given.get("accelerator"), throughputs))
+    table = load_speeds(throughputs, accelerator=make_accelerator(given.get("accelerator"), throughputs))
     known = throughputs is not None
     said = (told_of_throughputs(path, trace, table, each, given=known, elastic=elastic) for each in clusters)
     for line in dict.fromkeys(said):
@@ -180,16 +183,3 @@ def _say_what_is_not_used(
     lines = (line for each in clusters for line in unused_columns(trace, each, owners, by_name=owners is not None))
     for line in dict.fromkeys(lines):
         say(line)
-
-
-def _numbers(option: str, text: str, *, above: bool = False) -> tuple[float, ...]:
-    expected = f"numbers {'above' if above else 'of at least'} 0, as in 1,1.2,1.5"
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(option, found=text, expected=expected) from None
-    if not all(0 <= number < float("inf") for number in found) or (above and 0 in found):
-        raise InputError(option, found=text, expected=expected)
-    if len(set(found)) < len(found):
-        raise InputError(option, found=text, expected="each number once")
-    return found

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocator.cli.options.groups import argument, option
-from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.screen import rich_console
-from allocator.data import DataError, cache_directory, datasets, fetch, find, verify
-from allocator.data.listing import bytes_text, hash_text, markdown_table, reader_text, size_text
+from allocator.data import cache_directory, datasets, fetch, find, verify
+from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
 
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport
@@ -46,16 +46,16 @@ def _group() -> None:
 def list_command(
     name: Annotated[str | None, argument("A data set, to see its files.", "[NAME]")] = None,
     cache: CacheOption = None,
-    markdown: Annotated[bool, option("--markdown", "Print them as a table in Markdown.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""
     directory = cache_directory(cache)
     if as_json:
-        found = [_as_json(dataset, directory) for dataset in ([find(name)] if name else datasets())]
+        found = [
+            asdict(dataset) | {"size": dataset.size, "folder": str(directory / dataset.name)}
+            for dataset in ([find(name)] if name else datasets())
+        ]
         print_json(found[0] if name else found)
-    elif markdown:
-        typer.echo(markdown_table([find(name)] if name else list(datasets())), nl=False)
     elif name:
         _print_files(find(name), directory)
     else:
@@ -69,7 +69,7 @@ def fetch_command(
     cache: CacheOption = None,
     url_base: Annotated[
         str | None,
-        option("--url-base", "A mirror with the files under <data set>/<path>.", "URL"),
+        option("A mirror with the files under <data set>/<path>.", "URL"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,15 +81,19 @@ def fetch_command(
             typer.echo(f"{dataset.name}: {size_text(dataset)}, licence: {dataset.licence}")
             if dataset.note:
                 typer.echo(f"  {dataset.note}")
-        with _one_line_errors(), _progress() as progress:
-            reports = fetch(
-                dataset,
-                files=files or (),
-                cache=cache,
-                url_base=url_base,
-                progress=progress,
-                waiting=lambda: typer.echo("another process is fetching this data set; waiting for it", err=True),
-            )
+        try:
+            with _progress() as progress:
+                reports = fetch(
+                    dataset,
+                    files=files or (),
+                    cache=cache,
+                    url_base=url_base,
+                    progress=progress,
+                    waiting=lambda: say("another process is fetching this data set; waiting for it"),
+                )
+        except KeyboardInterrupt:
+            say("stopped; what came is kept, run the same command again to continue")
+            raise typer.Exit(130) from None
         found += [_report_as_json(dataset, report) for report in reports]
         if not as_json:
             _print_reports(reports)
@@ -114,8 +118,7 @@ def verify_command(
     found: list[dict[str, Any]] = []
     good = True
     for dataset in sets:
-        with _one_line_errors():
-            reports = verify(dataset, files=files or (), cache=directory)
+        reports = verify(dataset, files=files or (), cache=directory)
         good &= all(report.state.usable for report in reports)
         found += [_report_as_json(dataset, report) for report in reports]
         if not as_json:
@@ -127,19 +130,6 @@ def verify_command(
         typer.echo(f"no data set in {directory}")
     if not good:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """A data error ends the command with one line on standard error and status 1."""
-    try:
-        yield
-    except DataError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        typer.echo("stopped; what came is kept, run the same command again to continue", err=True)
-        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -209,10 +199,6 @@ def _print_files(dataset: Dataset, directory: Path) -> None:
     for file in dataset.files:
         lines += [f"  {file.path}", f"    {file.url}", f"    {bytes_text(file)}, {file.sha256 or 'SHA-256 unknown'}"]
     typer.echo("\n".join(lines))
-
-
-def _as_json(dataset: Dataset, directory: Path) -> dict[str, Any]:
-    return asdict(dataset) | {"size": dataset.size, "folder": str(directory / dataset.name)}
 
 
 def _report_as_json(dataset: Dataset, report: FileReport) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allocator.cli.options.shared import console
@@ -36,12 +36,14 @@ def print_description(described: Mapping[str, Any], *, title: str) -> None:
     screen = console()
     screen.print(_figures_table(described, title))
     if len(described["sizes"]) > 1:
-        screen.print(rows_table(described["sizes"], ("GPUs", "jobs", "GPU hours"), "by size"))
+        screen.print(rows_table((row.values() for row in described["sizes"]), ("GPUs", "jobs", "GPU hours"), "by size"))
     if described["types"]:
-        types = [row | {"gpu_type": row["gpu_type"] or "(any)"} for row in described["types"]]
+        types = ((row | {"gpu_type": row["gpu_type"] or "(any)"}).values() for row in described["types"])
         screen.print(rows_table(types, ("GPU type", "jobs", "GPU hours"), "by type of GPU that they ask for"))
     if len(described["pools"]) > 1:
-        screen.print(rows_table(_named(described["pools"]), _pool_headings(described), "by partition"))
+        screen.print(
+            rows_table((row.values() for row in _named(described["pools"])), _pool_headings(described), "by partition")
+        )
     if described["demand_over_time"] is not None:
         for line in _chart(described["demand_over_time"], described.get("cluster_gpus")):
             screen.print(line, markup=False, highlight=False)
@@ -75,7 +77,7 @@ def _readable(value: Any) -> str:
     return MISSING if value is None else str(value)
 
 
-def rows_table(rows: Sequence[Mapping[Any, Any]], headings: Sequence[str], title: str) -> Table:
+def rows_table(rows: Iterable[Iterable[Any]], headings: Sequence[str], title: str) -> Table:
     """A table of rows, numbers to the right."""
     from rich import box
     from rich.table import Table
@@ -85,7 +87,7 @@ def rows_table(rows: Sequence[Mapping[Any, Any]], headings: Sequence[str], title
     for i, heading in enumerate(headings):
         table.add_column(heading, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
+        table.add_row(*(Text(_cell(value)) for value in row))
     return table
 
 

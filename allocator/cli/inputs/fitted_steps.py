@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 
@@ -33,14 +33,13 @@ def draw_fitted_steps(fit: Fit, samples: Samples, path: Path) -> None:
     if kind not in PICTURE_KINDS:
         expected = f"a file name that ends in {', '.join(f'.{kind}' for kind in PICTURE_KINDS)}"
         raise InputError(path, found=path.name, expected=expected)
-    try:
-        import_module("matplotlib")
-    except ImportError as error:
+    if find_spec("matplotlib") is None:
         expected = "matplotlib to be installed: pip install cluster-allocator[plot]"
-        raise InputError("picture", field="matplotlib", found="no such package", expected=expected) from error
+        raise InputError("picture", field="matplotlib", found="no such package", expected=expected)
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
     fitted = fit.step_times(samples)
     both = np.concatenate([fitted, samples.step_time])
@@ -61,7 +60,10 @@ def draw_fitted_steps(fit: Fit, samples: Samples, path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
         axes.set_xlabel("measured step time (s)", color=_INK)
         axes.set_ylabel("fitted step time (s)", color=_INK)
-        _plain_ticks(axes, ends)
+        for axis in (axes.xaxis, axes.yaxis):  # times as people write them, 0.2 and not 2 x 10^-1
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axis.set_minor_locator(NullLocator())
         mean = fit.errors(samples)["mean"]
         axes.set_title(f"{len(samples)} samples, mean error {100 * mean:.1f} %", fontsize=10, color=_INK)
         axes.legend(frameon=False, loc="upper left")
@@ -70,16 +72,3 @@ def draw_fitted_steps(fit: Fit, samples: Samples, path: Path) -> None:
         picture = BytesIO()
         figure.savefig(picture, format=kind, dpi=150, metadata={} if kind == "png" else {_DATE[kind]: None})
     path.write_bytes(picture.getvalue())
-
-
-def _plain_ticks(axes: object, ends: tuple[float, float]) -> None:
-    """Times as people write them, 0.2 and not 2 x 10^-1."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
-
-    steps = [base * 10.0**power for power in range(-6, 7) for base in (1, 2, 5)]
-    shown = [step for step in steps if ends[0] <= step <= ends[1]]
-    for axis in (axes.xaxis, axes.yaxis):  # type: ignore[attr-defined]
-        axis.set_major_locator(FixedLocator(shown))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_locator(NullLocator())
-        axis.set_minor_formatter(NullFormatter())

@@ -12,8 +12,8 @@ from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
 from allocator.cli.options.groups import Given, argument, option, option_groups, options_of
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
-from allocator.conversion import Said
-from throughputs import ImportedLog, InputError, describe_trace, import_log
+from allocator.conversion import Positive, Said, convert_all, convert_text
+from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import check_table_name, write_text
 
 DemandOption = Annotated[
@@ -68,20 +68,20 @@ def import_command(
             "FILE|-",
         ),
     ],
-    out: Annotated[Path, option("--out", "Trace to write: .csv or .parquet.", "FILE")],
+    out: Annotated[Path, option("Trace to write: .csv or .parquet.", "FILE")],
     given: Annotated[Given, COLUMNS],
     duration_unit: Annotated[
         str | None,
-        option("--duration-unit", "Unit of durations; told by the name of the column, else s.", "UNIT"),
+        option("Unit of durations; told by the name of the column, else s.", "UNIT"),
     ] = None,
     clock_unit: Annotated[
         str | None,
-        option("--clock-unit", "Unit of times that are numbers: ms, s, min, h or d.", "UNIT"),
+        option("Unit of times that are numbers: ms, s, min, h or d.", "UNIT"),
     ] = None,
-    zone: Annotated[str | None, option("--zone", "Zone of dates that name none; UTC if omitted.", "NAME")] = None,
+    zone: Annotated[str | None, option("Zone of dates that name none; UTC if omitted.", "NAME")] = None,
     date_format: Annotated[
         str | None,
-        option("--date-format", "Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", "FORMAT"),
+        option("Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", "FORMAT"),
     ] = None,
     mapped: Annotated[
         list[str] | None,
@@ -93,11 +93,11 @@ def import_command(
     ] = None,
     weights: Annotated[
         str | None,
-        option("--weights", "Weights of the names in the column of --priority, else of QOS.", "NAME=WEIGHT,..."),
+        option("Weights of the names in the column of --priority, else of QOS.", "NAME=WEIGHT,..."),
     ] = None,
     separator: Annotated[
         str | None,
-        option("--separator", "Between columns, if not , ; | or a tab.", "CHARACTER"),
+        option("Between columns, if not , ; | or a tab.", "CHARACTER"),
     ] = None,
     strict: Annotated[bool, option("--strict", "A job that cannot be used is an error.")] = False,
     cluster: DemandOption = None,
@@ -110,6 +110,7 @@ def import_command(
     """
     check_table_name(out)
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
+    heavy = named_values("--weights", [] if weights is None else weights.split(","))
     imported = import_log(
         log,
         given,
@@ -119,7 +120,7 @@ def import_command(
         zone=zone,
         date_format=date_format,
         renamed=named_values("--map", mapped or []),
-        weights=None if weights is None else _weights(weights),
+        weights=convert_all(heavy, dict.fromkeys(heavy, Positive), "--weights", read=convert_text) or None,
         strict=strict,
     )
     described = describe_trace(imported.trace, capacity=capacity)
@@ -130,19 +131,6 @@ def import_command(
     print_account(imported)
     typer.echo(f"{out}: {len(imported.trace):,} jobs")
     print_description(described, title=str(out))
-
-
-def _weights(text: str) -> dict[str, float]:
-    """Numbers above 0 by name."""
-    found = {}
-    for name, value in named_values("--weights", text.split(",")).items():
-        try:
-            found[name] = float(value)
-        except ValueError:
-            found[name] = 0.0
-        if not 0 < found[name] < float("inf"):
-            raise InputError("--weights", field=name, found=value, expected="a weight above 0, as in high=10,normal=1")
-    return found
 
 
 def print_account(imported: ImportedLog) -> None:
@@ -173,8 +161,8 @@ def _account(imported: ImportedLog) -> list[str]:
 
 
 def example_command(
-    out: Annotated[Path, option("--out", "File to write, as text with commas.", "FILE")],
-    jobs: Annotated[int, option("--jobs", "Number of jobs.", min=1)] = 200,
+    out: Annotated[Path, option("File to write, as text with commas.", "FILE")],
+    jobs: Annotated[int, option("Number of jobs.", min=1)] = 200,
     seed: SeedOption = 0,
 ) -> None:
     """Write a job log as a cluster might keep it, to try `allocator trace import` with."""

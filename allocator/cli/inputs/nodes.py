@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from allocator.cli.inputs.predict import since_monday
 from allocator.cli.options.groups import option
 from allocator.cli.options.shared import JsonOption, OriginOption, TimeUnitOption, console, print_json
 from allocator.cli.options.values import named_values
-from allocator.conversion import convert_text, kinds_of
+from allocator.conversion import convert_all, convert_text, kinds_of
 from allocator.predictions.nodes import (
     PUBLISHED_SLEEP,
     NodeSleep,
@@ -25,6 +25,7 @@ from allocator.predictions.nodes import (
     use_ahead,
 )
 from allocator.predictions.sleep_page import render_sleep_page
+from allocator.results.output import as_json
 from throughputs import InputError, Trace, read_trace
 from throughputs.errors import one_of
 from throughputs.files import check_table_name, write_frame, write_text
@@ -38,17 +39,17 @@ _MOST_BINS = 10_000_000
 
 
 def nodes_command(
-    trace: Annotated[Path, option("--trace", "The jobs, with their durations; -: standard input.", "FILE|-")],
+    trace: Annotated[Path, option("The jobs, with their durations; -: standard input.", "FILE|-")],
     nodes: Annotated[
         int | None,
-        option("--nodes", "Nodes of the cluster; the most in use if omitted.", "COUNT", min=1),
+        option("Nodes of the cluster; the most in use if omitted.", "COUNT", min=1),
     ] = None,
-    gpus_per_node: Annotated[int, option("--gpus-per-node", "GPUs of each node.", "COUNT", min=1)] = 8,
-    model: Annotated[str, option("--model", "Forecast: fast, interpretable, or truth (what came).", "NAME")] = "fast",
-    learn: Annotated[float, option("--learn", "Days before the first forecast, in which none sleeps.", "DAYS")] = 14.0,
+    gpus_per_node: Annotated[int, option("GPUs of each node.", "COUNT", min=1)] = 8,
+    model: Annotated[str, option("Forecast: fast, interpretable, or truth (what came).", "NAME")] = "fast",
+    learn: Annotated[float, option("Days before the first forecast, in which none sleeps.", "DAYS")] = 14.0,
     rule: Annotated[
         str,
-        option("--rule", f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", "NAME"),
+        option(f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", "NAME"),
     ] = "Venus",
     settings: Annotated[
         list[str] | None,
@@ -57,17 +58,13 @@ def nodes_command(
     bin_seconds: Annotated[
         float, option("--bin", "Nodes are put to sleep and woken every so often.", "SECONDS")
     ] = 600.0,
-    watts: Annotated[
-        float | None, option("--watts", "What an idle node draws more than one that sleeps.", min=0)
-    ] = None,
+    watts: Annotated[float | None, option("What an idle node draws more than one that sleeps.", min=0)] = None,
     origin: OriginOption = None,
     out: Annotated[
         Path | None,
-        option("--out", "Nodes in use and awake by bin, to write: .csv or .parquet.", "FILE"),
+        option("Nodes in use and awake by bin, to write: .csv or .parquet.", "FILE"),
     ] = None,
-    report: Annotated[
-        Path | None, option("--report", "Page to write: nodes over time, and the figures.", "FILE")
-    ] = None,
+    report: Annotated[Path | None, option("Page to write: nodes over time, and the figures.", "FILE")] = None,
     time_unit: TimeUnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -120,7 +117,11 @@ def nodes_command(
     figures = _figures(kept, int(wait.sum()), int(started.sum()), watts)
     page = None if report is None else render_sleep_page(kept, figures, source=jobs.source, begin=begin)
     if out is not None:
-        _write_bins(out, kept, begin)
+        import pandas as pd
+
+        times = begin + np.arange(len(kept.awake)) * bin_seconds
+        bins = {"time": times, "nodes_in_use": kept.used, "nodes_awake": kept.awake, "forecast_mean_use": kept.soon}
+        write_frame(out, pd.DataFrame(bins))
     if report is not None and page is not None:
         write_text(report, page)
     if as_json:
@@ -134,14 +135,8 @@ def _rule(name: str, settings: Sequence[str]) -> SleepSettings:
     """The published settings of that name with those that are set."""
     if name not in PUBLISHED_SLEEP:
         raise InputError("--rule", found=name, expected=one_of(name, tuple(PUBLISHED_SLEEP)))
-    kinds = kinds_of(SleepSettings)
-    changed: dict[str, Any] = {}
-    for setting, text in named_values("--set", settings).items():
-        if setting not in kinds:
-            known = tuple(each.name for each in fields(SleepSettings))
-            raise InputError("--set", field=setting, found=text, expected=one_of(setting, known))
-        changed[setting] = convert_text(text, kinds[setting], source="--set", field=setting)
-    return replace(PUBLISHED_SLEEP[name], **changed)
+    given = named_values("--set", settings)
+    return replace(PUBLISHED_SLEEP[name], **convert_all(given, kinds_of(SleepSettings), "--set", read=convert_text))
 
 
 def _held(jobs: Trace) -> tuple[Any, Any, int]:
@@ -159,28 +154,15 @@ def _held(jobs: Trace) -> tuple[Any, Any, int]:
 
 def _figures(kept: NodeSleep, waited: int, started: int, watts: float | None) -> dict[str, Any]:
     """The summary of the rule, who waited, and energy; None for what is not known."""
-    known = kept.summary()
-    summary = {name: None if value != value else value for name, value in known.items()}
+    known = as_json(kept.summary())
     saved = None if watts is None else known["node_hours_asleep"] * watts / 1000.0
     return {
         "nodes": kept.total,
-        **summary,
+        **known,
         "jobs_that_waited": waited,
         "jobs_started": started,
         "energy_saved_kwh": saved,
     }
-
-
-def _write_bins(path: Path, kept: NodeSleep, begin: float) -> None:
-    import pandas as pd
-
-    columns = {
-        "time": begin + np.arange(len(kept.awake)) * kept.bin_seconds,
-        "nodes_in_use": kept.used,
-        "nodes_awake": kept.awake,
-        "forecast_mean_use": kept.soon,
-    }
-    write_frame(path, pd.DataFrame(columns))
 
 
 def _lines(figures: dict[str, Any], jobs: Trace, recorded: int, out: Path | None, report: Path | None) -> list[str]:

@@ -22,7 +22,8 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.predictions.page import FIGURES, cells_of, render_page, told_sources
+from allocator.predictions.page import cells_of, render_page, told_sources
+from allocator.results.output import as_json
 from throughputs import InputError, Trace, read_trace, write_trace
 from throughputs.files import check_table_name, read_frame, source_of, write_text
 from throughputs.frames import FrameReader
@@ -45,20 +46,19 @@ _SHAPES = 5
 
 
 def predict_command(
-    trace: Annotated[Path, option("--trace", "The jobs, with their durations; -: standard input.", "FILE|-")],
+    trace: Annotated[Path, option("The jobs, with their durations; -: standard input.", "FILE|-")],
     out: Annotated[
         Path,
-        option("--out", "Trace to write, with the column predicted_seconds: .csv or .parquet.", "FILE"),
+        option("Trace to write, with the column predicted_seconds: .csv or .parquet.", "FILE"),
     ],
     model: Annotated[
         str | None,
-        option("--model", "fast (gradient boosting), or interpretable; fast if omitted.", "NAME"),
+        option("fast (gradient boosting), or interpretable; fast if omitted.", "NAME"),
     ] = None,
-    refit: Annotated[float, option("--refit", "A model is fitted anew after so many days.", "DAYS")] = 7.0,
+    refit: Annotated[float, option("A model is fitted anew after so many days.", "DAYS")] = 7.0,
     columns: Annotated[
         Path | None,
         option(
-            "--columns",
             "Table with job_id and what else is known of the jobs: a name, a profile.",
             "FILE",
         ),
@@ -71,10 +71,10 @@ def predict_command(
     truth: Annotated[bool, option("--truth", "No model, but the durations themselves.")] = False,
     noise: Annotated[
         float,
-        option("--noise", "With --truth: standard deviation of an error of their logarithm.", "SIGMA"),
+        option("With --truth: standard deviation of an error of their logarithm.", "SIGMA"),
     ] = 0.0,
     seed: SeedOption = 0,
-    report: Annotated[Path | None, option("--report", "Page to write: errors, and what was learned.", "FILE")] = None,
+    report: Annotated[Path | None, option("Page to write: errors, and what was learned.", "FILE")] = None,
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     time_unit: TimeUnitOption = None,
@@ -186,20 +186,16 @@ def since_monday(text: str) -> float:
 def _as_json(made: DurationPredictions) -> dict[str, Any]:
     """Quality over all and by period; what is not known is null."""
     periods = [
-        {"begin_s": each.begin, "end_s": each.end, "jobs": each.jobs, "known": each.known} | _plain(each.quality)
+        {"begin_s": each.begin, "end_s": each.end, "jobs": each.jobs, "known": each.known} | as_json(each.quality)
         for each in made.periods
     ]
     factors = [] if made.last is None else [(shape.name, shape.reach) for shape in shape_functions(made.last)]
-    return _plain(made.quality()) | {"periods": periods, "reach_of_columns": dict(factors)}
-
-
-def _plain(quality: Any) -> dict[str, Any]:
-    return {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in quality.items()}
+    return dict(as_json(made.quality())) | {"periods": periods, "reach_of_columns": dict(factors)}
 
 
 def _lines(made: DurationPredictions, out: Path, report: Path | None, *, learns: bool) -> list[str]:
     quality = made.quality()
-    texts = dict(zip((key for key, *_ in FIGURES), cells_of(quality), strict=True))
+    texts = cells_of(quality)
     lines = [f"{out}: {quality['jobs']:,} jobs, {told_sources(quality)}"]
     if "none" in quality["predicted"] and learns and len(quality["predicted"]) > 1:
         lines.append(

@@ -87,16 +87,15 @@ def fit_command(
     samples: Annotated[
         Path,
         option(
-            "--samples",
             f"Measured steps (CSV, Parquet) with the columns {', '.join(SAMPLE_COLUMNS)}; the batch size is that "
             "of a micro-batch on one GPU, times are seconds.",
             "FILE",
         ),
     ],
-    out: Annotated[Path | None, option("--out", "TOML file for the parameters.", "FILE")] = None,
+    out: Annotated[Path | None, option("TOML file for the parameters.", "FILE")] = None,
     plot: Annotated[
         Path | None,
-        option("--plot", "Picture of measured and fitted times: .svg, .png or .pdf.", "FILE"),
+        option("Picture of measured and fitted times: .svg, .png or .pdf.", "FILE"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -133,8 +132,8 @@ def fit_command(
 
 @app.command("example-samples")
 def example_command(
-    out: Annotated[Path, option("--out", "File to write, as text with commas.", "FILE")],
-    model: Annotated[str, option("--model", "Embedded profile that they are drawn from.")] = "imagenet",
+    out: Annotated[Path, option("File to write, as text with commas.", "FILE")],
+    model: Annotated[str, option("Embedded profile that they are drawn from.")] = "imagenet",
     seed: SeedOption = 0,
 ) -> None:
     """Write steps as a script might log them, with noise of up to 5 %, to try `allocator throughputs fit` with."""

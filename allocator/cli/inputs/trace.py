@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from allocator.api import load_throughputs
+from allocator.api import load_speeds, load_throughputs
 from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.job_logs import DemandOption, example_command, import_command, print_account
 from allocator.cli.options.groups import Given, argument, option, option_groups, options
@@ -38,7 +38,7 @@ from allocator.experiments.workloads import (
 from throughputs import InputError, describe_trace, read_trace, write_trace
 from throughputs.entry_points import load
 from throughputs.errors import one_of
-from throughputs.goodput.trainings import find_trainings
+from throughputs.goodput.trainings import Trainings
 from throughputs.traces.formats import TRACE_FORMATS, read_formats, read_job_log
 
 app = typer.Typer(
@@ -55,29 +55,27 @@ SourceFormatHelp = f"{', '.join(_OTHERS)} or {_LAST}; told by what the file hold
 @app.command("generate")
 @option_groups
 def generate_command(
-    out: Annotated[Path, option("--out", "File to write: .csv, .parquet, or a text format.", "FILE")],
+    out: Annotated[Path, option("File to write: .csv, .parquet, or a text format.", "FILE")],
     given: Annotated[Given, options(Lengths, "priorities fixed_duration_seconds")],
-    jobs: Annotated[int, option("--jobs", "Number of jobs.")] = 100,
+    jobs: Annotated[int, option("Number of jobs.")] = 100,
     mean_interarrival: Annotated[
         float,
-        option("--mean-interarrival", "Mean time between Poisson arrivals; 0: all at once.", "SECONDS"),
+        option("Mean time between Poisson arrivals; 0: all at once.", "SECONDS"),
     ] = 600.0,
     single_gpu: Annotated[bool, option("--single-gpu", "Only jobs of one GPU.")] = False,
     generator: Annotated[
         str | None,
         option(
-            "--generator",
             "default; deadlines: jobs with deadlines; gavel, shockwave: published generators, draw for draw; or one of "
             "another package.",
             "NAME",
         ),
     ] = None,
-    format: Annotated[str, option("--format", FormatHelp)] = "auto",
+    format: Annotated[str, option(FormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
     cluster: Annotated[
         str | None,
         option(
-            "--cluster",
             "For jobs that choose their batch size: they ask for GPUs of its first type, as it has them.",
             "TYPE:COUNT,...|FILE",
         ),
@@ -90,9 +88,8 @@ def generate_command(
     With throughputs of jobs that choose their batch size: trainings of those models, as many of each as in Pollux'
     evaluation.
     """
-    trainings = None if throughputs is None else find_trainings(throughputs)
-    servers = None
-    if trainings is not None:
+    speeds, servers = load_speeds(throughputs), None
+    if isinstance(speeds, Trainings):
         _refuse("jobs that choose their batch size", {"--generator": generator})
         servers = None if cluster is None else make_cluster(cluster, gpus_per_server)
         _refuse("no --cluster", {"--gpus-per-server": gpus_per_server if servers is None else None})
@@ -108,7 +105,6 @@ def generate_command(
     _refuse(f"jobs of the generator {generator}", {said[name]: given[name] for name in given if name not in owned})
     gangs = {"multi_gpu": not single_gpu} if "multi_gpu" in owned else {}
     drawn = workload({"generator": generator, **gangs, **given})
-    speeds = load_throughputs(throughputs) if trainings is None else trainings
     trace = drawn.jobs(Draw(jobs, mean_interarrival, seed, speeds, servers, grows=False))
     write_trace(trace, out, format=format)
     typer.echo(f"{out}: {len(trace)} jobs, the last arrives after {trace.arrival_time[-1] if len(trace) else 0:.0f} s")
@@ -131,7 +127,6 @@ def convert_command(
     start: Annotated[
         str,
         option(
-            "--start",
             "With --to pollux: the time that becomes second 0; first: the first arrival.",
             "SECONDS|first",
         ),
@@ -139,7 +134,6 @@ def convert_command(
     rename: Annotated[
         list[str] | None,
         option(
-            "--rename",
             "With --to pollux: what the application of a model is called: inception3=inceptionv3; repeatable.",
             "MODEL=NAME",
         ),
@@ -172,7 +166,7 @@ def _seconds(text: str) -> float:
 @app.command("describe")
 def describe_command(
     trace: Annotated[Path, argument("Trace to read; -: standard input.", "FILE|-")],
-    format: Annotated[str, option("--format", SourceFormatHelp)] = "auto",
+    format: Annotated[str, option(SourceFormatHelp)] = "auto",
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     cluster: DemandOption = None,

@@ -4,8 +4,7 @@
     def simulate_command(trace: TraceArgument, run: Annotated[Given, options(Run, "seed prices"), ...]) -> None: ...
 
 The command line then has ``--seed`` and ``--prices``, as the fields of `Run` declare them (`Said`), and the command is
-handed ``{"seed": 3}`` where that was given. A parameter that is a dataclass of options in `Annotated` stands for its
-fields, and is handed over as such.
+handed ``{"seed": 3}`` where that was given.
 
 A parameter of one command alone is an `option` or an `argument`: what it is called, what it does, what stands for its
 value.
@@ -14,7 +13,6 @@ value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from types import NoneType, UnionType
@@ -117,24 +115,15 @@ def _leaves(kind: Any) -> list[Any]:
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of each group among its parameters in the place of that parameter."""
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     given: dict[str, Options] = {
         name: sum(kind.__metadata__, ()) for name, kind in hints.items() if getattr(kind, "__origin__", None) is Given
     }
     parameters: list[Parameter] = []
     for name, parameter in signature(command).parameters.items():
-        if name in given:
-            parameters += given[name]
-        elif name in groups:
-            own = get_type_hints(groups[name], include_extras=True)
-            parameters += [parameter_of(field.name, own[field.name], _default(field)) for field in fields(groups[name])]
-        else:
-            parameters.append(parameter_of(name, hints[name], parameter.default))
+        parameters += given.get(name) or (parameter_of(name, hints[name], parameter.default),)
 
     @wraps(command)
     def run(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         for name, asked in given.items():
             taken = {one.name: (values.pop(one.name), one.default) for one in asked}
             values[name] = Given(
@@ -150,9 +139,3 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
 def parameter_of(name: str, annotation: Any, default: Any) -> Parameter:
     """An option as a parameter of a command."""
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _default(field: Field[Any]) -> Any:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return Parameter.empty if field.default is MISSING else field.default

@@ -11,7 +11,7 @@ import numpy as np
 
 from allocator.cli.options.groups import option
 from allocator.cluster import Cluster
-from allocator.conversion import convert_text, kinds_of
+from allocator.conversion import convert_all, convert_text, kinds_of
 from allocator.policies.lucid.profiling import ProfilerSettings, ProfilingRun, profile_apart
 from throughputs import InputError
 from throughputs.errors import one_of
@@ -147,7 +147,7 @@ def _settings(text: str) -> tuple[ProfilerSettings, list[str]]:
     It stays as large as it is: to give back what it borrowed it would need a forecast of arrivals.
     """
     kinds = {name: kind for name, kind in kinds_of(ProfilerSettings).items() if name in _SETTINGS}
-    given: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     lenders: list[str] = []
     for part in () if text == _DEFAULT else text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -155,10 +155,9 @@ def _settings(text: str) -> tuple[ProfilerSettings, list[str]]:
             raise InputError(_SOURCE, found=part, expected=f"{_DEFAULT}, or SETTING=VALUE, as in servers=2")
         if name == _FROM:
             lenders += value.split("+")
-        elif name in kinds:
-            given[name] = convert_text(value, kinds[name], source=_SOURCE, field=name)
         else:
-            raise InputError(_SOURCE, field=name, found=value, expected=one_of(name, (*_SETTINGS, _FROM)))
+            texts[name] = value
+    given = convert_all(texts, kinds | {_FROM: str}, _SOURCE, read=convert_text)
     if lenders:
         stated = given.setdefault("servers", len(lenders))
         if stated != len(lenders):

@@ -113,10 +113,5 @@ def say_unserved(results: Sequence[SimulationResult]) -> None:
 
 def print_json(data: Any) -> None:
     """JSON on standard output."""
-    json.dump(data, sys.stdout, indent=2, allow_nan=False, default=_plain)
+    json.dump(data, sys.stdout, indent=2, allow_nan=False, default=lambda value: value.tolist())
     sys.stdout.write("\n")
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's scalars and arrays as Python's."""
-    return value.tolist()

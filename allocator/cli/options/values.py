@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from allocator.api import load_throughputs
 from allocator.cli.options.groups import option
 from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
+from allocator.conversion import convert_text
 from allocator.plugins import absolute_reference
-from allocator.protocol import Need, Policy
+from allocator.protocol import Policy
 from allocator.registry import IMPORT_VARIABLE, get_policy, import_policies, settings_of
 from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_trace
 from throughputs.goodput.trainings import Trainings
-from throughputs.goodput.trainings.profiled import EMBEDDED, find_trainings
+from throughputs.goodput.trainings.profiled import EMBEDDED
 from throughputs.tables.files import accelerator_of_folder
 from throughputs.trace import allowed_types, named_types
 from throughputs.traces.formats import named_format, read_job_log
@@ -74,6 +74,14 @@ def make_window(text: str | None) -> tuple[int, int] | None:
     return int(first), int(end)
 
 
+def distinct_numbers(option: str, text: str, kind: Any) -> tuple[Any, ...]:
+    """Numbers of one type with commas between, each once."""
+    found: tuple[Any, ...] = convert_text(text, tuple[kind, ...], source=option, field=option.strip("-"))
+    if len(set(found)) < len(found):
+        raise InputError(option, found=text, expected="each number once")
+    return found
+
+
 def prices_of_text(text: str | None) -> str | dict[str, float] | None:
     """Prices of ``--prices``: the name of a file if there is one of that name, else dollars by accelerator type."""
     if text is None or ":" not in text or Path(text).exists():
@@ -116,32 +124,6 @@ def without_setting(setting: str, value: str, policies: Sequence[str]) -> InputE
 def make_accelerator(given: str | None, throughputs: str | Path | None) -> str | None:
     """The type of ``--accelerator``, or that in the name of a folder of throughputs; None where nothing says it."""
     return accelerator_of_folder(Path(throughputs)) if given is None and throughputs is not None else given
-
-
-def make_table(
-    path: str | Path | None, policies: Sequence[Policy], accelerator: str | None = None
-) -> ThroughputTable | Trainings:
-    """Table or trainings of ``--throughputs``; the embedded table has co-location where a policy packs jobs."""
-    trainings = None if path is None else find_trainings(path)
-    if trainings is not None:
-        return trainings
-    packs = any(Need.COLOCATION in policy.needs for policy in policies)
-    return load_throughputs(path, colocated=packs, accelerator=accelerator)
-
-
-def only_table(known: ThroughputTable | Trainings, source: object) -> ThroughputTable:
-    """The table, where nothing else will do.
-
-    Raises
-    ------
-    InputError
-        They are trainings.
-    """
-    if isinstance(known, Trainings):
-        raise InputError(
-            "--throughputs", found=str(source), expected="a throughput table: no job chooses its batch here"
-        )
-    return known
 
 
 def told_of_throughputs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +19,15 @@ from throughputs.tables.figures import TableBuilder
 from throughputs.tables.files import merged_tables
 
 
-@dataclass(frozen=True)
-class Presence:
-    """What there is now.
-
-    Attributes
-    ----------
-    jobs : that wait or run, with the steps left to them and the GPUs that they have; those whose length nobody knows,
-        and that have no deadline, are left out: they make room for any that have one.
-    cluster : GPUs that can be used.
-    throughputs : what is believed of these jobs, each a type of its own, and of job types.
-    clock : of the service, seconds.
-    policy : in force.
-    slot_seconds, margin_seconds : that it plans with.
-    restart_seconds : what a start is taken to need: by the setting of its policy, or the dearest of the last starts of
-        these jobs, whichever is more.
-    repair : when it admits jobs by plans in other orders.
-    """
-
-    jobs: Trace
-    cluster: Cluster
-    throughputs: ThroughputTable
-    clock: float
-    policy: str
-    slot_seconds: float = 0.0
-    restart_seconds: float = 0.0
-    margin_seconds: float = 0.0
-    repair: Repair = NO_REPAIR
-
-
-def present_jobs(state: Path, throughputs: Path | None) -> Presence:
+def present_jobs(state: Path, throughputs: Path | None) -> tuple[dict[str, Any], str]:
     """Ask the service of a state folder; `throughputs` take the place of those that it believes in.
+
+    Returns
+    -------
+    Arguments of `AdmissionTest`, and the policy in force. Jobs are those that wait or run, with the steps left to them
+    and the GPUs that they have; those whose length nobody knows, and that have no deadline, are left out: they make
+    room for any that have one. Each is a type of its own, beside job types. What a start is taken to need is the
+    setting of the policy, or the dearest of the last starts of these jobs, whichever is more.
 
     Raises
     ------
@@ -88,17 +65,18 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
     of_jobs = ThroughputTable(*builder.figures(), known.source)
     run: dict[str, Any] = dict(getattr(ReadOnlyJournal(state).last("run"), "data", None) or {})
     own = run.get("policy_settings", {})
-    return Presence(
-        Trace(names, gpus_now, steps_left, [0.0] * len(names), deadline=due, source=f"service on {state}"),
-        cluster,
-        merged_tables(known, of_jobs),
-        float(answer["service"]["clock"]),
-        answer["service"]["policy"],
-        float(own.get("slot_seconds") or 0.0),
-        max(float(own.get("restart_seconds") or 0.0), float(answer["service"]["start_seconds"])),
-        float(own.get("margin_seconds") or 0.0),
-        repair_of(own),
-    )
+    source = f"service on {state}"
+    arguments = {
+        "jobs": Trace(names, gpus_now, steps_left, [0.0] * len(names), deadline=due, source=source),
+        "cluster": cluster,
+        "throughputs": merged_tables(known, of_jobs),
+        "clock": float(answer["service"]["clock"]),
+        "slot_seconds": float(own.get("slot_seconds") or 0.0),
+        "restart_seconds": max(float(own.get("restart_seconds") or 0.0), float(answer["service"]["start_seconds"])),
+        "margin_seconds": float(own.get("margin_seconds") or 0.0),
+        "repair": repair_of(own),
+    }
+    return arguments, answer["service"]["policy"]
 
 
 def _of_one_type(service: dict[str, Any], state: Path) -> dict[str, int]:

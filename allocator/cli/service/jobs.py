@@ -112,17 +112,14 @@ def drain_command(
     With --now it says whose jobs are evicted, and asks.
     """
     client = Client(state)
-    evict = _on_node(whole_status(client.ask, active=True)["jobs"], node) if now else []
+    there = whole_status(client.ask, active=True)["jobs"] if now else []
+    evict = [job for job in there if node in job["places"] and job["state"] != "stopping"]
     if evict and not yes:
         for job in evict:
             owner = f" of {job['user']}" if job["user"] else ""
             print(f"job {job['id']}, {job['name']}{owner}: {span(job['run_seconds'])} run", file=sys.stderr)
         typer.confirm(f"Evict {len(evict)} job{'s' * (len(evict) != 1)} from node {node}?", abort=True, err=True)
     _told(client.ask("drain", node=node, evict=[job["id"] for job in evict]), as_json)
-
-
-def _on_node(jobs: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
-    return [job for job in jobs if node in job["places"] and job["state"] != "stopping"]
 
 
 def resume_command(
@@ -144,7 +141,7 @@ def _told(answer: dict[str, Any], as_json: bool) -> None:
 def history_command(
     state: StateOption,
     job: Annotated[str | None, argument("Number of a job; all if omitted.", "[JOB]")] = None,
-    last: Annotated[int, option("--last", "So many events.", min=1)] = 100,
+    last: Annotated[int, option("So many events.", min=1)] = 100,
     with_details: Annotated[bool, option("--details", "All that each event says, in long lines.")] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from allocator.cli.options.groups import argument, option
 from allocator.cli.options.outputs import SPREAD
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.cli.options.values import named_value
+from allocator.cli.options.values import distinct_numbers, named_value
+from allocator.conversion import AtLeastOne
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.profiling import Figure, Program, Window, measure, spread_frame, table_of
@@ -33,12 +34,11 @@ def profile_command(
     job_type: Annotated[str, option("--type", "Its name in the throughput table.", "NAME")],
     out: Annotated[
         Path | None,
-        option("--out", "The throughput table: .json, .csv or .parquet.", "FILE"),
+        option("The throughput table: .json, .csv or .parquet.", "FILE"),
     ] = None,
     into: Annotated[
         Path | None,
         option(
-            "--into",
             "A table that the figures are added to; it is replaced unless --out is given.",
             "FILE",
         ),
@@ -46,24 +46,19 @@ def profile_command(
     virtual: Annotated[
         str | None,
         option(
-            "--virtual",
             "Accelerators that need not exist; if omitted the NVIDIA GPUs of this machine.",
             "TYPE:COUNT,...",
         ),
     ] = None,
-    gpus: Annotated[str, option("--gpus", "Numbers of GPUs.", "COUNT,...")] = "1",
-    seconds: Annotated[
-        float, option("--seconds", "Training that is measured each time, and two steps.", "SECONDS")
-    ] = 10.0,
-    warm_up: Annotated[float, option("--warm-up", "After the first step, before it is measured.", "SECONDS")] = 0.0,
-    repeats: Annotated[int, option("--repeats", "Starts in each place.", min=1)] = 3,
+    gpus: Annotated[str, option("Numbers of GPUs.", "COUNT,...")] = "1",
+    seconds: Annotated[float, option("Training that is measured each time, and two steps.", "SECONDS")] = 10.0,
+    warm_up: Annotated[float, option("After the first step, before it is measured.", "SECONDS")] = 0.0,
+    repeats: Annotated[int, option("Starts in each place.", min=1)] = 3,
     colocate: Annotated[
         str | None,
-        option("--colocate", "Another command, to be measured on the same GPUs, in one argument.", "COMMAND"),
+        option("Another command, to be measured on the same GPUs, in one argument.", "COMMAND"),
     ] = None,
-    colocate_type: Annotated[
-        str | None, option("--colocate-type", "Its name; that of --type if omitted.", "NAME")
-    ] = None,
+    colocate_type: Annotated[str | None, option("Its name; that of --type if omitted.", "NAME")] = None,
     pattern: Annotated[
         str | None,
         option(
@@ -73,7 +68,7 @@ def profile_command(
             "REGEX",
         ),
     ] = None,
-    patience: Annotated[float, option("--patience", "Without a step, after which it is given up.", "SECONDS")] = 300.0,
+    patience: Annotated[float, option("Without a step, after which it is given up.", "SECONDS")] = 300.0,
     per_gpu: Annotated[
         bool, option("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
     ] = False,
@@ -101,7 +96,7 @@ def profile_command(
         programs.append(Program(colocate_type or job_type, _arguments(colocate), **how))
     known = None if into is None or not into.exists() else read_table(into)
     accelerators = None if virtual is None else virtual_accelerators(virtual)
-    window, counts = Window(seconds, max(warm_up, 0.0), patience), _counts(gpus)
+    window, counts = Window(seconds, max(warm_up, 0.0), patience), distinct_numbers("--gpus", gpus, AtLeastOne)
     with tempfile.TemporaryDirectory(prefix="allocator-profile-") as folder:
         state = Path(folder)
         told = _silent if as_json else _told
@@ -125,13 +120,6 @@ def _target(out: Path | None, into: Path | None) -> Path:
     if file_kind(target) not in ("json", *TABLE_KINDS):
         raise InputError("--out, --into", found=str(target), expected="a name ending in .json, .csv or .parquet")
     return target
-
-
-def _counts(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) < 10 and int(part) > 0 for part in parts) or len(set(parts)) < len(parts):
-        raise InputError("--gpus", found=text, expected="different numbers of GPUs, as in 1,2,4")
-    return [int(part) for part in parts]
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +17,12 @@ from allocator.results.output import save_result
 from allocator.runtime.recorded import THROUGHPUTS_FILE, RecordedRun, caveats, compared, preset_of, simulated
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
-from throughputs.files import write_text
+from throughputs.files import write_json
 
 
 def record_command(
     state: StateOption,
-    out: Annotated[Path, option("--out", "Folder for the results.", "DIR")],
+    out: Annotated[Path, option("Folder for the results.", "DIR")],
     throughputs: TableOption = None,
     simulate: Annotated[bool, option("--simulate/--no-simulate", "Simulate the same jobs, and compare.")] = True,
     as_json: JsonOption = False,
@@ -51,7 +50,7 @@ def record_command(
     other = simulated(run, chosen)
     beside = save_result(other, out / "simulated")
     comparison = compared(result, other, caveats(run))
-    write_text(out / "comparison.json", json.dumps(comparison, indent=2, allow_nan=False) + "\n")
+    write_json(out / "comparison.json", comparison)
     names = [f"{run.policy}, {kind}" for kind in ("real", "simulated")]
     write_report(
         [replace(one, policy=name) for one, name in zip((result, other), names, strict=True)],

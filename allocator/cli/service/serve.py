@@ -13,12 +13,12 @@ from typing import Annotated, Any
 from allocator.cli.options.groups import Given, option, option_groups
 from allocator.cli.options.runs import runs_of
 from allocator.cli.options.shared import console
-from allocator.cli.options.values import named_value, only_table
+from allocator.cli.options.values import named_value
 from allocator.cli.service.options import StateOption
 from allocator.cli.service.serve_options import SERVED, Told
 from allocator.cluster import cluster_texts
 from allocator.experiments.run import Materials, Run
-from allocator.experiments.workloads import Recorded
+from allocator.experiments.workloads import Recorded, only_table
 from allocator.presets import Preset
 from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter
@@ -112,7 +112,7 @@ class _Maker:
         return World(hardware, policy, mechanism, self._table(run), self.entities, run.seed)
 
     def _table(self, run: Run) -> ThroughputTable:
-        return only_table(Materials.of([run], check=False).speeds_of(run), run.throughputs)
+        return only_table(Materials.of([run], check=False).speeds_of(run), "--throughputs", run.throughputs)
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""

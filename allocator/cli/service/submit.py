@@ -35,13 +35,11 @@ def submit_command(
     types: Annotated[
         str | None, option("--on", "Accelerator types that it runs on; all if omitted.", "TYPE,...")
     ] = None,
-    after: Annotated[str | None, option("--after", "Jobs that have to complete before it starts.", "JOB,...")] = None,
-    within: Annotated[str | None, option("--within", "Its deadline, from now: 90, 30m, 12h.", "TIME")] = None,
+    after: Annotated[str | None, option("Jobs that have to complete before it starts.", "JOB,...")] = None,
+    within: Annotated[str | None, option("Its deadline, from now: 90, 30m, 12h.", "TIME")] = None,
     folder: Annotated[Path | None, option("--directory", "Where it starts; here if omitted.", "DIR")] = None,
     environment: Annotated[list[str] | None, option("--env", "A variable; may be repeated.", "NAME=VALUE")] = None,
-    copies: Annotated[
-        int, option("--copies", "Submit so many; each finds its ALLOCATOR_COPY, from 0.", min=1, max=10_000)
-    ] = 1,
+    copies: Annotated[int, option("Submit so many; each finds its ALLOCATOR_COPY, from 0.", min=1, max=10_000)] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Give a service a job: a command and the GPUs that it needs.

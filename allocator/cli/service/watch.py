@@ -53,7 +53,7 @@ def wait_command(
         list[str] | None,
         argument("Numbers of jobs; all if omitted.", "[JOB...]", show_default=False),
     ] = None,
-    timeout: Annotated[str | None, option("--timeout", "Wait so long at most: 90, 30m, 12h.", "TIME")] = None,
+    timeout: Annotated[str | None, option("Wait so long at most: 90, 30m, 12h.", "TIME")] = None,
     check: Annotated[bool, option("--check", "Return 1 unless all of them completed, late or not.")] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -5,33 +5,31 @@ Charts are of figures against what varies: the number of GPUs, the load, a penal
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from allocator.experiments.whatif.rows import Column, Row, WhatIf, title_of
+from allocator.conversion import is_number
+from allocator.experiments.whatif.rows import Column, Row, WhatIf
 from allocator.report.bar_charts import figure_panels
 from allocator.report.charts import policy_class
 from allocator.report.colours import style_rules
-from allocator.report.figures import Figure, format_column, value_of
-from allocator.report.page.markup import head
+from allocator.report.figures import Figure, format_column, title_of, value_of
+from allocator.report.page.markup import distinct, document, header, line_sample, plain_heads, section, table
 from allocator.report.page.tables import calibration_section
-from allocator.report.svg import Axis, Frame, axes, element
+from allocator.report.svg import Axis, Frame, axes, dotted_curve, element, picture
 from allocator.variants import folder_of as folder_of_label
-from throughputs.files import write_frame, write_text
+from throughputs.files import write_frame, write_json, write_text
 from throughputs.shown import escape
 
-PAGE = "whatif.html"
+PAGE, TITLE = "whatif.html", "What if"
 
 _FRAME = Frame(width=460, height=250, left=56, right=14, top=12, bottom=46)
 _ROOM_ABOVE = 1.08
-_POINT = 3.5
 
 FEWEST_POINTS = 3
 """Points of a curve that says more than the table."""
@@ -79,7 +77,7 @@ def dimensions(rows: Sequence[Row]) -> list[Dimension]:
     found += [
         Dimension(key, _NAMES.get(key, key))
         for key in rows[0].changes
-        if key not in _NO_NUMBERS and all(_is_number(row.changes[key]) for row in rows)
+        if key not in _NO_NUMBERS and all(is_number(row.changes[key]) for row in rows)
     ]
     return [each for each in found if any(len(line.rows) >= FEWEST_POINTS for line in lines_of(each, rows))]
 
@@ -121,33 +119,22 @@ def line_chart(name: str, figure: Figure, dimension: Dimension, lines: Sequence[
     margin = 0.05 * (high - low) or 1.0
     x = Axis(low - margin, high + margin, *_FRAME.x)
     y = Axis(0.0, float(every[:, 1].max()) * _ROOM_ABOVE or 1.0, *_FRAME.y)
-    parts = [
-        element("title", escape(f"{title_of(figure)} against {dimension.title}"), id=f"{name}-title"),
-        element("desc", escape(_described(figure, dimension, lines)), id=f"{name}-desc"),
-        axes(_FRAME, x, y, dimension.title, ""),
-    ]
+    parts = [axes(_FRAME, x, y, dimension.title, "")]
     for place, line, points in drawn:
         if not points:
             continue
         across, up = (np.array(values, dtype=np.float64) for values in zip(*points, strict=True))
-        pixels = list(zip(x.pixels(across).tolist(), y.pixels(up).tolist(), strict=True))
-        path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in pixels)
-        inside = element("path", d=path, class_="curve")
         texts = format_column(figure, [row.figures for row in line.rows])
         shown = [text for row, text in zip(line.rows, texts, strict=True) if np.isfinite(value_of(figure, row.figures))]
-        for (a, b), (value, _), text in zip(pixels, points, shown, strict=True):
-            said = f"{line.label}: " if line.label else ""
-            hint = element("title", escape(f"{said}{dimension.title} {value:g}: {text} {figure.unit}".rstrip()))
-            inside += element("circle", hint, cx=round(a, 1), cy=round(b, 1), r=_POINT, class_="bar")
-        parts.append(element("g", inside, class_=policy_class(place)))
-    svg = element(
-        "svg",
-        "".join(parts),
-        class_="chart panel",
-        viewBox=f"0 0 {_FRAME.width} {_FRAME.height}",
-        role="img",
-        aria_labelledby=f"{name}-title {name}-desc",
-    )
+        said = f"{line.label}: " if line.label else ""
+        hints = [
+            f"{said}{dimension.title} {value:g}: {text} {figure.unit}".rstrip()
+            for value, text in zip(across.tolist(), shown, strict=True)
+        ]
+        curve = dotted_curve(x.pixels(across).tolist(), y.pixels(up).tolist(), hints)
+        parts.append(element("g", curve, class_=policy_class(place)))
+    title, described = f"{title_of(figure)} against {dimension.title}", _described(figure, dimension, lines)
+    svg = picture(name, _FRAME.width, _FRAME.height, title, described, "".join(parts), class_="chart panel")
     return element("figure", element("figcaption", escape(title_of(figure))) + svg)
 
 
@@ -165,17 +152,11 @@ def _described(figure: Figure, dimension: Dimension, lines: Sequence[Line]) -> s
     return "; ".join(parts)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _plain(value: Any) -> str:
-    return f"{value:g}" if _is_number(value) else str(value)
+    return f"{value:g}" if is_number(value) else str(value)
 
 
 # The page
-
-_CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 _STYLE = """
 .figures { width: auto; min-width: 50% }
@@ -190,18 +171,12 @@ h3 { font-size: 1rem; font-weight: 620; margin: 22px 0 6px }
 _BARS_KEYS = ("average_jct", "average_queueing_time", "p99_jct", "loaded_utilization", "owned_cost", "deadline_ratio")
 
 
-def render_page(result: WhatIf, *, title: str = "What if") -> str:
+def render_page(result: WhatIf) -> str:
     """The text of the page."""
-    style = (files("allocator.report") / "assets" / "style.css").read_text(encoding="utf-8")
     near = "" if result.calibration is None else calibration_section(result.calibration)
     parts = [_rows(result), near, _charts(result), _next_gpus(result)]
-    body = "\n".join([_heading(result, title), "<main>", *parts, "</main>"])
-    return f"""{head(title, style + style_rules(_drawn(result)) + _STYLE, _CONTENT_POLICY)}
-<body>
-{body}
-</body>
-</html>
-"""
+    body = "\n".join([_heading(result), "<main>", *parts, "</main>"])
+    return document(TITLE, body, style_rules(_drawn(result)) + _STYLE)
 
 
 def _drawn(result: WhatIf) -> list[str]:
@@ -212,25 +187,18 @@ def _drawn(result: WhatIf) -> list[str]:
     return [line.rows[0].policy for line in max(curves, key=len)]
 
 
-def _heading(result: WhatIf, title: str) -> str:
+def _heading(result: WhatIf) -> str:
     rows = result.rows
     facts = [
         ("jobs", f"{result.counted}, of {result.trace}"),
-        ("clusters", _distinct([row.cluster.in_words for row in rows])),
-        ("policies", _distinct([row.policy for row in rows])),
+        ("clusters", distinct(row.cluster.in_words for row in rows)),
+        ("policies", distinct(row.policy for row in rows)),
     ]
     if any(row.load != 1 for row in rows):
-        facts.append(("load", _distinct([f"{row.load:g}" for row in rows])))
-    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts)
+        facts.append(("load", distinct(f"{row.load:g}" for row in rows)))
     lead = "The same jobs in other circumstances: every row is a simulation of all of them."
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in (*result.notes, *result.failed))
-    answer = f'<p class="answer">{escape(result.answer)}</p>\n' if result.answer else ""
-    head = f'<h1>{escape(title)}</h1>\n{answer}<p class="lead">{lead}</p>\n<dl class="facts">{cells}</dl>'
-    return f"<header>\n{head}{notes}\n</header>"
-
-
-def _distinct(texts: Sequence[str]) -> str:
-    return "; ".join(dict.fromkeys(texts))
+    return header(TITLE, lead, facts, filter(None, [result.answer]), notes)
 
 
 def _rows(result: WhatIf) -> str:
@@ -247,7 +215,7 @@ def _rows(result: WhatIf) -> str:
         how += f" Behind each value its ratio (×) to that of the first row, {rows[0].label}."
     if result.recorded is not None:
         how += f" {result.recorded.label}: the schedule that the trace records, not simulated."
-    return _section("rows", "Side by side", how, _table([("", "")], labels, columns))
+    return section("rows", "Side by side", how, _table([("", "")], labels, columns))
 
 
 def _charts(result: WhatIf) -> str:
@@ -257,14 +225,14 @@ def _charts(result: WhatIf) -> str:
     if along:
         body = "".join(_along(f"chart-{place}", dimension, figures, result) for place, dimension in enumerate(along))
         how = "A point is a row of the table. Axes of figures begin at 0."
-        return _section("charts", f"Against {' and '.join(each.title for each in along)}", how, body)
+        return section("charts", f"Against {' and '.join(each.title for each in along)}", how, body)
     if len(result.side_by_side) < 2:
         return ""
     labels, summaries = [row.label for row in result.side_by_side], [row.figures for row in result.side_by_side]
     shown = [f for f in figures if any(math.isfinite(value_of(f, summary)) for summary in summaries)]
     panels = "".join(figure_panels(shown, summaries, labels))
     how = f"Behind each value its ratio to that of {labels[0]}."
-    return _section("charts", "Figure by figure", how, f'<div class="panels">{panels}</div>')
+    return section("charts", "Figure by figure", how, f'<div class="panels">{panels}</div>')
 
 
 def _along(name: str, dimension: Dimension, figures: Sequence[Figure], result: WhatIf) -> str:
@@ -272,9 +240,7 @@ def _along(name: str, dimension: Dimension, figures: Sequence[Figure], result: W
     legend = ""
     if len(lines) > 1:
         keys = "".join(
-            f'<li class="{policy_class(place)}"><svg width="26" height="10" aria-hidden="true"><path class="curve" '
-            f'd="M1 5H25"/></svg>{escape(line.label)}</li>'
-            for place, line in enumerate(lines)
+            f'<li class="{policy_class(place)}">{line_sample(line.label)}</li>' for place, line in enumerate(lines)
         )
         legend = f'<ul class="lines">{keys}</ul>'
     charts = [line_chart(f"{name}-{figure.key}", figure, dimension, lines) for figure in figures]
@@ -298,7 +264,7 @@ def _next_gpus(result: WhatIf) -> str:
             " The price is the policy's own answer, in the unit of its objective: the gain of the objective by one "
             "more GPU at a moment, averaged over time; it knows nothing of queues to come."
         )
-    return _section("next", f"What {gpus} would change", how, _table([("", ""), ("type", "")], labels, columns))
+    return section("next", f"What {gpus} would change", how, _table([("", ""), ("type", "")], labels, columns))
 
 
 def _name(label: str, place: int, result: WhatIf) -> str:
@@ -311,7 +277,6 @@ def _name(label: str, place: int, result: WhatIf) -> str:
 def _table(heads: Sequence[tuple[str, str]], labels: Sequence[str], columns: Sequence[Column]) -> str:
     """A table of rows, of each of which the first cells are there, and columns of figures behind them."""
     said = [*heads, *((column.title, column.figure.about) for column in columns)]
-    head = "".join(f'<th scope="col" title="{escape(hint)}">{escape(text)}</th>' for text, hint in said)
     lines = []
     for place, label in enumerate(labels):
         cells = ""
@@ -319,15 +284,7 @@ def _table(heads: Sequence[tuple[str, str]], labels: Sequence[str], columns: Seq
             ratio = column.ratios and len(column.texts) > 1 and f'<span class="ratio">{column.ratios[place]}</span>'
             cells += f"<td>{escape(column.texts[place])}{ratio or ''}</td>"
         lines.append(f"<tr>{label}{cells}</tr>")
-    table = f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
-
-
-def _section(name: str, title: str, how: str, body: str) -> str:
-    return (
-        f'<section aria-labelledby="{name}-heading">\n<h2 id="{name}-heading">{escape(title)}</h2>\n'
-        f'<p class="how">{escape(how)}</p>\n{body}\n</section>'
-    )
+    return table(plain_heads(said), lines)
 
 
 # Files
@@ -349,7 +306,7 @@ def write_scenarios(result: WhatIf, folder: Path) -> Path:
         write_frame(folder / "next_gpus.csv", result.next_gpus)
     else:
         (folder / "next_gpus.csv").unlink(missing_ok=True)
-    write_text(folder / "whatif.json", json.dumps(result.as_dict(), indent=2, allow_nan=False) + "\n")
+    write_json(folder / "whatif.json", result.as_dict())
     write_text(folder / PAGE, render_page(result))
     return folder / PAGE
 

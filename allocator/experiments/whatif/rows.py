@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
-from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, value_of
+from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, title_of, value_of
 from allocator.report.presentation import exceeded_shares
+from allocator.results.output import as_json
 from throughputs.shown import escape
 
 if TYPE_CHECKING:
@@ -51,11 +52,6 @@ def shown_figures(summaries: Sequence[Mapping[str, Any]]) -> tuple[Figure, ...]:
     if any(figure.key == "loaded_utilization" for figure in shown):
         return shown
     return (*shown, _BY_KEY["utilization"])
-
-
-def title_of(figure: Figure) -> str:
-    """The heading with the unit."""
-    return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
 
 
 def ratio_of(figure: Figure, row: Mapping[str, Any], first: Mapping[str, Any]) -> float:
@@ -130,18 +126,14 @@ class NextGpus:
 
     Attributes
     ----------
-    accelerator, gpus : the type, and how many more.
+    accelerator : the type.
     status, status_detail, figures : of that run, as in `Row`.
-    price : time average of what one more GPU adds to the policy's objective, in `price_unit`; None without one.
     """
 
     accelerator: str
-    gpus: int
     status: str
     status_detail: str
     figures: Mapping[str, Any]
-    price: float | None = None
-    price_unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,14 +234,15 @@ class WhatIf:
         """What more GPUs change, one row per row and accelerator type; empty where that was not simulated.
 
         Columns row, accelerator, gpus, status, the change of each figure (ending in _change, units as in `table`; nan
-        where other jobs completed), and price with its price_unit, see `NextGpus`.
+        where other jobs completed), and price with its price_unit: the time average of what one more GPU adds to
+        the policy's objective.
         """
         import pandas as pd
 
         rows = [
-            {"row": row.label, "accelerator": more.accelerator, "gpus": more.gpus, "status": more.status}
+            {"row": row.label, "accelerator": more.accelerator, "gpus": self.more_gpus, "status": more.status}
             | {f"{f.key}_change": f.scale * change_of(f, more.figures, row.figures) for f in CHANGES}
-            | {"price": more.price, "price_unit": more.price_unit or None}
+            | {"price": row.prices.get(more.accelerator), "price_unit": row.price_unit or None}
             for row in self.rows
             for more in row.next_gpus
         ]
@@ -262,7 +255,7 @@ class WhatIf:
         runs: list[tuple[str, Row | NextGpus]] = []
         for row in self.rows:
             runs.append((row.label, row))
-            runs += [(f"{row.label} with {more.gpus} more {more.accelerator}", more) for more in row.next_gpus]
+            runs += [(f"{row.label} with {self.more_gpus} more {more.accelerator}", more) for more in row.next_gpus]
         return [f"{name} {run.status}: {run.status_detail}" for name, run in runs if run.status in ("failed", "lost")]
 
     @property
@@ -292,7 +285,7 @@ class WhatIf:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the tables of jobs, ready for JSON."""
-        return {
+        told = {
             "trace": self.trace,
             "jobs": self.n_jobs,
             "more_gpus": self.more_gpus,
@@ -306,17 +299,28 @@ class WhatIf:
                     "status_detail": row.status_detail,
                     "figures": dict(row.figures),
                     "ratios": {
-                        figure.key: _known(ratio_of(figure, row.figures, self.rows[0].figures))
-                        for figure in self.figures
+                        figure.key: ratio_of(figure, row.figures, self.rows[0].figures) for figure in self.figures
                     },
                     "average_prices": dict(row.prices),
                     "price_unit": row.price_unit or None,
-                    "next_gpus": [_more_as_dict(more, row) for more in row.next_gpus],
+                    "next_gpus": [
+                        {
+                            "accelerator": more.accelerator,
+                            "gpus": self.more_gpus,
+                            "status": more.status,
+                            "figures": dict(more.figures),
+                            "changes": {f.key: f.scale * change_of(f, more.figures, row.figures) for f in CHANGES},
+                            "price": row.prices.get(more.accelerator),
+                            "price_unit": row.price_unit or None,
+                        }
+                        for more in row.next_gpus
+                    ],
                 }
                 for row in self.side_by_side
             ],
             "notes": [*self.notes, *self.failed],
         }
+        return dict(as_json(told))
 
     def __str__(self) -> str:
         """The rows with the figures that matter most, in about ten lines."""
@@ -368,25 +372,11 @@ class WhatIf:
             changes = [change_of(figure, more.figures, row.figures) for _, row, more in pairs]
             if any(map(math.isfinite, changes)):
                 columns.append(Column(figure, list(map(format_change, changes))))
-        prices = [more.price for *_, more in pairs]
+        prices = [row.prices.get(more.accelerator) for _, row, more in pairs]
         if any(price is not None for price in prices):
-            units = sorted({more.price_unit for *_, more in pairs if more.price is not None})
+            units = sorted(
+                {row.price_unit for (_, row, _), price in zip(pairs, prices, strict=True) if price is not None}
+            )
             texts = [MISSING if price is None else f"{price:.3g}" for price in prices]
             columns.append(Column(replace(_PRICE, unit=", ".join(units)), texts))
         return pairs, columns
-
-
-def _more_as_dict(more: NextGpus, row: Row) -> dict[str, Any]:
-    return {
-        "accelerator": more.accelerator,
-        "gpus": more.gpus,
-        "status": more.status,
-        "figures": dict(more.figures),
-        "changes": {f.key: _known(f.scale * change_of(f, more.figures, row.figures)) for f in CHANGES},
-        "price": more.price,
-        "price_unit": more.price_unit or None,
-    }
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None

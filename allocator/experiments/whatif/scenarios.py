@@ -341,7 +341,7 @@ def run_scenarios(
     measured = None if recorded is None or recorded.jobs is None else recorded.jobs.get("measured")
     if measured is not None and not measured.all():
         told += "; utilisation, makespan and cost of simulated rows count all jobs"
-    rows = tuple(_filled(one, records, store, more, measured) for one in planned)
+    rows = tuple(_filled(one, records, store, measured) for one in planned)
     n_jobs = max((int(row.figures.get("jobs") or 0) for row in rows), default=0)
     calibration, first = None, rows[0]
     if recorded is not None and recorded.jobs is not None and first.jobs is not None and first.load == 1:
@@ -380,9 +380,7 @@ def _answer(
     return answer(None if recorded is None else recorded.figures, shown, calibration, costs)
 
 
-def _filled(
-    planned: Planned, records: Mapping[str, Any], store: Store, more_gpus: int, measured: pd.Series[bool] | None
-) -> Row:
+def _filled(planned: Planned, records: Mapping[str, Any], store: Store, measured: pd.Series[bool] | None) -> Row:
     """The row with what came of its runs; where some jobs alone are `measured`, with the figures of these."""
 
     def told(run: Run) -> tuple[Mapping[str, Any], pd.DataFrame | None]:
@@ -394,19 +392,15 @@ def _filled(
         return {**record, "figures": record["figures"] | completion_figures(some) | {"jobs": len(some)}}, jobs
 
     record, jobs = told(planned.run)
-    average, unit = record["prices"].get("average_prices", {}), record["prices"].get("price_unit", "")
     larger = {name: told(each)[0] for name, each in planned.larger.items()}
     return replace(
         planned.row,
         status=record["status"],
         status_detail=record["status_detail"],
         figures=record["figures"],
-        prices=average,
-        price_unit=unit,
-        next_gpus=tuple(
-            NextGpus(name, more_gpus, r["status"], r["status_detail"], r["figures"], average.get(name), unit)
-            for name, r in larger.items()
-        ),
+        prices=record["prices"].get("average_prices", {}),
+        price_unit=record["prices"].get("price_unit", ""),
+        next_gpus=tuple(NextGpus(name, r["status"], r["status_detail"], r["figures"]) for name, r in larger.items()),
         jobs=jobs,
     )
 

@@ -6,9 +6,9 @@ that has done its last step is through.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,6 +207,8 @@ class DecisionsCostTime(Rule):
 class _DecisionsCostTime(RunningRule):
     """The time that each job is still to lose, and what it lost by the last decision, are columns of the table."""
 
+    keeps = ("_restarts", "_known")
+
     def __init__(self, rule: DecisionsCostTime, every: int | None, world: World) -> None:
         self._rule, self._every, self._jobs, self._core = rule, every, world.jobs, world.core
         self._restarts = 0
@@ -259,11 +261,3 @@ class _DecisionsCostTime(RunningRule):
         if self._rule.overhead_delays_end == "restarts" and not self._restarting:
             s.finish = s.finish - (s.begin - s.clock)
             s.judged = s.judged - (s.begin - s.clock)
-
-    def state(self) -> dict[str, Any]:
-        """Restarts so far, and the known sets of GPUs."""
-        return {"restarts": self._restarts, "known": sorted(self._known)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
-        self._restarts, self._known = state["restarts"], {tuple(group) for group in state["known"]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,8 @@ class FractionLedger(Ledger):
     The time of jobs that arrive between decisions does not count into it.
     """
 
+    keeps = (*Ledger.keeps, "type_time")
+
     def __init__(self, jobs: JobTable, n_types: int, round_seconds: float) -> None:
         super().__init__(jobs, n_types, round_seconds)
         self.type_time: _Floats = np.full(n_types, self.credit_seconds)
@@ -80,10 +82,6 @@ class FractionLedger(Ledger):
     def sums(self) -> list[_Floats]:
         """Time received, by row and by type."""
         return [*super().sums(), self.type_time]
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return super().state() | {"type_time": self.type_time}
 
 
 class EveryPairLedger(FractionLedger):

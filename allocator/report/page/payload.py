@@ -57,26 +57,19 @@ _OF_ONE_RUN = {
 
 
 def build_payload(
-    results: Sequence[SimulationResult],
-    *,
-    names: Sequence[str] | None = None,
-    policies: Sequence[str] | None = None,
-    of_run: Sequence[int] | None = None,
-    rho: str = "rho",
+    results: Sequence[SimulationResult], names: Sequence[str], policies: Sequence[str], of_run: Sequence[int], rho: str
 ) -> dict[str, Any]:
     """Everything the script of the page draws from, ready for JSON.
 
     Parameters
     ----------
     results : R runs.
-    names : of the runs; their labels when omitted.
-    policies, of_run : (P,) names of the policies, and (R,) position of the policy of each run; every run is a policy
-        of its own when omitted.
+    names : of the runs.
+    policies, of_run : (P,) names of the policies, and (R,) position of the policy of each run.
     rho : column of finish-time fairness.
     """
     traces: list[dict[str, Any]] = []
     runs = []
-    names = [result.label for result in results] if names is None else names
     positions = [_positions(result, result.rounds["job_id"]) for result in results]
     bars = [merge_rounds(result.rounds, job) for result, job in zip(results, positions, strict=True)]
     most_bars = min(BARS_PER_RUN, fair_limit([len(each) for each in bars], TOTAL_BARS))
@@ -85,7 +78,7 @@ def build_payload(
         if trace not in traces:
             traces.append(trace)
         runs.append(
-            {"name": names[run], "policy": run if of_run is None else of_run[run], "trace": traces.index(trace)}
+            {"name": names[run], "policy": of_run[run], "trace": traces.index(trace)}
             | _figures(result, rho)
             | outcome_columns(result.jobs, rho)
             | _busy_gpus(result, job)
@@ -93,10 +86,9 @@ def build_payload(
             | _decisions(result, TOTAL_SHARES // len(results))
         )
     fairness = "slowdown" if rho == "bounded_slowdown" else "rho"
-    shown = list(names if policies is None else policies)
     origins = {_origin(result) for result in results}
     origin = origins.pop() if len(origins) == 1 else None
-    return {"traces": traces, "policies": shown, "fairness": fairness, "origin": origin, "runs": runs}
+    return {"traces": traces, "policies": list(policies), "fairness": fairness, "origin": origin, "runs": runs}
 
 
 def _origin(result: SimulationResult) -> float | None:

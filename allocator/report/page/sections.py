@@ -30,7 +30,7 @@ def bars_section(summaries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def distribution_sections(
-    results: Sequence[SimulationResult], of_run: Sequence[int], *, rho: str = "rho", meaning: str = ""
+    results: Sequence[SimulationResult], of_run: Sequence[int], rho: str, meaning: str
 ) -> list[str]:
     """Distributions of completion time and of finish-time fairness, over the jobs of all runs of a policy.
 
@@ -60,7 +60,6 @@ def distribution_sections(
         else "Below 1 (dashed line) a job finished sooner than with an equal share of the cluster; above 1 it was "
         "treated unfairly. A fair policy is a steep curve left of the line with a short tail."
     )
-    meaning = meaning or "job completion time / the same on an isolated share of the cluster"
     rho_label = f"{'slowdown' if slowed else 'rho'}: {meaning}"
     shown = (
         ("jct", "Job completion time", jct, how_jct, "job completion time (hours)", None),
@@ -130,7 +129,7 @@ def jobs_section(names: Sequence[str]) -> str:
     return section("jobs", "Jobs", how, body)
 
 
-def course_sections(runs: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None = None) -> list[str]:
+def course_sections(runs: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None) -> list[str]:
     """What is measured of the cluster over time; without those of which no run has anything.
 
     `origin` is second 0 of the clock, in seconds since 1970; None: times are no dates.

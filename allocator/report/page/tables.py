@@ -27,7 +27,7 @@ from allocator.report.figures import (
     title_of,
     value_of,
 )
-from allocator.report.page.markup import section
+from allocator.report.page.markup import section, table
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation, exceeded_shares, free_restarts, true_lengths
 from throughputs.shown import escape
@@ -75,7 +75,7 @@ def comparison_section(policies: Policies) -> str:
             f" Figures are means over runs with different seeds, up to {policies.most_runs} of each policy, with the "
             "half-width of their 95 % interval (Student's t)."
         )
-    return section("comparison", "Comparison", how, _table(heads, rows))
+    return section("comparison", "Comparison", how, table(heads, rows))
 
 
 def differences_section(policies: Policies, differences: Sequence[Mapping[str, Any]]) -> str:
@@ -98,7 +98,7 @@ def differences_section(policies: Policies, differences: Sequence[Mapping[str, A
         "paired differences, with the half-width of their 95 % interval (Student's t). An interval without 0 is a "
         "difference at that confidence."
     )
-    return section("differences", f"Differences from {shown.names[0]}", how, _table("".join(heads), rows))
+    return section("differences", f"Differences from {shown.names[0]}", how, table("".join(heads), rows))
 
 
 def calibration_section(calibration: Calibration) -> str:
@@ -113,7 +113,7 @@ def calibration_section(calibration: Calibration) -> str:
         f"{calibration.starts_near:.0%} of the jobs start within ten minutes of when they did. Smaller differences "
         "between policies than those of this table say little."
     )
-    return section("calibration", "Beside what was recorded", how, _table(heads, rows))
+    return section("calibration", "Beside what was recorded", how, table(heads, rows))
 
 
 def breakdown_sections(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -158,12 +158,7 @@ def _breakdown(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> str:
             for each in figures
         )
         choice = f'<div class="controls"><label>Figure <select data-figures="{title}">{options}</select></label></div>'
-    return section(title, of.title, of.about, choice + _table("".join(heads), lines, tall=len(lines) > 60))
-
-
-def _table(heads: str, rows: Sequence[str], *, tall: bool = False) -> str:
-    table = f'<table class="figures"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    return f'<div class="scroll{" tall" if tall else ""}" tabindex="0" role="region" aria-label="Table">{table}</div>'
+    return section(title, of.title, of.about, choice + table("".join(heads), lines, tall=len(lines) > 60))
 
 
 def _head(text: str, figure: Figure | None = None, about: str = "", kind: str = "", *, unit: bool = True) -> str:

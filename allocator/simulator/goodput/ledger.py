@@ -10,13 +10,14 @@ Sources: A. Qiao et al., "Pollux", OSDI 2021, sec. 4; S. Jayaram Subramanya et a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.cluster import Cluster
 from throughputs.configurations import Configurations
 from throughputs.goodput import (
@@ -82,7 +83,7 @@ def numbers_of_gpus(capacity: int, per_node: int, columns: str, gangs: Iterable[
     return NumbersOfGpus(every, -(-every // per_node), per_node, ~np.isin(every, gpus))
 
 
-class GoodputLedger:
+class GoodputLedger(Kept):
     """Models, gradient statistics and columns of N jobs on M types.
 
     Parameters
@@ -95,6 +96,8 @@ class GoodputLedger:
     rules : what is known, and what may be chosen.
     own_gangs : whether all jobs run with the GPUs that they asked for, as those of category "rigid" do.
     """
+
+    keeps = (*_LEARNT, "_seen", "_changed")
 
     def __init__(
         self,
@@ -419,19 +422,9 @@ class GoodputLedger:
 
     # What a checkpoint keeps.
 
-    def state(self) -> dict[str, Any]:
-        """All that was learnt."""
-        seen = [(*key, [(*where, *times) for where, times in found.items()]) for key, found in self._seen.items()]
-        return {name: getattr(self, name) for name in _LEARNT} | {"seen": seen, "changed": sorted(self._changed)}
-
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`, of a ledger of the same jobs."""
-        for name in _LEARNT:
-            setattr(self, name, state[name])
-        self._seen = {
-            (job, pool): {tuple(row[:3]): tuple(row[3:]) for row in rows} for job, pool, rows in state["seen"]
-        }
-        self._changed = {(job, pool) for job, pool in state["changed"]}
+        super().restore(state)
         self._stale[:] = True
 
 

@@ -44,7 +44,7 @@ class GoodputRuns(RunningRule):
     alike : (K,) which rows of the decision go on on the same type with as many GPUs on each node.
     """
 
-    keeps = ("rate", "_atomic", "_steps", "_samples_left", "_batch", "_step_seconds", "_news")
+    keeps = ("rate", "_atomic", "_steps", "_samples_left", "_batch", "_step_seconds", "_news", "_place")
     in_stretches = True
 
     def __init__(self, world: World, slowdown: Mapping[str, float], whole_seconds: bool) -> None:
@@ -254,12 +254,7 @@ class GoodputRuns(RunningRule):
         rate = training.worth_in(batch, epoch) / seconds
         return rate, batch, seconds, step, sync, *training.statistics(batch, epoch)
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return super().state() | {"place": [(job, pool, list(shape)) for job, (pool, shape) in self._place.items()]}
-
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`, of the same jobs."""
-        super().restore({name: state[name] for name in self.keeps})
-        self._place = {job: (pool, tuple(shape)) for job, pool, shape in state["place"]}
+        super().restore(state)
         self._rate_is_of = {}

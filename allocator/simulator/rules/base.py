@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.checkpoint.kept import Kept
 from allocator.conversion import check_fields
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
@@ -122,7 +123,7 @@ def seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | f
     return np.maximum(end - begin, 0.0)
 
 
-class RunningRule:
+class RunningRule(Kept):
     """A rule in a run: does nothing, at any of its hooks.
 
     Attributes
@@ -136,7 +137,6 @@ class RunningRule:
     in_stretches : whether a round is a stretch that nothing cuts short.
     """
 
-    keeps: ClassVar[tuple[str, ...]] = ()
     says_ends: ClassVar[bool] = True
     whole_steps: bool = False
     ends_round: ClassVar[bool] = False
@@ -228,15 +228,6 @@ class RunningRule:
     def sums(self) -> list[_Floats]:
         """What the rule adds to in every round, changed in place."""
         return []
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {name: getattr(self, name) for name in self.keeps}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
-        for name, value in state.items():
-            setattr(self, name, value)
 
 
 def started(rule: Rule, world: World) -> list[RunningRule]:
