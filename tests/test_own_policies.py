@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -160,6 +161,9 @@ def test_energy_is_kept_for_the_policy_that_declares_it(policies: dict[str, type
     first = one_gpu(policies["thrifty"](margin=1.0e6), **jobs).jobs
     assert first["preemptions"].tolist() == [1, 0]
     assert one_gpu(policies["thrifty"](margin=1.1e6), **jobs).jobs["preemptions"].tolist() == [0, 0]
+    # a policy works on when its file is loaded once more
+    runpy.run_path(str(PACKAGE / "own_policies" / "thrifty.py"))
+    assert one_gpu(policies["thrifty"](margin=1.0e6), **jobs).jobs["preemptions"].tolist() == [1, 0]
 
 
 def test_a_turn_goes_on_where_a_run_was_interrupted(policies: dict[str, type], tmp_path: Path) -> None:

@@ -194,8 +194,11 @@ class View(Set["View[Any]"], Generic[T]):
     def known_to(self, needs: Needs | None) -> bool:
         """Whether a policy with these `needs` may read it."""
         # A view has a length, so that `not` would call it.
-        wanted = self.needed
-        return wanted is False or needs is None or (self if wanted is True else wanted) in needs
+        if self.needed is False or needs is None:
+            return True
+        wanted = self if self.needed is True else self.needed
+        # a policy whose module was loaded before another load of it needs the view of then
+        return wanted in needs or any(one.name == wanted.name for one in needs)
 
     def default_in(self, state: ClusterState) -> Any:
         """What it is in a state that does not say."""
