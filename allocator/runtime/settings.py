@@ -34,8 +34,8 @@ class ServiceSettings:
         next round whose GPUs are free before it begins.
     least_measured_steps, least_measured_seconds : of a measurement of speed.
     hook : a program that is told what happens, in words as a shell has them; None or "": nobody is.
-    user_gpus : that jobs of one user may ask for at a time; those beyond wait for others of theirs to be through.
-        None: any number.
+    user_gpus : that jobs of one user may ask for at a time; those beyond wait for others of theirs to be through. 0:
+        any number.
     log_bytes : of output that are kept of each job.
     max_jobs : that may wait or run at once; more are refused.
     """
@@ -70,9 +70,9 @@ class ServiceSettings:
         str | None, Said("--hook", "A program that is told what happens, JSON lines on its standard input.", "COMMAND")
     ] = None
     user_gpus: Annotated[
-        AtLeastOne | None,
-        Said("--user-gpus", "GPUs that jobs of one user may ask for at a time; more of theirs wait.", "COUNT"),
-    ] = None
+        NotNegativeWhole,
+        Said("--user-gpus", "GPUs that jobs of one user may ask for at a time; 0: any number.", "COUNT"),
+    ] = 0
     least_measured_steps: float = 2.0
     least_measured_seconds: float = 0.5
     log_bytes: AtLeastOne = 16 << 20

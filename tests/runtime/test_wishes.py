@@ -103,6 +103,18 @@ async def test_a_user_asks_for_so_many_gpus_at_a_time(tmp_path):
     assert "at most 3" in refused["error"]
 
 
+async def test_who_asks_for_more_than_a_lower_limit_is_told_and_in_nobodys_way(tmp_path):
+    service = await service_on(tmp_path, one_type(2))
+    await submit(service, job(9.0, gpus=2, user="bob"), job(90.0, gpus=2, user="ann"), job(9.0, gpus=1, user="ann"))
+    cluster = service.adapter
+    await leave(service)
+    service = await service_on(tmp_path, cluster, settings=ServiceSettings(user_gpus=1))
+    await run_on(service, 30.0)
+    assert states(service)[1:] == ["queued", "completed"]
+    told = Requests(service).answer({"do": "status", "jobs": [1]})["jobs"][0]
+    assert "cancel it, or raise --user-gpus" in told["reason"]
+
+
 async def test_who_waits_for_a_user_that_cancels_is_let_in(tmp_path):
     service = await service_on(tmp_path, one_type(4), settings=ServiceSettings(user_gpus=2))
     await submit(service, job(90.0, user="ann"), job(9.0, gpus=2, user="ann"), job(9.0, user="ann"))

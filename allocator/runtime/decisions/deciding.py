@@ -131,7 +131,11 @@ class Deciding:
 
     def _decides(self, job: Job) -> bool:
         """Whether a job is the policy's: it waits for none, fits the nodes in use, ends on no drained one."""
-        return not job.blocked and self.prospects.fits(job) and not self._stays(job)
+        return not job.blocked and self.prospects.fits(job) and not self._stays(job) and not self._too_wide(job)
+
+    def _too_wide(self, job: Job) -> bool:
+        """Whether a job that waits asks for more than a user may, by a limit that is lower than when it came."""
+        return 0 < self._settings.user_gpus < job.gpus and job.state == QUEUED
 
     def _let_in(self, book: Book) -> dict[str, Job]:
         """By UUID the jobs that the policy decides about, as many of each user as may ask for GPUs at a time.
@@ -141,7 +145,7 @@ class Deciding:
         there = {uuid: job for uuid, job in book.active.items() if self._decides(job)}
         self.over_limit = set()
         most, asked = self._settings.user_gpus, Counter[str]()
-        if most is not None:
+        if most:
             for uuid, job in sorted(there.items(), key=lambda one: (one[0] not in book.holding, one[1].id)):
                 asked[job.user] += job.gpus
                 if asked[job.user] > most and uuid not in book.holding:
@@ -205,6 +209,9 @@ class Deciding:
 
     def why_unfit(self, job: Job) -> str:
         """Why a job cannot run on any nodes there are, "" if it can."""
+        if self._too_wide(job):
+            limit = self._settings.user_gpus
+            return f"it asks for {job.gpus} GPUs, and a user may ask for {limit}: cancel it, or raise --user-gpus"
         return "" if self.fits(job) else self.prospects.why_unfit(job)
 
     def passed_over(self, job: Job) -> bool:
@@ -217,7 +224,8 @@ class Deciding:
         if self.trouble:
             return f"no decision: {self.trouble}"
         if job.uuid in self.over_limit:
-            return f"jobs of {job.user or 'one user'} may ask for {self._settings.user_gpus} GPUs at a time"
+            most = self._settings.user_gpus
+            return f"jobs of {job.user or 'one user'} may ask for {most} GPU{'s' * (most > 1)} at a time"
         target = self.wanted().get(job.uuid)
         if target is None:
             return f"not its turn under {self.policy.name}" if self.passed_over(job) else "waits for the next decision"
