@@ -167,10 +167,14 @@ def compare(
         place = None if out is None else Path(out) / (f"seed-{seed}" if len(seeds) > 1 else "")
         with (progress or _silent)([run.title for run in some]) as start:
             made = _of_one_seed(some, read, place, start, log)
+        if len(seeds) > 1:
+            for summary in made.summaries:
+                # a recorded schedule has none of its own: one row stands for all
+                summary["settings"] = {"seed": seed} | summary.get("settings", {})
         ran.results += made.results
         ran.summaries += made.summaries
         ran.failed += made.failed
-        ran.notes += made.notes
+        ran.notes += [note for note in made.notes if note not in ran.notes]
         ran.calibration, ran.answer = ran.calibration or made.calibration, ran.answer or made.answer
         which = f", seed {seed}" if len(seeds) > 1 else ""
         ran.failures += [
