@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.errors import InputError, one_of
+from throughputs.errors import InputError
 from throughputs.files import read_rows, write_rows
 from throughputs.frames import FINITE, NOT_NEGATIVE, Column, FrameReader
 
@@ -192,8 +192,8 @@ class PriceTable:
 
     def _known(self, accelerator: str) -> _History:
         if accelerator not in self._of:
-            expected = one_of(accelerator, self._of)
-            raise InputError(self.source, field="accelerator", found=accelerator, expected=expected)
+            found, known = f"no price of {accelerator}", ", ".join(self._of)
+            raise InputError(self.source, found=found, expected=f"one for each type of the cluster; there are {known}")
         return self._of[accelerator]
 
     @classmethod

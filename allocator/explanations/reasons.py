@@ -26,7 +26,7 @@ REASONS: Final = {
     "no_share": "the decision in force gave it no share of time",
     "share_met": "it had received its share of time",
     "ranked_behind": "others came before it",
-    "queue_blocked": "a gang before it did not fit and lets nobody pass",
+    "queue_blocked": "a gang before it did not fit, and it may not pass",
     "quota": "its entity may not use more",
     "gang_does_not_fit": "fewer GPUs were free than its gang needs",
     "no_gpus_free": "no GPU that it can use was free",
