@@ -103,6 +103,9 @@ def test_three_sentences_say_what_was_what_is_and_what_would_be() -> None:
     )
     assert "No other" in close
     assert answer(None, [("under x", {"average_queueing_time": None})], None) == ""
+    some = [("under x", {"average_queueing_time": HOUR, "completed_jobs": done}) for done in (139, 140)]
+    assert "139 to 140" in answer(None, some, None)
+    assert "same jobs" not in answer(None, some[:1] * 2, None)
 
 
 def test_what_is_no_larger_than_noise_is_not_marked() -> None:

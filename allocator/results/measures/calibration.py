@@ -107,7 +107,7 @@ def answer(
     costs: Mapping[str, float] | None = None,
 ) -> str:
     """What was, what the first of the rows makes of it, and the best of the others, in three sentences; "" where there
-    is nothing to compare.
+    is nothing to compare. A fourth one warns where the rows are of other jobs, as some are too large for a cluster.
 
     Parameters
     ----------
@@ -138,6 +138,9 @@ def answer(
         told.append(f"{sentence}{far}; {near}.")
     if len(waited) > 1:
         told.append(_best(usual, waited[1:], calibration, costs or {}))
+    served = [int(row["completed_jobs"]) for _, row in rows if row.get("completed_jobs") is not None]
+    if served and min(served) < max(served):
+        told.append(f"Rows are not of the same jobs, {min(served):,} to {max(served):,} of them: compare with care.")
     return " ".join(told)
 
 
