@@ -116,7 +116,10 @@ def audit_log(trace: Trace, cluster: Cluster | str | Mapping[str, int]) -> LogAu
     of |= {name: jobs[name].to_numpy() for name in ("user", "partition") if name in jobs}
     of["gpus"] = np.array(names, dtype=object)[size]
     parts = {name: _table(figures, name, whose) for name, whose in of.items() if len({*whose.tolist()}) > 1}
-    return LogAudit(pd.DataFrame(rows, columns=["use", "gpu_hours", "part"]), parts, run.status_detail)
+    unserved = int((run.jobs["status"] == "unserved").sum())
+    cannot = f"{unserved:,} job{'s' * (unserved > 1)} that the cluster cannot run" if unserved else ""
+    left_out = ", and ".join(filter(None, (run.status_detail, cannot)))
+    return LogAudit(pd.DataFrame(rows, columns=["use", "gpu_hours", "part"]), parts, left_out)
 
 
 _WORDS = {"failed": "failed", "cancelled": "were cancelled", "timed_out": "ran into their limits"}

@@ -73,3 +73,10 @@ def test_a_cluster_that_is_too_small_for_the_log_is_refused() -> None:
     with pytest.raises(InputError, match=r"cluster.*2\.0 on average"):
         audit_log(told, "gpu:1")
     assert audit_log(told, "gpu:2").gpu_time["part"].sum() == pytest.approx(1.0)
+
+
+def test_jobs_that_the_cluster_cannot_run_are_told() -> None:
+    assert audit_log(trace(), "gpu:4").left_out == ""
+    found = audit_log(trace(), "gpu:3")
+    assert found.left_out == "3 jobs that the cluster cannot run"
+    assert found.parts["account"]["jobs"].sum() == 2

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -190,11 +191,18 @@ async def _serve(service: Service, maker: _Maker, told: Told, before: Told | Non
         f"{maker.rhythm(service.hardware)}; jobs run as {getpass.getuser()}.",
         *_told_again(told, before),
         *([] if door is None else [f"Page, metrics and requests at {door.notice}"]),
+        *_no_hook(service.settings.hook_words),
         "Ctrl-C ends the service; jobs run on.",
     ):
         screen.print(line, soft_wrap=True, markup=False)
     service.doors += [server] if door is None else [door, server]
     await service.run()
+
+
+def _no_hook(words: Sequence[str]) -> list[str]:
+    """A warning where the hook is no program; one that is put there later will do."""
+    absent = words and shutil.which(words[0]) is None
+    return [f"Warning: nobody is told what happens, as --hook {words[0]} is no program."] if absent else []
 
 
 def _changes(told: Told, before: Told | None) -> list[Event]:
