@@ -20,6 +20,7 @@ from allocator.runtime.records.book import (
     RUNNING,
     STARTING,
     STOPPING,
+    TIMED_OUT,
     Book,
     Job,
 )
@@ -78,8 +79,9 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     A start has failed that ended with an error, or hung. One without an exit status is lost: its node is gone, or the
     cluster took it or refused it.
     A trainer that knows of leases says whether it is done or has made room. Of one that does not, exit status 0 means
-    that it is done, unless it was told to end: then it may have been in the middle. Nobody knows what such a trainer
-    has saved: the steps that it `posted` are taken to count, or where it posted none those that are estimated of it.
+    that it is done, unless it was told to make room: then it may have been in the middle. Before its time limit it is
+    told for good. Nobody knows what such a trainer has saved: the steps that it `posted` are taken to count, or where
+    it posted none those that are estimated of it.
     """
     told = report.state if report is not None else ""
     asked = job.state == STOPPING
@@ -88,7 +90,7 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
     if report is None:
         data |= {"kept_steps": job.steps} if posted is None else {"kept_steps": posted, "posted": True}
-    if seen.code == 0 and (told == "done" or (told != "ending" and not asked)):
+    if seen.code == 0 and (told == "done" or (told != "ending" and (not asked or job.then == TIMED_OUT))):
         return data | {"outcome": "completed", "reason": ""}
     if asked and job.then == FAILED:
         return data | {"outcome": "failed", "reason": job.reason}

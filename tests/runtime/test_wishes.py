@@ -10,8 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from allocator.runtime.adapters.base import Seen
 from allocator.runtime.door.requests import Requests
+from allocator.runtime.records.book import Job
 from allocator.runtime.settings import ServiceSettings
+from allocator.runtime.watching import ended
 from tests.runtime.model_cluster import (
     QUICK,
     job,
@@ -215,3 +218,10 @@ def test_a_hook_is_a_program():
     for bad in ("  ", "notify 'unclosed"):
         with pytest.raises(InputError, match="hook"):
             ServiceSettings(hook=bad)
+
+
+@pytest.mark.parametrize(("then", "code", "outcome"), [("timed_out", 0, "completed"), ("timed_out", 1, "yielded"),
+                                                       ("", 0, "yielded")])  # fmt: skip
+def test_a_program_that_ends_well_within_its_limit_has_completed(then, code, outcome):
+    told = replace(Job.submitted(0, "a" * 32, job(1.0)), state="stopping", then=then, reason="its time limit")
+    assert ended(told, Seen(told.uuid, 0, "ended", code), None, None)["outcome"] == outcome
