@@ -116,6 +116,8 @@ async def test_who_asks_for_more_than_a_lower_limit_is_told_and_in_nobodys_way(t
     assert states(service)[1:] == ["queued", "completed"]
     told = Requests(service).answer({"do": "status", "jobs": [1]})["jobs"][0]
     assert "cancel it, or raise --user-gpus" in told["reason"]
+    # `wait` names it as one that cannot run
+    assert Requests(service).answer({"do": "status"})["service"]["cannot_run"] == [1]
 
 
 async def test_who_waits_for_a_user_that_cancels_is_let_in(tmp_path):

@@ -131,7 +131,7 @@ class Deciding:
 
     def _decides(self, job: Job) -> bool:
         """Whether a job is the policy's: it waits for none, fits the nodes in use, ends on no drained one."""
-        return not job.blocked and self.prospects.fits(job) and not self._stays(job) and not self._too_wide(job)
+        return not job.blocked and self.fits(job) and not self._stays(job)
 
     def _too_wide(self, job: Job) -> bool:
         """Whether a job that waits asks for more than a user may, by a limit that is lower than when it came."""
@@ -154,7 +154,12 @@ class Deciding:
 
     def fits(self, job: Job) -> bool:
         """Whether a job has room on the nodes in use, or runs to its end where it is."""
-        return self.prospects.fits(job) or self._stays(job)
+        return (self.prospects.fits(job) and not self._too_wide(job)) or self._stays(job)
+
+    @property
+    def all_fit(self) -> bool:
+        """Whether it is known without a look at each that all jobs fit."""
+        return self.prospects.all_fit and not self._settings.user_gpus
 
     def _stays(self, job: Job) -> bool:
         return job.state == RUNNING and self._hardware.stays(job.placed)
@@ -209,7 +214,7 @@ class Deciding:
 
     def why_unfit(self, job: Job) -> str:
         """Why a job cannot run on any nodes there are, "" if it can."""
-        if self._too_wide(job):
+        if self._too_wide(job) and self.prospects.fits(job):
             limit = self._settings.user_gpus
             return f"it asks for {job.gpus} GPUs, and a user may ask for {limit}: cancel it, or raise --user-gpus"
         return "" if self.fits(job) else self.prospects.why_unfit(job)

@@ -30,7 +30,7 @@ def status(service: Service, jobs: Iterable[Job]) -> dict[str, Any]:
 def service_view(service: Service) -> dict[str, Any]:
     """Policy, clock, hardware, how many jobs are where, and what is wrong."""
     deciding = service.deciding
-    active = () if deciding.prospects.all_fit else service.book.active.values()
+    active = () if deciding.all_fit else service.book.active.values()
     unfit = (job.id for job in active if not deciding.fits(job))
     return {
         "policy": deciding.policy.name,
