@@ -77,10 +77,9 @@ def fetch_command(
     sets = [find(name) for name in names]
     found: list[dict[str, Any]] = []
     for dataset in sets:
-        if not as_json:
-            typer.echo(f"{dataset.name}: {size_text(dataset)}, licence: {dataset.licence}")
-            if dataset.note:
-                typer.echo(f"  {dataset.note}")
+        _say(as_json, f"{dataset.name}: {size_text(dataset)}, licence: {dataset.licence}")
+        if dataset.note:
+            _say(as_json, f"  {dataset.note}")
         try:
             with _progress() as progress:
                 reports = fetch(
@@ -94,9 +93,7 @@ def fetch_command(
         except KeyboardInterrupt:
             say("stopped; what came is kept, run the same command again to continue")
             raise typer.Exit(130) from None
-        found += [_report_as_json(dataset, report) for report in reports]
-        if not as_json:
-            _print_reports(reports)
+        found += _told(dataset, reports, as_json)
     if as_json:
         print_json(found)
 
@@ -112,23 +109,17 @@ def verify_command(
 ) -> None:
     """Compare the files in the cache with the known lengths and SHA-256; status 1 if one is missing or wrong."""
     directory = cache_directory(cache)
-    sets = [find(name) for name in names or ()]
-    if not names:
-        sets = [dataset for dataset in datasets() if dataset.files and (directory / dataset.name).is_dir()]
+    here = [dataset for dataset in datasets() if dataset.files and (directory / dataset.name).is_dir()]
+    sets = [find(name) for name in names] if names else here
     found: list[dict[str, Any]] = []
-    good = True
     for dataset in sets:
-        reports = verify(dataset, files=files or (), cache=directory)
-        good &= all(report.state.usable for report in reports)
-        found += [_report_as_json(dataset, report) for report in reports]
-        if not as_json:
-            typer.echo(f"{dataset.name}:")
-            _print_reports(reports)
+        _say(as_json, f"{dataset.name}:")
+        found += _told(dataset, verify(dataset, files=files or (), cache=directory), as_json)
     if as_json:
         print_json(found)
     elif not sets:
         typer.echo(f"no data set in {directory}")
-    if not good:
+    if any(each["state"] in ("missing", "wrong") for each in found):
         raise typer.Exit(1)
 
 
@@ -142,32 +133,45 @@ def _progress() -> Iterator[Callable[[DataFile, int, int | None], None] | None]:
     from rich.markup import escape
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (
+    shown = (
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=screen, transient=True) as bars:
-        tasks: dict[str, Any] = {}
+    with Progress(*shown, console=screen, transient=True) as bars:
+        task = bars.add_task("")
 
         def advance(file: DataFile, done: int, total: int | None) -> None:
-            if file.path not in tasks:
-                for earlier in tasks.values():
-                    bars.update(earlier, visible=False)
-                tasks[file.path] = bars.add_task(escape(file.path), total=total)
-            bars.update(tasks[file.path], completed=done, total=total)
+            bars.update(task, description=escape(file.path), completed=done, total=total)
 
         yield advance
 
 
-def _print_reports(reports: list[FileReport]) -> None:
-    """A line per file; where no SHA-256 is known, the one that was found."""
+def _say(as_json: bool, line: str) -> None:
+    if not as_json:
+        typer.echo(line)
+
+
+def _told(dataset: Dataset, reports: list[FileReport], as_json: bool) -> list[dict[str, Any]]:
+    """Reports for JSON; else told, a line for each, where no SHA-256 is known with the one that was found."""
     for report in reports:
         known = report.file.sha256 is not None or report.sha256 is None
-        line = f"  {report.path}: {report.state.value}"
-        typer.echo(line + (f"; {report.detail}" if report.detail else "" if known else f"; it has {report.sha256}"))
+        more = report.detail or ("" if known else f"it has {report.sha256}")
+        _say(as_json, f"  {report.path}: {report.state.value}{'; ' * bool(more)}{more}")
+    return [
+        {
+            "data_set": dataset.name,
+            "file": report.file.path,
+            "path": str(report.path),
+            "state": report.state.name.lower(),
+            "sha256": report.sha256,
+            "known_sha256": report.file.sha256,
+            "detail": report.detail,
+        }
+        for report in reports
+    ]
 
 
 def _print_sets(sets: list[Dataset], directory: Path) -> None:
@@ -199,15 +203,3 @@ def _print_files(dataset: Dataset, directory: Path) -> None:
     for file in dataset.files:
         lines += [f"  {file.path}", f"    {file.url}", f"    {bytes_text(file)}, {file.sha256 or 'SHA-256 unknown'}"]
     typer.echo("\n".join(lines))
-
-
-def _report_as_json(dataset: Dataset, report: FileReport) -> dict[str, Any]:
-    return {
-        "data_set": dataset.name,
-        "file": report.file.path,
-        "path": str(report.path),
-        "state": report.state.name.lower(),
-        "sha256": report.sha256,
-        "known_sha256": report.file.sha256,
-        "detail": report.detail,
-    }
