@@ -98,16 +98,10 @@ class Display:
 
 
 def _bars(console: Console) -> Any:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    return Progress(*columns, console=console, transient=True)
+    shown = "{task.description}", BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), "{task.fields[note]}"
+    return Progress(*shown, console=console, transient=True)
 
 
 def _duration(seconds: float) -> str:

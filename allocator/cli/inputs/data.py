@@ -131,7 +131,7 @@ def _progress() -> Iterator[Callable[[DataFile, int, int | None], None] | None]:
         yield None
         return
     from rich.markup import escape
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     shown = (
         TextColumn("{task.description}"),
