@@ -134,7 +134,7 @@ def _progress() -> Iterator[Callable[[DataFile, int, int | None], None] | None]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     shown = (
-        TextColumn("{task.description}"),
+        "{task.description}",
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
