@@ -35,7 +35,7 @@ from allocator.conversion import NotNegative, Positive
 from allocator.experiments.run import Run
 from allocator.experiments.runner import cores
 from allocator.experiments.whatif import Scenarios, run_scenarios, write_scenarios
-from allocator.experiments.whatif.terminal import next_gpus_table, rows_table
+from allocator.experiments.whatif.rows import next_gpus_table, rows_table
 from allocator.experiments.workloads import Recorded
 from allocator.presets import preset
 from allocator.protocol.policy import Need
