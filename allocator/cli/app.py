@@ -133,7 +133,8 @@ def load(name: str) -> Any:
     if hasattr(module, "app"):
         whole.add_typer(module.app, name=name)
     else:
-        whole.command(name)(getattr(module, f"{name}_command"))
+        with_options = import_module("allocator.cli.options.groups").with_options
+        whole.command(name)(with_options(getattr(module, f"{name}_command")))
     group: Any = typer.main.get_command(whole)
     command = group.commands[name]
     if name in TAKE_POLICIES:

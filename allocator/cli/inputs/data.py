@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import argument, option
+from allocator.cli.options.groups import Commands, option
 from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.screen import rich_console
 from allocator.data import cache_directory, datasets, fetch, find, verify
@@ -19,9 +19,7 @@ from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport
 
-app = typer.Typer(
-    no_args_is_help=True, help="Public data sets by name: list, download, verify. The files are not bundled."
-)
+app = Commands(help="Public data sets by name: list, download, verify. The files are not bundled.")
 
 CacheOption = Annotated[
     Path | None,
@@ -37,18 +35,20 @@ FileOption = Annotated[
 ]
 
 
-@app.callback()
-def _group() -> None:
-    """Public data sets by name: list, download, verify. The files are not bundled."""
-
-
 @app.command("list")
 def list_command(
-    name: Annotated[str | None, argument("A data set, to see its files.", "[NAME]")] = None,
+    name: str | None = None,
+    /,
     cache: CacheOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""
+    """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it.
+
+    Parameters
+    ----------
+    name : [NAME]
+        A data set, to see its files.
+    """
     directory = cache_directory(cache)
     if as_json:
         found = [
@@ -64,16 +64,22 @@ def list_command(
 
 @app.command("fetch")
 def fetch_command(
-    names: Annotated[list[str], argument("Data sets.", "NAME...")],
+    names: list[str],
+    /,
     files: FileOption = None,
     cache: CacheOption = None,
-    url_base: Annotated[
-        str | None,
-        option("A mirror with the files under <data set>/<path>.", "URL"),
-    ] = None,
+    url_base: str | None = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download data sets into the cache, verified; a download that was cut off is continued."""
+    """Download data sets into the cache, verified; a download that was cut off is continued.
+
+    Parameters
+    ----------
+    names : NAME...
+        Data sets.
+    url_base : URL
+        A mirror with the files under <data set>/<path>.
+    """
     sets = [find(name) for name in names]
     found: list[dict[str, Any]] = []
     for dataset in sets:
@@ -100,14 +106,19 @@ def fetch_command(
 
 @app.command("verify")
 def verify_command(
-    names: Annotated[
-        list[str] | None, argument("Data sets; all that are in the cache if omitted.", "[NAME...]")
-    ] = None,
+    names: list[str] | None = None,
+    /,
     files: FileOption = None,
     cache: CacheOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the files in the cache with the known lengths and SHA-256; status 1 if one is missing or wrong."""
+    """Compare the files in the cache with the known lengths and SHA-256; status 1 if one is missing or wrong.
+
+    Parameters
+    ----------
+    names : [NAME...]
+        Data sets; all that are in the cache if omitted.
+    """
     directory = cache_directory(cache)
     here = [dataset for dataset in datasets() if dataset.files and (directory / dataset.name).is_dir()]
     sets = [find(name) for name in names] if names else here

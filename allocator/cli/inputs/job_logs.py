@@ -9,10 +9,10 @@ import typer
 
 from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
-from allocator.cli.options.groups import Given, argument, option, option_groups, options_of
+from allocator.cli.options.groups import Given, option, options_of
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
-from allocator.conversion import Positive, Said, convert_all, convert_text
+from allocator.conversion import AtLeastOne, Positive, Said, convert_all, convert_text
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import check_table_name, write_text
 
@@ -59,47 +59,19 @@ COLUMNS = options_of(
 )
 
 
-@option_groups
 def import_command(
-    log: Annotated[
-        str,
-        argument(
-            "Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.",
-            "FILE|-",
-        ),
-    ],
-    out: Annotated[Path, option("Trace to write: .csv or .parquet.", "FILE")],
+    log: str,
+    /,
+    out: Path,
     given: Annotated[Given, COLUMNS],
-    duration_unit: Annotated[
-        str | None,
-        option("Unit of durations; told by the name of the column, else s.", "UNIT"),
-    ] = None,
-    clock_unit: Annotated[
-        str | None,
-        option("Unit of times that are numbers: ms, s, min, h or d.", "UNIT"),
-    ] = None,
-    zone: Annotated[str | None, option("Zone of dates that name none; UTC if omitted.", "NAME")] = None,
-    date_format: Annotated[
-        str | None,
-        option("Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", "FORMAT"),
-    ] = None,
-    mapped: Annotated[
-        list[str] | None,
-        option(
-            "--map",
-            "What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.",
-            "NAME=TYPE",
-        ),
-    ] = None,
-    weights: Annotated[
-        str | None,
-        option("Weights of the names in the column of --priority, else of QOS.", "NAME=WEIGHT,..."),
-    ] = None,
-    separator: Annotated[
-        str | None,
-        option("Between columns, if not , ; | or a tab.", "CHARACTER"),
-    ] = None,
-    strict: Annotated[bool, option("--strict", "A job that cannot be used is an error.")] = False,
+    duration_unit: str | None = None,
+    clock_unit: str | None = None,
+    zone: str | None = None,
+    date_format: str | None = None,
+    mapped: list[str] | None = None,
+    weights: str | None = None,
+    separator: str | None = None,
+    strict: bool = False,
     cluster: DemandOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -107,6 +79,29 @@ def import_command(
 
     Columns that no option names are told by their names, and what was guessed is printed. Jobs that cannot be used are
     left out and counted by reason. Ends with the description of the trace, with --cluster also of demand against GPUs.
+
+    Parameters
+    ----------
+    log : FILE|-
+        Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.
+    out : FILE
+        Trace to write: .csv or .parquet.
+    duration_unit : UNIT
+        Unit of durations; told by the name of the column, else s.
+    clock_unit : UNIT
+        Unit of times that are numbers: ms, s, min, h or d.
+    zone : NAME
+        Zone of dates that name none; UTC if omitted.
+    date_format : FORMAT
+        Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.
+    mapped : --map NAME=TYPE
+        What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.
+    weights : NAME=WEIGHT,...
+        Weights of the names in the column of --priority, else of QOS.
+    separator : CHARACTER
+        Between columns, if not , ; | or a tab.
+    strict
+        A job that cannot be used is an error.
     """
     check_table_name(out)
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
@@ -161,10 +156,18 @@ def _account(imported: ImportedLog) -> list[str]:
 
 
 def example_command(
-    out: Annotated[Path, option("File to write, as text with commas.", "FILE")],
-    jobs: Annotated[int, option("Number of jobs.", min=1)] = 200,
+    out: Path,
+    jobs: AtLeastOne = 200,
     seed: SeedOption = 0,
 ) -> None:
-    """Write a job log as a cluster might keep it, to try `allocator trace import` with."""
+    """Write a job log as a cluster might keep it, to try `allocator trace import` with.
+
+    Parameters
+    ----------
+    out : FILE
+        File to write, as text with commas.
+    jobs
+        Number of jobs.
+    """
     write_text(out, example_log(jobs, seed))
     typer.echo(f"{out}: {jobs} jobs, with the columns {', '.join(EXAMPLE_COLUMNS)}")

@@ -1,26 +1,41 @@
-"""Options that several commands take, stated once: a parameter of a command that stands for many.
+"""Commands as functions: options follow from parameters and their docstrings, and from fields of dataclasses.
 
-    @option_groups
-    def simulate_command(trace: TraceArgument, run: Annotated[Given, options(Run, "seed prices"), ...]) -> None: ...
+    def nodes_command(trace: Path, /, settings: list[str] | None = None, watts: NotNegative | None = None) -> None:
+        \"\"\"How many nodes might have slept?
+
+        Parameters
+        ----------
+        trace : FILE|-
+            The jobs, with their durations.
+        settings : --set NAME=VALUE
+            One of the settings of the rule; may be repeated.
+        watts
+            What an idle node draws more than one that sleeps.
+        \"\"\"
+
+A parameter that comes by position alone is an argument, any other an option. Behind its name stand what the option is
+called, where the name does not say it, and what stands for its value; below, its help.
+
+An option of several commands is an `option` in `Annotated`, or a field of a dataclass. A parameter may stand for many:
+
+    def simulate_command(trace: Path, run: Annotated[Given, options(Run, "seed prices"), ...]) -> None: ...
 
 The command line then has ``--seed`` and ``--prices``, as the fields of `Run` declare them (`Said`), and the command is
 handed ``{"seed": 3}`` where that was given.
-
-A parameter of one command alone is an `option` or an `argument`: what it is called, what it does, what stands for its
-value.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-from allocator.conversion import Said, convert, declared_kinds
+from allocator.conversion import Range, Said, convert, declared_kinds
 
 
 def option(*words: str, **more: Any) -> Any:
@@ -112,15 +127,51 @@ def _leaves(kind: Any) -> list[Any]:
     return [kind if kind in (bool, int, float, NoneType) else str]
 
 
-def option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of each group among its parameters in the place of that parameter."""
-    hints = get_type_hints(command, include_extras=True)
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+class Commands(typer.Typer):
+    """The commands below a command."""
+
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**{"no_args_is_help": True, **about})
+        self.callback()(_nothing)
+
+    def command(self, name: str | None = None, **more: Any) -> Callable[[Command], Command]:
+        """Registers a function under a name."""
+        register = super().command(name, **more)
+
+        def add(command: Command) -> Command:
+            register(with_options(command))
+            return command
+
+        return add
+
+
+def _nothing() -> None:
+    pass
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: with what its docstring says of its parameters, and what groups of options are."""
+    hints, plain = get_type_hints(command, include_extras=True), get_type_hints(command)
+    about, _, section = cleandoc(command.__doc__ or "").partition("\n\nParameters\n----------\n")
+    told = {name: words for name, *words in _ENTRY.findall(f"{section}\n")}
+    known = signature(command).parameters
     given: dict[str, Options] = {
         name: sum(kind.__metadata__, ()) for name, kind in hints.items() if getattr(kind, "__origin__", None) is Given
     }
     parameters: list[Parameter] = []
-    for name, parameter in signature(command).parameters.items():
-        parameters += given.get(name) or (parameter_of(name, hints[name], parameter.default),)
+    for name, parameter in known.items():
+        kind = hints[name]
+        if name in told:
+            names, word, text = told[name]
+            made = typer.Argument if parameter.kind is Parameter.POSITIONAL_ONLY else typer.Option
+            flags = _FLAG.findall(names) or ([f"--{name.replace('_', '-')}"] if plain[name] is bool else [])
+            said: dict[str, Any] = {"help": " ".join(text.split()), "metavar": word or None, **_bounds(kind)}
+            kind = Annotated[plain[name], made(*flags, **said)]
+        parameters += given.get(name) or (parameter_of(name, kind, parameter.default),)
+    by_position = [name for name, parameter in known.items() if parameter.kind is Parameter.POSITIONAL_ONLY]
 
     @wraps(command)
     def run(**values: Any) -> None:
@@ -129,11 +180,25 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = Given(
                 {f: v for f, (v, usual) in taken.items() if v is not None and (v or usual is not False)}
             )
-        command(**values)
+        arguments = [values.pop(name) for name in by_position]
+        command(*arguments, **values)
 
+    run.__doc__ = about
     run.__dict__["__signature__"] = Signature(parameters, return_annotation=None)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
     return run
+
+
+_FLAG = re.compile(r"--?[a-z][\w/-]*")
+_ENTRY = re.compile(r"^(\w+)(?: : ((?:--?[a-z][\w/-]*,? ?)*)(.*))?\n((?:    .*\n)+)", re.MULTILINE)
+"""What a docstring says of a parameter: its name, the option, what stands for the value, and the help."""
+
+
+def _bounds(kind: Any) -> dict[str, float]:
+    """The least and the largest value that a number may have, as typer takes them."""
+    kinds = (kind, *get_args(kind))
+    found = [extra for each in kinds for extra in _extras(each) if isinstance(extra, Range)]
+    return {"min": found[0].least} if found else {}
 
 
 def parameter_of(name: str, annotation: Any, default: Any) -> Parameter:
