@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from allocator.cli.options.groups import Given
-from allocator.cli.options.outputs import DIFFERENCES
 from allocator.cli.options.outputs import RUN as FOLDER
 from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say, say_unserved, warn_of_fallbacks
@@ -135,9 +134,9 @@ def compare_command(
         write_json(out / "calibration.json", ran.calibration.as_dict())
     write_json(out / "comparison.json", rows)
     if differences:
-        write_json(out / DIFFERENCES, differences)
+        write_json(out / "differences.json", differences)
     else:
-        (out / DIFFERENCES).unlink(missing_ok=True)
+        (out / "differences.json").unlink(missing_ok=True)
     if as_json:
         print_json(rows)
     else:

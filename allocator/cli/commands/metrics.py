@@ -19,7 +19,7 @@ _ENDS = {
     "open": "not completed and before it",
 }
 
-app = Commands(help="Figures of finished runs, also of those of other simulators.")
+app = Commands()
 
 
 @app.command("deadlines")

@@ -39,7 +39,7 @@ from throughputs.files import write_text
 if TYPE_CHECKING:
     import pandas as pd
 
-app = Commands(help="Sweeps: policies x seeds x loads x clusters x settings, resumable.")
+app = Commands()
 
 SOURCE = "allocator sweep"
 SHOWN_ROWS = 60

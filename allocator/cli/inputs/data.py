@@ -19,7 +19,7 @@ from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport
 
-app = Commands(help="Public data sets by name: list, download, verify. The files are not bundled.")
+app = Commands()
 
 CacheOption = Annotated[
     Path | None,

@@ -16,7 +16,7 @@ from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
 from throughputs.goodput.samples import SAMPLE_COLUMNS
 
-app = Commands(help="Throughput tables: how fast each job type runs on each accelerator type.")
+app = Commands()
 
 
 @app.command("describe")

@@ -41,7 +41,7 @@ from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings
 from throughputs.traces.formats import TRACE_FORMATS, read_formats, read_job_log
 
-app = Commands(help="Traces: draw a workload, import a job log, convert between formats, describe one.")
+app = Commands()
 app.command("import")(import_command)
 app.command("example-log")(example_command)
 

@@ -35,6 +35,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 import typer
 
+from allocator.cli.app import only_named
 from allocator.conversion import Range, Said, convert, declared_kinds
 
 
@@ -135,7 +136,7 @@ class Commands(typer.Typer):
 
     def __init__(self, **about: Any) -> None:
         super().__init__(**{"no_args_is_help": True, **about})
-        self.callback()(_nothing)
+        self.callback()(only_named)
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[Command], Command]:
         """Registers a function under a name."""
@@ -146,10 +147,6 @@ class Commands(typer.Typer):
             return command
 
         return add
-
-
-def _nothing() -> None:
-    pass
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
