@@ -31,21 +31,6 @@ from throughputs.limits import Range as Range  # re-exported
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a field is called on the command line, stands behind its type in `Annotated`.
-
-    Attributes
-    ----------
-    option, about : its option, and what that does.
-    word : what stands for its value.
-    """
-
-    option: str
-    about: str
-    word: str | None = None
-
-
-@dataclass(frozen=True)
 class Reads:
     """How a value that is more than its type is read, stands behind the type of a field in `Annotated`.
 
@@ -187,7 +172,7 @@ def kinds_of(owner: type) -> Mapping[str, Any]:
 
 
 def declared_kinds(owner: type) -> Mapping[str, Any]:
-    """The same of a dataclass with all that stands behind a type in `Annotated`: ranges, `Reads`, `Said`."""
+    """The same of a dataclass with all that stands behind a type in `Annotated`: ranges, `Reads`."""
     return _kinds(owner, with_extras=True)
 
 

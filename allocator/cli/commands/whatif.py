@@ -10,7 +10,16 @@ import typer
 
 from allocator.api import load_speeds
 from allocator.cli.options.groups import Given, option, options
-from allocator.cli.options.shared import JsonOption, SettingOption, console, option_parameters, print_json, say, warn
+from allocator.cli.options.shared import (
+    SHARED,
+    JsonOption,
+    SettingOption,
+    console,
+    option_parameters,
+    print_json,
+    say,
+    warn,
+)
 from allocator.cli.options.sweep import (
     JobsOption,
     PoliciesOption,
@@ -67,7 +76,8 @@ def whatif_command(
     next_gpus: NotNegativeWhole | None = None,
     given: Annotated[
         Given,
-        options(Run, "throughputs gpus_per_server accelerator prices preset seed"),
+        (SHARED["throughputs"], SHARED["gpus_per_server"], SHARED["accelerator"]),
+        options(Run, "prices preset seed"),
         options(Recorded, "slos whole_gpus entities_by default_limit_hours"),
         option_parameters(settings=SettingOption, vary=VaryOption),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,10 @@ import typer
 
 from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
-from allocator.cli.options.groups import Given, option, options_of
+from allocator.cli.options.groups import Given, option, options
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
-from allocator.conversion import AtLeastOne, Positive, Said, convert_all, convert_text
+from allocator.conversion import AtLeastOne, Positive, convert_all, convert_text
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import check_table_name, write_text
 
@@ -29,41 +30,55 @@ DemandOption = Annotated[
 _UNIT_OPTIONS = {"duration": "--duration-unit", "submit": "--clock-unit"}
 
 
-_COLUMNS = {
-    "submit": "When a job was submitted: a number, or a date (ISO 8601).",
-    "duration": "How long it ran: a number, or [D-]HH:MM:SS.",
-    "gpus": "Its GPUs: a number, or gres/gpu=N in text as of Slurm.",
-    "user": "Who submitted it.",
-    "account": "The account, team or project that it is charged to: its entity.",
-    "limit": "Its time limit: a number, or [D-]HH:MM:SS; kept as predicted_seconds.",
-    "model": "What it trains: the job type.",
-    "fraction": "Share of each GPU, at most 1; not used yet.",
-    "utilization": "How much of its GPUs it used: percent, or shares up to 1.",
-    "priority": "Its weight, above 0.",
-    "deadline": "When it should be done, on the clock of --submit.",
-    "partition": "The partition or queue that it was submitted to.",
-    "steps": "Its training steps; without, a step is a second.",
-    "gpu_type": "The type of its GPUs; without, what Slurm's resources say.",
-    "id": "What it is called; kept as trace_id.",
-    "start": "When it started; empty: never.",
-    "end": "When it ended, for logs without durations.",
-    "state": "Its state; of a job that is PENDING nothing is taken.",
-}
-"""Fields of a job that a column of a log may hold, and what such a column says."""
+class _Columns:
+    """Fields of a job that a column of a log may hold, and what such a column says.
 
-COLUMNS = options_of(
-    {
-        name: Annotated[str | None, Said(f"--{name.replace('_', '-')}", about, "COLUMN")]
-        for name, about in _COLUMNS.items()
-    }
-)
+    Options
+    -------
+    submit : COLUMN
+        When a job was submitted: a number, or a date (ISO 8601).
+    duration : COLUMN
+        How long it ran: a number, or [D-]HH:MM:SS.
+    gpus : COLUMN
+        Its GPUs: a number, or gres/gpu=N in text as of Slurm.
+    user : COLUMN
+        Who submitted it.
+    account : COLUMN
+        The account, team or project that it is charged to: its entity.
+    limit : COLUMN
+        Its time limit: a number, or [D-]HH:MM:SS; kept as predicted_seconds.
+    model : COLUMN
+        What it trains: the job type.
+    fraction : COLUMN
+        Share of each GPU, at most 1; not used yet.
+    utilization : COLUMN
+        How much of its GPUs it used: percent, or shares up to 1.
+    priority : COLUMN
+        Its weight, above 0.
+    deadline : COLUMN
+        When it should be done, on the clock of --submit.
+    partition : COLUMN
+        The partition or queue that it was submitted to.
+    steps : COLUMN
+        Its training steps; without, a step is a second.
+    gpu_type : COLUMN
+        The type of its GPUs; without, what Slurm's resources say.
+    id : COLUMN
+        What it is called; kept as trace_id.
+    start : COLUMN
+        When it started; empty: never.
+    end : COLUMN
+        When it ended, for logs without durations.
+    state : COLUMN
+        Its state; of a job that is PENDING nothing is taken.
+    """
 
 
 def import_command(
     log: str,
     /,
     out: Path,
-    given: Annotated[Given, COLUMNS],
+    given: Annotated[Given, options(_Columns, kinds=defaultdict(lambda: str))],
     duration_unit: str | None = None,
     clock_unit: str | None = None,
     zone: str | None = None,

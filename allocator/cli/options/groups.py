@@ -20,8 +20,8 @@ An option of several commands is an `option` in `Annotated`, or a field of a dat
 
     def simulate_command(trace: Path, run: Annotated[Given, options(Run, "seed prices"), ...]) -> None: ...
 
-The command line then has ``--seed`` and ``--prices``, as the fields of `Run` declare them (`Said`), and the command is
-handed ``{"seed": 3}`` where that was given.
+The command line then has ``--seed`` and ``--prices``, as the docstring of `Run` tells them (``Options``), and the
+command is handed ``{"seed": 3}`` where that was given.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 import typer
 
 from allocator.cli.app import only_named
-from allocator.conversion import Range, Said, convert, declared_kinds
+from allocator.conversion import Range, convert, declared_kinds
 
 
 def option(*words: str, **more: Any) -> Any:
@@ -66,51 +66,40 @@ class Given(dict[str, Any]):
 Options = tuple[Parameter, ...]
 
 
-def options(owner: type, names: str = "") -> Options:
-    """Options of fields of a dataclass that say what they are called: of these, or of all that do."""
-    kinds = declared_kinds(owner)
-    said = [name for name, kind in kinds.items() if any(isinstance(one, Said) for one in _extras(kind))]
-    return options_of({name: kinds[name] for name in names.split() or said})
+def options(owner: type, names: str = "", kinds: Mapping[str, Any] | None = None) -> Options:
+    """Options of fields of a dataclass, as a section of its docstring tells them: of these, or of all that it tells.
+
+    Of another class it is said of what `kinds` they are.
+    """
+    told = {name: words for each in owner.__mro__ for name, words in _told(each.__doc__, "Options")[1].items()}
+    kinds = declared_kinds(owner) if kinds is None else kinds
+    return tuple(_option(name, kinds[name], *told[name]) for name in names.split() or told)
 
 
-def options_of(kinds: Mapping[str, Any]) -> Options:
-    """The same of types by name, behind each of which stands a `Said`."""
-    return tuple(parameter_of(name, option_of(kind), _usual(kind)) for name, kind in kinds.items())
+def _told(doc: str | None, section: str) -> tuple[str, dict[str, list[str]]]:
+    """What stands ahead of a section of a docstring; and by name the option, what stands for a value, and the help."""
+    about, _, entries = cleandoc(doc or "").partition(f"\n\n{section}\n{'-' * len(section)}\n")
+    return about, {name: words for name, *words in _ENTRY.findall(f"{entries}\n")}
 
 
-def _usual(kind: Any) -> Any:
-    """Of a switch that it is off, unless it has two sides."""
-    return False if _plain(kind) is bool and "/" not in _said(kind).option else None
+_FLAG = re.compile(r"--?[a-z][\w/-]*")
+_ENTRY = re.compile(r"^(\w+)(?: : ((?:--?[a-z][\w/-]*,? ?)*)(.*))?\n((?:    .*\n)+)", re.MULTILINE)
 
 
-def option_of(kind: Any) -> Any:
-    """The type of an option as typer takes it, from that of a field."""
-    said = _said(kind)
-    plain = bool | None if "/" in said.option else _plain(kind)
-    return Annotated[
-        plain, typer.Option(said.option, help=said.about, metavar=said.word, callback=_checked(said, kind))
-    ]
+def _option(name: str, kind: Any, flags: str, word: str, about: str) -> Parameter:
+    """An option of a field; a switch is off, unless it has two sides, and all others are not given."""
+    flag, plain = flags.strip() or f"--{name.replace('_', '-')}", _plain(kind)
+    two_sides = "/" in flag
 
-
-def _said(kind: Any) -> Said:
-    return next(extra for extra in _extras(kind) if isinstance(extra, Said))
-
-
-def _extras(kind: Any) -> tuple[Any, ...]:
-    """What stands behind a type in `Annotated`."""
-    extras: tuple[Any, ...] = getattr(kind, "__metadata__", ())
-    return extras
-
-
-def _checked(said: Said, kind: Any) -> Callable[[Any], Any]:
-    """Refuses numbers that are not in the range of the field."""
-
-    def check(value: Any) -> Any:
+    def checked(value: Any) -> Any:
+        """Refuses numbers that are not in the range of the field."""
         if isinstance(value, int | float) and not isinstance(value, bool):
-            convert(value, get_args(kind)[0], source=said.option, field=said.option.strip("-").replace("-", "_"))
+            convert(value, kind, source=flag, field=flag.strip("-").replace("-", "_"))
         return value
 
-    return check
+    made = typer.Option(flag, help=" ".join(about.split()), metavar=word or None, callback=checked)
+    usual = False if plain is bool and not two_sides else None
+    return parameter_of(name, Annotated[bool | None if two_sides else plain, made], usual)
 
 
 def _plain(kind: Any) -> Any:
@@ -152,8 +141,7 @@ class Commands(typer.Typer):
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command as typer takes it: with what its docstring says of its parameters, and what groups of options are."""
     hints, plain = get_type_hints(command, include_extras=True), get_type_hints(command)
-    about, _, section = cleandoc(command.__doc__ or "").partition("\n\nParameters\n----------\n")
-    told = {name: words for name, *words in _ENTRY.findall(f"{section}\n")}
+    about, told = _told(command.__doc__, "Parameters")
     known = signature(command).parameters
     given: dict[str, Options] = {
         name: sum(kind.__metadata__, ()) for name, kind in hints.items() if getattr(kind, "__origin__", None) is Given
@@ -186,15 +174,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_FLAG = re.compile(r"--?[a-z][\w/-]*")
-_ENTRY = re.compile(r"^(\w+)(?: : ((?:--?[a-z][\w/-]*,? ?)*)(.*))?\n((?:    .*\n)+)", re.MULTILINE)
-"""What a docstring says of a parameter: its name, the option, what stands for the value, and the help."""
-
-
 def _bounds(kind: Any) -> dict[str, float]:
     """The least and the largest value that a number may have, as typer takes them."""
     kinds = (kind, *get_args(kind))
-    found = [extra for each in kinds for extra in _extras(each) if isinstance(extra, Range)]
+    found = [extra for each in kinds for extra in getattr(each, "__metadata__", ()) if isinstance(extra, Range)]
     return {"min": found[0].least} if found else {}
 
 
