@@ -244,7 +244,8 @@ def curves(
             axes.plot(printed[load], printed["value"], **hollow)
     top = _top(table, published) if top is None else top
     if logarithmic:
-        _logarithmic(axes, 0.7 * float(table["mean"].min()), 1.2 * top)
+        axes.set(yscale="log", ylim=(0.7 * float(table["mean"].min()), 1.2 * top))
+        plain_numbers(axes.yaxis)
     else:
         axes.set_ylim(bottom, top)
     crossed = [
@@ -275,15 +276,13 @@ def _intervals(
         axes.fill_between(at, np.maximum(low, bottom), high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _logarithmic(axes: Axes, low: float, high: float) -> None:
-    """A logarithmic vertical axis with plain numbers at 1, 2 and 5 times the powers of ten."""
+def plain_numbers(axis: Any) -> None:
+    """Plain numbers at 1, 2 and 5 times the powers of ten on a logarithmic axis."""
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def _top(table: pd.DataFrame, published: pd.DataFrame | None) -> float:

@@ -36,14 +36,14 @@ from allocator.presets.preset import DEFAULT
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.starts import StartsTakeTime
 from throughputs import InputError, Trace
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
 
 HOUR = 3600.0
 
 
 def admit_command(
     job_type: str,
-    steps: float,
+    steps: Annotated[float, Range(0.0, LARGEST_WHOLE_NUMBER, above=True)],
     cluster: str | None = None,
     state: Annotated[
         Path | None,
@@ -161,8 +161,6 @@ def _deadline(deadline: float | None, within: float | None, now: float) -> float
 
 def _newcomer(job_type: str, steps: float, deadline: float, now: float) -> Trace:
     """A trace of the one job."""
-    if not 0 < steps <= LARGEST_WHOLE_NUMBER:
-        raise InputError("--steps", found=steps, expected=f"a number above 0, at most {LARGEST_WHOLE_NUMBER:.0e}")
     return Trace([job_type], [1], [steps], [max(now, 0.0)], deadline=[deadline], source="newcomer")
 
 

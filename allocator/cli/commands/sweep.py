@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +12,7 @@ import typer
 
 from allocator.cli.options.groups import Commands, Given, option, options
 from allocator.cli.options.outputs import SWEPT as FOLDER
-from allocator.cli.options.shared import JsonOption, console, print_json, say
+from allocator.cli.options.shared import JsonOption, check_picture, console, kind_of, print_json, say
 from allocator.cli.options.sweep import (
     DRAWN,
     RUNNING,
@@ -177,9 +175,7 @@ def plot_command(
     out : FILE.pdf|FILE.svg|FILE.png
         The picture.
     """
-    _kind(out, ("pdf", "svg", "png"))
-    if find_spec("matplotlib") is None:
-        raise InputError("--out", expected="matplotlib to be installed: pip install cluster-allocator[plot]")
+    check_picture("--out", out)
     picture = _swept(folder, figures).picture()
     if width is not None:
         picture.set_size_inches(width, picture.get_figheight())
@@ -206,15 +202,8 @@ def export_command(
         The table.
     """
     swept = _swept(folder, figures)
-    write_text(out, swept.csv() if _kind(out, ("csv", "tex")) == "csv" else swept.latex())
+    write_text(out, swept.csv() if kind_of("--out", out, "csv", "tex") == "csv" else swept.latex())
     print(f"wrote {out}")
-
-
-def _kind(out: Path, known: Sequence[str]) -> str:
-    kind = out.suffix.lower().removeprefix(".")
-    if kind not in known:
-        raise InputError("--out", found=out.name, expected=f"a name that ends in {' or '.join(f'.{k}' for k in known)}")
-    return kind
 
 
 def _swept(folder: Path, figures: str | None) -> Swept:

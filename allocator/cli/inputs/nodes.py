@@ -13,7 +13,7 @@ from allocator.cli.inputs.predict import since_monday
 from allocator.cli.options.groups import option
 from allocator.cli.options.shared import JsonOption, OriginOption, TimeUnitOption, console, print_json
 from allocator.cli.options.values import named_values
-from allocator.conversion import AtLeastOne, NotNegative, convert_all, convert_text, kinds_of
+from allocator.conversion import AtLeastOne, NotNegative, Positive, convert_all, convert_text, kinds_of
 from allocator.predictions.nodes import (
     PUBLISHED_SLEEP,
     NodeSleep,
@@ -43,13 +43,13 @@ def nodes_command(
     nodes: AtLeastOne | None = None,
     gpus_per_node: AtLeastOne = 8,
     model: str = "fast",
-    learn: float = 14.0,
+    learn: Positive = 14.0,
     rule: Annotated[
         str,
         option(f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", "NAME"),
     ] = "Venus",
     settings: list[str] | None = None,
-    bin_seconds: float = 600.0,
+    bin_seconds: Positive = 600.0,
     watts: NotNegative | None = None,
     origin: OriginOption = None,
     out: Path | None = None,
@@ -89,11 +89,6 @@ def nodes_command(
     if out is not None:
         check_table_name(out)
     chosen = _rule(rule, settings or [])
-    for name, value in (("--bin", bin_seconds), ("--learn", learn)):
-        if not (np.isfinite(value) and value > 0):
-            raise InputError(name, found=value, expected="above 0")
-    if watts is not None and not np.isfinite(watts):
-        raise InputError("--watts", found=watts, expected="a number of watts")
     if model not in (*MODELS, _TRUTH):
         raise InputError("--model", found=model, expected=one_of(model, (*MODELS, _TRUTH)))
     offset = 0.0 if origin is None else since_monday(origin)

@@ -21,6 +21,7 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
+from allocator.conversion import Positive
 from allocator.predictions.page import cells_of, render_page, told_sources
 from allocator.results.output import as_json
 from throughputs import InputError, Trace, read_trace, write_trace
@@ -48,7 +49,7 @@ def predict_command(
     trace: Path,
     out: Path,
     model: str | None = None,
-    refit: float = 7.0,
+    refit: Positive = 7.0,
     columns: Path | None = None,
     origin: OriginOption = None,
     given: Path | None = None,
@@ -90,8 +91,6 @@ def predict_command(
     """
     check_table_name(out)
     _check_sources(model, given, truth, noise)
-    if not refit > 0:
-        raise InputError("--refit", found=refit, expected="days above 0")
     jobs = read_trace(trace, time_unit_seconds=time_unit)
     rows = Submissions.of_trace(
         jobs,

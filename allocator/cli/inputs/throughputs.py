@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +10,16 @@ import typer
 
 from allocator.api import load_throughputs
 from allocator.cli.inputs.examples import example_samples
-from allocator.cli.inputs.fitted_steps import draw_fitted_steps
 from allocator.cli.options.groups import Commands, option
-from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json, warn
+from allocator.cli.options.shared import (
+    AcceleratorOption,
+    JsonOption,
+    SeedOption,
+    check_picture,
+    console,
+    print_json,
+    warn,
+)
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
 from throughputs.goodput.samples import SAMPLE_COLUMNS
@@ -105,9 +113,11 @@ def fit_command(
         Picture of measured and fitted times: .svg, .png or .pdf.
     """
     measured = read_samples(samples)
+    if plot is not None:
+        check_picture("--plot", plot)
     fit = fit_model(measured)
     if plot is not None:
-        draw_fitted_steps(fit, measured, plot)
+        import_module("allocator.cli.inputs.fitted_steps").fitted_steps(fit, measured).savefig(plot)
     if out is not None:
         write_text(out, _as_toml(fit, measured))
     for line in measured.unseen:

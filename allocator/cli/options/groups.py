@@ -36,7 +36,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 import typer
 
 from allocator.cli.app import only_named
-from allocator.conversion import Range, convert, declared_kinds
+from allocator.conversion import convert, declared_kinds
 
 
 def option(*words: str, **more: Any) -> Any:
@@ -90,16 +90,20 @@ def _option(name: str, kind: Any, flags: str, word: str, about: str) -> Paramete
     """An option of a field; a switch is off, unless it has two sides, and all others are not given."""
     flag, plain = flags.strip() or f"--{name.replace('_', '-')}", _plain(kind)
     two_sides = "/" in flag
+    made = typer.Option(flag, help=" ".join(about.split()), metavar=word or None, callback=_checked(flag, kind))
+    usual = False if plain is bool and not two_sides else None
+    return parameter_of(name, Annotated[bool | None if two_sides else plain, made], usual)
 
-    def checked(value: Any) -> Any:
-        """Refuses numbers that are not in the range of the field."""
+
+def _checked(flag: str, kind: Any) -> Callable[[Any], Any]:
+    """Refuses numbers that are not in the range of a type."""
+
+    def check(value: Any) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
             convert(value, kind, source=flag, field=flag.strip("-").replace("-", "_"))
         return value
 
-    made = typer.Option(flag, help=" ".join(about.split()), metavar=word or None, callback=checked)
-    usual = False if plain is bool and not two_sides else None
-    return parameter_of(name, Annotated[bool | None if two_sides else plain, made], usual)
+    return check
 
 
 def _plain(kind: Any) -> Any:
@@ -152,8 +156,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         if name in told:
             names, word, text = told[name]
             made = typer.Argument if parameter.kind is Parameter.POSITIONAL_ONLY else typer.Option
-            flags = _FLAG.findall(names) or ([f"--{name.replace('_', '-')}"] if plain[name] is bool else [])
-            said: dict[str, Any] = {"help": " ".join(text.split()), "metavar": word or None, **_bounds(kind)}
+            usual = f"--{name.replace('_', '-')}"
+            flags = _FLAG.findall(names) or ([usual] if plain[name] is bool else [])
+            said: dict[str, Any] = {"help": " ".join(text.split()), "metavar": word or None}
+            said["callback"] = _checked([*flags, usual][0], kind)
             kind = Annotated[plain[name], made(*flags, **said)]
         parameters += given.get(name) or (parameter_of(name, kind, parameter.default),)
     by_position = [name for name, parameter in known.items() if parameter.kind is Parameter.POSITIONAL_ONLY]
@@ -172,13 +178,6 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__dict__["__signature__"] = Signature(parameters, return_annotation=None)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
     return run
-
-
-def _bounds(kind: Any) -> dict[str, float]:
-    """The least and the largest value that a number may have, as typer takes them."""
-    kinds = (kind, *get_args(kind))
-    found = [extra for each in kinds for extra in getattr(each, "__metadata__", ()) if isinstance(extra, Range)]
-    return {"min": found[0].least} if found else {}
 
 
 def parameter_of(name: str, annotation: Any, default: Any) -> Parameter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -15,6 +16,7 @@ from allocator.cli.screen import rich_console
 from allocator.conversion import NotNegative
 from allocator.results.outcomes import unserved_reasons
 from allocator.results.summary import fallbacks_told
+from throughputs import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,3 +136,19 @@ def print_json(data: Any) -> None:
     """JSON on standard output."""
     json.dump(data, sys.stdout, indent=2, allow_nan=False, default=lambda value: value.tolist())
     sys.stdout.write("\n")
+
+
+def kind_of(option: str, file: Path, *known: str) -> str:
+    """What the name of a file ends in; InputError where that is not one of the known kinds."""
+    kind = file.suffix.lower().removeprefix(".")
+    if kind not in known:
+        expected = f"a name that ends in {' or '.join(f'.{each}' for each in known)}"
+        raise InputError(option, found=file.name, expected=expected)
+    return kind
+
+
+def check_picture(option: str, file: Path) -> None:
+    """Raise InputError where no picture of that name can be drawn."""
+    kind_of(option, file, "pdf", "svg", "png")
+    if find_spec("matplotlib") is None:
+        raise InputError(option, expected="matplotlib to be installed: pip install cluster-allocator[plot]")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from allocator.cli.options.outputs import SPREAD
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import distinct_numbers, named_value
-from allocator.conversion import AtLeastOne
+from allocator.conversion import AtLeastOne, NotNegative, Positive
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.profiling import Figure, Program, Window, measure, spread_frame, table_of
@@ -33,13 +33,13 @@ def profile_command(
     into: Path | None = None,
     virtual: str | None = None,
     gpus: str = "1",
-    seconds: float = 10.0,
-    warm_up: float = 0.0,
+    seconds: Positive = 10.0,
+    warm_up: NotNegative = 0.0,
     repeats: AtLeastOne = 3,
     colocate: str | None = None,
     colocate_type: str | None = None,
     pattern: str | None = None,
-    patience: float = 300.0,
+    patience: Positive = 300.0,
     per_gpu: bool = False,
     environment: list[str] | None = None,
     as_json: JsonOption = False,
@@ -85,9 +85,6 @@ def profile_command(
     """
     target = _target(out, into)
     SPREAD.check("--out, --into", _spread_file(target))
-    for name, value in (("--seconds", seconds), ("--patience", patience)):
-        if not value > 0:
-            raise InputError(name, found=value, expected="seconds, above 0")
     how: dict[str, Any] = {
         "pattern": _pattern(pattern),
         "working_directory": Path.cwd(),
@@ -99,7 +96,7 @@ def profile_command(
         programs.append(Program(colocate_type or job_type, _arguments(colocate), **how))
     known = None if into is None or not into.exists() else read_table(into)
     accelerators = None if virtual is None else virtual_accelerators(virtual)
-    window, counts = Window(seconds, max(warm_up, 0.0), patience), distinct_numbers("--gpus", gpus, AtLeastOne)
+    window, counts = Window(seconds, warm_up, patience), distinct_numbers("--gpus", gpus, AtLeastOne)
     with tempfile.TemporaryDirectory(prefix="allocator-profile-") as folder:
         state = Path(folder)
         told = _silent if as_json else _told
