@@ -11,19 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import Annotated
 
 import numpy as np
 
 from allocator.cluster import MOST_GPUS, Cluster
+from allocator.conversion import convert
 from allocator.policies.deadlines.base import PlannedJob
 from allocator.policies.deadlines.promises import NO_REPAIR, Promises, Repair
 from allocator.protocol.elastic import Throughputs, of_table
 from formulations.deadlines import Filling, JobPlan, ScalingCurve, earliest_share
 from throughputs import InputError, Trace
 from throughputs.configurations import Configurations
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
 
 _END_OF_TIME = LARGEST_WHOLE_NUMBER
+_Time = Annotated[float, Range(0.0, _END_OF_TIME - 1)]
 _BEFORE_THAT = f"a time before {_END_OF_TIME} s, from which on whole seconds are not told apart"
 
 
@@ -103,16 +106,9 @@ class AdmissionTest:
         cluster = Cluster.of(cluster)
         if len(cluster.accelerators) != 1:
             raise InputError("cluster", found=str(cluster), expected="GPUs of one accelerator type")
-        for name, seconds in (
-            ("slot_seconds", slot_seconds),
-            ("restart_seconds", restart_seconds),
-            ("margin_seconds", margin_seconds),
-        ):
-            if not 0 <= seconds < _END_OF_TIME:
-                expected = f"seconds, at least 0 and below {_END_OF_TIME}"
-                raise InputError("admission", field=name, found=seconds, expected=expected)
-        if not abs(clock) < _END_OF_TIME:
-            raise InputError("admission", field="clock", found=clock, expected=f"seconds, below {_END_OF_TIME}")
+        times = {"slot_seconds": slot_seconds, "restart_seconds": restart_seconds, "margin_seconds": margin_seconds}
+        for name, seconds in {**times, "clock": abs(clock)}.items():
+            convert(seconds, _Time, source="admission", field=name)
         self.jobs, self.cluster, self.throughputs, self.clock = jobs, cluster, throughputs, clock
         self.filling = Filling(slot_seconds=slot_seconds, restart_seconds=restart_seconds)
         self.margin_seconds, self.repair = margin_seconds, repair

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any, TypeVar
 
 from allocator.conversion import kinds_of, made_of
@@ -31,35 +32,6 @@ ENTRY_POINT_GROUP = "allocator.policies"
 
 IMPORT_VARIABLE = "ALLOCATOR_IMPORT"
 """Environment variable with references to policies of other packages, separated by commas."""
-
-_OWN_MODULES = (
-    "gavel.programs",
-    "gavel.cost",
-    "gavel.packed",
-    "fair_sharing.closed_form",
-    "fair_sharing.oef",
-    "fair_sharing.strategy_proof",
-    "time_sharing.gandiva",
-    "time_sharing.themis",
-    "time_sharing.tiresias",
-    "time_sharing.gittins",
-    "orders.allox",
-    "orders.fifo",
-    "orders.in_line",
-    "orders.slurm",
-    "lucid.policy",
-    "pairing_rules",
-    "shockwave.policy",
-    "chronus.policy",
-    "quotas.policy",
-    "deadlines.elasticflow",
-    "deadlines.optimum",
-    "deadlines.earliest",
-    "goodput.sia",
-    "goodput.sia_variants",
-    "goodput.pollux",
-    "goodput.optimus",
-)
 
 
 @dataclass(frozen=True)
@@ -234,8 +206,8 @@ def _load() -> None:
     if _loaded:
         return
     _loaded = True
-    for module in _OWN_MODULES:
-        import_module(f"allocator.policies.{module}")
+    for module in walk_packages(import_module("allocator.policies").__path__, "allocator.policies."):
+        import_module(module.name)
     for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         _load_plugin(entry)
     for reference in filter(None, os.environ.get(IMPORT_VARIABLE, "").split(",")):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.conversion import AtLeastOne, NotNegativeWhole, check_fields
 from allocator.fractions import exact_sums
 from throughputs.errors import InputError
 from throughputs.predict.durations import symmetric_error
@@ -45,20 +46,17 @@ class SleepSettings:
         A number of bins or nodes that is not whole or below 0; `history`, `future` and `start` are at least 1.
     """
 
-    buffer: int = 5
-    history: int = 3
+    buffer: NotNegativeWhole = 5
+    history: AtLeastOne = 3
     fall: float = 0.5
-    future: int = 18
+    future: AtLeastOne = 18
     expected_fall: float = 1.0
-    least: int = 2
-    hold: int = 12
-    start: int = 6
+    least: NotNegativeWhole = 2
+    hold: NotNegativeWhole = 12
+    start: AtLeastOne = 6
 
     def __post_init__(self) -> None:
-        for name, least in (("buffer", 0), ("history", 1), ("future", 1), ("least", 0), ("hold", 0), ("start", 1)):
-            value = getattr(self, name)
-            if int(value) != value or value < least:
-                raise InputError(name, found=value, expected=f"a whole number, at least {least}")
+        check_fields(self, "settings of sleep")
 
 
 PUBLISHED_SLEEP = {

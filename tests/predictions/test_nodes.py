@@ -117,7 +117,7 @@ def test_nodes_in_use_are_those_of_the_fullest_moment(rows):
     ("asked", "message"),
     [
         (lambda: put_to_sleep(np.array([1, 9]), 5, *np.zeros((2, 2))), "used:2: found 9"),
-        (lambda: SleepSettings(hold=-1), "hold: found -1"),
+        (lambda: SleepSettings(hold=-1), "'hold': found -1"),
         (lambda: nodes_in_use(np.array([5.0]), np.array([1.0]), np.array([1]), 8), "jobs:1: found 'from 5 s to 1 s'"),
     ],
 )

@@ -182,9 +182,6 @@ def test_what_is_not_said_stays():
     second = after(first, round_seconds=7.0, hang_seconds=60.0)
     assert list(second.changes(first)) == ["--round 5 -> 7", "--hang not given -> 60"]
     assert second.policy == "max_min_fairness"
-    # failures of an older start are retries now
-    older = Told.of_events({"virtual": "v100:2", "max_failures": 3, "grace": 7.0}, None)
-    assert after(older).words() == ["--virtual v100:2", "--grace 7", "--retries 2"]
     assert list(after(older, retries=0).changes(older)) == ["--retries 2 -> 0"]
 
 

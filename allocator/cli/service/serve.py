@@ -172,7 +172,7 @@ _ADAPTERS: dict[str, Callable[[Path, Mapping[str, Any]], Adapter]] = {"local": _
 
 async def _serve(service: Service, maker: _Maker, told: Told, before: Told | None) -> None:
     def change(name: str, settings: Mapping[str, str]) -> None:
-        other = _Maker.of(told.under(name, settings))
+        other = _Maker.of(replace(told, policy=name, policy_settings=dict(settings)))
         service.use_policy(other, settings)
         service.record([Event("run", data=other.described(service.hardware))])
 

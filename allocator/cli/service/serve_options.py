@@ -64,9 +64,6 @@ _PATHS = (*_FILES, "token_file")
 _OF_ADAPTER = {"virtual": "local", "partition": "slurm", "ray": "ray", "map": "ray"}
 """Options of one kind of cluster."""
 
-_BEFORE = {"grace": "grace_seconds", "notice": "notice_seconds", "hang": "hang_seconds"}
-"""Names of options in older journals."""
-
 
 @dataclass(frozen=True)
 class Told:
@@ -87,11 +84,7 @@ class Told:
     def of_events(cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None) -> Told:
         """From data of the last events ``options`` and ``policy``; None: there was none."""
         said = policy or {"name": "fifo_perf", "settings": {}}
-        known = {_BEFORE.get(name, name): value for name, value in (options or {}).items()}
-        if "max_failures" in known:
-            # what --retries is now was said by the failures that it takes, the first one included
-            known["retries"] = known.pop("max_failures") - 1
-        return cls(known, said["name"], dict(said["settings"]))
+        return cls(options or {}, said["name"], dict(said["settings"]))
 
     def after(self, said: Given) -> Told:
         """The same with what was said now.
@@ -124,10 +117,6 @@ class Told:
                     "a file that exists; one of an earlier start is replaced by the option, or left by --defaults"
                 )
                 raise InputError(flag(name, ""), found=str(path), expected=expected)
-
-    def under(self, policy: str, settings: Mapping[str, str]) -> Told:
-        """The same under another policy."""
-        return Told(self.options, policy, dict(settings))
 
     @property
     def settings(self) -> list[str]:
