@@ -182,7 +182,6 @@ def test_what_is_not_said_stays():
     second = after(first, round_seconds=7.0, hang_seconds=60.0)
     assert list(second.changes(first)) == ["--round 5 -> 7", "--hang not given -> 60"]
     assert second.policy == "max_min_fairness"
-    assert list(after(older, retries=0).changes(older)) == ["--retries 2 -> 0"]
 
 
 def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own():
