@@ -17,9 +17,6 @@ from allocator.cli.options.sweep import (
     DRAWN,
     RUNNING,
     SWEPT,
-    EveryOption,
-    OutOption,
-    TraceOption,
     definition,
     numbers,
     stopped,
@@ -45,12 +42,12 @@ SHOWN_ROWS = 60
 
 @app.command("continuous")
 def continuous_command(
-    out: OutOption,
+    out: Path,
     rates: str,
     given: Annotated[Given, SWEPT, DRAWN, options(Workload, "preload")],
     running: Annotated[Given, RUNNING],
     measured: str = "4000:5000",
-    every_point: EveryOption = False,
+    every_point: bool = False,
 ) -> None:
     """Jobs arrive at a rate; those of a window in the middle are measured.
 
@@ -59,10 +56,14 @@ def continuous_command(
 
     Parameters
     ----------
+    out : DIR
+        Folder of the sweep; run again to continue.
     rates : RATE,...|FIRST:LAST:COUNT
         Jobs per hour.
     measured : --window FIRST:END
         Jobs FIRST to END-1 are measured.
+    every_point
+        Run points beyond saturation too.
     """
     more = {"rates": numbers("--rates", rates), "window": window(measured), "skip_saturated": not every_point}
     _go(Sweep.from_dict(definition(given, "continuous", **more), source=SOURCE), out, running)
@@ -70,7 +71,7 @@ def continuous_command(
 
 @app.command("static")
 def static_command(
-    out: OutOption,
+    out: Path,
     jobs: str,
     given: Annotated[Given, SWEPT, DRAWN],
     running: Annotated[Given, RUNNING],
@@ -81,6 +82,8 @@ def static_command(
 
     Parameters
     ----------
+    out : DIR
+        Folder of the sweep; run again to continue.
     jobs : N,...|FIRST:LAST:COUNT
         Numbers of jobs, all there at time 0.
     """
@@ -89,8 +92,8 @@ def static_command(
 
 @app.command("trace")
 def trace_command(
-    out: OutOption,
-    trace: TraceOption,
+    out: Path,
+    trace: Path,
     given: Annotated[Given, SWEPT],
     running: Annotated[Given, RUNNING],
     load: str = "1",
@@ -101,6 +104,10 @@ def trace_command(
 
     Parameters
     ----------
+    out : DIR
+        Folder of the sweep; run again to continue.
+    trace : FILE
+        Jobs as they were submitted.
     load : FACTOR,...|FIRST:LAST:COUNT
         How many times as often as in the trace jobs arrive; a deadline moves with the arrival of its job.
     """

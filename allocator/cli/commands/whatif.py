@@ -9,22 +9,17 @@ from typing import Annotated
 import typer
 
 from allocator.api import load_speeds
-from allocator.cli.options.groups import Given, option, options
+from allocator.cli.options.groups import Given, options
 from allocator.cli.options.shared import (
     SHARED,
     JsonOption,
-    SettingOption,
     console,
-    option_parameters,
     print_json,
     say,
     warn,
 )
 from allocator.cli.options.sweep import (
-    JobsOption,
-    PoliciesOption,
-    TraceOption,
-    VaryOption,
+    VARY,
     settings_given,
     stopped,
     varied,
@@ -40,7 +35,7 @@ from allocator.cli.options.values import (
 )
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, NotNegativeWhole, Positive
+from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive
 from allocator.experiments.run import Run
 from allocator.experiments.runner import cores
 from allocator.experiments.whatif import Scenarios, run_scenarios, write_scenarios
@@ -54,23 +49,12 @@ from throughputs import InputError, Trace
 
 USUAL_POLICY = "slurm"
 
-ClustersOption = Annotated[
-    list[str],
-    option(
-        "--cluster",
-        "-c",
-        "GPUs by accelerator type, or a CSV file that describes the cluster; may be repeated.",
-        "TYPE:COUNT,...|FILE",
-    ),
-]
-OutOption = Annotated[Path, option("--out", "Folder for table, page and runs; run again to continue.", "DIR")]
-
 
 def whatif_command(
     *,
-    trace: TraceOption,
-    clusters: ClustersOption,
-    policies: PoliciesOption = USUAL_POLICY,
+    trace: Path,
+    clusters: list[str],
+    policies: str = USUAL_POLICY,
     load: str = "1",
     restart_penalty: str | None = None,
     next_gpus: NotNegativeWhole | None = None,
@@ -79,10 +63,10 @@ def whatif_command(
         (SHARED["throughputs"], SHARED["gpus_per_server"], SHARED["accelerator"]),
         options(Run, "prices preset seed"),
         options(Recorded, "slos whole_gpus entities_by default_limit_hours"),
-        option_parameters(settings=SettingOption, vary=VaryOption),
+        (SHARED["settings"], *VARY),
     ],
-    parallel: JobsOption = None,
-    out: OutOption = Path("whatif"),
+    parallel: AtLeastOne | None = None,
+    out: Path = Path("whatif"),
     as_json: JsonOption = False,
 ) -> None:
     """What would happen to my cluster if it had more GPUs, more work, another policy?
@@ -93,6 +77,16 @@ def whatif_command(
 
     Parameters
     ----------
+    trace : FILE
+        Jobs as they were submitted.
+    clusters : --cluster, -c TYPE:COUNT,...|FILE
+        GPUs by accelerator type, or a CSV file that describes the cluster; may be repeated.
+    policies : --policies, -p NAME[:SETTING=VALUE,...],...
+        Names of policies, each with settings of its own where wanted.
+    parallel : -j, --parallel N
+        Runs at a time; all cores if omitted.
+    out : DIR
+        Folder for table, page and runs; run again to continue.
     load : FACTOR,...
         How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the
         arrival of its job.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 from typing import Annotated
 
@@ -78,7 +77,7 @@ def import_command(
     log: str,
     /,
     out: Path,
-    given: Annotated[Given, options(_Columns, kinds=defaultdict(lambda: str))],
+    given: Annotated[Given, options(_Columns)],
     duration_unit: str | None = None,
     clock_unit: str | None = None,
     zone: str | None = None,

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from types import NoneType, UnionType
@@ -67,13 +68,17 @@ Options = tuple[Parameter, ...]
 
 
 def options(owner: type, names: str = "", kinds: Mapping[str, Any] | None = None) -> Options:
-    """Options of fields of a dataclass, as a section of its docstring tells them: of these, or of all that it tells.
+    """Options that a section of the docstring of a class tells: of these names, or all of them.
 
-    Of another class it is said of what `kinds` they are.
+    They are of the types of its fields, or of `kinds`; text where neither says it. Those of a dataclass are not given
+    where nothing is said, those of another class have its values.
     """
     told = {name: words for each in owner.__mro__ for name, words in _told(each.__doc__, "Options")[1].items()}
-    kinds = declared_kinds(owner) if kinds is None else kinds
-    return tuple(_option(name, kinds[name], *told[name]) for name in names.split() or told)
+    if kinds is None:
+        kinds = declared_kinds(owner) if is_dataclass(owner) else get_type_hints(owner, include_extras=True)
+    usual: Mapping[str, Any] = {} if is_dataclass(owner) else vars(owner)
+    every = names.split() or told
+    return tuple(_option(name, kinds.get(name, str), usual.get(name), *told[name]) for name in every)
 
 
 def _told(doc: str | None, section: str) -> tuple[str, dict[str, list[str]]]:
@@ -86,12 +91,13 @@ _FLAG = re.compile(r"--?[a-z][\w/-]*")
 _ENTRY = re.compile(r"^(\w+)(?: : ((?:--?[a-z][\w/-]*,? ?)*)(.*))?\n((?:    .*\n)+)", re.MULTILINE)
 
 
-def _option(name: str, kind: Any, flags: str, word: str, about: str) -> Parameter:
-    """An option of a field; a switch is off, unless it has two sides, and all others are not given."""
-    flag, plain = flags.strip() or f"--{name.replace('_', '-')}", _plain(kind)
-    two_sides = "/" in flag
-    made = typer.Option(flag, help=" ".join(about.split()), metavar=word or None, callback=_checked(flag, kind))
-    usual = False if plain is bool and not two_sides else None
+def _option(name: str, kind: Any, usual: Any, words: str, word: str, about: str) -> Parameter:
+    """An option; a switch is off where nothing is said, unless it has two sides."""
+    flags, plain = _FLAG.findall(words) or [f"--{name.replace('_', '-')}"], _plain(kind)
+    two_sides = "/" in flags[0]
+    how: dict[str, Any] = {"help": " ".join(about.split()), "metavar": word or None}
+    made = typer.Option(*flags, **how, callback=_checked(flags[0], kind))
+    usual = False if plain is bool and not two_sides else usual
     return parameter_of(name, Annotated[bool | None if two_sides else plain, made], usual)
 
 
@@ -107,7 +113,9 @@ def _checked(flag: str, kind: Any) -> Callable[[Any], Any]:
 
 
 def _plain(kind: Any) -> Any:
-    """Flag, number, or text; nothing where it is not given."""
+    """Flag, number, text or texts; nothing where it is not given."""
+    if get_origin(kind) is list:
+        return kind | None
     inner = [each for each in _leaves(kind) if each is not NoneType]
     return bool if bool in inner else inner[0] | None if inner[0] in (int, float) else str | None
 

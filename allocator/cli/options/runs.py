@@ -12,11 +12,6 @@ import numpy as np
 from allocator.cli.options.groups import Given, Options, options
 from allocator.cli.options.shared import (
     SHARED,
-    ChoiceOption,
-    SettingOption,
-    SolverOption,
-    WorldOption,
-    option_parameters,
     say,
     warn,
 )
@@ -92,7 +87,7 @@ RUN: Options = (
     *options(Run, "window start prices entities profiling_percentage reference_models seed"),
     SHARED["time_unit_seconds"],
     *options(Recorded, _OF_JOBS.partition(" ")[2]),
-    *option_parameters(solver=SolverOption, choice=ChoiceOption, settings=SettingOption, world=WorldOption),
+    *(SHARED[name] for name in ("solver", "choice", "settings", "world")),
 )
 """Cluster, throughputs, settings and workload of one or more simulations."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import Options, argument, option, options, parameter_of
+from allocator.cli.options.groups import argument, option, options
 from allocator.cli.screen import rich_console
 from allocator.conversion import NotNegative
 from allocator.results.outcomes import unserved_reasons
@@ -55,51 +55,30 @@ class Shared:
         name, as in throughputs_A100.
     time_unit_seconds : --time-unit SECONDS
         One unit of the times in a trace of ElasticFlow or Chronus; inferred from the trace if omitted.
+    solver
+        auto, or one of prices, structured, highs, clarabel, ecos, scs, cbc.
+    choice
+        Which of the optima: balanced or published; the preset's if omitted.
+    settings : --set NAME=VALUE
+        Any other setting of the preset, or policy.NAME of the policies that have it; values are numbers, true, false,
+        none, names, or lists A,B; may be repeated.
+    world : FILE.py:RULE(NAME=VALUE)
+        A rule of your own for the simulated world, with its fields; may be given several times.
     """
 
-    kinds: ClassVar[Mapping[str, Any]] = dict.fromkeys(("throughputs", "gpus_per_server", "accelerator"), str) | {
-        "time_unit_seconds": NotNegative
-    }
+    time_unit_seconds: NotNegative
+    settings: list[str]
+    world: list[str]
 
 
-SHARED = {option.name: option for option in options(Shared, kinds=Shared.kinds)}
+SHARED = {option.name: option for option in options(Shared)}
 """These options by name."""
 
-ThroughputsOption, ServersOption, AcceleratorOption, TimeUnitOption = (each.annotation for each in SHARED.values())
+ThroughputsOption, ServersOption, AcceleratorOption, TimeUnitOption, SolverOption = (
+    SHARED[name].annotation for name in ("throughputs", "gpus_per_server", "accelerator", "time_unit_seconds", "solver")
+)
 SeedOption = Annotated[int, option("--seed", "Seed of everything that is drawn at random.", min=0)]
-SolverOption = Annotated[
-    str | None,
-    option(
-        "--solver",
-        "auto, or one of prices, structured, highs, clarabel, ecos, scs, cbc.",
-    ),
-]
-ChoiceOption = Annotated[
-    str | None, option("--choice", "Which of the optima: balanced or published; the preset's if omitted.")
-]
-SettingOption = Annotated[
-    list[str] | None,
-    option(
-        "--set",
-        "Any other setting of the preset, or policy.NAME of the policies that have it; values are numbers, true, "
-        "false, none, names, or lists A,B; may be repeated.",
-        "NAME=VALUE",
-    ),
-]
-WorldOption = Annotated[
-    list[str] | None,
-    option(
-        "--world",
-        "A rule of your own for the simulated world, with its fields; may be given several times.",
-        "FILE.py:RULE(NAME=VALUE)",
-    ),
-]
 JsonOption = Annotated[bool, option("--json", "Print JSON for scripts instead of a table.")]
-
-
-def option_parameters(**annotations: Any) -> Options:
-    """Options that say themselves what they are, none of them given where nothing is said."""
-    return tuple(parameter_of(name, annotation, None) for name, annotation in annotations.items())
 
 
 def say(text: str) -> None:

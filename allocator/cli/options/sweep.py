@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
-from allocator.cli.options.groups import Given, Options, option, options, parameter_of
-from allocator.cli.options.shared import DEFAULT_CLUSTER, SHARED, JsonOption, SettingOption, option_parameters, say
+from allocator.cli.options.groups import Given, Options, options
+from allocator.cli.options.shared import DEFAULT_CLUSTER, SHARED, say
 from allocator.cli.options.values import make_window, named_values, prices_of_text
+from allocator.conversion import AtLeastOne
 from allocator.experiments.definition import definition_of_policies, kinds_under_workload, setting_of_text
 from allocator.experiments.run import Run
 from allocator.experiments.workloads import Lengths
@@ -20,75 +21,79 @@ from throughputs import InputError
 from throughputs.files import parse_json
 
 MOST_SEEDS = 1_000_000
-DEFAULT_POLICIES = "max_min_fairness_perf,max_min_fairness,fifo_perf"
 
-PoliciesOption = Annotated[
-    str,
-    option(
-        "--policies",
-        "-p",
-        "Names of policies, each with settings of its own where wanted.",
-        "NAME[:SETTING=VALUE,...],...",
-    ),
-]
-SeedsOption = Annotated[str, option("--seeds", "Seeds; 0:3 is 0, 1 and 2.", "SEED,...|FIRST:END")]
-ClustersOption = Annotated[
-    list[str], option("--cluster", "-c", "GPUs by accelerator type; may be repeated.", "TYPE:N,...")
-]
-GeneratorOption = Annotated[
-    str,
-    option(
-        "--generator",
-        "gavel, shockwave: published ones, draw for draw; default: our own, with --multi-gpu what `compare` draws.",
-    ),
-]
-TraceOption = Annotated[Path, option("--trace", "Jobs as they were submitted.", "FILE")]
-VaryOption = Annotated[
-    list[str] | None,
-    option(
-        "--vary",
-        "A setting with several values: of mechanism or simulator, policy.NAME, workload.NAME; may be repeated.",
-        "NAME=VALUE,...",
-    ),
-]
-KeepOption = Annotated[bool, option("--keep-jobs", "Keep the table of measured jobs of every run.")]
-EveryOption = Annotated[bool, option("--every-point", "Run points beyond saturation too.")]
-OutOption = Annotated[Path, option("--out", "Folder of the sweep; run again to continue.", "DIR")]
-JobsOption = Annotated[int | None, option("-j", "--parallel", "Runs at a time; all cores if omitted.", "N", min=1)]
+
+class _Swept:
+    """What is run: policies, seeds, clusters, and settings.
+
+    Options
+    -------
+    policies : --policies, -p NAME[:SETTING=VALUE,...],...
+        Names of policies, each with settings of its own where wanted.
+    seeds : SEED,...|FIRST:END
+        Seeds; 0:3 is 0, 1 and 2.
+    clusters : --cluster, -c TYPE:N,...
+        GPUs by accelerator type; may be repeated.
+    keep_jobs
+        Keep the table of measured jobs of every run.
+    vary : NAME=VALUE,...
+        A setting with several values: of mechanism or simulator, policy.NAME, workload.NAME; may be repeated.
+    generator
+        gavel, shockwave: published ones, draw for draw; default: our own, with --multi-gpu what `compare` draws.
+    """
+
+    policies: str = "max_min_fairness_perf,max_min_fairness,fifo_perf"
+    seeds: str = "0"
+    clusters: list[str] = [DEFAULT_CLUSTER]  # noqa: RUF012
+    keep_jobs: bool
+    vary: list[str]
+    generator: str = "gavel"
+
+
+class _Running:
+    """How and where the runs of a sweep are carried out.
+
+    Options
+    -------
+    parallel : -j, --parallel N
+        Runs at a time; all cores if omitted.
+    engine
+        local: processes of this machine; ray: a Ray cluster.
+    address
+        Of the Ray cluster; one of this machine alone if omitted.
+    retry_failed
+        Run points again that failed before.
+    plan
+        List the points and run none.
+    as_json : --json
+        Print JSON for scripts instead of a table.
+    """
+
+    parallel: AtLeastOne
+    engine: str = "local"
+    retry_failed: bool
+    plan: bool
+    as_json: bool
+
+
+VARY, RUNNING = options(_Swept, "vary"), options(_Running)
 
 SWEPT: Options = (
-    parameter_of("policies", PoliciesOption, DEFAULT_POLICIES),
-    parameter_of("seeds", SeedsOption, "0"),
-    parameter_of("clusters", ClustersOption, [DEFAULT_CLUSTER]),
+    *options(_Swept, "policies seeds clusters"),
     SHARED["gpus_per_server"],
     SHARED["throughputs"],
     *options(Run, "prices preset"),
     *options(Lengths, "slos"),
-    *option_parameters(settings=SettingOption, vary=VaryOption),
-    parameter_of("keep_jobs", KeepOption, False),
+    SHARED["settings"],
+    *VARY,
+    *options(_Swept, "keep_jobs"),
 )
-"""What is run: policies, seeds, clusters, workload and settings."""
 
 DRAWN: Options = (
-    parameter_of("generator", GeneratorOption, "gavel"),
+    *options(_Swept, "generator"),
     *options(Lengths, "multi_gpu priorities fixed_duration_seconds"),
 )
 """The jobs of a sweep that draws them."""
-
-EngineOption = Annotated[str, option("--engine", "local: processes of this machine; ray: a Ray cluster.")]
-AddressOption = Annotated[str | None, option("--address", "Of the Ray cluster; one of this machine alone if omitted.")]
-RetryOption = Annotated[bool, option("--retry-failed", "Run points again that failed before.")]
-PlanOption = Annotated[bool, option("--plan", "List the points and run none.")]
-
-RUNNING: Options = (
-    parameter_of("parallel", JobsOption, None),
-    parameter_of("engine", EngineOption, "local"),
-    parameter_of("address", AddressOption, None),
-    parameter_of("retry_failed", RetryOption, False),
-    parameter_of("plan", PlanOption, False),
-    parameter_of("as_json", JsonOption, False),
-)
-"""How and where the runs of a sweep are carried out."""
 
 
 def definition(given: Given, kind: str, **more: Any) -> dict[str, Any]:

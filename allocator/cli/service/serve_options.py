@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,7 +11,7 @@ from typing import Any
 
 from allocator.cli.options.groups import Given, Options, options
 from allocator.cli.options.runs import POLICY_PREFIX, SETTINGS
-from allocator.cli.options.shared import SHARED, ChoiceOption, SettingOption, SolverOption, option_parameters
+from allocator.cli.options.shared import SHARED
 from allocator.cli.options.values import named_value
 from allocator.conversion import kinds_of
 from allocator.runtime.door.requests import Requests
@@ -46,11 +45,10 @@ class _Own:
 
 
 SERVED: Options = (
-    *options(_Own, kinds=defaultdict(lambda: str)),
+    *options(_Own),
     SETTINGS["round_seconds"],
     SETTINGS["slot_seconds"],
-    SHARED["throughputs"],
-    *option_parameters(solver=SolverOption, choice=ChoiceOption, settings=SettingOption),
+    *(SHARED[name] for name in ("throughputs", "solver", "choice", "settings")),
     *options(ServiceSettings),
     *options(DoorSettings),
 )
