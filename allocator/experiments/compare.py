@@ -166,20 +166,7 @@ def compare(
         some = [run for run in listed if run.seed == seed]
         place = None if out is None else Path(out) / (f"seed-{seed}" if len(seeds) > 1 else "")
         with (progress or _silent)([run.title for run in some]) as start:
-            made = _of_one_seed(some, read, place, start, log)
-        if len(seeds) > 1:
-            for summary in made.summaries:
-                # a recorded schedule has none of its own: one row stands for all
-                summary["settings"] = {"seed": seed} | summary.get("settings", {})
-        ran.results += made.results
-        ran.summaries += made.summaries
-        ran.failed += made.failed
-        ran.notes += [note for note in made.notes if note not in ran.notes]
-        ran.calibration, ran.answer = ran.calibration or made.calibration, ran.answer or made.answer
-        which = f", seed {seed}" if len(seeds) > 1 else ""
-        ran.failures += [
-            f"{row.get('label', row['policy'])}{which} failed: {row['status_detail']}" for row in made.failed
-        ]
+            _add_seed(ran, some, read, place, start, log, f", seed {seed}" if len(seeds) > 1 else "")
     return ran
 
 
@@ -210,16 +197,20 @@ def _silent(_titles: Sequence[str]) -> Iterator[Callable[[str], Advance | None]]
     yield lambda _title: None
 
 
-def _of_one_seed(
+def _add_seed(
+    ran: Compared,
     runs: Sequence[Run],
     materials: Materials,
     out: Path | None,
     start: Callable[[str], Advance | None],
     log: Callable[[str], None] | None,
-) -> Compared:
-    ran, results, errors = Compared(), dict[str, SimulationResult](), dict[str, Exception]()
+    which: str,
+) -> None:
+    """Make the runs of a seed, which `which` names where there are several, and add what came of them."""
+    results, errors = dict[str, SimulationResult](), dict[str, Exception]()
     summaries: dict[str, dict[str, Any]] = {}
-    recorded, ran.notes = recorded_beside(runs[0], materials)
+    recorded, notes = recorded_beside(runs[0], materials)
+    ran.notes += [note for note in notes if note not in ran.notes]
     # The run that others are measured by comes first.
     for run in sorted(runs, key=lambda run: run.title != FAIR_SHARE_RUN):
         folder = None if out is None else out / folder_of(run.title)
@@ -239,38 +230,47 @@ def _of_one_seed(
                 log(told(error, policies_of_others()))
     if not results:
         raise next(iter(errors.values()))
+    told_of: list[dict[str, Any]] = []
     if recorded is not None:
         _relate(recorded, results.get(FAIR_SHARE_RUN))
         ran.results.append(recorded)
-        ran.summaries.append(_kept(recorded, None if out is None else out / RECORDED))
-    _calibrate(ran, [run for run in runs if run.title in results], recorded, results)
+        told_of.append(_kept(recorded, None if out is None else out / RECORDED))
+    _calibrate(ran, [run for run in runs if run.title in results], recorded, results, told_of)
     for run in runs:
         if run.title in results:
             ran.results.append(results[run.title])
-            ran.summaries.append(summaries[run.title])
+            told_of.append(summaries[run.title])
         else:
             own = {"label": run.name} if run.name else {}
             reason = {"status": "failed", "status_detail": _reason(errors[run.title])}
             ran.failed.append({"policy": run.policy_class.name, **own, **reason})
-    for summary, shown in zip(ran.summaries, Presentation.of(ran.summaries).labels, strict=True):
+            ran.failures.append(f"{run.name or run.policy_class.name}{which} failed: {reason['status_detail']}")
+    for summary, shown in zip(told_of, Presentation.of(told_of).labels, strict=True):
         if shown != summary.get("label", summary["policy"]):
             summary["paper_label"] = shown
-    return ran
+        if which:
+            # a recorded schedule has no seed of its own: one row stands for all
+            summary["settings"] = {"seed": runs[0].seed} | summary.get("settings", {})
+    ran.summaries += told_of
 
 
 def _calibrate(
-    ran: Compared, runs: Sequence[Run], recorded: SimulationResult | None, results: Mapping[str, SimulationResult]
+    ran: Compared,
+    runs: Sequence[Run],
+    recorded: SimulationResult | None,
+    results: Mapping[str, SimulationResult],
+    summaries: Sequence[dict[str, Any]],
 ) -> None:
     """Say how near the policy that the cluster has comes to what was recorded, and what follows."""
     if not any(results[run.title].record.logged for run in runs):
         return
     first = next((run for run in runs if run.policy == CLUSTERS_HAVE), runs[0])
     if recorded is not None:
-        ran.calibration = Calibration.of(first.title, recorded.jobs, results[first.title].jobs)
-        ran.summaries[0][OFF] = off_by(results[first.title].summary(), recorded.summary())
+        ran.calibration = ran.calibration or Calibration.of(first.title, recorded.jobs, results[first.title].jobs)
+        summaries[0][OFF] = off_by(results[first.title].summary(), recorded.summary())
     ordered = [first, *(run for run in runs if run is not first)]
     rows = [(in_words(run), results[run.title].summary()) for run in ordered]
-    ran.answer = answer(None if recorded is None else recorded.summary(), rows, ran.calibration)
+    ran.answer = ran.answer or answer(None if recorded is None else recorded.summary(), rows, ran.calibration)
 
 
 def in_words(run: Run) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from throughputs.goodput.profiles import default_profiles
 from throughputs.goodput.samples import SAMPLE_COLUMNS
@@ -62,16 +63,14 @@ def example_log(n_jobs: int = 200, seed: int = 0) -> str:
     submitted = _FIRST + np.rint(after).astype(np.int64)
     hours = np.maximum(LogUniformDurations().sample(rng, n_jobs) / 3600, 0.01)
     hours[rng.random(n_jobs) < _NEVER_RAN] = 0.0
-    columns = zip(
-        rng.choice(list(_OWNERS), n_jobs, p=list(_OWNERS.values())).tolist(),
-        submitted.tolist(),
-        hours.tolist(),
-        rng.choice(list(_GPUS), n_jobs, p=list(_GPUS.values())).tolist(),
-        rng.choice(_MODELS, n_jobs).tolist(),
-        rng.choice(_QUEUES, n_jobs).tolist(),
-        strict=True,
+    columns = (
+        np.arange(1, n_jobs + 1),
+        rng.choice(list(_OWNERS), n_jobs, p=list(_OWNERS.values())),
+        [f"{at}+00:00" for at in submitted],
+        hours,
+        rng.choice(list(_GPUS), n_jobs, p=list(_GPUS.values())),
+        rng.choice(_MODELS, n_jobs),
+        rng.choice(_QUEUES, n_jobs),
     )
-    lines = [",".join(EXAMPLE_COLUMNS)]
-    for job, (owner, at, took, gpus, model, queue) in enumerate(columns, start=1):
-        lines.append(f"{job},{owner},{at.isoformat()}+00:00,{took:.2f},{gpus},{model},{queue}")
-    return "\n".join(lines) + "\n"
+    table = pd.DataFrame(dict(zip(EXAMPLE_COLUMNS, columns, strict=True)))
+    return table.to_csv(index=False, float_format="%.2f", lineterminator="\n")

@@ -137,6 +137,9 @@ def told_of_throughputs(
 ) -> str:
     """What is to be said of the models of a trace of another system; empty where there is nothing.
 
+    Its models are those of that system. One that the table lacks runs on the GPUs that its job asks for, as fast as
+    its duration says; one that the embedded table has is another program of the same name.
+
     Parameters
     ----------
     path, trace, cluster : the file, its jobs, and where they run.
@@ -147,33 +150,17 @@ def told_of_throughputs(
     Raises
     ------
     InputError
-        As `_told_of_models`.
-    """
-    if isinstance(table, Trainings):
-        return ""
-    if given:
-        return _told_of_lacking(path, trace, table) if elastic else ""
-    return _told_of_models(path, trace, table, cluster, elastic=elastic)
-
-
-def _told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cluster, *, elastic: bool) -> str:
-    """What is to be said where a trace of another system meets the embedded `table`; empty where there is nothing.
-
-    Its models are those of that system. One that the table lacks runs on the GPUs that its job asks for, as fast as
-    its duration says; one that the table has is another program of the same name. `elastic` : whether a policy chooses
-    the number of GPUs.
-
-    Raises
-    ------
-    InputError
-        Models that the table lacks, where a job may run on several types: a duration says nothing of the others.
+        Models that the embedded table lacks, where a job may run on several types: a duration says nothing of the
+        others.
     """
     system = named_format(path)
-    if not system:
+    if isinstance(table, Trainings) or not system:
         return ""
     named = sorted(set(map(str, trace.job_type)))
-    lacking = [name for name in named if name not in table.job_types]
-    known = [name for name in named if name in table.job_types]
+    known, lacking = ([n for n in named if (n in table.job_types) == there] for there in (True, False))
+    as_recorded = f"jobs of {_some(lacking)} run on the GPUs that they ask for only, as fast as their durations say"
+    if given:
+        return f"{path}: {as_recorded}: {table.source} has no throughputs of theirs" if lacking and elastic else ""
     give = "give the throughputs of its models with --throughputs"
     if system == "elasticflow":
         give += " throughputs_A100 (allocator data fetch elasticflow-throughputs)"
@@ -182,24 +169,11 @@ def _told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: C
     if lacking and several:
         expected = f"throughputs of {_some(lacking)} on {', '.join(cluster.accelerators)}; {give}"
         raise InputError(path, field="job type", found=f"models that the {table.source} lacks", expected=expected)
-    said = []
-    if known:
-        said.append(f"the {table.source} has {_some(known)} under the same name, from other programs")
     if system == "pollux":
-        give = f"{give}, or --throughputs {EMBEDDED} for the embedded profiles of its models on t4"
-    if lacking and (elastic or system == "elasticflow"):
-        said.append(_by_durations(lacking))
+        give += f", or --throughputs {EMBEDDED} for the embedded profiles of its models on t4"
+    said = [f"the {table.source} has {_some(known)} under the same name, from other programs"] if known else []
+    said += [as_recorded] if lacking and (elastic or system == "elasticflow") else []
     return f"{path}: {'; '.join(said)}; {give}" if said else ""
-
-
-def _told_of_lacking(path: Path, trace: Trace, table: ThroughputTable) -> str:
-    """What is to be said of models of another system's trace that a `table` given for them lacks; empty for none."""
-    lacking = sorted(set(map(str, trace.job_type)) - set(table.job_types)) if named_format(path) else []
-    return f"{path}: {_by_durations(lacking)}: {table.source} has no throughputs of theirs" if lacking else ""
-
-
-def _by_durations(models: Sequence[str]) -> str:
-    return f"jobs of {_some(models)} run on the GPUs that they ask for only, as fast as their durations say"
 
 
 def _some(names: Sequence[str]) -> str:
