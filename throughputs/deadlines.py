@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints, Positions, Texts
 from throughputs.errors import InputError
 from throughputs.frames import parsed_number, ragged_rows
 
@@ -34,12 +35,12 @@ class DeadlineOptions:
     value : (P,) what it is worth that the job completes by then, rather than at all.
     """
 
-    offsets: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    value: NDArray[np.float64]
+    offsets: Ints
+    seconds: Floats
+    value: Floats
 
     @classmethod
-    def of_rows(cls, rows: Sequence[OptionRow] | NDArray[np.object_]) -> DeadlineOptions:
+    def of_rows(cls, rows: Sequence[OptionRow] | Texts) -> DeadlineOptions:
         """Those of N jobs, each as a trace has them."""
         flat = np.array([option for row in rows for option in row], dtype=np.float64).reshape(-1, 2)
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
@@ -56,27 +57,27 @@ class DeadlineOptions:
         return len(self.offsets) - 1
 
     @property
-    def job(self) -> NDArray[np.int64]:
+    def job(self) -> Ints:
         """(P,) position of the job of each option."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     @property
-    def tightest(self) -> NDArray[np.float64]:
+    def tightest(self) -> Floats:
         """(N,) first deadline of each job, seconds on the clock; nan for a job without."""
         return self._first(self.seconds, np.nan)
 
     @property
-    def best_value(self) -> NDArray[np.float64]:
+    def best_value(self) -> Floats:
         """(N,) value of the first deadline of each job; 0 for a job without."""
         return self._first(self.value, 0.0)
 
-    def _first(self, values: NDArray[np.float64], absent: float) -> NDArray[np.float64]:
+    def _first(self, values: Floats, absent: float) -> Floats:
         first = np.full(len(self), absent)
         some = np.flatnonzero(np.diff(self.offsets) > 0)
         first[some] = values[self.offsets[some]]
         return first
 
-    def take(self, jobs: NDArray[np.intp]) -> DeadlineOptions:
+    def take(self, jobs: Positions) -> DeadlineOptions:
         """The options of some of the jobs (positions), in their order."""
         offsets, at = ragged_rows(self.offsets, jobs)
         return DeadlineOptions(offsets, self.seconds[at], self.value[at])
@@ -87,7 +88,7 @@ class DeadlineOptions:
         seconds = np.concatenate([self.seconds, later.seconds])
         return DeadlineOptions(offsets, seconds, np.concatenate([self.value, later.value]))
 
-    def value_at(self, completion: ArrayLike) -> NDArray[np.float64]:
+    def value_at(self, completion: ArrayLike) -> Floats:
         """(N,) value of the first deadline that a job kept which completed then (seconds; nan: never); 0 for none."""
         done = np.asarray(completion, dtype=np.float64)
         kept = np.flatnonzero(done[self.job] <= self.seconds)
@@ -96,11 +97,11 @@ class DeadlineOptions:
         return value
 
 
-def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _offsets(lengths: Ints) -> Ints:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def checked_options(values: Any, n: int, source: str) -> NDArray[np.object_]:
+def checked_options(values: Any, n: int, source: str) -> Texts:
     """(N,) cells of a trace; None stands for none at all.
 
     Raises

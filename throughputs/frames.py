@@ -1,8 +1,8 @@
 """Columns of tables, declared once: from a pandas table, or from arrays, to checked columns.
 
     class Steps:
-        gpus: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
-        seconds: NDArray[np.float64] = column("number", np.nan, Range(0, above=True), "seconds above 0, or nothing")
+        gpus: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
+        seconds: Floats = column("number", np.nan, Range(0, above=True), "seconds above 0, or nothing")
 
 `FrameReader.read` makes arrays of a table by these declarations, `keep_columns` the fields of a dataclass; both
 name source, line and column of what is wrong. A column of a table may hold numbers already, or text as read from a CSV
@@ -17,8 +17,8 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
 from throughputs.errors import InputError, did_you_mean
 from throughputs.limits import Range, require
 
@@ -66,7 +66,7 @@ class Column:
     expected: str = ""
     needed: bool = False
 
-    def array(self, values: Any, n: int) -> NDArray[Any]:
+    def array(self, values: Any, n: int) -> Values:
         """The values as an array of the column's type; (n,) of `empty` where there are none."""
         dtype = _DTYPES[self.kind]
         if self.kind == "ids":
@@ -80,7 +80,7 @@ class Column:
             raise ValueError("a number that is not whole")
         return array
 
-    def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+    def good(self, values: Values) -> Flags:
         """(N,) whether the column may hold a value."""
         if isinstance(self.within, Range):
             unknown = np.isnan(values) & (self.empty is not None and bool(np.isnan(self.empty)))
@@ -91,7 +91,7 @@ class Column:
             np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), np.bool_)
         )
 
-    def require(self, values: NDArray[Any], source: str, name: str, first_line: int = 1) -> None:
+    def require(self, values: Values, source: str, name: str, first_line: int = 1) -> None:
         """Raise `InputError` for the first value that the column may not hold."""
         require(self.good(values), values, source, name, self.expected, first_line, self.within)
 
@@ -144,7 +144,7 @@ def taken(owner: Owner, rows: Any) -> Owner:
     return made
 
 
-def ragged_rows(offsets: NDArray[np.int64], some: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def ragged_rows(offsets: Ints, some: Any) -> tuple[Ints, Ints]:
     """Offsets, and places of the entries, of `some` (positions) of ragged arrays, in that order; those of i stand from
     ``offsets[i]`` to ``offsets[i + 1] - 1``.
     """
@@ -166,7 +166,7 @@ class FrameReader:
     source: str
     first_line: int = 1
 
-    def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, Values]:
         """All declared columns, each checked; of others only those that are `ignored` may be there."""
         needed = [name for name, declared in columns.items() if declared.needed or declared.empty is None]
         self.check_columns(needed, [*(name for name in columns if name not in needed), *ignored])
@@ -176,11 +176,11 @@ class FrameReader:
             for name, declared in columns.items()
         }
 
-    def cells(self, name: str, declared: Column) -> NDArray[Any]:
+    def cells(self, name: str, declared: Column) -> Values:
         """(N,) the values of a column."""
         kind, empty = declared.kind, declared.empty
         if kind in ("text", "name"):
-            values: NDArray[Any] = self.text(name, empty=empty) if kind == "text" else self.names(name)
+            values: Values = self.text(name, empty=empty) if kind == "text" else self.names(name)
         elif kind == "number":
             values = self.numbers(name, empty=empty)
         else:
@@ -189,7 +189,7 @@ class FrameReader:
         declared.require(values, self.source, name, self.first_line)
         return values
 
-    def require(self, good: NDArray[np.bool_], values: Any, name: str, expected: str) -> None:
+    def require(self, good: Flags, values: Any, name: str, expected: str) -> None:
         """Raise `InputError` for the first row whose value (N,) is not good (N,)."""
         require(good, values, self.source, name, expected, self.first_line)
 
@@ -197,7 +197,7 @@ class FrameReader:
         """What is wrong with a cell; with a row where no column is named."""
         return InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
 
-    def require_once(self, keys: NDArray[Any], values: Any, name: str, expected: str) -> None:
+    def require_once(self, keys: Values, values: Any, name: str, expected: str) -> None:
         """Raise `InputError` for the first row whose key (N,) an earlier row has."""
         first = np.unique(keys, return_index=True)[1]
         self.require(np.isin(np.arange(len(keys)), first), values, name, expected)
@@ -220,9 +220,9 @@ class FrameReader:
         """Whether the frame has the column."""
         return name in self.frame.columns
 
-    def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
+    def text(self, name: str, *, empty: str | None = None) -> Texts:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
-        values: NDArray[Any] = self._column(name).to_numpy(dtype=object, copy=True)
+        values: Values = self._column(name).to_numpy(dtype=object, copy=True)
         if all(type(value) is str and value for value in values):
             return values
         blank = _blank(values)
@@ -231,12 +231,12 @@ class FrameReader:
         self.require(good if empty is None else good | blank, values, name, "text")
         return np.where(blank, empty or "", values).astype(object)
 
-    def names(self, name: str) -> NDArray[np.object_]:
+    def names(self, name: str) -> Texts:
         """(N,) str of cells of any type, as names that consist of digits are numbers in some tables; empty for none."""
         cells = self._column(name).to_numpy(dtype=object)
         return np.array(["" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
 
-    def numbers(self, name: str, *, empty: float | None = None) -> NDArray[np.float64]:
+    def numbers(self, name: str, *, empty: float | None = None) -> Floats:
         """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""
         column = self._column(name)
         numeric = column.dtype.kind in "iuf"
@@ -246,13 +246,13 @@ class FrameReader:
             self.require(~missing, values, name, "a number")
         return values if empty is None else np.where(missing, empty, values)
 
-    def whole_numbers(self, name: str) -> NDArray[np.int64]:
+    def whole_numbers(self, name: str) -> Ints:
         """(N,) int; every cell must hold a whole number."""
         values = self.numbers(name)
         self.require((values == np.rint(values)) & (np.abs(values) <= 2**53), values, name, "a whole number")
         return values.astype(np.int64)
 
-    def flags(self, name: str) -> NDArray[np.bool_]:
+    def flags(self, name: str) -> Flags:
         """(N,) bool from booleans, 0 and 1, or the words true and false; an empty cell is False."""
         column = self._column(name)
         if column.dtype.kind == "b":
@@ -262,7 +262,7 @@ class FrameReader:
         self.require(np.array([not word or word in _TRUE | _FALSE for word in words], np.bool_), cells, name, "0 or 1")
         return np.array([word in _TRUE for word in words], dtype=np.bool_)
 
-    def dates(self, name: str) -> NDArray[np.datetime64]:
+    def dates(self, name: str) -> Dates:
         """(N,) datetime64[us] in UTC, from dates or their text (ISO 8601), in UTC if they name no zone; empty: NaT."""
         import pandas as pd
 
@@ -271,10 +271,10 @@ class FrameReader:
         read = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
         good = read.notna().to_numpy() | ~cells.notna().to_numpy() | (cells == "").to_numpy()
         self.require(good, cells, name, "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
-        dates: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
+        dates: Dates = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return dates
 
-    def ids(self, name: str) -> NDArray[np.object_]:
+    def ids(self, name: str) -> Texts:
         """(N,) tuples of whole numbers, from lists, or from text with spaces between them, as older versions wrote."""
         cells, read = self._column(name).tolist(), dict[str, tuple[int, ...]]()
         values = np.empty(len(cells), dtype=object)
@@ -297,7 +297,7 @@ class FrameReader:
             raise InputError(self.source, field=name, found=f"{found} columns", expected="one")
         return self.frame[name]
 
-    def _parsed(self, name: str) -> NDArray[np.float64]:
+    def _parsed(self, name: str) -> Floats:
         cells = self.frame[name].to_numpy(dtype=object)
         try:
             plain = parsed_numbers(cells)
@@ -319,7 +319,7 @@ def parsed_number(cell: Any) -> float:
     return float(cell)
 
 
-def parsed_numbers(cells: NDArray[np.object_]) -> NDArray[np.float64]:
+def parsed_numbers(cells: Texts) -> Floats:
     """(N,) numbers, if all cells hold some; raises as `parsed_number` does."""
     if not all(cell.isascii() for cell in cells if isinstance(cell, str)):
         raise ValueError("text that is not ASCII")
@@ -333,7 +333,7 @@ def _number_or_nan(cell: Any) -> float:
         return np.nan
 
 
-def _blank(cells: NDArray[np.object_]) -> NDArray[np.bool_]:
+def _blank(cells: Texts) -> Flags:
     """(N,) whether a cell says nothing."""
     return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=np.bool_)
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError
 from throughputs.limits import require_all, require_distinct, whole_numbers
 
@@ -48,10 +49,10 @@ class ThroughputMatrix:
     2.0
     """
 
-    rates: NDArray[np.float64]
+    rates: Floats
     jobs: tuple[Hashable, ...]
     accelerators: tuple[str, ...]
-    scale_factors: NDArray[np.int64]
+    scale_factors: Ints
     unit: str = "steps/s"
 
     def __init__(
@@ -91,11 +92,11 @@ class ThroughputMatrix:
     @classmethod
     def trusted(
         cls,
-        rates: NDArray[np.float64],
+        rates: Floats,
         *,
         jobs: Sequence[Hashable],
         accelerators: Sequence[str],
-        scale_factors: NDArray[np.int64],
+        scale_factors: Ints,
         unit: str = "steps/s",
     ) -> ThroughputMatrix:
         """Matrix from parts of one that was validated; they are not checked, nor copied (a range stays a range)."""
@@ -106,7 +107,7 @@ class ThroughputMatrix:
         )
         return matrix
 
-    def with_rates(self, rates: NDArray[np.float64]) -> ThroughputMatrix:
+    def with_rates(self, rates: Floats) -> ThroughputMatrix:
         """Other rates (N, M) for the same jobs and types; not checked."""
         return self.trusted(
             rates, jobs=self.jobs, accelerators=self.accelerators, scale_factors=self.scale_factors, unit=self.unit

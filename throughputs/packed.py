@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError
 from throughputs.limits import require_all, whole_numbers
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.table import ThroughputTable
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 _SOURCE = "packed columns"
 
@@ -35,12 +33,12 @@ class PlainColumns:
     matrix: ThroughputMatrix
 
     @property
-    def rates(self) -> NDArray[np.float64]:
+    def rates(self) -> Floats:
         """(N, M) throughput, steps/s."""
         return self.matrix.rates
 
     @property
-    def scale_factors(self) -> NDArray[np.int64]:
+    def scale_factors(self) -> Ints:
         """(N,) GPUs per gang."""
         return self.matrix.scale_factors
 
@@ -66,10 +64,10 @@ class PackedColumns:
         is not a positive whole number, or gangs of different sizes have a rate together.
     """
 
-    group: Whole
-    alone: Array
-    together: Array
-    group_scale_factors: Whole
+    group: Ints
+    alone: Floats
+    together: Floats
+    group_scale_factors: Ints
     jobs: tuple[Hashable, ...]
     accelerators: tuple[str, ...]
 
@@ -190,12 +188,12 @@ class PackedColumns:
         return len(self.accelerators)
 
     @cached_property
-    def rates(self) -> Array:
+    def rates(self) -> Floats:
         """(N, M) throughput of each job alone, steps/s."""
         return self.alone[self.group]
 
     @cached_property
-    def scale_factors(self) -> Whole:
+    def scale_factors(self) -> Ints:
         """(N,) GPUs per gang."""
         return self.group_scale_factors[self.group]
 
@@ -209,7 +207,7 @@ class PackedColumns:
         )
 
 
-def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, Whole, Whole]:
+def _interchangeable(matrix: ThroughputMatrix, together: Floats) -> tuple[Ints, Ints, Ints]:
     """Groups of jobs that may be swapped without any figure changing: (N,) group, (G,) a member, (G,) another."""
     N = matrix.n_jobs
     figures = np.column_stack([matrix.scale_factors, matrix.rates])
@@ -233,7 +231,7 @@ def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, 
     return group, np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
 
 
-def _may_swap(together: Array, i: int, k: int) -> bool:
+def _may_swap(together: Floats, i: int, k: int) -> bool:
     others = np.ones(len(together), dtype=bool)
     others[[i, k]] = False
     return bool(

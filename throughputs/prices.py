@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError
 from throughputs.files import read_rows, write_rows
 from throughputs.frames import FINITE, NOT_NEGATIVE, Column, FrameReader
@@ -39,15 +40,13 @@ _COLUMNS = {
     "zone": Column("text", ""),
 }
 
-_Floats = NDArray[np.float64]
-
 
 class _History(NamedTuple):
     """Of one type: (K,) times of changes, the prices from then on, and the dollars of one GPU from the first on."""
 
-    times: _Floats
-    prices: _Floats
-    paid: _Floats
+    times: Floats
+    prices: Floats
+    paid: Floats
 
     @classmethod
     def checked(cls, when: ArrayLike, prices: ArrayLike, source: str, name: str) -> _History:
@@ -68,11 +67,11 @@ class _History(NamedTuple):
                 raise InputError(source, field=name, found=shown, expected=expected)
         return cls(times, values, paid)
 
-    def step(self, seconds: ArrayLike) -> NDArray[np.int64]:
+    def step(self, seconds: ArrayLike) -> Ints:
         """Which price holds then."""
         return np.maximum(np.searchsorted(self.times, seconds, side="right") - 1, 0)
 
-    def paid_between(self, start: _Floats, end: _Floats) -> _Floats:
+    def paid_between(self, start: Floats, end: Floats) -> Floats:
         """Dollars of one GPU."""
         first, last = self.step(start), self.step(end)
         # within one step the difference of two integrals would only lose digits
@@ -136,7 +135,7 @@ class PriceTable:
         """The accelerator types that have a price."""
         return tuple(self._of)
 
-    def price_at(self, time_seconds: float, accelerators: Sequence[str]) -> _Floats:
+    def price_at(self, time_seconds: float, accelerators: Sequence[str]) -> Floats:
         """(M,) dollars per GPU hour at a time, seconds.
 
         Raises
@@ -160,7 +159,7 @@ class PriceTable:
             changes.extend(later[:1].tolist())
         return float(min(changes))
 
-    def cost(self, start_seconds: ArrayLike, end_seconds: ArrayLike, accelerators: Sequence[str]) -> _Floats:
+    def cost(self, start_seconds: ArrayLike, end_seconds: ArrayLike, accelerators: Sequence[str]) -> Floats:
         """(M,) dollars for one GPU of each type from start to end: the integral of its price.
 
         Parameters
@@ -278,7 +277,7 @@ def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:
     write_rows(path, prices)
 
 
-def _cheapest(by_zone: Mapping[str, Mapping[float, float]]) -> tuple[_Floats, _Floats]:
+def _cheapest(by_zone: Mapping[str, Mapping[float, float]]) -> tuple[Floats, Floats]:
     """Times at which the least price on offer is told anew, and that price."""
     times = np.unique(np.concatenate([list(changes) for changes in by_zone.values()]))
     offers = np.full((len(by_zone), len(times)), np.inf)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
 from throughputs.deadlines import checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns, taken
@@ -37,8 +38,6 @@ _STARTING = ("command", "working_directory", "num_steps_arg", "needs_data_dir")
 
 REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
-_Floats = NDArray[np.float64]
-_Texts = NDArray[np.object_]
 
 _SECONDS = Range(0, LATEST_TIME, above=True), f"positive seconds, at most {LATEST_TIME:g}, or nan"
 
@@ -103,47 +102,47 @@ class Trace:
     (2, [1])
     """
 
-    job_type: _Texts = column("text", expected="a job type")
-    scale_factor: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
-    total_steps: _Floats = column(
+    job_type: Texts = column("text", expected="a job type")
+    scale_factor: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
+    total_steps: Floats = column(
         "number",
         within=Range(0, LARGEST_WHOLE_NUMBER, above=True),
         expected=f"a positive number of steps, at most {LARGEST_WHOLE_NUMBER:.2g}",
     )
-    arrival_time: _Floats = column(
+    arrival_time: Floats = column(
         "number", within=Range(0, LATEST_TIME), expected=f"seconds, at least 0 and at most {LATEST_TIME:g}"
     )
-    priority_weight: _Floats = column("number", 1.0, POSITIVE, "a positive weight")
-    slo: _Floats = column("number", np.nan, POSITIVE, "a positive multiple, or nan for none")
-    deadline: _Floats = column("number", np.nan)
-    deadline_options: _Texts = column("text", "")
-    duration: _Floats = column("number", np.nan, *_SECONDS)
-    mode: _Texts = column("text", "static", MODES, f"one of {', '.join(MODES)}")
-    command: _Texts = column("text", "")
-    working_directory: _Texts = column("text", "")
-    num_steps_arg: _Texts = column("text", "")
-    needs_data_dir: NDArray[np.bool_] = column("flag", False)
-    entity: _Texts = column("text", "")
-    user: _Texts = column("text", "")
-    partition: _Texts = column("text", "")
-    gpu_type: _Texts = column("text", "")
-    category: _Texts = column("text", "", ("", *CATEGORIES), f"one of {', '.join(CATEGORIES)}, or nothing")
-    predicted_seconds: _Floats = column("number", np.nan, *_SECONDS)
-    gpu_fraction: _Floats = column("number", 1.0, SHARE, "a share above 0, at most 1")
-    gpu_utilization: _Floats = column("number", np.nan, Range(0, 1), "a share, at least 0 and at most 1, or nan")
-    recorded_start_seconds: _Floats = column("number", np.nan)
-    recorded_end_seconds: _Floats = column("number", np.nan)
-    recorded_status: _Texts = column("text", "", ("", *ENDINGS), f"one of {', '.join(ENDINGS)}, or nothing")
-    trace_id: _Texts = column("name", "")
-    arrival_date: NDArray[np.datetime64] = column("date", np.datetime64("NaT"))
+    priority_weight: Floats = column("number", 1.0, POSITIVE, "a positive weight")
+    slo: Floats = column("number", np.nan, POSITIVE, "a positive multiple, or nan for none")
+    deadline: Floats = column("number", np.nan)
+    deadline_options: Texts = column("text", "")
+    duration: Floats = column("number", np.nan, *_SECONDS)
+    mode: Texts = column("text", "static", MODES, f"one of {', '.join(MODES)}")
+    command: Texts = column("text", "")
+    working_directory: Texts = column("text", "")
+    num_steps_arg: Texts = column("text", "")
+    needs_data_dir: Flags = column("flag", False)
+    entity: Texts = column("text", "")
+    user: Texts = column("text", "")
+    partition: Texts = column("text", "")
+    gpu_type: Texts = column("text", "")
+    category: Texts = column("text", "", ("", *CATEGORIES), f"one of {', '.join(CATEGORIES)}, or nothing")
+    predicted_seconds: Floats = column("number", np.nan, *_SECONDS)
+    gpu_fraction: Floats = column("number", 1.0, SHARE, "a share above 0, at most 1")
+    gpu_utilization: Floats = column("number", np.nan, Range(0, 1), "a share, at least 0 and at most 1, or nan")
+    recorded_start_seconds: Floats = column("number", np.nan)
+    recorded_end_seconds: Floats = column("number", np.nan)
+    recorded_status: Texts = column("text", "", ("", *ENDINGS), f"one of {', '.join(ENDINGS)}, or nothing")
+    trace_id: Texts = column("name", "")
+    arrival_date: Dates = column("date", np.datetime64("NaT"))
     source: str = "trace"
 
     def __init__(
         self,
-        job_type: Sequence[str] | _Texts,
-        scale_factor: Sequence[int] | NDArray[np.int64],
-        total_steps: Sequence[float] | _Floats,
-        arrival_time: Sequence[float] | _Floats,
+        job_type: Sequence[str] | Texts,
+        scale_factor: Sequence[int] | Ints,
+        total_steps: Sequence[float] | Floats,
+        arrival_time: Sequence[float] | Floats,
         *,
         source: str = "trace",
         **columns: Any,
@@ -324,9 +323,7 @@ def partition_names(partition: str) -> tuple[str, ...]:
     return tuple(name for name in partition.split("|") if name)
 
 
-def allowed_types(
-    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
-) -> NDArray[np.bool_] | None:
+def allowed_types(gpu_type: Texts, partition: Texts, accelerators: Sequence[str]) -> Flags | None:
     """(N, M) whether a job may use a type: those that its GPU type names, else its partition, if there are any of that
     name; None: all use all.
     """
@@ -334,15 +331,13 @@ def allowed_types(
     return named | ~named.any(axis=1, keepdims=True) if named.any() else None
 
 
-def named_types(
-    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
-) -> NDArray[np.bool_]:
+def named_types(gpu_type: Texts, partition: Texts, accelerators: Sequence[str]) -> Flags:
     """(N, M) whether the GPU type of a job is, or names, an accelerator type; where it names none, its partition."""
     named = _named(gpu_type, accelerators)
     return named | (_named(partition, accelerators) & ~named.any(axis=1, keepdims=True))
 
 
-def _named(column: NDArray[np.object_], accelerators: Sequence[str]) -> NDArray[np.bool_]:
+def _named(column: Texts, accelerators: Sequence[str]) -> Flags:
     """(N, M) whether a cell names a type."""
     names, of = np.unique(column.astype(str), return_inverse=True)
     own = [partition_names(name) for name in names.tolist()]
@@ -350,7 +345,7 @@ def _named(column: NDArray[np.object_], accelerators: Sequence[str]) -> NDArray[
     return named.reshape(len(own), len(accelerators))[of]
 
 
-def date_texts(dates: NDArray[np.datetime64]) -> NDArray[np.object_]:
+def date_texts(dates: Dates) -> Texts:
     """(N,) dates in UTC as text (ISO 8601); empty for none.
 
     >>> date_texts(np.array(["2025-03-03T08:00:00", "NaT"], dtype="datetime64[us]")).tolist()
@@ -363,12 +358,12 @@ def date_texts(dates: NDArray[np.datetime64]) -> NDArray[np.object_]:
     return np.where(np.isnat(dates), "", np.char.add(texts, "+00:00")).astype(object)
 
 
-def dates_after(dates: NDArray[np.datetime64], seconds: NDArray[np.float64]) -> NDArray[np.datetime64]:
+def dates_after(dates: Dates, seconds: Floats) -> Dates:
     """(N,) datetime64[us] so many seconds later; NaT where the number of seconds is nan."""
     some = np.isfinite(seconds)
     later = np.rint(np.where(some, seconds, 0.0) * 1e6).astype("timedelta64[us]")
     return np.where(some, dates.astype("datetime64[us]") + later, np.datetime64("NaT"))
 
 
-def _differs(column: NDArray[Any]) -> bool:
+def _differs(column: Values) -> bool:
     return len(set(column) if column.dtype == object else np.unique(column)) > 1

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.api import load_throughputs
 from allocator.cluster import Cluster
@@ -22,11 +22,12 @@ from allocator.protocol import Allocation, ClusterState, Plan
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import Simulation, SimulationStalledError
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace, TraceGenerator
+from throughputs.arrays import Floats, Values
 
-Observation = dict[str, NDArray[Any]]
+Observation = dict[str, Values]
 
 
-class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
+class ClusterEnvironment(gymnasium.Env[Observation, Floats]):
     """Decide who runs where, one decision after the other.
 
     An episode is a simulation of one trace. A step answers one question of the decision core, which asks whenever a
@@ -140,7 +141,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
             raise InputError(trace.source, found="nothing to decide", expected=f"a job that {self.cluster} can run")
         return observation_of(self._state, self.max_jobs), self._info(0.0)
 
-    def step(self, action: NDArray[np.float64]) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Floats) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Answer the open question with `action`, and go on to the next one.
 
         Returns observation, reward, whether all jobs are through (terminated), whether the episode was cut short
@@ -167,7 +168,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         seen = observation_of(_nobody(state, run.world.clock) if self._state is None else self._state, self.max_jobs)
         return seen, self._value - before, terminated, truncated, self._info(run.world.clock - state.clock)
 
-    def action_of(self, answer: Allocation | Plan) -> NDArray[np.float64]:
+    def action_of(self, answer: Allocation | Plan) -> Floats:
         """The action that says what a policy answered about `state`: shares, or scores that lead to its assignment.
 
         Raises
@@ -180,7 +181,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         action[: len(said)] = said
         return action
 
-    def carried_out(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
+    def carried_out(self, action: Floats) -> Floats:
         """(N, M) what would be made of `action` now: feasible shares, or 1 where a job would run."""
         return self._policy.carried_out(np.asarray(action, dtype=np.float64), self.state)
 

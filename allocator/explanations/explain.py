@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.explanations.explanation import Explanation, Moment, Overview, Wait, WaitingJob, seconds_by_reason
 from allocator.explanations.life import Interval, life_of
@@ -19,6 +18,7 @@ from allocator.explanations.run import LEAST_SHARE, FinishedRun
 from allocator.explanations.text import WordedExplanation, WordedOverview
 from allocator.results.outcomes import RECORDED
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Values
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -170,7 +170,7 @@ class _Asker:
         return tuple(stretches_of(self.run, job, wait.start, wait.end, self.standings.get(job), self.events))
 
 
-def _inside(times: NDArray[np.float64], wait: Interval) -> NDArray[np.float64]:
+def _inside(times: Floats, wait: Interval) -> Floats:
     return times[(times >= wait.start) & (times < wait.end)]
 
 
@@ -228,7 +228,7 @@ def _wait(asker: _Asker, job: int, wait: Interval, moment: float | None) -> Wait
     )
 
 
-def _by_type(run: FinishedRun, values: Sequence[Any] | NDArray[Any], shown: NDArray[np.bool_]) -> dict[str, Any]:
+def _by_type(run: FinishedRun, values: Sequence[Any] | Values, shown: Flags) -> dict[str, Any]:
     """Values of the types of which they are shown."""
     cells = zip(run.cluster.accelerators, np.asarray(values).tolist(), shown.tolist(), strict=True)
     return {name: value for name, value, there in cells if there}

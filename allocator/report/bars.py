@@ -7,7 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from throughputs.arrays import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,22 +26,22 @@ class Bars:
     start, end : (B,) seconds.
     """
 
-    gpu: NDArray[np.int64]
-    job: NDArray[np.int64]
-    first_round: NDArray[np.int64]
-    last_round: NDArray[np.int64]
-    start: NDArray[np.float64]
-    end: NDArray[np.float64]
+    gpu: Ints
+    job: Ints
+    first_round: Ints
+    last_round: Ints
+    start: Floats
+    end: Floats
 
     def __len__(self) -> int:
         return len(self.gpu)
 
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Bars:
+    def take(self, rows: Ints | Flags) -> Bars:
         """Some of the bars, by position or by mask."""
         return Bars(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
-def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
+def merge_rounds(rounds: pd.DataFrame, job_position: Ints) -> Bars:
     """Merge consecutive rounds of the same job on the same GPU.
 
     Parameters
@@ -63,11 +64,11 @@ def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
 
 
 def interval_means(
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
-    height: NDArray[np.float64],
-    edges: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    start: Floats,
+    end: Floats,
+    height: Floats,
+    edges: Floats,
+) -> Floats:
     """Mean over each bin of the sum of rectangular pulses, exactly.
 
     Parameters
@@ -86,5 +87,5 @@ def interval_means(
     times = times[order]
     slope = np.cumsum(np.concatenate([height, -height])[order])
     integral = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
-    means: NDArray[np.float64] = np.diff(np.interp(edges, times, integral)) / np.diff(edges)
+    means: Floats = np.diff(np.interp(edges, times, integral)) / np.diff(edges)
     return means

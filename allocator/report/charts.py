@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.report.svg import Axis, Frame, axes, element, picture, step_path
+from throughputs.arrays import Floats
 
 HOUR = 3600.0
 
@@ -24,7 +24,7 @@ def policy_class(position: int) -> str:
     return f"c{position}"
 
 
-def ecdf(values: Sequence[float] | NDArray[np.float64], n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def ecdf(values: Sequence[float] | Floats, n: int) -> tuple[Floats, Floats]:
     """Ascending distinct values, and the fraction of all `n` jobs at or below each.
 
     Jobs without a value (not completed) count in `n`: the curve of a run that was cut short ends below 1.
@@ -36,7 +36,7 @@ def ecdf(values: Sequence[float] | NDArray[np.float64], n: int) -> tuple[NDArray
 
 def cdf_chart(
     name: str,
-    series: Sequence[NDArray[np.float64]],
+    series: Sequence[Floats],
     n_jobs: Sequence[int],
     *,
     title: str,

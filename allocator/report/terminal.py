@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.report.figures import (
     MISSING,
@@ -20,13 +19,13 @@ from allocator.report.figures import (
     ties,
 )
 from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts, true_lengths
+from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from allocator.protocol.allocation import Allocation
 
-_Floats = NDArray[np.float64]
 
 _WIDE = 130
 """Columns of a terminal with room for every figure."""
@@ -243,7 +242,7 @@ def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
         table.add_column(Text(accelerator), footer=Text(price), justify="right")
     table.add_column(Text(f"throughput ({matrix.unit})"), justify="right")
 
-    def add(names: Sequence[str], first: NDArray[np.int64], shares: _Floats, rates: Sequence[str], what: str) -> int:
+    def add(names: Sequence[str], first: Ints, shares: Floats, rates: Sequence[str], what: str) -> int:
         """Rows of jobs or of pairs, and how many there was no room for."""
         count, tail = len(names), max_rows // 4
         shown = range(count) if count <= max_rows else [*range(max_rows - tail), None, *range(count - tail, count)]

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
 from throughputs.prices import PriceTable
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.results.record import RunRecord
 
-_Floats = NDArray[np.float64]
 
 Prices = PriceTable | Mapping[str, float]
 """Dollars per GPU hour: histories, or one number per accelerator type."""
@@ -46,11 +45,11 @@ def price_table(prices: Prices, accelerators: Sequence[str]) -> PriceTable:
 def busy_cost(
     prices: PriceTable,
     accelerators: Sequence[str],
-    accelerator: NDArray[np.int64],
-    start: _Floats,
-    end: _Floats,
-    gpus: _Floats,
-) -> _Floats:
+    accelerator: Ints,
+    start: Floats,
+    end: Floats,
+    gpus: Floats,
+) -> Floats:
     """(L,) dollars for L rows of busy GPUs, changes of price within a row included.
 
     Parameters

@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError, Trace
+from throughputs.arrays import Floats, Texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ def assign_slos(trace: Trace, rng: np.random.Generator, slos: Mapping[float, flo
     return replace(trace, slo=np.where(np.isnan(trace.slo) & np.isnan(trace.deadline), drawn, trace.slo))
 
 
-def met_deadlines(deadline: NDArray[np.float64], completion_time: NDArray[np.float64]) -> NDArray[np.object_]:
+def met_deadlines(deadline: Floats, completion_time: Floats) -> Texts:
     """(N,) True or False for jobs with a deadline, None for the others. A job that did not complete missed its own."""
     met = np.full(len(deadline), None, dtype=object)
     due = ~np.isnan(deadline)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.cost import owned_cost
 from allocator.results.deadlines import deadline_figures
@@ -24,6 +23,7 @@ from allocator.results.measures.parts import (
 )
 from allocator.results.measures.pools import accelerators_table, gpu_utilization
 from allocator.results.summary import Summary
+from throughputs.arrays import Floats
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
@@ -179,5 +179,5 @@ def _span(jobs: pd.DataFrame) -> tuple[float, float]:
     return start, float(np.fmax(start, jobs["completion_time"].max()))
 
 
-def _time_average(values: NDArray[np.float64], seconds: NDArray[np.float64]) -> float | None:
+def _time_average(values: Floats, seconds: Floats) -> float | None:
     return float((values * seconds).sum() / seconds.sum()) if seconds.sum() > 0 else None

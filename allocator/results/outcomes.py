@@ -6,8 +6,8 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Ints
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def unserved_reasons(record: RunRecord) -> list[str]:
     return lines
 
 
-def _at(
-    place: tuple[str, ...], rows: list[int], gpus: NDArray[np.int64], most: NDArray[np.int64], cluster: Cluster
-) -> str:
+def _at(place: tuple[str, ...], rows: list[int], gpus: Ints, most: Ints, cluster: Cluster) -> str:
     """How many may use these types alone, and where they ask for more GPUs than there are, the most of them."""
     name = "any type" if place == cluster.accelerators and len(place) > 1 else " or ".join(place)
     asked, there = int(gpus[rows].max()), int(most[rows[0]])

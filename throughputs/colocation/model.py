@@ -22,8 +22,9 @@ from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError
 from throughputs.files import read_frame
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
@@ -40,7 +41,7 @@ _NUMBER = Column("number", None, NOT_NEGATIVE, "a finite number of at least 0")
 class ColocationModel(Protocol):
     """Anything that says what jobs keep of their throughput when they share GPUs."""
 
-    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> Floats:
         """(G, G, M) retained fraction of row beside column; 0: may not share; nan: the model does not know."""
         ...
 
@@ -58,9 +59,9 @@ class RetainedFractions:
 
     job_types: tuple[str, ...]
     accelerators: tuple[str, ...]
-    values: NDArray[np.float64]
+    values: Floats
 
-    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> Floats:
         """(G, G, M) `values` in the order asked for, nan for what has no entry."""
         rows, columns = _positions(job_types, self.job_types), _positions(accelerators, self.accelerators)
         known = (rows[:, np.newaxis, np.newaxis] >= 0) & (rows[:, np.newaxis] >= 0) & (columns >= 0)
@@ -99,9 +100,9 @@ class InterferenceModel:
 
     job_types: tuple[str, ...]
     accelerators: tuple[str, ...]
-    sensitivity: NDArray[np.float64]
-    pressure: NDArray[np.float64]
-    memory_share: NDArray[np.float64]
+    sensitivity: Floats
+    pressure: Floats
+    memory_share: Floats
     source: str
 
     def __init__(
@@ -141,13 +142,13 @@ class InterferenceModel:
         return int(self.sensitivity.shape[2])
 
     @property
-    def fractions(self) -> NDArray[np.float64]:
+    def fractions(self) -> Floats:
         """(G, G, M) retained fraction of row beside column, in the model's own order."""
         slowdown = 1.0 + np.einsum("amk,bmk->abm", self.sensitivity, self.pressure)
         together = self.memory_share[:, np.newaxis] + self.memory_share
         return np.where(together > 1.0, 0.0, 1.0 / slowdown)
 
-    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> Floats:
         """(G, G, M) retained fraction of row beside column, nan where the model does not know one of them."""
         return RetainedFractions(self.job_types, self.accelerators, self.fractions).retained(job_types, accelerators)
 
@@ -211,7 +212,7 @@ def default_colocation() -> InterferenceModel:
 
 def retained_fractions(
     table: ThroughputTable, job_types: Sequence[str], accelerators: Sequence[str], scale_factor: int = 1
-) -> NDArray[np.float64]:
+) -> Floats:
     """(G, G, M) retained fraction of row beside column, as a table gives it, for gangs of one size.
 
     nan where the table has no figure for the pair, 0 where a job cannot run even alone. The two figures of a job
@@ -242,7 +243,7 @@ def retained_fractions(
 
 def extended_pairs(
     table: ThroughputTable, model: ColocationModel, scale_factors: Sequence[int], *, keep_measured: bool
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[Ints, Floats]:
     """Pairs (P, 2) and their throughputs (P, M, 2), see `ThroughputTable.with_colocation`."""
     pairs, colocated = [], []
     for size in dict.fromkeys(scale_factors):
@@ -274,7 +275,7 @@ def extended_pairs(
     return np.concatenate([measured, added[rest]]), np.concatenate([figures, extra[rest]])
 
 
-def _positions(wanted: Sequence[object], known: Sequence[object]) -> NDArray[np.int64]:
+def _positions(wanted: Sequence[object], known: Sequence[object]) -> Ints:
     """Position of each wanted label among the known ones, -1 where it is not among them."""
     position = {label: i for i, label in enumerate(known)}
     return np.array([position.get(label, -1) for label in wanted], dtype=np.int64)

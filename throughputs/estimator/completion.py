@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.errors import InputError
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import leading_directions, solve_definite
@@ -50,7 +50,7 @@ class LowRankCompletion:
         if not 0 < self.ridge < np.inf:
             raise InputError(_SOURCE, field="ridge", found=self.ridge, expected="a finite number above 0")
 
-    def complete(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def complete(self, values: Floats) -> Floats:
         """(R, C) the low-rank estimate of every entry of `values` (R, C), nan where it is unknown; known ones included.
 
         The first V comes from the singular vectors of the matrix with its unknown entries at the column means.
@@ -77,9 +77,7 @@ class LowRankCompletion:
                 break
         return means + estimate
 
-    def _solve(
-        self, residual: NDArray[np.float64], weight: NDArray[np.float64], V: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _solve(self, residual: Floats, weight: Floats, V: Floats) -> Floats:
         """(R, k) the best rows for the columns V: (V_i' V_i + mu I) u_i = V_i' x_i over the known entries of row i."""
         k = V.shape[1]
         outer = (V[:, :, np.newaxis] * V[:, np.newaxis]).reshape(len(V), k * k)

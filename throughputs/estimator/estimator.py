@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints
 from throughputs.colocation.model import retained_fractions
 from throughputs.errors import InputError, one_of
 from throughputs.estimator.completion import LowRankCompletion
@@ -86,9 +87,9 @@ class ThroughputEstimator:
         if estimate not in get_args(Estimate):
             expected = one_of(estimate, get_args(Estimate))
             raise InputError(_SOURCE, field="estimate", found=estimate, expected=expected)
-        self._fingerprints: list[NDArray[np.float64]] = []
+        self._fingerprints: list[Floats] = []
         self._matches: list[int] = []
-        self._observed: dict[tuple[int, int], NDArray[np.float64]] = {}
+        self._observed: dict[tuple[int, int], Floats] = {}
 
     @classmethod
     def from_table(
@@ -128,12 +129,12 @@ class ThroughputEstimator:
         return len(self._matches)
 
     @property
-    def matches(self) -> NDArray[np.int64]:
+    def matches(self) -> Ints:
         """(G,) position of the reference model that each job was matched with."""
         return np.array(self._matches, dtype=np.int64)
 
     @property
-    def fingerprints(self) -> NDArray[np.float64]:
+    def fingerprints(self) -> Floats:
         """(G, n, M) fraction each job keeps beside each reference model: profiled, or completed."""
         return np.array(self._fingerprints, dtype=np.float64).reshape(-1, *self.references.shape[1:])
 
@@ -189,7 +190,7 @@ class ThroughputEstimator:
         for pair, value in (((a, b), retained_a), ((b, a), retained_b)):
             self._observed.setdefault(pair, np.full(M, np.nan))[accelerator] = value
 
-    def retained(self, jobs: ArrayLike | None = None) -> NDArray[np.float64]:
+    def retained(self, jobs: ArrayLike | None = None) -> Floats:
         """(G, G, M) fraction that row keeps beside column: measured where the pair has run, estimated elsewhere.
 
         Parameters
@@ -211,7 +212,7 @@ class ThroughputEstimator:
         return fractions
 
 
-def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) -> NDArray[np.float64]:
+def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) -> Floats:
     """A row (n, M) of which each entry is profiled with probability `percentage`, in [0, 1]; nan where it is not.
 
     Raises
@@ -226,7 +227,7 @@ def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) 
     return np.where(rng.random(values.shape) < percentage, values, np.nan)
 
 
-def _check_fractions(field: str, values: NDArray[np.float64], *, missing: bool = False) -> None:
+def _check_fractions(field: str, values: Floats, *, missing: bool = False) -> None:
     bad = ~((values >= 0) & (values <= 1)) & ~(missing & np.isnan(values))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -234,7 +235,7 @@ def _check_fractions(field: str, values: NDArray[np.float64], *, missing: bool =
         raise InputError(_SOURCE, field=f"{field}{list(where)}", found=values[where].item(), expected=expected)
 
 
-def _distances(fingerprint: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distances(fingerprint: Floats, rows: Floats) -> Floats:
     """(R,) distance of a fingerprint (C,) from each of the rows (R, C)."""
     if not fingerprint.any():
         return np.asarray(np.sqrt((rows**2).sum(axis=1)))

@@ -20,15 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.errors import InputError
 from throughputs.frames import column, columns_of, keep_columns, taken
 from throughputs.goodput.efficiency import GradientStatistics, gain
 from throughputs.goodput.model import ThroughputModels, overlapped
 from throughputs.limits import Range, require
 from throughputs.numerics import exp, log
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 _SAMPLES = Range(1)
 _CANDIDATES = 50
@@ -59,11 +57,11 @@ class BatchSizeLimits:
         Arrays of different length, sizes below 1, or bounds in the wrong order.
     """
 
-    initial: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
-    largest: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
-    least_local: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
-    largest_local: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
-    accumulation: NDArray[np.bool_] = column("flag")
+    initial: Floats = column("number", within=_SAMPLES, expected="at least 1 sample")
+    largest: Floats = column("number", within=_SAMPLES, expected="at least 1 sample")
+    least_local: Floats = column("number", within=_SAMPLES, expected="at least 1 sample")
+    largest_local: Floats = column("number", within=_SAMPLES, expected="at least 1 sample")
+    accumulation: Flags = column("flag")
 
     def __init__(
         self,
@@ -114,7 +112,7 @@ class GoodputModels:
         return len(self.limits)
 
     @property
-    def figures(self) -> Array:
+    def figures(self) -> Floats:
         """(J, 14) all that goodput depends on."""
         statistics, limits = self.statistics, self.limits
         columns = (statistics.square_norm, statistics.variance, *(getattr(limits, f.name) for f in fields(limits)))
@@ -138,14 +136,14 @@ class BestBatchSizes:
     batch_size : (J, C) samples of a step on all GPUs.
     """
 
-    goodput: Array
-    throughput: Array
-    atomic_batch_size: Whole
-    accumulation_steps: Whole
-    batch_size: Whole
+    goodput: Floats
+    throughput: Floats
+    atomic_batch_size: Ints
+    accumulation_steps: Ints
+    batch_size: Ints
 
     @property
-    def efficiency(self) -> Array:
+    def efficiency(self) -> Floats:
         """(J, C) statistical efficiency, in (0, 1]; 0 where a job cannot run."""
         runs = self.throughput > 0
         return np.where(runs, self.goodput / np.where(runs, self.throughput, 1.0), 0.0)
@@ -186,7 +184,7 @@ _remembered: dict[bytes, tuple[float, ...]] = {}
 """What was best for jobs with such figures, on such nodes and GPUs: jobs of one model go the same ways."""
 
 
-def _best(jobs: GoodputModels, nodes: Whole, gpus: Whole, tune: bool) -> Iterator[tuple[float, ...]]:
+def _best(jobs: GoodputModels, nodes: Ints, gpus: Ints, tune: bool) -> Iterator[tuple[float, ...]]:
     """The fields of `BestBatchSizes` of each job on a configuration of its own; `nodes` and `gpus` are (J,)."""
     sync = jobs.throughput.synchronisation_time(nodes[:, None], gpus[:, None])[:, 0]
     row = np.arange(len(jobs))
@@ -200,7 +198,7 @@ def _best(jobs: GoodputModels, nodes: Whole, gpus: Whole, tune: bool) -> Iterato
 class _Entries:
     """E pairs of a job and a configuration, with what the choice of a batch size follows from."""
 
-    def __init__(self, jobs: GoodputModels, row: NDArray[np.intp], gpus: Array, sync: Array, tune: bool) -> None:
+    def __init__(self, jobs: GoodputModels, row: Positions, gpus: Floats, sync: Floats, tune: bool) -> None:
         parameters = jobs.throughput.parameters[row].T
         self.alpha, self.beta, self.gamma = parameters[0], parameters[1], parameters[6]
         self.sync, self.gpus = sync, gpus
@@ -216,16 +214,16 @@ class _Entries:
     def __len__(self) -> int:
         return len(self.gpus)
 
-    def allowed(self, at: NDArray[np.intp], size: Array, batch: Array) -> NDArray[np.bool_]:
+    def allowed(self, at: Positions, size: Floats, batch: Floats) -> Flags:
         """Whether micro-batches and batches of these sizes are possible in the entries `at` (shapes broadcast)."""
         fits = (self.least[at] <= self.largest[at]) & (batch >= self.initial[at] * (1.0 - _ROUNDED))
         return fits & (size >= self.least_local[at]) & (size <= self.largest_local[at])
 
-    def efficiency(self, at: NDArray[np.intp], batch: Array) -> Array:
+    def efficiency(self, at: Positions, batch: Floats) -> Floats:
         scale = batch / self.initial[at]
         return np.asarray(gain(scale, self.square[at], self.variance[at]) / scale)
 
-    def bounds(self, at: NDArray[np.intp], size: Array, steps: Array) -> tuple[Array, Array]:
+    def bounds(self, at: Positions, size: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """Goodput if computing and synchronising did not overlap, and if they did wholly; 0 where not allowed."""
         batch = self.gpus[at] * size * (steps + 1.0)
         gradient = self.alpha[at] + self.beta[at] * size
@@ -233,7 +231,7 @@ class _Entries:
         sync = self.sync[at]
         return worth / (steps * gradient + gradient + sync), worth / (steps * gradient + np.maximum(gradient, sync))
 
-    def goodput(self, at: NDArray[np.intp], size: Array, steps: Array) -> tuple[Array, Array]:
+    def goodput(self, at: Positions, size: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """Goodput, 0 where a micro-batch is not allowed, and throughput."""
         batch = self.gpus[at] * size * (steps + 1.0)
         gradient = self.alpha[at] + self.beta[at] * size
@@ -241,7 +239,7 @@ class _Entries:
         return np.where(self.allowed(at, size, batch), throughput * self.efficiency(at, batch), 0.0), throughput
 
 
-def _chosen(entries: _Entries) -> tuple[Array, Array]:
+def _chosen(entries: _Entries) -> tuple[Floats, Floats]:
     """(E,) atomic batch sizes and accumulation steps."""
     size, steps = np.ones(len(entries)), np.zeros(len(entries))
     grids, which = _geometric(entries.least, np.maximum(entries.largest, entries.least))
@@ -256,7 +254,7 @@ def _chosen(entries: _Entries) -> tuple[Array, Array]:
     return size, steps
 
 
-def _geometric(least: Array, largest: Array) -> tuple[Array, NDArray[np.intp]]:
+def _geometric(least: Floats, largest: Floats) -> tuple[Floats, Positions]:
     """(G, 50) geometric progressions, and which of them belongs to each pair of ends."""
     ends, which = np.unique(least + 1j * largest, return_inverse=True)
     first, last = ends.real[:, None], ends.imag[:, None]
@@ -265,7 +263,7 @@ def _geometric(least: Array, largest: Array) -> tuple[Array, NDArray[np.intp]]:
     return grids, which.ravel()
 
 
-def _fewest_steps(entries: _Entries, at: NDArray[np.intp], local: Array) -> Array:
+def _fewest_steps(entries: _Entries, at: Positions, local: Floats) -> Floats:
     """The fewest accumulation steps with which so many samples fit on a GPU."""
     fewest = np.ceil(local / entries.largest_local[at] - _ROUNDED) - 1.0
     noise_unknown = (entries.gpus[at] == 1) & (local > entries.initial[at] + _ROUNDED)
@@ -274,7 +272,7 @@ def _fewest_steps(entries: _Entries, at: NDArray[np.intp], local: Array) -> Arra
     )
 
 
-def _best_candidate(entries: _Entries, at: NDArray[np.intp], size: Array, steps: Array) -> NDArray[np.intp]:
+def _best_candidate(entries: _Entries, at: Positions, size: Floats, steps: Floats) -> Positions:
     """(E,) the first candidate of each row that has the greatest goodput.
 
     Overlap costs a logarithm and an exponential, so it is only worked out for candidates that may win: those that beat,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.entry_points import entries_of, load
 from throughputs.errors import InputError, one_of
 from throughputs.goodput.log_errors import Cells, minimised, starting_points
@@ -49,7 +49,7 @@ class Fit:
             "largest": float(np.max(relative)),
         }
 
-    def step_times(self, samples: Samples) -> NDArray[np.float64]:
+    def step_times(self, samples: Samples) -> Floats:
         """(S,) seconds of the steps of the samples as the model has them."""
         return np.asarray(self.model.step_time(samples.nodes, samples.gpus, samples.batch_size)[0])
 

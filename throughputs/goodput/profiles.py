@@ -34,8 +34,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import Document, parse_toml, read_text
 from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_batch_sizes
@@ -80,7 +81,7 @@ class Profile:
     stages: Mapping[str, int] = field(default_factory=dict)
     micro_batches: int = 1
 
-    def noise_at(self, progress: ArrayLike) -> NDArray[np.float64]:
+    def noise_at(self, progress: ArrayLike) -> Floats:
         """Gradient noise scale in samples after these shares of the training, from 0 to 1."""
         parts = len(self.noise_scale)
         part = np.floor(np.asarray(progress, dtype=np.float64) * parts).astype(np.int64)
@@ -170,7 +171,7 @@ class Profiles:
 
     def step_times(
         self, names: Sequence[str], accelerator: str, nodes: ArrayLike, gpus: ArrayLike, batch_size: ArrayLike
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(J,) seconds of a step of J jobs whose global batch sizes are fixed; nan for less than a sample on each GPU.
 
         Parameters

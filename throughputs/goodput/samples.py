@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.errors import InputError
 from throughputs.files import read_rows
 from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns, taken
@@ -51,15 +52,15 @@ class Samples:
         time that no step takes.
     """
 
-    nodes: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 node")
-    gpus: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
-    batch_size: NDArray[np.float64] = column("number", within=POSITIVE, expected="a batch size above 0")
-    step_time: NDArray[np.float64] = column(
+    nodes: Ints = column("whole", within=Range(1), expected="at least 1 node")
+    gpus: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
+    batch_size: Floats = column("number", within=POSITIVE, expected="a batch size above 0")
+    step_time: Floats = column(
         "number",
         within=Range(0, LONGEST_STEP, above=True),
         expected=f"seconds above 0, at most {LONGEST_STEP:,} s",
     )
-    gradient_time: NDArray[np.float64] = column(
+    gradient_time: Floats = column(
         "number", within=Range(SHORTEST_STEP), expected=f"at least {SHORTEST_STEP:g} s of step_time less sync_time"
     )
     source: str = _SOURCE
@@ -121,7 +122,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Samples:
+    def take(self, rows: Positions | Flags) -> Samples:
         """Some of the samples."""
         return taken(self, rows)
 

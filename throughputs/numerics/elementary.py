@@ -11,9 +11,9 @@ from math import factorial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 """ln 2 to 32 bits, so that its product with an exponent is exact."""
@@ -37,17 +37,17 @@ _CHUNK = 8192
 """Entries worked on at a time, for the sake of the caches."""
 
 
-def exp(x: ArrayLike) -> Array:
+def exp(x: ArrayLike) -> Floats:
     """e to the power of each entry."""
     return _in_chunks(_exp, np.asarray(x, dtype=np.float64))
 
 
-def log(x: ArrayLike) -> Array:
+def log(x: ArrayLike) -> Floats:
     """Natural logarithm of each entry; -inf of 0 and nan of what is negative."""
     return _in_chunks(_log, np.asarray(x, dtype=np.float64))
 
 
-def log2(x: ArrayLike) -> Array:
+def log2(x: ArrayLike) -> Floats:
     """Binary logarithm of positive numbers, exact for powers of two."""
     mantissa, exponent = np.frexp(np.asarray(x, dtype=np.float64))
     powers = mantissa == 0.5
@@ -56,7 +56,7 @@ def log2(x: ArrayLike) -> Array:
     return np.where(powers, exponent - 1.0, exponent + log(mantissa) / (_LN2_HIGH + _LN2_LOW))
 
 
-def power_of_ten(exponent: ArrayLike) -> Array:
+def power_of_ten(exponent: ArrayLike) -> Floats:
     """Ten to the power of each entry."""
     y = np.asarray(exponent, dtype=np.float64)
     # the product in two parts: what rounding took of it would be an error of as much relative to the power
@@ -66,7 +66,7 @@ def power_of_ten(exponent: ArrayLike) -> Array:
         return np.asarray(np.where((raised > 0) & (raised < np.inf), raised + raised * (rest + y * _LN10_LOW), raised))
 
 
-def _in_chunks(function: Callable[[Array], Array], x: Array) -> Array:
+def _in_chunks(function: Callable[[Floats], Floats], x: Floats) -> Floats:
     with np.errstate(all="ignore"):
         if x.size <= _CHUNK:
             return function(x)
@@ -77,7 +77,7 @@ def _in_chunks(function: Callable[[Array], Array], x: Array) -> Array:
         return out.reshape(x.shape)
 
 
-def _exp(x: Array) -> Array:
+def _exp(x: Floats) -> Floats:
     x = np.minimum(np.maximum(x, -_BEYOND), _BEYOND)
     exponent = np.rint(x * (1.0 / (_LN2_HIGH + _LN2_LOW)))
     high, low = x - exponent * _LN2_HIGH, exponent * _LN2_LOW
@@ -96,7 +96,7 @@ def _exp(x: Array) -> Array:
     return np.asarray(np.ldexp(series, np.where(exponent == exponent, exponent, 0.0).astype(np.int32)))
 
 
-def _log(x: Array) -> Array:
+def _log(x: Floats) -> Floats:
     mantissa, exponent = np.frexp(x)
     below = mantissa < _ROOT_HALF
     f = np.where(below, 2.0 * mantissa, mantissa) - 1.0
@@ -119,7 +119,7 @@ def _log(x: Array) -> Array:
     return np.asarray(np.where(x > 0, np.where(x == np.inf, np.inf, value), np.where(x == 0, -np.inf, np.nan)))
 
 
-def _product_in_two(a: Array, b: float) -> tuple[Array, Array]:
+def _product_in_two(a: Floats, b: float) -> tuple[Floats, Floats]:
     """A product and what rounding took of it."""
     with np.errstate(all="ignore"):
         whole = a * b
@@ -128,13 +128,13 @@ def _product_in_two(a: Array, b: float) -> tuple[Array, Array]:
         return whole, ((a_high * b_high - whole) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-def _upper_half(a: Array | float) -> Any:
+def _upper_half(a: Floats | float) -> Any:
     """The upper 26 bits of each number, rounded."""
     scaled = a * _SPLITTER
     return scaled - (scaled - a)
 
 
-def power(base: ArrayLike, exponent: float) -> Array:
+def power(base: ArrayLike, exponent: float) -> Floats:
     """Each entry of `base`, above 0, to the power of `exponent`; roots and quotients where these do."""
     x = np.asarray(base, dtype=np.float64)
     size = abs(exponent)

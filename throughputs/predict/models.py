@@ -13,11 +13,9 @@ from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Values
 from throughputs.errors import InputError, one_of
-
-_Floats = NDArray[np.float64]
 
 MODELS = ("fast", "interpretable")
 """Names of the models: LightGBM, and an explainable boosting machine of InterpretML without interactions."""
@@ -44,7 +42,7 @@ _LEAF_SHARE = 100
 class Fitted(Protocol):
     """A fitted model."""
 
-    def predict(self, columns: _Floats) -> _Floats:
+    def predict(self, columns: Floats) -> Floats:
         """(K,) value, or (K, C) probabilities of classes, of K rows of columns."""
 
 
@@ -61,7 +59,7 @@ def check_model(model: str) -> None:
 
 
 def fit_values(
-    model: str, columns: _Floats, categories: Sequence[bool], values: _Floats, *, median: bool = False
+    model: str, columns: Floats, categories: Sequence[bool], values: Floats, *, median: bool = False
 ) -> Fitted:
     """A model of values.
 
@@ -78,7 +76,7 @@ def fit_values(
     return _Functions("ExplainableBoostingRegressor", columns, categories, values)
 
 
-def fit_classes(model: str, columns: _Floats, categories: Sequence[bool], classes: NDArray[np.int64]) -> Fitted:
+def fit_classes(model: str, columns: Floats, categories: Sequence[bool], classes: Ints) -> Fitted:
     """A model of classes 0 to C - 1, each of which occurs; parameters as for `fit_values`."""
     if model == "fast":
         settings = {
@@ -95,21 +93,21 @@ def fit_classes(model: str, columns: _Floats, categories: Sequence[bool], classe
 class _Trees:
     """Gradient boosting of LightGBM."""
 
-    def __init__(self, columns: _Floats, categories: Sequence[bool], values: _Floats, settings: dict[str, Any]) -> None:
+    def __init__(self, columns: Floats, categories: Sequence[bool], values: Floats, settings: dict[str, Any]) -> None:
         import lightgbm
 
         kinds = [place for place, is_category in enumerate(categories) if is_category]
         rows = lightgbm.Dataset(columns, values, categorical_feature=kinds, params=_LIGHTGBM)
         self.model = lightgbm.train(_LIGHTGBM | settings, rows, _TREES)
 
-    def predict(self, columns: _Floats) -> _Floats:
+    def predict(self, columns: Floats) -> Floats:
         return np.asarray(self.model.predict(columns, num_threads=1), dtype=np.float64)
 
 
 class _Functions:
     """An explainable boosting machine of InterpretML."""
 
-    def __init__(self, kind: str, columns: _Floats, categories: Sequence[bool], values: NDArray[Any]) -> None:
+    def __init__(self, kind: str, columns: Floats, categories: Sequence[bool], values: Values) -> None:
         import interpret.glassbox
 
         # a column of one value says nothing, and the package warns of it
@@ -123,5 +121,5 @@ class _Functions:
             self.model = machine.fit(columns[:, self.told], values)
         self.predicted = self.model.predict_proba if kind.endswith("Classifier") else self.model.predict
 
-    def predict(self, columns: _Floats) -> _Floats:
+    def predict(self, columns: Floats) -> Floats:
         return np.asarray(self.predicted(columns[:, self.told]), dtype=np.float64)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Values
 from throughputs.errors import InputError
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
 from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from throughputs.tables.table import Key, ThroughputTable
 
 
-Figures: TypeAlias = "tuple[list[Key], list[str], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]"
+Figures: TypeAlias = "tuple[list[Key], list[str], Floats, Ints, Floats]"
 """Keys, accelerator types, isolated throughputs, pairs and their throughputs, shaped as in `ThroughputTable`."""
 
 
@@ -144,7 +144,7 @@ def frame_of_table(table: ThroughputTable) -> pd.DataFrame:
     return pd.concat([isolated, colocated], ignore_index=True)
 
 
-def _others(reader: FrameReader, table: dict[str, NDArray[Any]]) -> dict[int, tuple[Key, float]]:
+def _others(reader: FrameReader, table: dict[str, Values]) -> dict[int, tuple[Key, float]]:
     """By row: the second job and its throughput, where there is one."""
     present = [name for name in COLOCATED_COLUMNS if reader.has(name)]
     for name in COLOCATED_COLUMNS if present else ():

@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Flags, Floats, Ints, Texts
 from throughputs.colocation.model import ColocationModel, extended_pairs
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
@@ -60,9 +61,9 @@ class ThroughputTable:
 
     keys: tuple[Key, ...]
     accelerators: tuple[str, ...]
-    isolated: NDArray[np.float64]
-    pairs: NDArray[np.int64]
-    colocated: NDArray[np.float64]
+    isolated: Floats
+    pairs: Ints
+    colocated: Floats
     source: str
 
     def __init__(
@@ -162,19 +163,19 @@ class ThroughputTable:
 
     def has(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
+        job_types: Sequence[str] | Texts,
+        scale_factors: Sequence[int] | Ints,
+    ) -> Flags:
         """(N,) whether the table has a job type with so many GPUs."""
         wanted = zip(job_types, np.asarray(scale_factors).tolist(), strict=True)
         return np.fromiter((key in self._row for key in wanted), dtype=np.bool_, count=len(job_types))
 
     def rates(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Sequence[str] | Texts,
+        scale_factors: Sequence[int] | Ints,
         accelerators: Sequence[str],
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(N, M) isolated throughput of N jobs on M accelerator types, steps/s; 0 where not profiled.
 
         Raises
@@ -187,10 +188,10 @@ class ThroughputTable:
 
     def unconsolidated_rates(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Sequence[str] | Texts,
+        scale_factors: Sequence[int] | Ints,
         accelerators: Sequence[str],
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(N, M) isolated throughput of gangs that are spread over servers, steps/s; arguments as in `rates`.
 
         Read from the accelerator types with `UNCONSOLIDATED` behind their name; where such a figure is missing, the
@@ -215,8 +216,8 @@ class ThroughputTable:
     def matrix(
         self,
         job_ids: Sequence[Hashable],
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Sequence[str] | Texts,
+        scale_factors: Sequence[int] | Ints,
         accelerators: Sequence[str],
     ) -> ThroughputMatrix:
         """`rates` with its labels; raises as it does."""
@@ -225,7 +226,7 @@ class ThroughputTable:
 
     def colocated_rates(
         self, job_type_a: str, sf_a: int, job_type_b: str, sf_b: int, accelerators: Sequence[str]
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(M, 2) throughput of a and of b on shared GPUs, steps/s; 0 where not profiled.
 
         Raises
@@ -263,9 +264,7 @@ class ThroughputTable:
         pairs, colocated = extended_pairs(self, model, scale_factors, keep_measured=keep_measured)
         return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
 
-    def _rows(
-        self, job_types: Sequence[str] | NDArray[np.object_], scale_factors: Sequence[int] | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _rows(self, job_types: Sequence[str] | Texts, scale_factors: Sequence[int] | Ints) -> Ints:
         """(N,) rows of the keys of jobs."""
         sizes = np.asarray(scale_factors)
         if sizes.shape != (len(job_types),):
@@ -287,7 +286,7 @@ class ThroughputTable:
             hint = f": {', '.join(map(repr, self._sizes))}"
         return InputError(self.source, field="job type", found=name, expected=f"a job type of the table{hint}")
 
-    def _columns(self, accelerators: Sequence[str]) -> NDArray[np.int64]:
+    def _columns(self, accelerators: Sequence[str]) -> Ints:
         for name in accelerators:
             if name not in self.accelerators:
                 expected = one_of(name, self.accelerators)
@@ -326,7 +325,7 @@ def _checked_key(name: object, size: object, source: str) -> Key:
     return name, int(size)
 
 
-def _or_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _or_zero(values: Floats) -> Floats:
     """A copy with 0 for what was not profiled."""
     known = values.copy()
     known[np.isnan(known)] = 0.0

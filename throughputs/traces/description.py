@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Positions, Texts, Values
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace, partition_names
-
-_Floats = NDArray[np.float64]
 
 _INTERVALS = 60
 """Intervals into which the time from the first arrival to the last is divided."""
@@ -23,14 +21,14 @@ _INTERVALS = 60
 _HOUR = 3600.0
 
 
-def _by(names: NDArray[Any], of: NDArray[np.intp], hours: _Floats, label: str) -> list[dict[str, Any]]:
+def _by(names: Values, of: Positions, hours: Floats, label: str) -> list[dict[str, Any]]:
     """Jobs and GPU hours (N,) of each name that some job is `of` (N,)."""
     jobs, asked = np.bincount(of, minlength=len(names)), np.bincount(of, hours, len(names))
     rows = zip(names, jobs.tolist(), asked.tolist(), strict=True)
     return [{label: str(name), "jobs": count, "gpu_hours": spent} for name, count, spent in rows if count]
 
 
-def _sizes(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
+def _sizes(trace: Trace, hours: Floats) -> list[dict[str, Any]]:
     """Jobs and GPU hours by size: less than 1 GPU, then in classes of powers of two: 1, 2, 3 to 4, 5 to 8, ..."""
     largest = int(trace.scale_factor.max(initial=1))
     ends = [2**i for i in range((largest - 1).bit_length() + 1)]
@@ -39,7 +37,7 @@ def _sizes(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
     return _by(np.array(names, dtype=object), of, hours, "gpus")
 
 
-def _types(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
+def _types(trace: Trace, hours: Floats) -> list[dict[str, Any]]:
     """Jobs and GPU hours by the GPU type that they ask for, those with the most GPU hours first; of several types the
     names have bars between, of jobs that name none it is empty. No rows where no job names one.
     """
@@ -48,7 +46,7 @@ def _types(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row["gpu_hours"])
 
 
-def _pools(trace: Trace, hours: _Floats, capacity: Mapping[str, int] | None, span: float) -> list[dict[str, Any]]:
+def _pools(trace: Trace, hours: Floats, capacity: Mapping[str, int] | None, span: float) -> list[dict[str, Any]]:
     """Jobs and GPU hours by partition, those with the most GPU hours first; of jobs without one the name is empty.
 
     Each row has ``partition``, ``jobs``, ``gpu_hours``, ``largest_gang``, and with `capacity` also ``cluster_gpus`` (of
@@ -69,7 +67,7 @@ def _pools(trace: Trace, hours: _Floats, capacity: Mapping[str, int] | None, spa
     return sorted(rows, key=lambda row: -row["gpu_hours"])
 
 
-def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> NDArray[np.bool_]:
+def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> Flags:
     """(N,) whether a job is larger than each type that it may use: those that its GPU type names, else its partition,
     else all.
     """
@@ -81,7 +79,7 @@ def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> NDArray[np.boo
     return np.asarray(trace.scale_factor > np.where(room > 0, room, max(capacity.values(), default=0)))
 
 
-def _demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:
+def _demand_over_time(trace: Trace, durations: Floats) -> dict[str, Any] | None:
     """GPUs that the jobs ask for over time, each from its arrival on for as long as it takes; and those recorded.
 
     None where arrivals span no time or no duration is known; else ``interval_s``, ``start_s`` of each interval from the
@@ -104,10 +102,10 @@ def _demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None
     }
 
 
-def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> _Floats:
+def _averages(edges: Floats, start: Floats, end: Floats, gpus: Floats) -> Floats:
     """(B,) GPUs in use on average between neighbouring edges, by jobs that hold theirs from start to end."""
 
-    def held(since: _Floats) -> _Floats:
+    def held(since: Floats) -> Floats:
         """GPU seconds up to each edge of GPUs that are held for ever from these times on."""
         order = np.argsort(since, kind="stable")
         before = np.searchsorted(since[order], edges, side="right")
@@ -116,16 +114,16 @@ def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> _F
         return np.asarray(count * edges - weighted)
 
     used = held(start) - held(end)
-    averages: _Floats = np.maximum(np.diff(used) / np.diff(edges), 0.0)
+    averages: Floats = np.maximum(np.diff(used) / np.diff(edges), 0.0)
     return averages
 
 
-def _gpus(trace: Trace) -> _Floats:
+def _gpus(trace: Trace) -> Floats:
     """(N,) GPUs that each job asks for, less than 1 where it shares one."""
     return np.asarray(trace.scale_factor * trace.gpu_fraction)
 
 
-def _gpu_hours(trace: Trace, durations: _Floats) -> _Floats:
+def _gpu_hours(trace: Trace, durations: Floats) -> Floats:
     """(N,) 0 where the duration is not known."""
     return np.nan_to_num(durations * _gpus(trace), nan=0.0) / _HOUR
 
@@ -214,7 +212,7 @@ def describe_trace(
     }
 
 
-def _sharing(trace: Trace, hours: _Floats) -> dict[str, Any]:
+def _sharing(trace: Trace, hours: Floats) -> dict[str, Any]:
     """The jobs that ask for a part of a GPU."""
     some = trace.gpu_fraction < 1
     asked = hours[some]
@@ -239,8 +237,8 @@ def _against(trace: Trace, capacity: Mapping[str, int], gpu_hours: float | None,
 
 
 def durations_alone(
-    trace: Trace, table: ThroughputTable | None, profiled: NDArray[np.bool_], accelerator: str | None = None
-) -> NDArray[np.float64]:
+    trace: Trace, table: ThroughputTable | None, profiled: Flags, accelerator: str | None = None
+) -> Floats:
     """(N,) seconds that each job takes alone, nan where unknown.
 
     With a table, durations of the jobs that are `profiled` (N,), and of those whose duration the trace does not state,
@@ -263,17 +261,17 @@ def durations_alone(
     return durations
 
 
-def _quantiles(values: NDArray[np.float64]) -> dict[float, float] | None:
+def _quantiles(values: Floats) -> dict[float, float] | None:
     """By probability, of those that are known; None where none is."""
     known = values[~np.isnan(values)]
     return dict(zip(_QUANTILES, np.quantile(known, _QUANTILES).tolist(), strict=True)) if len(known) else None
 
 
-def _counted(names: NDArray[np.object_]) -> dict[str, int]:
+def _counted(names: Texts) -> dict[str, int]:
     """Those that are not empty, the most frequent first."""
     return dict(Counter(name for name in names.tolist() if name).most_common())
 
 
-def _counts(values: NDArray[Any]) -> dict[Any, int]:
+def _counts(values: Values) -> dict[Any, int]:
     distinct, counts = np.unique(values, return_counts=True)
     return dict(zip(distinct.tolist(), counts.tolist(), strict=True))

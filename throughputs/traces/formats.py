@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Values
 from throughputs.entry_points import load
 from throughputs.errors import InputError, one_of
 from throughputs.files import (
@@ -52,8 +52,6 @@ from throughputs.traces.named import NAMED_FORMATS, format_of_columns
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_Values = NDArray[Any]
 
 
 class _Field(NamedTuple):
@@ -381,7 +379,7 @@ def _print_swf(path: Path, trace: Trace, lossy: bool) -> str:
         found = trace.recorded_end_seconds
         _refuse(path, "recorded_end_seconds", found, (found != end) & ~(np.isnan(found) & np.isnan(end)), expected)
 
-    def whole(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def whole(name: str, values: Floats) -> Floats:
         if not lossy:
             expected = "whole seconds, as the format has them (or lossy=True)"
             _refuse(path, name, values, values != np.trunc(values), expected)
@@ -404,7 +402,7 @@ def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) 
         _refuse(path, name, values, np.array(lost, dtype=np.bool_), expected)
 
 
-def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -> list[Any]:
+def _cells(path: Path, name: str, field: _Field, values: Values, lossy: bool) -> list[Any]:
     """Cells ready for printing."""
     if field.form == "%s":
         broken = np.array([any(end in text for end in "\t\n\r") for text in values], dtype=np.bool_)
@@ -422,5 +420,5 @@ def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -
     return list(values)
 
 
-def _refuse(path: Path, name: str, values: _Values, bad: NDArray[np.bool_], expected: str) -> None:
+def _refuse(path: Path, name: str, values: Values, bad: Flags, expected: str) -> None:
     require(~bad, values, path, name, expected)

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Texts
 from throughputs.errors import InputError
 from throughputs.numerics import power_of_ten
 from throughputs.tables.files import default_table
@@ -39,7 +39,7 @@ _UNKNOWN = JobType("", "", "", "", needs_data_dir=False)
 class Durations(Protocol):
     """A distribution of job durations on the reference accelerator."""
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:
         """(n,) seconds."""
 
 
@@ -63,11 +63,11 @@ class LogUniformDurations:
             expected = "probabilities that add up to 1, each with low <= high, and a positive unit"
             raise InputError(_SOURCE, field="durations", found=self, expected=expected)
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:
         """(n,) seconds."""
         probabilities, low, high = np.array(self.parts, dtype=np.float64).T
         part = rng.choice(len(self.parts), size=n, p=probabilities)
-        seconds: NDArray[np.float64] = self.unit * power_of_ten(rng.uniform(low[part], high[part]))
+        seconds: Floats = self.unit * power_of_ten(rng.uniform(low[part], high[part]))
         return seconds
 
 
@@ -81,7 +81,7 @@ class FixedDuration:
         if not 0 < self.seconds < np.inf:
             raise InputError(_SOURCE, field="durations", found=self.seconds, expected="positive seconds")
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:  # noqa: ARG002
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:  # noqa: ARG002
         """(n,) seconds."""
         return np.full(n, float(self.seconds))
 
@@ -155,9 +155,7 @@ class TraceGenerator:
             source=source,
         )
 
-    def _draw_job_types(
-        self, rng: np.random.Generator, table: ThroughputTable, sizes: NDArray[np.int64], accelerator: str
-    ) -> NDArray[np.object_]:
+    def _draw_job_types(self, rng: np.random.Generator, table: ThroughputTable, sizes: Ints, accelerator: str) -> Texts:
         names = np.empty(len(sizes), dtype=object)
         by_size = types_by_size(table, accelerator, self.job_types)
         for size in np.unique(sizes).tolist():
@@ -168,7 +166,7 @@ class TraceGenerator:
             names[wanted] = rng.choice(np.array(by_size[size], dtype=object), size=int(wanted.sum()))
         return names
 
-    def _draw_arrivals(self, rng: np.random.Generator) -> NDArray[np.float64]:
+    def _draw_arrivals(self, rng: np.random.Generator) -> Floats:
         times = np.zeros(self.n_jobs)
         if self.arrivals == "poisson":
             times[1:] = np.cumsum(rng.exponential(self.mean_interarrival, max(self.n_jobs - 1, 0)))
@@ -181,6 +179,6 @@ def _check_mix(name: str, mix: Mapping[int, float] | Mapping[float, float]) -> N
         raise InputError(_SOURCE, field=name, found=min(mix), expected="values above 0")
 
 
-def _draw(rng: np.random.Generator, mix: Mapping[int, float] | Mapping[float, float], n: int) -> NDArray[np.float64]:
+def _draw(rng: np.random.Generator, mix: Mapping[int, float] | Mapping[float, float], n: int) -> Floats:
     shares = np.array(list(mix.values()), dtype=np.float64)
     return rng.choice(np.array(list(mix), dtype=np.float64), size=n, p=shares / shares.sum())

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Ints, Texts, Values
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
@@ -34,25 +33,25 @@ class Ladders:
     windows : (K, W, 4) first, end, every and before of the critical windows of an accordion job.
     """
 
-    batch_size: NDArray[np.int64]
-    rates: NDArray[np.float64]
-    top: NDArray[np.int64]
-    samples_per_epoch: NDArray[np.int64]
-    doubles: NDArray[np.bool_]
-    switches: NDArray[np.int64]
-    windows: NDArray[np.int64]
+    batch_size: Ints
+    rates: Floats
+    top: Ints
+    samples_per_epoch: Ints
+    doubles: Flags
+    switches: Ints
+    windows: Ints
 
     @classmethod
     def of_jobs(
         cls,
-        job_type: Sequence[str] | NDArray[np.object_],
-        scale_factor: Sequence[int] | NDArray[np.int64],
-        mode: Sequence[str] | NDArray[np.object_],
+        job_type: Sequence[str] | Texts,
+        scale_factor: Sequence[int] | Ints,
+        mode: Sequence[str] | Texts,
         table: ThroughputTable,
         accelerators: Sequence[str],
         rules: AdaptationRules,
         view: View,
-    ) -> tuple[Ladders, NDArray[np.int64]]:
+    ) -> tuple[Ladders, Ints]:
         """Ladders, and the kind of each of N jobs (-1 where the rules do not know the model).
 
         Raises
@@ -90,23 +89,23 @@ class Ladders:
         return len(self.top)
 
     @property
-    def iterations_per_epoch(self) -> NDArray[np.int64]:
+    def iterations_per_epoch(self) -> Ints:
         """(K, L) steps of an epoch with each batch size, the last one perhaps with fewer samples."""
         return -(-self.samples_per_epoch[:, np.newaxis] // self.batch_size)
 
-    def doublings(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+    def doublings(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that gns jobs of some kinds are on in some epochs, each of shape (n,)."""
         return np.asarray((self.switches[kind] <= epoch[:, np.newaxis]).sum(axis=1), dtype=np.int64)
 
-    def critical(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def critical(self, kind: Ints, epoch: Ints) -> Flags:
         """(n,) whether accordion jobs of some kinds are in a critical window in some epochs, each of shape (n,)."""
         first, end, every, before = np.moveaxis(self.windows[kind], 2, 0)
         at = np.broadcast_to(epoch[:, np.newaxis], first.shape)
         phase = np.where(every > 0, at % np.maximum(every, 1), at)
-        inside: NDArray[np.bool_] = ((first <= phase) & (phase < end) & (at < before)).any(axis=1)
+        inside: Flags = ((first <= phase) & (phase < end) & (at < before)).any(axis=1)
         return inside
 
-    def rung(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+    def rung(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that jobs of some kinds are to be on in some epochs, each of shape (n,)."""
         doubled = self.doublings(kind, epoch)
         return np.where(self.doubles[kind], doubled, np.where(self.critical(kind, epoch), 0, self.top[kind]))
@@ -115,7 +114,7 @@ class Ladders:
         """These kinds, and behind them those of `later`."""
         return self._together([self, later])
 
-    def _widened(self, L: int, W: int) -> tuple[NDArray[Any], ...]:
+    def _widened(self, L: int, W: int) -> tuple[Values, ...]:
         """The fields with L rungs and W windows."""
         K, rungs = self.batch_size.shape
         extra = L - rungs

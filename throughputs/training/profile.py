@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError
 from throughputs.training.course import training_start
 from throughputs.training.ladders import Ladders
@@ -96,9 +96,7 @@ def profile_trace(
     return Profiles(offsets.astype(np.int64), sizes, seconds, samples)
 
 
-def _profiled_column(
-    trace: Trace, table: ThroughputTable, rates: NDArray[np.float64], wanted: str | None
-) -> NDArray[np.int64]:
+def _profiled_column(trace: Trace, table: ThroughputTable, rates: Floats, wanted: str | None) -> Ints:
     """(N,) the accelerator type of each job, as a position in the table."""
     if len(trace) and not rates.any(axis=1).all():
         job = int(np.argmin(rates.any(axis=1)))
@@ -114,12 +112,12 @@ def _profiled_column(
 
 def _rungs(
     ladders: Ladders,
-    kind: NDArray[np.int64],
-    epoch: NDArray[np.int64],
-    epochs: NDArray[np.int64],
+    kind: Ints,
+    epoch: Ints,
+    epochs: Ints,
     start: float,
     published: bool,
-) -> NDArray[np.int64]:
+) -> Ints:
     """(T,) rung of each epoch of jobs that adapt."""
     rung = ladders.rung(kind, epoch)
     doubles = ladders.doubles[kind]
@@ -129,10 +127,8 @@ def _rungs(
     return rung
 
 
-def _runnable(
-    ladders: Ladders, kind: NDArray[np.int64], rung: NDArray[np.int64], column: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _runnable(ladders: Ladders, kind: Ints, rung: Ints, column: Ints) -> Ints:
     """(T,) these rungs, but below the first rung without a throughput on the type of the job."""
     runs = np.logical_and.accumulate(ladders.rates > 0, axis=1).sum(axis=1) - 1  # (K, M) highest rung that runs
-    lowest: NDArray[np.int64] = np.minimum(rung, runs[kind, column])
+    lowest: Ints = np.minimum(rung, runs[kind, column])
     return lowest

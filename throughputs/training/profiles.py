@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.errors import InputError
 from throughputs.frames import ragged_rows
 
@@ -36,10 +37,10 @@ class Profiles:
         Shapes that do not fit together, a job without epochs, or a figure that is not positive.
     """
 
-    offsets: NDArray[np.int64]
-    batch_size: NDArray[np.int64]
-    epoch_seconds: NDArray[np.float64]
-    samples_per_epoch: NDArray[np.int64]
+    offsets: Ints
+    batch_size: Ints
+    epoch_seconds: Floats
+    samples_per_epoch: Ints
 
     def __post_init__(self) -> None:
         n = len(self.samples_per_epoch)
@@ -88,21 +89,21 @@ class Profiles:
         return len(self.samples_per_epoch)
 
     @cached_property
-    def epochs(self) -> NDArray[np.int64]:
+    def epochs(self) -> Ints:
         """(N,) epochs of each job."""
         return np.diff(self.offsets)
 
     @cached_property
-    def total_seconds(self) -> NDArray[np.float64]:
+    def total_seconds(self) -> Floats:
         """(N,) seconds that each job needs when it runs all the time."""
         return np.add.reduceat(self.epoch_seconds, self.offsets[:-1]) if len(self) else np.empty(0)
 
     @property
-    def job(self) -> NDArray[np.int64]:
+    def job(self) -> Ints:
         """(T,) the job that each epoch belongs to."""
         return np.repeat(np.arange(len(self)), self.epochs)
 
-    def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> Profiles:
+    def take(self, jobs: Ints | Positions) -> Profiles:
         """The profiles of some of the jobs (positions), in that order."""
         offsets, rows = ragged_rows(self.offsets, jobs)
         return Profiles(offsets, self.batch_size[rows], self.epoch_seconds[rows], self.samples_per_epoch[jobs])

@@ -15,10 +15,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.report.bars import Bars, interval_means, merge_rounds
 from allocator.report.page.job_columns import outcome_columns, trace_columns
+from throughputs.arrays import Floats, Ints
 from throughputs.shown import UNSHOWN, visible
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.results.result import SimulationResult
 
-_Floats = NDArray[np.float64]
 
 # Sizes that keep a page of ten policies below about 5 MB; a bar takes about 8 characters, a share about 3.
 TOTAL_BARS = 360_000
@@ -139,7 +138,7 @@ def to_script_json(payload: object) -> str:
     return text.translate(escapes | {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
 
 
-def _positions(result: SimulationResult, ids: Any) -> NDArray[np.int64]:
+def _positions(result: SimulationResult, ids: Any) -> Ints:
     """Positions of jobs in the table of jobs; -1 where they are not in it."""
     import pandas as pd
 
@@ -169,7 +168,7 @@ def _distribution(column: pd.Series[float], decimals: int | None) -> dict[str, A
     return {"count": count, "values": [round(value, decimals) for value in ordered.tolist()]}
 
 
-def course(start: _Floats, end: _Floats, height: _Floats, decimals: int) -> dict[str, list[float]]:
+def course(start: Floats, end: Floats, height: Floats, decimals: int) -> dict[str, list[float]]:
     """The sum of pulses over time as steps: value k holds from time k (whole seconds) to time k + 1.
 
     Exact while changes are few, otherwise time-weighted means over equal bins up to the last time at which there is
@@ -178,7 +177,7 @@ def course(start: _Floats, end: _Floats, height: _Floats, decimals: int) -> dict
     if not len(start):
         return {"time": [], "value": []}
 
-    def steps(edges: _Floats) -> tuple[_Floats, _Floats]:
+    def steps(edges: Floats) -> tuple[Floats, Floats]:
         values = np.round(interval_means(start, end, height, edges), decimals)
         changes = np.append(True, values[1:] != values[:-1])
         return np.append(edges[:-1][changes], edges[-1]), values[changes]
@@ -211,7 +210,7 @@ def _courses(result: SimulationResult) -> dict[str, Any]:
     }
 
 
-def _numbers(table: pd.DataFrame, *names: str) -> list[_Floats]:
+def _numbers(table: pd.DataFrame, *names: str) -> list[Floats]:
     return [table[name].to_numpy(np.float64) for name in names]
 
 
@@ -240,7 +239,7 @@ def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[
     }
 
 
-def _bar_rows(bars: Bars, first: NDArray[np.int64], last: NDArray[np.int64], n_gpus: int) -> list[list[int]]:
+def _bar_rows(bars: Bars, first: Ints, last: Ints, n_gpus: int) -> list[list[int]]:
     same_gpu = np.concatenate([[False], np.diff(bars.gpu) == 0])
     since = np.where(same_gpu, np.diff(first, prepend=0), first)
     table = np.column_stack([since, last - first + 1, bars.job])
@@ -248,7 +247,7 @@ def _bar_rows(bars: Bars, first: NDArray[np.int64], last: NDArray[np.int64], n_g
     return [table[a:b].ravel().tolist() for a, b in pairwise(bounds.tolist())]
 
 
-def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, Any]:
+def _busy_gpus(result: SimulationResult, job: Ints) -> dict[str, Any]:
     """Mean number of busy GPUs of each accelerator type in equal bins from 0 to the end of the last round."""
     rounds = result.rounds
     if not len(rounds):

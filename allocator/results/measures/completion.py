@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Values
 from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_Floats = NDArray[np.float64]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for
 # the granularity of rounds.
@@ -53,7 +52,7 @@ def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     return figures
 
 
-def percentiles_by_group(values: _Floats, of: NDArray[np.int64], n: int, name: str) -> dict[str, _Floats]:
+def percentiles_by_group(values: Floats, of: Ints, n: int, name: str) -> dict[str, Floats]:
     """The percentiles of each of n groups, in one pass over all: figures by name, (n,) each.
 
     Parameters
@@ -78,12 +77,12 @@ def percentiles_by_group(values: _Floats, of: NDArray[np.int64], n: int, name: s
     return figures
 
 
-def _percentiles(values: _Floats, name: str) -> dict[str, float | None]:
+def _percentiles(values: Floats, name: str) -> dict[str, float | None]:
     found = np.percentile(values, list(PERCENTILES.values())) if values.size else np.full(len(PERCENTILES), np.nan)
     return {f"{prefix}_{name}": _finite(value) for prefix, value in zip(PERCENTILES, found, strict=True)}
 
 
-def _rho_figures(rho: _Floats, ending: str) -> dict[str, Any]:
+def _rho_figures(rho: Floats, ending: str) -> dict[str, Any]:
     """Average, worst and unfair share of one kind of rho; the ending of its name goes to all of them."""
     return {
         f"average_rho{ending}": _mean(rho),
@@ -93,7 +92,7 @@ def _rho_figures(rho: _Floats, ending: str) -> dict[str, Any]:
     }
 
 
-def _mean(values: NDArray[Any]) -> float | None:
+def _mean(values: Values) -> float | None:
     return _finite(values.mean()) if values.size else None
 
 

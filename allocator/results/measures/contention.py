@@ -12,22 +12,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
 
-RunAlone = Callable[[str, _Ints, _Ints], _Floats]
+RunAlone = Callable[[str, Ints, Ints], Floats]
 """What an isolated run takes. Given an accelerator type, (K,) positions of jobs in `SimulationResult.jobs` and the (K,)
 GPUs of that type that each has to itself all the time: (K,) seconds until it completes, inf or nan where it cannot."""
 
 
-def average_concurrency(result: SimulationResult, every: float | None = None) -> _Floats:
+def average_concurrency(result: SimulationResult, every: float | None = None) -> Floats:
     """(N,) n_avg: jobs in the cluster on the time average over each job's stay, itself included; nan if it stayed.
 
     Parameters
@@ -63,7 +61,7 @@ def contention(result: SimulationResult, every: float | None = None) -> tuple[fl
     return float(mean), float(active[some].max())
 
 
-def _active(result: SimulationResult, every: float | None) -> tuple[_Floats, ...]:
+def _active(result: SimulationResult, every: float | None) -> tuple[Floats, ...]:
     """Jobs over time, `active` of them for `weight` seconds, or at so many looks, from each of the `times`; and (N,)
     arrival and departure of each job (seconds; inf for a job that never left).
     """
@@ -85,7 +83,7 @@ def _active(result: SimulationResult, every: float | None) -> tuple[_Floats, ...
     return times, active.astype(np.float64), weight, arrival, leave
 
 
-def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> _Floats:
+def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> Floats:
     """(N,) seconds each job would have taken alone on its share of each type, averaged over types by their GPUs.
 
     With k = G_m / n_avg GPUs of type m: between floor(k) and ceil(k) GPUs on the line between their two times, and for
@@ -121,19 +119,19 @@ def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> _Floats:
     return isolated
 
 
-def isolated_run_rho(result: SimulationResult, run_alone: RunAlone) -> _Floats:
+def isolated_run_rho(result: SimulationResult, run_alone: RunAlone) -> Floats:
     """(N,) completion times over those of `isolated_run_jct`; nan where there is none."""
-    rho: _Floats = result.jobs["jct"].to_numpy(np.float64) / isolated_run_jct(result, run_alone)
+    rho: Floats = result.jobs["jct"].to_numpy(np.float64) / isolated_run_jct(result, run_alone)
     return rho
 
 
-def unfair_share(rho: _Floats, above: float = 1.0) -> float:
+def unfair_share(rho: Floats, above: float = 1.0) -> float:
     """Share of the jobs with a rho, nan left out, whose rho is larger than `above`; nan where there is none."""
     known = rho[~np.isnan(rho)]
     return float((known > above).mean()) if known.size else float("nan")
 
 
-def _asked(run_alone: RunAlone, name: str, jobs: _Ints, gpus: _Ints) -> _Floats:
+def _asked(run_alone: RunAlone, name: str, jobs: Ints, gpus: Ints) -> Floats:
     seconds = np.asarray(run_alone(name, jobs, gpus), dtype=np.float64)
     if seconds.shape != jobs.shape:
         raise InputError("run_alone", field=name, found=seconds.shape, expected=f"a time for each of {len(jobs)} jobs")

@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.deadlines import deadline_figures
 from allocator.results.measures.completion import completion_figures, percentiles_by_group
 from formulations import proportional_throughput
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from allocator.results.record import RunRecord
 
-_Floats = NDArray[np.float64]
 
 SIZE_CLASSES = (1, 2, 5, 9, 17)
 """Smallest gang of each size class: one GPU, part of a server of eight, such a server, two, more."""
@@ -75,7 +74,7 @@ def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd
     return pd.DataFrame(rows, columns=columns)
 
 
-def size_names(gpus: NDArray[np.int64], classes: Sequence[int] = SIZE_CLASSES) -> tuple[list[str], NDArray[np.int64]]:
+def size_names(gpus: Ints, classes: Sequence[int] = SIZE_CLASSES) -> tuple[list[str], Ints]:
     """Names of the size classes that some of N jobs are in, as "5-8", and (N,) which of these each is in."""
     names = [str(first) if first == end - 1 else f"{first}-{end - 1}" for first, end in pairwise(classes)]
     names.append(f"{classes[-1]}+")
@@ -121,12 +120,12 @@ def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
     return pd.DataFrame(columns).iloc[np.argsort(-used, kind="stable")].reset_index(drop=True)
 
 
-def _means(values: _Floats, of: NDArray[np.int64], n: int) -> _Floats:
+def _means(values: Floats, of: Ints, n: int) -> Floats:
     """(n,) means of the values of each part, without nan; nan where there are none."""
     there = ~np.isnan(values)
     counts = np.bincount(of[there], minlength=n)
     sums = np.bincount(of[there], values[there], n)
-    means: _Floats = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
+    means: Floats = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
     return means
 
 
@@ -169,7 +168,7 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
     totals = [max(float(values[measured].sum()), 1e-300) for values in (gpu, work)]
     rows: list[dict[str, Any]] = []
 
-    def add(inside: NDArray[np.bool_], about: dict[str, Any]) -> None:
+    def add(inside: Flags, about: dict[str, Any]) -> None:
         mine = inside & measured
         shares = [float(values[mine].sum()) / total for values, total in zip((gpu, work), totals, strict=True)]
         figures = completion_figures(jobs[mine])
@@ -187,7 +186,7 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _work(record: RunRecord) -> NDArray[np.float64]:
+def _work(record: RunRecord) -> Floats:
     """(N,) GPU seconds that the steps done would have taken under the proportional share; 0 if the job cannot run."""
     jobs = record.jobs
     rate = proportional_throughput(jobs.rates, record.cluster.capacity)

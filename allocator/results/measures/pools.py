@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.measures.fragmentation import Fragmentation
+from throughputs.arrays import Floats, Values
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.results.record import RunRecord
 
-_Floats = NDArray[np.float64]
 
-
-def gpu_utilization(record: RunRecord, start: float, end: float) -> tuple[dict[str, float], _Floats] | None:
+def gpu_utilization(record: RunRecord, start: float, end: float) -> tuple[dict[str, float], Floats] | None:
     """Utilisation of the GPUs from `start` to `end` (seconds); None where no job that ran then has a figure.
 
     A job is taken to use of its GPUs at all times what it was measured to use of them. Of two jobs that share GPUs the
@@ -59,7 +57,7 @@ def accelerators_table(
     start: float,
     end: float,
     fragmentation: Fragmentation | None,
-    gpu_utilization: _Floats | None,
+    gpu_utilization: Floats | None,
 ) -> pd.DataFrame:
     """One row per accelerator type: accelerator, gpus, gpu_hours, gpu_hours_per_job (of the jobs that completed: what
     they had of this type, over their number), utilization (busy GPU time over GPU time up to the makespan),
@@ -97,6 +95,6 @@ def accelerators_table(
     return pd.DataFrame(columns)
 
 
-def _parts(used: NDArray[Any], total: _Floats) -> _Floats:
-    parts: _Floats = np.divide(used, total, out=np.full(len(used), np.nan), where=total > 0)
+def _parts(used: Values, total: Floats) -> Floats:
+    parts: Floats = np.divide(used, total, out=np.full(len(used), np.nan), where=total > 0)
     return parts

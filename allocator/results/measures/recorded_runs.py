@@ -33,10 +33,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.output import read_summary
 from throughputs import InputError, read_trace
+from throughputs.arrays import Texts
 from throughputs.files import read_frame, read_text
 from throughputs.frames import FrameReader
 from throughputs.traces import named_format
@@ -69,7 +69,7 @@ class RecordedJobs:
     end: float
 
 
-def judged(jobs: RecordedJobs) -> NDArray[np.object_]:
+def judged(jobs: RecordedJobs) -> Texts:
     """(N,) one of `JUDGEMENTS` for each job."""
     table = jobs.table
     allowed = table["deadline"] - table["submitted"]

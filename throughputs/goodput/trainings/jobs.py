@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.errors import InputError, did_you_mean
 from throughputs.goodput.trainings.training import Shape, Training, Trainings, packed_shape
 from throughputs.trace import Trace
@@ -65,8 +65,6 @@ class SubmittedTraining(Training):
         return self._training.steps(batch_size, epochs)
 
 
-Array = NDArray[np.float64]
-
 _NAME = re.compile(r"(.+?) \(batch size (\d+)\)")
 
 
@@ -83,7 +81,7 @@ class TrainingJobs:
 
     trace: Trace
     trainings: tuple[Training, ...]
-    batch_size: Array
+    batch_size: Floats
 
     def gang_rates(
         self,
@@ -92,7 +90,7 @@ class TrainingJobs:
         *,
         asked_for: bool = False,
         always_two: bool = False,
-    ) -> Array:
+    ) -> Floats:
         """(N, M) initial steps/s in the first epoch, with the GPUs and the batch size asked for, packed on nodes.
 
         With `asked_for` the steps are those with that batch size; `always_two` as in `step_time_with`.

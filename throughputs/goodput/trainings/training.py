@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.errors import InputError, did_you_mean
 from throughputs.goodput.efficiency import gain
 from throughputs.goodput.profiles import found_model
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 Shape = tuple[int, ...]
 """GPUs of a job on each of its nodes, most first."""
@@ -44,7 +41,7 @@ class Training(ABC):
     least_local: int
     largest_local: Mapping[str, int]
     accumulation: bool
-    epoch_ends: Array
+    epoch_ends: Floats
     stages: Mapping[str, int] = MappingProxyType({})
 
     @abstractmethod

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Ints, Texts
 from throughputs.errors import InputError
 from throughputs.files import file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
 from throughputs.traces.logs.layouts import layout_of, layout_of_header, layout_of_line
@@ -60,13 +60,13 @@ class Log:
     notes : what is to be said of this log, in sentences.
     """
 
-    cells: Mapping[str, NDArray[np.object_]]
+    cells: Mapping[str, Texts]
     source: str
     kind: str
     first_line: int
     separator: str
-    too_long: NDArray[np.bool_]
-    lines: NDArray[np.int64] | None = None
+    too_long: Flags
+    lines: Ints | None = None
     notes: tuple[str, ...] = ()
 
     def error(self, row: int, column: str, found: object, expected: str) -> InputError:
