@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
         except (TypeError, ValueError, OverflowError) as error:
             expected = "a column" if declared.kind in ("text", "name") else "a column of numbers"
             raise InputError(source, field=name, found=str(error), expected=expected) from None
-        if array.shape != (n,):
-            raise InputError(source, field=name, found=array.shape, expected=f"shape ({n},)")
+        expect(array.shape == (n,), source, name, array.shape, f"shape ({n},)")
         object.__setattr__(owner, name, array)
     for name, declared in columns.items():
         declared.require(getattr(owner, name), source, name, first_line)
@@ -213,8 +212,7 @@ class FrameReader:
             if found.count(name) > 1:
                 raise InputError(self.source, field=name, found=f"{found.count(name)} columns", expected="one")
         for name in required:
-            if name not in found:
-                raise InputError(self.source, field=name, found=found, expected="this column to be present")
+            expect(name in found, self.source, name, found, "this column to be present")
 
     def has(self, name: str) -> bool:
         """Whether the frame has the column."""
@@ -293,8 +291,7 @@ class FrameReader:
     def _column(self, name: str) -> pd.Series[Any]:
         """The one column of that name."""
         found = self.frame.columns.tolist().count(name)
-        if found > 1:
-            raise InputError(self.source, field=name, found=f"{found} columns", expected="one")
+        expect(found <= 1, self.source, name, f"{found} columns", "one")
         return self.frame[name]
 
     def _parsed(self, name: str) -> Floats:

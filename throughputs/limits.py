@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Flags, Ints, Values
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, expect
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,8 @@ MOST_JOBS = 10_000_000
 
 def check_number_of_jobs(n_jobs: int, source: object, field: str = "n_jobs") -> None:
     """Raise `InputError` for fewer than 0 jobs, or more than `MOST_JOBS`."""
-    if n_jobs < 0:
-        raise InputError(source, field=field, found=n_jobs, expected="at least 0")
-    if n_jobs > MOST_JOBS:
-        raise InputError(source, field=field, found=n_jobs, expected=f"at most {MOST_JOBS:,} jobs")
+    expect(n_jobs >= 0, source, field, n_jobs, "at least 0")
+    expect(n_jobs <= MOST_JOBS, source, field, n_jobs, f"at most {MOST_JOBS:,} jobs")
 
 
 def require(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.limits import require_all, require_distinct, whole_numbers
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ class ThroughputMatrix:
         sizes = whole_numbers(given, _SOURCE, "scale_factors")
         vars(self).update(rates=values, jobs=jobs, accelerators=accelerators, scale_factors=sizes, unit=unit)
         shape = (len(jobs), len(accelerators))
-        if values.shape != shape:
-            raise InputError(_SOURCE, field="rates", found=values.shape, expected=f"shape {shape} (jobs, accelerators)")
+        expect(values.shape == shape, _SOURCE, "rates", values.shape, f"shape {shape} (jobs, accelerators)")
         if sizes.shape != shape[:1]:
             raise InputError(_SOURCE, field="scale_factors", found=sizes.shape, expected=f"shape {shape[:1]}")
         require_distinct(jobs, _SOURCE, "jobs")
@@ -147,9 +146,13 @@ class ThroughputMatrix:
         if names == self.accelerators:
             return self
         for name in names:
-            if name not in self.accelerators:
-                expected = f"also a column {name!r}, as in the cluster"
-                raise InputError("throughputs", field="accelerators", found=self.accelerators, expected=expected)
+            expect(
+                name in self.accelerators,
+                "throughputs",
+                "accelerators",
+                self.accelerators,
+                f"also a column {name!r}, as in the cluster",
+            )
         columns = [self.accelerators.index(name) for name in names]
         return ThroughputMatrix(self.rates[:, columns], self.jobs, names, self.scale_factors, self.unit)
 

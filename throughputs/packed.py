@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.limits import require_all, whole_numbers
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.table import ThroughputTable
@@ -82,12 +82,10 @@ class PackedColumns:
         accelerators: Sequence[str] | None = None,
     ) -> None:
         rates = np.array(alone, dtype=np.float64)
-        if rates.ndim != 2:
-            raise InputError(_SOURCE, field="alone", found=rates.shape, expected="two dimensions: groups, accelerators")
+        expect(rates.ndim == 2, _SOURCE, "alone", rates.shape, "two dimensions: groups, accelerators")
         G, M = rates.shape
         shared = np.array(together, dtype=np.float64)
-        if shared.shape != (G, G, M):
-            raise InputError(_SOURCE, field="together", found=shared.shape, expected=f"shape {(G, G, M)}")
+        expect(shared.shape == (G, G, M), _SOURCE, "together", shared.shape, f"shape {(G, G, M)}")
         groups = whole_numbers(group, _SOURCE, "group")
         if groups.ndim != 1 or (groups.size and not (groups.min() >= 0 and groups.max() < G)):
             raise InputError(_SOURCE, field="group", found=groups.tolist(), expected=f"a group below {G} for each job")
@@ -95,8 +93,13 @@ class PackedColumns:
         names = [f"type{j}" for j in range(M)] if accelerators is None else accelerators
         by_group = ThroughputMatrix(rates, range(G), names, group_scale_factors)
         labels = tuple(range(len(groups))) if jobs is None else tuple(jobs)
-        if len(labels) != len(groups) or len(set(labels)) != len(labels):
-            raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{len(groups)} distinct labels")
+        expect(
+            len(labels) == len(groups) and len(set(labels)) == len(labels),
+            _SOURCE,
+            "jobs",
+            labels,
+            f"{len(groups)} distinct labels",
+        )
         sizes = by_group.scale_factors
         even = (shared <= 0) | (sizes[:, None] == sizes[None, :])[:, :, None]
         for good, expected in (
@@ -130,10 +133,13 @@ class PackedColumns:
             Names the job type, scale factor or accelerator type that the table does not know.
         """
         sizes = whole_numbers(scale_factors, _SOURCE, "scale_factors")
-        if sizes.shape != (len(job_types),):
-            raise InputError(
-                _SOURCE, field="scale_factors", found=sizes.shape, expected=f"one for each of {len(job_types)} jobs"
-            )
+        expect(
+            sizes.shape == (len(job_types),),
+            _SOURCE,
+            "scale_factors",
+            sizes.shape,
+            f"one for each of {len(job_types)} jobs",
+        )
         kinds = list(zip(job_types, sizes.tolist(), strict=True))
         present = sorted(set(kinds))
         position = {kind: a for a, kind in enumerate(present)}
@@ -161,8 +167,7 @@ class PackedColumns:
         """
         shared = np.array(together, dtype=np.float64)
         N, M = matrix.rates.shape
-        if shared.shape != (N, N, M):
-            raise InputError(_SOURCE, field="together", found=shared.shape, expected=f"shape {(N, N, M)}")
+        expect(shared.shape == (N, N, M), _SOURCE, "together", shared.shape, f"shape {(N, N, M)}")
         shared[np.arange(N), np.arange(N)] = 0.0
         group, first, second = _interchangeable(matrix, shared)
         tables = shared[np.ix_(first, first)]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.files import read_rows, write_rows
 from throughputs.frames import FINITE, NOT_NEGATIVE, Column, FrameReader
 
@@ -176,8 +176,7 @@ class PriceTable:
         M = len(accelerators)
         start, end = np.asarray(start_seconds, dtype=np.float64), np.asarray(end_seconds, dtype=np.float64)
         for field, values in (("start_seconds", start), ("end_seconds", end)):
-            if values.shape not in ((), (M,)):
-                raise InputError(self.source, field=field, found=values.shape, expected=f"a scalar or shape {(M,)}")
+            expect(values.shape in ((), (M,)), self.source, field, values.shape, f"a scalar or shape {(M,)}")
         start, end = np.broadcast_to(start, (M,)), np.broadcast_to(end, (M,))
         if not (end >= start).all():
             i = int(np.argmin(end >= start))

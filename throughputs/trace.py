@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
 from throughputs.deadlines import checked_options, option_row, option_text
-from throughputs.errors import InputError, did_you_mean, one_of
+from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
 from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns, taken
 from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, require
 from throughputs.shown import html_table
@@ -268,8 +268,7 @@ class Trace:
         InputError
             Another column, or one that says nothing of any job.
         """
-        if column not in OWNERS:
-            raise InputError(self.source, field="owner", found=column, expected=one_of(column, OWNERS))
+        expect_one_of(column, OWNERS, self.source, "owner")
         names = getattr(self, OWNERS[column])
         if len(self) and not (names != "").any():
             raise InputError(self.source, field=column, expected=f"jobs with their {column}")
@@ -290,11 +289,14 @@ class Trace:
         InputError
             A factor that is not above 0, or so small that the last job would arrive beyond any clock.
         """
-        if not (np.isfinite(factor) and factor > 0):
-            raise InputError(self.source, field="load", found=factor, expected="a number above 0")
-        if (self.arrival_time > LATEST_TIME * factor).any():
-            expected = f"a number with which the last job arrives within {LATEST_TIME:g} s"
-            raise InputError(self.source, field="load", found=factor, expected=expected)
+        expect(np.isfinite(factor) and factor > 0, self.source, "load", factor, "a number above 0")
+        expect(
+            not (self.arrival_time > LATEST_TIME * factor).any(),
+            self.source,
+            "load",
+            factor,
+            f"a number with which the last job arrives within {LATEST_TIME:g} s",
+        )
         arrival = self.arrival_time / factor
         earlier = self.arrival_time - arrival
         options = np.empty(len(self), dtype=object)

@@ -9,7 +9,7 @@ import numpy as np
 from allocator.protocol import Allocation, Assignment, ClusterState, Plan, PlanPolicy, SharePolicy, Trigger
 from throughputs import InputError
 from throughputs.arrays import Floats, Ints
-from throughputs.errors import one_of
+from throughputs.errors import expect, expect_one_of
 
 # Relative to the capacity, and to a share of 1: what rounding leaves of shares that are feasible.
 _ROUNDING = 1e-6
@@ -146,10 +146,8 @@ def answered(kind: str, decide_every: float) -> AnsweredPolicy:
     InputError
         There are no such actions, or the time is not positive.
     """
-    if kind not in ACTIONS:
-        raise InputError("environment", field="action", found=kind, expected=one_of(kind, ACTIONS))
-    if not decide_every > 0:
-        raise InputError("environment", field="decide_every", found=decide_every, expected="seconds above 0")
+    expect_one_of(kind, ACTIONS, "environment", "action")
+    expect(decide_every > 0, "environment", "decide_every", decide_every, "seconds above 0")
     base = ACTIONS[kind]
     made: AnsweredPolicy = type(base.__name__, (base,), {"period_seconds": float(decide_every)})()
     return made

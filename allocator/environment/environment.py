@@ -23,6 +23,7 @@ from allocator.results.result import SimulationResult
 from allocator.simulator.engine import Simulation, SimulationStalledError
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace, TraceGenerator
 from throughputs.arrays import Floats, Values
+from throughputs.errors import expect
 
 Observation = dict[str, Values]
 
@@ -83,10 +84,14 @@ class ClusterEnvironment(gymnasium.Env[Observation, Floats]):
         decide_every: float = np.inf,
         render_mode: str | None = None,
     ) -> None:
-        if max_jobs < 1:
-            raise InputError("environment", field="max_jobs", found=max_jobs, expected="at least 1")
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise InputError("environment", field="render_mode", found=render_mode, expected="None or 'ansi'")
+        expect(max_jobs >= 1, "environment", "max_jobs", max_jobs, "at least 1")
+        expect(
+            render_mode in (None, *self.metadata["render_modes"]),
+            "environment",
+            "render_mode",
+            render_mode,
+            "None or 'ansi'",
+        )
         self.cluster = Cluster.of(cluster)
         self.max_jobs, self.render_mode = max_jobs, render_mode
         self._policy, self._figure = answered(action, decide_every), figure_of(reward)
@@ -156,10 +161,10 @@ class ClusterEnvironment(gymnasium.Env[Observation, Floats]):
         state, run = self.state, self._run
         assert run is not None
         answer = np.asarray(action, dtype=np.float64)
-        if answer.shape != self.action_space.shape:
-            raise InputError("environment", field="action", found=answer.shape, expected=f"{self.action_space.shape}")
-        if not np.isfinite(answer).all():
-            raise InputError("environment", field="action", found="nan or inf", expected="finite numbers")
+        expect(
+            answer.shape == self.action_space.shape, "environment", "action", answer.shape, f"{self.action_space.shape}"
+        )
+        expect(np.isfinite(answer).all(), "environment", "action", "nan or inf", "finite numbers")
         self._policy.action = answer.copy()
         self._go_on()
         before, self._value = self._value, self._figure(Progress.of(run.world))

@@ -19,6 +19,7 @@ from allocator.explanations.text import WordedExplanation, WordedOverview
 from allocator.results.outcomes import RECORDED
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Values
+from throughputs.errors import expect
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -87,8 +88,9 @@ def explain(
     """
     finished = FinishedRun.of(run)
     if job is None:
-        if (since, until, at) != (None, None, None):
-            raise InputError("explain", field="job", found=None, expected="the id of a job, where a time is given")
+        expect(
+            (since, until, at) == (None, None, None), "explain", "job", None, "the id of a job, where a time is given"
+        )
         return _overview(finished)
     number = finished.job_number(job)
     if finished.policy_name == RECORDED and not finished.jobs.served[number]:
@@ -113,10 +115,8 @@ def _window(
         longest = max(_waits(life), key=lambda part: part.seconds, default=None)
         return (begin, end) if longest is None else (longest.start, longest.end)
     first, last = begin if since is None else float(since), end if until is None else float(until)
-    if first > end:
-        raise InputError("explain", field="since", found=since, expected=there)
-    if last < max(begin, first):
-        raise InputError("explain", field="until", found=until, expected=f"{there}, at least `since`, {first:g} s")
+    expect(first <= end, "explain", "since", since, there)
+    expect(last >= max(begin, first), "explain", "until", until, f"{there}, at least `since`, {first:g} s")
     return first, last
 
 

@@ -20,6 +20,7 @@ from allocator.results.output import COMMANDS, EXPLAINED, read_summary, tables_o
 from allocator.results.tables import OF_ROW
 from throughputs import InputError
 from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
+from throughputs.errors import expect
 from throughputs.files import read_frame
 from throughputs.frames import FrameReader, column, columns_of
 from throughputs.trace import date_texts, dates_after
@@ -387,8 +388,7 @@ def _of_jobs(owner: Any, table: FrameReader, n: int, cluster: Cluster) -> dict[s
 def _rows(table: FrameReader, jobs: Jobs, cluster: Cluster, rounds: Rounds, *, recorded: bool) -> Rows:
     columns = _of_jobs(Rows, table, len(jobs), cluster)
     job, of = columns["job_id"], columns["round"]
-    if not np.isin(of, rounds.round).all():
-        raise InputError(table.source, field="round", found="rounds", expected="those of timeline.parquet")
+    expect(np.isin(of, rounds.round).all(), table.source, "round", "rounds", "those of timeline.parquet")
     at = rounds.round.searchsorted(of)
     if not table.has("gpu_count"):
         columns["gpu_count"] = jobs.scale_factor[job]
@@ -406,8 +406,13 @@ def _decisions(head: FrameReader | None, given: FrameReader | None, n_jobs: int,
             time=none, status=none, objective_unit=none, prices=prices, row_prices={}, rows=rows, packed=False
         )
     rows = Shares(**_of_jobs(Shares, given, n_jobs, cluster))
-    if (np.diff(rows.decision, prepend=0, append=len(head.frame)) < 0).any():
-        raise InputError(given.source, field="decision", found="another order", expected="that of decisions.parquet")
+    expect(
+        not (np.diff(rows.decision, prepend=0, append=len(head.frame)) < 0).any(),
+        given.source,
+        "decision",
+        "another order",
+        "that of decisions.parquet",
+    )
     prices = _by_type(head, cluster.accelerators, "price ", np.nan)
     added = [name for name in map(str, head.frame.columns) if name.startswith(OF_ROW)]
     of_rows = {name.removeprefix(OF_ROW): head.numbers(name, empty=np.nan) for name in added}

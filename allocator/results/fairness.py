@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Ints, Values
+from throughputs.errors import expect
 from throughputs.numerics import matmul
 
 
@@ -129,9 +129,13 @@ def isolated_rho(jct: Floats, fair_share_jct: Floats) -> Floats:
     InputError
         The runs are of different numbers of jobs.
     """
-    if len(jct) != len(fair_share_jct):
-        expected = f"{len(jct)} jobs, as in the run that is compared"
-        raise InputError("isolated_rho", field="fair_share_jct", found=len(fair_share_jct), expected=expected)
+    expect(
+        len(jct) == len(fair_share_jct),
+        "isolated_rho",
+        "fair_share_jct",
+        len(fair_share_jct),
+        f"{len(jct)} jobs, as in the run that is compared",
+    )
     ratio = np.full(len(jct), np.nan)
     np.divide(jct, fair_share_jct, out=ratio, where=fair_share_jct > 0)
     return ratio

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.files import read_frame
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
 from throughputs.limits import require_all, require_distinct
@@ -126,15 +126,18 @@ class InterferenceModel:
             array = np.array(values, dtype=np.float64)
             array.flags.writeable = False  # models are shared, the embedded one by everybody
             vars(self)[name] = array
-            if array.shape != shape:
-                raise InputError(source, field=name, found=array.shape, expected=f"shape {shape}")
+            expect(array.shape == shape, source, name, array.shape, f"shape {shape}")
             good = np.isnan(array) | ((array >= 0) & np.isfinite(array))
             require_all(good, array, source, lambda *_, name=name: name, "a finite number of at least 0")
         unknown = np.isnan(self.memory_share)
         for name in ("sensitivity", "pressure"):
-            if (np.isnan(getattr(self, name)) != unknown[:, :, np.newaxis]).any():
-                expected = "numbers wherever memory_share has one, and nan elsewhere"
-                raise InputError(source, field=name, found="nan", expected=expected)
+            expect(
+                not (np.isnan(getattr(self, name)) != unknown[:, :, np.newaxis]).any(),
+                source,
+                name,
+                "nan",
+                "numbers wherever memory_share has one, and nan elsewhere",
+            )
 
     @property
     def n_resources(self) -> int:

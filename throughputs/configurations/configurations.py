@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Flags, Floats, Ints, Values
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.files import read_rows, write_rows
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns, ragged_rows
 from throughputs.limits import Range, require, require_distinct
@@ -205,8 +205,7 @@ class Configurations:
                     expected = f"some of {', '.join(map(str, known))}"
                     raise InputError(_SOURCE, field=f"gpus of {name!r}", found=gpus, expected=expected)
         labels = tuple(range(len(job_types))) if jobs is None else tuple(jobs)
-        if len(labels) != len(job_types):
-            raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{len(job_types)} labels")
+        expect(len(labels) == len(job_types), _SOURCE, "jobs", labels, f"{len(job_types)} labels")
         row = np.repeat(np.arange(len(job_types)), [len(sizes[name]) for name in job_types])
         size = np.array([size for name in job_types for size in sizes[name]], dtype=np.int64)
         rates = table.rates(np.array(job_types, dtype=object)[row], size, pools)
@@ -349,8 +348,7 @@ class Configurations:
         InputError
             Other pools.
         """
-        if later.pools != self.pools:
-            raise InputError(_SOURCE, field="pools", found=later.pools, expected=str(self.pools))
+        expect(later.pools == self.pools, _SOURCE, "pools", later.pools, str(self.pools))
         n = self.n_jobs
         behind = np.where(later.partner < 0, -1, later.partner + n)
         others = later._columns() | {"job": later.job + n, "partner": behind}
@@ -364,8 +362,7 @@ class Configurations:
     def fitting(self, capacity: ArrayLike) -> Configurations:
         """The columns that gain something and fit in: a rate above 0 of any job, and at most `capacity` (M,) GPUs."""
         room = np.asarray(capacity)
-        if room.shape != (len(self.pools),):
-            raise InputError(_SOURCE, field="capacity", found=room.shape, expected=f"shape ({len(self.pools)},)")
+        expect(room.shape == (len(self.pools),), _SOURCE, "capacity", room.shape, f"shape ({len(self.pools)},)")
         return self.take((self.gpus <= room[self.pool]) & ((self.rate > 0) | (self.partner_rate > 0)))
 
     @cached_property

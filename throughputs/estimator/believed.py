@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from throughputs.arrays import Floats, Ints
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.estimator.estimator import ThroughputEstimator, sample_profile
 from throughputs.packed import PackedColumns
 
@@ -57,8 +57,7 @@ class Estimation:
 
     def __post_init__(self) -> None:
         percentage, models = self.profiling_percentage, self.reference_models
-        if not 0.0 <= percentage <= 1.0:
-            raise InputError("estimation", field="profiling_percentage", found=percentage, expected="0 to 1")
+        expect(0.0 <= percentage <= 1.0, "estimation", "profiling_percentage", percentage, "0 to 1")
         if models is not None and models < 1:
             raise InputError("estimation", field="reference_models", found=models, expected="at least 1")
 

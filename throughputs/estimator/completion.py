@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from throughputs.arrays import Floats
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import leading_directions, solve_definite
 
@@ -47,8 +47,7 @@ class LowRankCompletion:
         for name, least in limits.items():
             if not getattr(self, name) >= least:
                 raise InputError(_SOURCE, field=name, found=getattr(self, name), expected=f"at least {least}")
-        if not 0 < self.ridge < np.inf:
-            raise InputError(_SOURCE, field="ridge", found=self.ridge, expected="a finite number above 0")
+        expect(0 < self.ridge < np.inf, _SOURCE, "ridge", self.ridge, "a finite number above 0")
 
     def complete(self, values: Floats) -> Floats:
         """(R, C) the low-rank estimate of every entry of `values` (R, C), nan where it is unknown; known ones included.

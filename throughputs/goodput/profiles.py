@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.files import Document, parse_toml, read_text
 from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_batch_sizes
 from throughputs.goodput.efficiency import GradientStatistics
@@ -148,9 +148,13 @@ class Profiles:
         done = np.broadcast_to(np.asarray(progress, dtype=np.float64), (len(names),))
         found = [self.find(name) for name in names]
         for name, profile in zip(names, found, strict=True):
-            if profile.stages:
-                expected = "a model with a replica on each GPU; see throughputs.goodput.trainings"
-                raise InputError(self.source, field="model", found=name, expected=expected)
+            expect(
+                not profile.stages,
+                self.source,
+                "model",
+                name,
+                "a model with a replica on each GPU; see throughputs.goodput.trainings",
+            )
         for name, profile in zip(names, found, strict=True):
             if accelerator not in profile.parameters:
                 known = ", ".join(profile.parameters)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from throughputs.arrays import Floats, Ints, Values
-from throughputs.errors import InputError, one_of
+from throughputs.errors import InputError, expect_one_of
 
 MODELS = ("fast", "interpretable")
 """Names of the models: LightGBM, and an explainable boosting machine of InterpretML without interactions."""
@@ -48,8 +48,7 @@ class Fitted(Protocol):
 
 def check_model(model: str) -> None:
     """Raise `InputError` for a model that there is not, or whose package is not installed."""
-    if model not in MODELS:
-        raise InputError("model", found=model, expected=one_of(model, MODELS))
+    expect_one_of(model, MODELS, "model")
     package = _PACKAGES[model]
     try:
         import_module(package)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from throughputs.arrays import Floats, Ints, Values
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
 from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
 
@@ -148,8 +148,7 @@ def _others(reader: FrameReader, table: dict[str, Values]) -> dict[int, tuple[Ke
     """By row: the second job and its throughput, where there is one."""
     present = [name for name in COLOCATED_COLUMNS if reader.has(name)]
     for name in COLOCATED_COLUMNS if present else ():
-        if name not in present:
-            raise InputError(reader.source, field=name, found=present, expected="all three columns of co-location")
+        expect(name in present, reader.source, name, present, "all three columns of co-location")
     names, sizes, figures = (table[name] for name in COLOCATED_COLUMNS)
     given = names != ""
     for column in COLOCATED_COLUMNS[1:]:

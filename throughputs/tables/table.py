@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from throughputs.arrays import Flags, Floats, Ints, Texts
 from throughputs.colocation.model import ColocationModel, extended_pairs
-from throughputs.errors import InputError, did_you_mean, one_of
+from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.figures import figures_of_frame, frame_of_table
@@ -96,8 +96,7 @@ class ThroughputTable:
         shapes = {"isolated": (K, M), "pairs": (P, 2), "colocated": (P, M, 2)}
         for name, shape in shapes.items():
             found = getattr(self, name).shape
-            if found != shape:
-                raise InputError(self.source, field=name, found=found, expected=f"shape {shape}")
+            expect(found == shape, self.source, name, found, f"shape {shape}")
         unordered = [(min(a, b), max(a, b)) for a, b in self.pairs.tolist()]
         for name, labels in (("keys", self.keys), ("accelerators", self.accelerators), ("pairs", unordered)):
             require_distinct(labels, self.source, name)
@@ -288,9 +287,7 @@ class ThroughputTable:
 
     def _columns(self, accelerators: Sequence[str]) -> Ints:
         for name in accelerators:
-            if name not in self.accelerators:
-                expected = one_of(name, self.accelerators)
-                raise InputError(self.source, field="accelerator", found=name, expected=expected)
+            expect_one_of(name, self.accelerators, self.source, "accelerator")
         return np.array([self.accelerators.index(name) for name in accelerators], dtype=np.int64)
 
     @classmethod

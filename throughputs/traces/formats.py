@@ -30,7 +30,7 @@ import numpy as np
 
 from throughputs.arrays import Flags, Floats, Values
 from throughputs.entry_points import load
-from throughputs.errors import InputError, one_of
+from throughputs.errors import InputError, expect, expect_one_of
 from throughputs.files import (
     TABLE_KINDS,
     check_table_name,
@@ -169,7 +169,7 @@ def read_trace(
     [1]
     """
     path = Path(path)
-    _check_format(format, read_formats())
+    expect_one_of(format, ("auto", *read_formats()), "trace", "format")
     _check_unit(path, time_unit_seconds)
     log = read_job_log(path, format)
     if log is not None:
@@ -291,15 +291,14 @@ def write_trace(
     steps: one step for each second.
     """
     path = Path(path)
-    _check_format(format, TRACE_FORMATS)
+    expect_one_of(format, ("auto", *TRACE_FORMATS), "trace", "format")
     if format == "pollux":
         check_table_name(path)
         if not lossy:
             _check_dropped(path, trace, format, _POLLUX)
         write_frame(path, load("writers", "pollux")(trace, start=start, rename=rename))
         return
-    if start or rename:
-        raise InputError(path, field="format", found=format, expected="pollux, with another start or other names")
+    expect(not start and not rename, path, "format", format, "pollux, with another start or other names")
     if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
         check_table_name(path)
         write_frame(path, trace.to_frame())
@@ -310,11 +309,6 @@ def write_trace(
     if format == "auto":
         format = "shockwave" if (trace.mode != "static").any() else "gavel"
     write_text(path, _print(path, trace, format, lossy))
-
-
-def _check_format(format: str, known: tuple[str, ...]) -> None:
-    if format not in (*known, "auto"):
-        raise InputError("trace", field="format", found=format, expected=one_of(format, ("auto", *known)))
 
 
 def _check_unit(path: Path, seconds: float | None) -> None:

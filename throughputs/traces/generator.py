@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from throughputs.arrays import Floats, Ints, Texts
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.numerics import power_of_ten
 from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
@@ -59,9 +59,13 @@ class LogUniformDurations:
     def __post_init__(self) -> None:
         probabilities = [part[0] for part in self.parts]
         proper = all(p >= 0 and low <= high for p, low, high in self.parts)
-        if not (proper and abs(sum(probabilities) - 1) < 1e-9 and self.unit > 0):
-            expected = "probabilities that add up to 1, each with low <= high, and a positive unit"
-            raise InputError(_SOURCE, field="durations", found=self, expected=expected)
+        expect(
+            proper and abs(sum(probabilities) - 1) < 1e-9 and self.unit > 0,
+            _SOURCE,
+            "durations",
+            self,
+            "probabilities that add up to 1, each with low <= high, and a positive unit",
+        )
 
     def sample(self, rng: np.random.Generator, n: int) -> Floats:
         """(n,) seconds."""
@@ -78,8 +82,7 @@ class FixedDuration:
     seconds: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.seconds < np.inf:
-            raise InputError(_SOURCE, field="durations", found=self.seconds, expected="positive seconds")
+        expect(0 < self.seconds < np.inf, _SOURCE, "durations", self.seconds, "positive seconds")
 
     def sample(self, rng: np.random.Generator, n: int) -> Floats:  # noqa: ARG002
         """(n,) seconds."""
@@ -125,10 +128,8 @@ class TraceGenerator:
 
     def __post_init__(self) -> None:
         check_arrivals(self.n_jobs, self.mean_interarrival, _SOURCE)
-        if self.seed < 0:
-            raise InputError(_SOURCE, field="seed", found=self.seed, expected="a whole number of at least 0")
-        if self.arrivals not in ("poisson", "static"):
-            raise InputError(_SOURCE, field="arrivals", found=self.arrivals, expected="'poisson' or 'static'")
+        expect(self.seed >= 0, _SOURCE, "seed", self.seed, "a whole number of at least 0")
+        expect(self.arrivals in ("poisson", "static"), _SOURCE, "arrivals", self.arrivals, "'poisson' or 'static'")
         _check_mix("scale_factors", self.scale_factors)
         if self.priorities is not None:
             _check_mix("priorities", self.priorities)
@@ -159,9 +160,13 @@ class TraceGenerator:
         names = np.empty(len(sizes), dtype=object)
         by_size = types_by_size(table, accelerator, self.job_types)
         for size in np.unique(sizes).tolist():
-            if size not in by_size:
-                expected = f"a job type that runs with {size} GPUs on {accelerator!r}"
-                raise InputError(_SOURCE, field="scale_factors", found=size, expected=expected)
+            expect(
+                size in by_size,
+                _SOURCE,
+                "scale_factors",
+                size,
+                f"a job type that runs with {size} GPUs on {accelerator!r}",
+            )
             wanted = sizes == size
             names[wanted] = rng.choice(np.array(by_size[size], dtype=object), size=int(wanted.sum()))
         return names

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from throughputs.arrays import Floats, Ints, Texts, Values
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, STEADY_EPOCHS
@@ -100,8 +100,7 @@ class Course:
     ) -> None:
         n = len(job_type)
         for name, column in (("scale_factor", scale_factor), ("mode", mode), ("total_steps", total_steps)):
-            if len(column) != n:
-                raise InputError("course", field=name, found=f"{len(column)} jobs", expected=f"{n}, as job types")
+            expect(len(column) == n, "course", name, f"{len(column)} jobs", f"{n}, as job types")
         rules = default_rules() if rules is None else rules
         self.accelerators = tuple(accelerators)
         self.published = published

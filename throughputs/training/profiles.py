@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints, Positions
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.frames import ragged_rows
 
 STEADY_EPOCHS = 100
@@ -46,8 +46,7 @@ class Profiles:
         n = len(self.samples_per_epoch)
         total = int(self.offsets[-1]) if len(self.offsets) else -1
         fits = self.offsets.shape == (n + 1,) and self.batch_size.shape == self.epoch_seconds.shape == (total,)
-        if not fits or self.offsets[0] != 0:
-            raise InputError("profiles", field="offsets", found=self.offsets.shape, expected=f"{n + 1} numbers, from 0")
+        expect(fits and self.offsets[0] == 0, "profiles", "offsets", self.offsets.shape, f"{n + 1} numbers, from 0")
         if (np.diff(self.offsets) < 1).any():
             job = int(np.argmax(np.diff(self.offsets) < 1))
             raise InputError("profiles", field="epochs", found=f"none for job {job}", expected="at least 1 epoch")

@@ -15,6 +15,7 @@ import numpy as np
 
 from throughputs import InputError
 from throughputs.arrays import Floats, Ints
+from throughputs.errors import expect
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -133,6 +134,5 @@ def unfair_share(rho: Floats, above: float = 1.0) -> float:
 
 def _asked(run_alone: RunAlone, name: str, jobs: Ints, gpus: Ints) -> Floats:
     seconds = np.asarray(run_alone(name, jobs, gpus), dtype=np.float64)
-    if seconds.shape != jobs.shape:
-        raise InputError("run_alone", field=name, found=seconds.shape, expected=f"a time for each of {len(jobs)} jobs")
+    expect(seconds.shape == jobs.shape, "run_alone", name, seconds.shape, f"a time for each of {len(jobs)} jobs")
     return seconds

@@ -37,6 +37,7 @@ import numpy as np
 from allocator.results.output import read_summary
 from throughputs import InputError, read_trace
 from throughputs.arrays import Texts
+from throughputs.errors import expect
 from throughputs.files import read_frame, read_text
 from throughputs.frames import FrameReader
 from throughputs.traces import named_format
@@ -248,6 +249,5 @@ def _wanted(path: Path) -> pd.DataFrame:
         frame, _ = read_frame(path)
         order = np.argsort(frame["time"].astype(float).to_numpy(), kind="stable")
         names = frame["name"].astype(str).to_numpy()[order].tolist()
-        if len(set(names)) < len(names):
-            raise InputError(path, field="name", found="a name twice", expected="each name once")
+        expect(len(set(names)) >= len(names), path, "name", "a name twice", "each name once")
     return pd.DataFrame({"submitted": trace.arrival_time, "deadline": trace.deadline}, index=names)

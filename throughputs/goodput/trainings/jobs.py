@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from throughputs.arrays import Floats
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.goodput.trainings.training import Shape, Training, Trainings, packed_shape
 from throughputs.trace import Trace
 
@@ -171,9 +171,13 @@ def training_jobs(trace: Trace, trainings: Trainings) -> TrainingJobs:
             raise InputError(trace.source, field=f"job_type of job {i}", found=name, expected=expected)
         training = trainings.models[model]
         size = int(match[2]) if match else training.initial_batch_size
-        if not training.initial_batch_size <= size <= training.largest_batch_size:
-            expected = f"a batch size from {training.initial_batch_size} to {training.largest_batch_size}"
-            raise InputError(trace.source, field=f"job_type of job {i}", found=name, expected=expected)
+        expect(
+            training.initial_batch_size <= size <= training.largest_batch_size,
+            trace.source,
+            f"job_type of job {i}",
+            name,
+            f"a batch size from {training.initial_batch_size} to {training.largest_batch_size}",
+        )
         found.append(training)
         sizes.append(size)
     renamed = dataclasses.replace(

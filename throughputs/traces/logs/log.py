@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from throughputs.errors import InputError, one_of
+from throughputs.errors import InputError, expect_one_of
 from throughputs.files import check_table_name, write_frame
 from throughputs.frames import columns_of as columns_of_trace
 from throughputs.trace import Trace
@@ -154,8 +154,7 @@ def import_log(
     log = read_log(path, separator)
     given = dict(columns or {})
     for field in given:
-        if field not in fields():
-            raise InputError("columns", found=field, expected=one_of(field, fields()))
+        expect_one_of(field, fields(), "columns")
     layout = layout_of(log.kind)
     if layout is not None:
         log = replace(log, cells=layout.completed(log.cells), notes=(*log.notes, *layout.notes))
