@@ -15,7 +15,6 @@ from allocator.explanations.reasons import Stretch, stretches_of
 from allocator.explanations.redecide import EventReplay, can_redecide, changes_that_help, comes_out_the_same
 from allocator.explanations.replay import Instant, RoundReplay, Standing
 from allocator.explanations.run import LEAST_SHARE, FinishedRun
-from allocator.explanations.text import WordedExplanation, WordedOverview
 from allocator.results.outcomes import RECORDED
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Values
@@ -187,7 +186,7 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         for kind in ("waiting", "starting", "running")
     )
     completion = float(jobs.completion_time[job])
-    return WordedExplanation(
+    return Explanation(
         run=run.source,
         policy=run.policy_name,
         cluster=str(run.cluster),
@@ -308,7 +307,7 @@ def _overview(run: FinishedRun) -> Overview:
     }
     asker = _Asker(run)
     asker.look({job: (wait.start, wait.end) for job, wait in waits.items()}, [])
-    return WordedOverview(
+    return Overview(
         run=run.source,
         policy=run.policy_name,
         cluster=str(run.cluster),

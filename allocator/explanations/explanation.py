@@ -10,7 +10,9 @@ from allocator.explanations.life import Interval
 from allocator.explanations.occupancy import FreeGpus, Holder
 from allocator.explanations.reasons import REASONS, Stretch
 from allocator.explanations.redecide import Change
+from allocator.explanations.text import explanation_text, overview_text
 from allocator.results.output import as_json
+from throughputs.shown import as_text
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,9 @@ class Explanation:
             ]
         return dict(told)
 
+    def __str__(self) -> str:
+        return as_text(explanation_text(self))
+
 
 @dataclass(frozen=True)
 class WaitingJob:
@@ -198,3 +203,6 @@ class Overview:
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return dict(as_json(self))
+
+    def __str__(self) -> str:
+        return as_text(overview_text(self))

@@ -12,7 +12,7 @@ from math import copysign, inf, nan, sqrt
 
 import numpy as np
 
-from throughputs.arrays import Floats
+from throughputs.arrays import Floats, Positions
 from throughputs.numerics.arithmetic import dot, matmul
 
 _SINGULAR = 1e-10
@@ -105,19 +105,7 @@ def least_squares(matrix: Floats, rhs: Floats) -> Floats:
         if factors.trusted:
             return factors.solve(rhs)
     R, y = matrix.astype(np.float64), rhs.astype(np.float64)
-    order, rank, first = np.arange(n), 0, 0.0
-    for k in range(min(m, n)):
-        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
-        best = k + int(np.argmax(sizes))
-        size = sqrt(float(sizes[best - k]))
-        first = size if k == 0 else first
-        if not size > np.finfo(np.float64).eps * max(m, n) * first:
-            break
-        R[:, [k, best]], order[[k, best]] = R[:, [best, k]], order[[best, k]]
-        v, scale = _reflector(R[k:, k], size)
-        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
-        y[k:] -= v * (scale * dot(v, y[k:]))
-        rank = k + 1
+    order, rank = _triangular(R, y, np.finfo(np.float64).eps * max(m, n))
     # what the other columns have in common with the first is folded into these, the last row first
     folds = []
     for k in range(rank - 1, -1, -1) if rank < n else ():
@@ -137,6 +125,29 @@ def least_squares(matrix: Floats, rhs: Floats) -> Floats:
     return solution
 
 
+def _triangular(R: Floats, beside: Floats, least: float) -> tuple[Positions, int]:
+    """Make R (m, n) upper triangular by Householder's reflections with column pivoting; reflect `beside` (m, ...), too.
+
+    Returns
+    -------
+    The order of the columns, and the rank: columns are left whose rest is no longer than `least` times the longest.
+    """
+    order, first = np.arange(R.shape[1]), 0.0
+    for k in range(min(R.shape)):
+        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
+        best = k + int(np.argmax(sizes))
+        size = sqrt(float(sizes[best - k]))
+        first = size if k == 0 else first
+        if not size > least * first:
+            return order, k
+        R[:, [k, best]], order[[k, best]] = R[:, [best, k]], order[[best, k]]
+        v, scale = _reflector(R[k:, k], size)
+        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
+        along = dot(v, beside[k:]) if beside.ndim == 1 else matmul(v, beside[k:])
+        beside[k:] -= np.multiply.outer(v, scale * along)
+    return order, min(R.shape)
+
+
 def _reflector(x: Floats, size: float) -> tuple[Floats, float]:
     """v and b of the reflection ``1 - b v v'`` that takes x, of length `size`, to a multiple of the first axis."""
     v = x.copy()
@@ -150,21 +161,8 @@ def null_space(rows: Floats, least: float) -> Floats:
 
     Rows that are no further than `least` times the longest from being combinations of others count as such.
     """
-    r, n = rows.shape
-    R, basis, first = rows.T.astype(np.float64), np.eye(n), 0.0
-    rank = 0
-    for k in range(min(r, n)):
-        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
-        best = k + int(np.argmax(sizes))
-        size = sqrt(float(sizes[best - k]))
-        first = size if k == 0 else first
-        if not size > least * first:
-            break
-        R[:, [k, best]] = R[:, [best, k]]
-        v, scale = _reflector(R[k:, k], size)
-        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
-        basis[k:] -= v[:, None] * (scale * matmul(v, basis[k:]))
-        rank = k + 1
+    basis = np.eye(rows.shape[1])
+    _, rank = _triangular(rows.T.astype(np.float64), basis, least)
     return basis[rank:]
 
 

@@ -172,11 +172,13 @@ def read_trace(
     expect_one_of(format, ("auto", *read_formats()), "trace", "format")
     _check_unit(path, time_unit_seconds)
     log = read_job_log(path, format)
+    is_table = format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS)
+    if predictions is not None and (log is not None or not is_table):
+        found = "a text format" if log is None else "a job log"
+        raise InputError(path, found=found, expected=_WITH_PREDICTIONS)
     if log is not None:
-        if predictions is not None:
-            raise InputError(path, found="a job log", expected=_WITH_PREDICTIONS)
         return log.trace
-    if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
+    if is_table:
         check_table_name(path)
         frame, first_line = read_frame(path)
         if predictions is not None:
@@ -190,8 +192,6 @@ def read_trace(
             expected = f"the columns of a trace, {', '.join(REQUIRED)} and others; {made}"
             raise InputError(path, found=frame.columns.tolist(), expected=expected)
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
-    if predictions is not None:
-        raise InputError(path, found="a text format", expected=_WITH_PREDICTIONS)
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
     return _parse(path, lines, fields)

@@ -88,11 +88,6 @@ class Ladders:
     def __len__(self) -> int:
         return len(self.top)
 
-    @property
-    def iterations_per_epoch(self) -> Ints:
-        """(K, L) steps of an epoch with each batch size, the last one perhaps with fewer samples."""
-        return -(-self.samples_per_epoch[:, np.newaxis] // self.batch_size)
-
     def doublings(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that gns jobs of some kinds are on in some epochs, each of shape (n,)."""
         return np.asarray((self.switches[kind] <= epoch[:, np.newaxis]).sum(axis=1), dtype=np.int64)

@@ -39,6 +39,7 @@ class ProfiledTraining(Training):
         self.accumulation = profile.accumulation
         parts = len(profile.noise_scale)
         self.epoch_ends = profile.initial_steps * np.arange(1, parts + 1) / parts
+        self._initial_steps = np.diff(self.epoch_ends, prepend=0.0)
         self._variance = np.asarray(profile.noise_scale) / profile.initial_batch_size
         self._models = {kind: ThroughputModels(values) for kind, values in profile.parameters.items()}
 
@@ -56,7 +57,7 @@ class ProfiledTraining(Training):
         """See `Training`."""
         scale = np.full(epochs, batch_size / self.initial_batch_size)
         worth = gain(scale, np.ones(epochs), self._variance[:epochs])
-        return float(np.add.reduce(np.diff(self.epoch_ends[:epochs], prepend=0.0) / worth))
+        return float(np.add.reduce(self._initial_steps[:epochs] / worth))
 
 
 class PipelinedTraining(ProfiledTraining):
