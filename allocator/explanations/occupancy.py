@@ -9,6 +9,7 @@ import numpy as np
 from allocator.explanations.run import FinishedRun, Rows
 from allocator.fractions import WHOLE, thousandths_of
 from throughputs.arrays import Floats, Ints
+from throughputs.numerics import quotient
 
 # What halves and shares of GPUs may leave of a whole number of them.
 _ROUNDING = 1e-6
@@ -174,4 +175,4 @@ def time_before(run: FinishedRun, time: float) -> Floats:
     rows, n = run.rows.before(time), len(run.jobs)
     had = np.bincount(rows.job_id, np.minimum(rows.end_time, time) - rows.start_time, n)
     present = np.maximum(time - run.jobs.arrival_time, 0.0)
-    return np.minimum(np.divide(had, present, out=np.zeros(n), where=present > 0), 1.0)
+    return np.minimum(quotient(had, present, 0.0), 1.0)

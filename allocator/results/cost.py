@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from throughputs import InputError
-from throughputs.arrays import Floats, Ints
 from throughputs.prices import PriceTable
 
 if TYPE_CHECKING:
@@ -40,31 +39,6 @@ def price_table(prices: Prices, accelerators: Sequence[str]) -> PriceTable:
     table = prices if isinstance(prices, PriceTable) else PriceTable.constant(prices)
     table.price_at(0.0, accelerators)
     return table
-
-
-def busy_cost(
-    prices: PriceTable,
-    accelerators: Sequence[str],
-    accelerator: Ints,
-    start: Floats,
-    end: Floats,
-    gpus: Floats,
-) -> Floats:
-    """(L,) dollars for L rows of busy GPUs, changes of price within a row included.
-
-    Parameters
-    ----------
-    prices : dollars per GPU hour.
-    accelerators : M names.
-    accelerator : (L,) positions in them.
-    start, end : (L,) seconds.
-    gpus : (L,) busy GPUs; a fraction where a gang has a share of the time only.
-    """
-    dollars = np.zeros(len(start))
-    for j, name in enumerate(accelerators):
-        rows = np.flatnonzero(accelerator == j)
-        dollars[rows] = prices.cost(start[rows], end[rows], [name] * len(rows)) * gpus[rows]
-    return dollars
 
 
 def owned_cost(record: RunRecord) -> float | None:

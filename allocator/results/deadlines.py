@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from throughputs import InputError, Trace
-from throughputs.arrays import Floats, Texts
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,14 +50,6 @@ def assign_slos(trace: Trace, rng: np.random.Generator, slos: Mapping[float, flo
     return replace(trace, slo=np.where(np.isnan(trace.slo) & np.isnan(trace.deadline), drawn, trace.slo))
 
 
-def met_deadlines(deadline: Floats, completion_time: Floats) -> Texts:
-    """(N,) True or False for jobs with a deadline, None for the others. A job that did not complete missed its own."""
-    met = np.full(len(deadline), None, dtype=object)
-    due = ~np.isnan(deadline)
-    met[due] = (completion_time <= deadline)[due]
-    return met
-
-
 def deadline_columns(record: RunRecord) -> dict[str, Any]:
     """What the table of jobs says of deadlines; nothing where no job has one.
 
@@ -68,14 +60,13 @@ def deadline_columns(record: RunRecord) -> dict[str, Any]:
     if np.isnan(jobs.deadline).all():
         return {}
     ended = record.judged_time
-    columns: dict[str, Any] = {"deadline": jobs.deadline, "met": met_deadlines(jobs.deadline, ended)}
+    met = np.where(np.isnan(jobs.deadline), None, ended <= jobs.deadline)
+    columns: dict[str, Any] = {"deadline": jobs.deadline, "met": met}
     options = jobs.deadline_options
     if np.diff(options.offsets).max(initial=0) > 1:
         last = np.full(len(jobs), np.nan)
         last[options.job] = options.seconds
-        best = options.best_value
-        kept = np.full(len(jobs), np.nan)
-        np.divide(options.value_at(ended), best, out=kept, where=best > 0)
+        kept = quotient(options.value_at(ended), options.best_value, np.nan)
         columns |= {"last_deadline": last, "value_kept": kept}
     return columns
 

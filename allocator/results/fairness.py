@@ -14,7 +14,7 @@ import numpy as np
 
 from throughputs.arrays import Flags, Floats, Ints, Values
 from throughputs.errors import expect
-from throughputs.numerics import matmul
+from throughputs.numerics import matmul, quotient
 
 
 def isolated_jct(
@@ -136,9 +136,7 @@ def isolated_rho(jct: Floats, fair_share_jct: Floats) -> Floats:
         len(fair_share_jct),
         f"{len(jct)} jobs, as in the run that is compared",
     )
-    ratio = np.full(len(jct), np.nan)
-    np.divide(jct, fair_share_jct, out=ratio, where=fair_share_jct > 0)
-    return ratio
+    return quotient(jct, fair_share_jct, np.nan)
 
 
 def pairwise_envy(scheduled_fraction: Floats) -> tuple[float, float]:

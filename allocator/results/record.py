@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.fractions import taken_of
 from allocator.protocol.jobs import JobTable
-from allocator.results.cost import busy_cost
 from allocator.results.fairness import isolated_jct, round_contention, static_contention
 from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import COMPLETED, CUT_OFF, OPEN, STATUSES, UNSERVED
@@ -226,11 +225,11 @@ class RunRecord:
 
     @cached_property
     def row_cost(self) -> Floats:
-        """(L,) dollars; zeros without prices."""
+        """(L,) dollars, changes of price within a row included; zeros without prices."""
         if self.prices is None:
             return np.zeros(len(self.row_job))
-        start, names = self.row_start, self.cluster.accelerators
-        return busy_cost(self.prices, names, self.row_accelerator, start, self.row_busy_until, self.row_gpus)
+        types = [self.cluster.accelerators[j] for j in self.row_accelerator.tolist()]
+        return self.prices.cost(self.row_start, self.row_busy_until, types) * self.row_gpus
 
     @cached_property
     def makespan(self) -> float:

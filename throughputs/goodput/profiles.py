@@ -43,6 +43,7 @@ from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
 from throughputs.limits import Range
+from throughputs.numerics import quotient
 
 Model = TypeVar("Model")
 
@@ -192,7 +193,7 @@ class Profiles:
         limits = BatchSizeLimits(sizes, largest_local=jobs.limits.largest_local, accumulation=True)
         fixed = GoodputModels(jobs.throughput, jobs.statistics, limits)
         rate = best_batch_sizes(fixed, np.asarray(nodes)[:, None], np.asarray(gpus)[:, None]).throughput[:, 0]
-        return np.where(rate > 0, sizes / np.where(rate > 0, rate, 1.0), np.nan)
+        return quotient(sizes, rate, np.nan)
 
 
 @cache

@@ -10,7 +10,7 @@ import numpy as np
 
 from throughputs.arrays import Floats, Positions, Texts
 from throughputs.errors import InputError
-from throughputs.numerics import dot, exp
+from throughputs.numerics import dot, exp, quotient
 from throughputs.predict.models import Fitted, check_model, fit_values
 from throughputs.predict.submissions import Submissions, encoded, log_seconds
 from throughputs.trace import Trace
@@ -41,7 +41,7 @@ def symmetric_error(predicted: Floats, true: Floats) -> float:
     if not len(true):
         return np.nan
     scale = (np.abs(predicted) + np.abs(true)) / 2
-    parts = np.divide(np.abs(predicted - true), scale, out=np.zeros(len(true)), where=scale > 0)
+    parts = quotient(np.abs(predicted - true), scale, 0.0)
     return float(100 * np.add.reduce(parts) / len(true))
 
 

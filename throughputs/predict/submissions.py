@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from throughputs.arrays import Floats, Ints, Positions, Texts
 from throughputs.errors import InputError
 from throughputs.frames import FrameReader
-from throughputs.numerics import exp, log
+from throughputs.numerics import exp, log, quotient
 from throughputs.trace import Trace
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def recent(group: Ints, submitted: Floats, ended: Floats, values: Floats, most: 
     last = np.full(n, np.nan)
     some = count > 0
     last[some] = values[done[behind[some] - 1]]
-    return last, np.divide(total, count, out=np.full(n, np.nan), where=some)
+    return last, quotient(total, count, np.nan)
 
 
 _DAY = 86400.0

@@ -16,6 +16,7 @@ import numpy as np
 from throughputs import InputError
 from throughputs.arrays import Floats, Ints
 from throughputs.errors import expect
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -45,7 +46,7 @@ def average_concurrency(result: SimulationResult, every: float | None = None) ->
     seen, stay = (np.append(0.0, np.cumsum(each)) for each in (active * weight, weight))
     seen, stay = seen[last] - seen[first], stay[last] - stay[first]
     # whoever comes and goes at once, or between two looks, is seen by nobody else
-    average = np.divide(seen, stay, out=np.ones(len(arrival)), where=stay > 0)
+    average = quotient(seen, stay, 1.0)
     return np.where(np.isfinite(leave), average, np.nan)
 
 
@@ -116,7 +117,7 @@ def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> Floats:
         total[able] += gpus * seconds[able]
         weights[able] += gpus
     isolated = np.full(len(concurrency), np.nan)
-    isolated[known] = np.divide(total, weights, out=np.full(len(known), np.nan), where=weights > 0)
+    isolated[known] = quotient(total, weights, np.nan)
     return isolated
 
 

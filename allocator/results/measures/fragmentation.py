@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from throughputs.arrays import Flags, Floats, Ints
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,8 +85,9 @@ def measure_fragmentation(record: RunRecord, start: float, end: float, gang: int
         "gang_fits_fraction": _ratio((weight * fits).sum(), weight.sum()),
         "gang_blocked_fraction": _ratio((weight * blocked).sum(), weight.sum()),
     }
-    share = np.divide(fragmented, free, out=np.full(n, np.nan), where=free > 0)
-    return Fragmentation(share, np.where(able, fits, np.nan), np.where(able, blocked, np.nan), overall)
+    return Fragmentation(
+        quotient(fragmented, free, np.nan), np.where(able, fits, np.nan), np.where(able, blocked, np.nan), overall
+    )
 
 
 def fragmentation_table(record: RunRecord, gang: int = GANG) -> pd.DataFrame:

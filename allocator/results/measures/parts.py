@@ -124,9 +124,7 @@ def _means(values: Floats, of: Ints, n: int) -> Floats:
     """(n,) means of the values of each part, without nan; nan where there are none."""
     there = ~np.isnan(values)
     counts = np.bincount(of[there], minlength=n)
-    sums = np.bincount(of[there], values[there], n)
-    means: Floats = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
-    return means
+    return quotient(np.bincount(of[there], values[there], n), counts, np.nan)
 
 
 def restart_gpu_hours(jobs: pd.DataFrame) -> float | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from allocator.results.measures.fragmentation import Fragmentation
-from throughputs.arrays import Floats, Values
+from throughputs.arrays import Floats
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +49,7 @@ def gpu_utilization(record: RunRecord, start: float, end: float) -> tuple[dict[s
         "busy_gpu_utilization": float(worked.sum() / busy),
         "known_gpu_utilization": busy / float(seconds.sum()),
     }
-    by_pool = np.divide(np.bincount(pool, worked, n), there, out=np.full(n, np.nan), where=there > 0)
-    return figures, by_pool
+    return figures, quotient(np.bincount(pool, worked, n), there, np.nan)
 
 
 def accelerators_table(
@@ -85,16 +85,11 @@ def accelerators_table(
         "gpus": cluster.capacity,
         "gpu_hours": used / 3600.0,
         "gpu_hours_per_job": of_completed / 3600.0 / max(int(completed.sum()), 1),
-        "utilization": _parts(used, gpus * record.makespan),
-        "loaded_utilization": _parts(loaded, gpus * (end - start)),
+        "utilization": quotient(used, gpus * record.makespan, np.nan),
+        "loaded_utilization": quotient(loaded, gpus * (end - start), np.nan),
     }
     if gpu_utilization is not None:
         columns["gpu_utilization"] = gpu_utilization
     if fragmentation is not None:
         columns |= fragmentation.by_pool
     return pd.DataFrame(columns)
-
-
-def _parts(used: Values, total: Floats) -> Floats:
-    parts: Floats = np.divide(used, total, out=np.full(len(used), np.nan), where=total > 0)
-    return parts

@@ -21,8 +21,8 @@ Shape = tuple[int, ...]
 class Training(ABC):
     """How a model trains.
 
-    Progress is counted in steps with the initial batch size, or by its `unit`; what a batch of another size is worth follows from
-    gradient statistics (`throughputs.goodput.efficiency`).
+    Progress is counted in steps with the initial batch size, or by its `unit`; what a batch of another size is worth
+    follows from gradient statistics (`throughputs.goodput.efficiency`).
 
     Attributes
     ----------
