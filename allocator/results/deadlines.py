@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from throughputs import InputError, Trace
+from throughputs import Trace
+from throughputs.errors import expect
 from throughputs.numerics import quotient
+from throughputs.traces.drawing import probabilities
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,12 +43,10 @@ def assign_slos(trace: Trace, rng: np.random.Generator, slos: Mapping[float, flo
     InputError
         Probabilities that are negative or do not add up to 1, or a multiple that is not positive.
     """
-    factors, probabilities = np.array(list(slos), dtype=np.float64), np.array(list(slos.values()), dtype=np.float64)
-    if not len(factors) or (probabilities < 0).any() or abs(probabilities.sum() - 1) > 1e-9:
-        raise InputError("slos", found=dict(slos), expected="probabilities of at least 0 that add up to 1")
-    if not (np.isnan(factors) | ((factors > 0) & np.isfinite(factors))).all():
-        raise InputError("slos", found=dict(slos), expected="positive multiples of the duration")
-    drawn = factors[rng.choice(len(factors), size=len(trace), p=probabilities)]
+    factors, shares = np.array(list(slos), dtype=np.float64), probabilities(slos, trace.source, "slos")
+    good = (np.isnan(factors) | ((factors > 0) & np.isfinite(factors))).all()
+    expect(good, trace.source, "slos", dict(slos), "positive multiples of the duration")
+    drawn = factors[rng.choice(len(factors), size=len(trace), p=shares)]
     return replace(trace, slo=np.where(np.isnan(trace.slo) & np.isnan(trace.deadline), drawn, trace.slo))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 SIZE_CLASSES = (1, 2, 5, 9, 17)
 """Smallest gang of each size class: one GPU, part of a server of eight, such a server, two, more."""
 
-_DEADLINES_BY_WEIGHT = ("deadline_jobs", "deadline_ratio")
-
 
 def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame:
     """One row per priority weight, heaviest first, of a run's table of jobs (of the measured ones, with a window).
@@ -33,15 +31,28 @@ def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame
     Columns priority_weight, jobs, the `completion_figures` of the jobs, deadline_jobs, deadline_ratio (by the `measure`
     of `deadlines.deadline_figures`); empty where there is nothing to measure.
     """
+
+    def due(group: pd.DataFrame) -> dict[str, Any]:
+        found = {"deadline_jobs": 0, "deadline_ratio": None} | deadline_figures(group, measure)
+        return {name: found[name] for name in ("deadline_jobs", "deadline_ratio")}
+
+    return _figures_by("priority_weight", jobs, reversed(list(_measured(jobs).groupby("priority_weight"))), due)
+
+
+def _figures_by(
+    key: str,
+    jobs: pd.DataFrame,
+    groups: Iterable[tuple[Any, pd.DataFrame]],
+    further: Callable[[pd.DataFrame], dict[str, Any]],
+) -> pd.DataFrame:
+    """A row for each group of the jobs, with what tells it apart under `key`, its figures and `further` ones."""
     import pandas as pd
 
-    rows = []
-    for weight, group in _measured(jobs).groupby("priority_weight", sort=True):
-        due = {"deadline_jobs": 0, "deadline_ratio": None} | deadline_figures(group, measure)
-        figures = {"priority_weight": weight, "jobs": len(group)} | completion_figures(group)
-        rows.append(figures | {name: due[name] for name in _DEADLINES_BY_WEIGHT})
-    columns = ["priority_weight", "jobs", *completion_figures(jobs.iloc[:0]), *_DEADLINES_BY_WEIGHT]
-    return pd.DataFrame(rows[::-1], columns=columns)
+    rows = [
+        {key: name, "jobs": len(group)} | completion_figures(group) | further(group)
+        for name, group in [("", jobs.iloc[:0]), *groups]
+    ]
+    return pd.DataFrame(rows[1:], columns=list(rows[0]))
 
 
 def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd.DataFrame:
@@ -60,18 +71,12 @@ def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd
     InputError
         Classes that do not ascend from 1.
     """
-    import pandas as pd
-
     if not classes or classes[0] != 1 or any(one >= other for one, other in pairwise(classes)):
         raise InputError("size classes", found=list(classes), expected="ascending numbers of GPUs that begin with 1")
-    measured, rows = _measured(jobs), []
+    measured = _measured(jobs)
     names, of = size_names(measured["scale_factor"].to_numpy(), classes)
-    for position, name in enumerate(names):
-        group = measured[of == position]
-        figures = {"gpus": name, "jobs": len(group)} | completion_figures(group)
-        rows.append(figures | {"restart_gpu_hours": restart_gpu_hours(group)})
-    columns = ["gpus", "jobs", *completion_figures(jobs.iloc[:0]), "restart_gpu_hours"]
-    return pd.DataFrame(rows, columns=columns)
+    groups = ((name, measured[of == position]) for position, name in enumerate(names))
+    return _figures_by("gpus", jobs, groups, lambda group: {"restart_gpu_hours": restart_gpu_hours(group)})
 
 
 def size_names(gpus: Ints, classes: Sequence[int] = SIZE_CLASSES) -> tuple[list[str], Ints]:
@@ -110,13 +115,14 @@ def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
         "gpu_share": used / max(float(used.sum()), 1e-300),
     }
     queueing = np.where(np.isnan(jct), np.nan, jobs["queueing_time"].to_numpy(np.float64))
-    for name, values in (("jct", jct), ("queueing_time", queueing)):
-        columns |= {f"average_{name}": _means(values, of, n)} | percentiles_by_group(values, of, n, name)
+
+    def averages(name: str, values: Floats) -> dict[str, Floats]:
+        return {f"average_{name}": _means(values, of, n)} | percentiles_by_group(values, of, n, name)
+
+    columns |= averages("jct", jct) | averages("queueing_time", queueing)
     columns |= {"average_rho": _means(rho, of, n), "worst_rho": worst}
     if "bounded_slowdown" in jobs:
-        slowdown = jobs["bounded_slowdown"].to_numpy(np.float64)
-        columns |= {"average_bounded_slowdown": _means(slowdown, of, n)}
-        columns |= percentiles_by_group(slowdown, of, n, "bounded_slowdown")
+        columns |= averages("bounded_slowdown", jobs["bounded_slowdown"].to_numpy(np.float64))
     return pd.DataFrame(columns).iloc[np.argsort(-used, kind="stable")].reset_index(drop=True)
 
 
@@ -164,23 +170,22 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
     measured = record.measured
     gpu, work = jobs["gpu_seconds"].to_numpy(dtype=np.float64), _work(record)
     totals = [max(float(values[measured].sum()), 1e-300) for values in (gpu, work)]
-    rows: list[dict[str, Any]] = []
-
-    def add(inside: Flags, about: dict[str, Any]) -> None:
-        mine = inside & measured
-        shares = [float(values[mine].sum()) / total for values, total in zip((gpu, work), totals, strict=True)]
-        figures = completion_figures(jobs[mine])
-        rows.append(
-            about | {"jobs": int(mine.sum())} | figures | {"gpu_share": shares[0], "throughput_share": shares[1]}
+    groups: list[tuple[Flags, dict[str, Any]]] = [
+        (
+            np.isin(membership.of_job, entities.inside(position)),
+            {"entity": each.name, "parent": each.parent or "", "weight": each.weight, "policy": each.policy},
         )
-
-    for position, entity in enumerate(entities):
-        within = np.isin(membership.of_job, entities.inside(position))
-        about = {"parent": entity.parent or "", "weight": entity.weight, "policy": entity.policy}
-        add(within, {"entity": entity.name} | about)
+        for position, each in enumerate(entities)
+    ]
     outside = membership.of_job < 0
     if (outside & measured).any():
-        add(outside, {"entity": "", "parent": "", "weight": np.nan, "policy": ""})
+        groups.append((outside, {"entity": "", "parent": "", "weight": np.nan, "policy": ""}))
+    rows = []
+    for inside, about in groups:
+        mine = inside & measured
+        shares = [float(values[mine].sum()) / total for values, total in zip((gpu, work), totals, strict=True)]
+        figures = about | {"jobs": int(mine.sum())} | completion_figures(jobs[mine])
+        rows.append(figures | {"gpu_share": shares[0], "throughput_share": shares[1]})
     return pd.DataFrame(rows, columns=columns)
 
 
