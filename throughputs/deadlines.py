@@ -42,14 +42,14 @@ class DeadlineOptions:
     @classmethod
     def of_rows(cls, rows: Sequence[OptionRow] | Texts) -> DeadlineOptions:
         """Those of N jobs, each as a trace has them."""
-        flat = np.array([option for row in rows for option in row], dtype=np.float64).reshape(-1, 2)
+        flat = np.array([option for row in rows for option in row], dtype=float).reshape(-1, 2)
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
         return cls(_offsets(lengths), flat[:, 0], flat[:, 1])
 
     @classmethod
     def of_deadlines(cls, deadline: ArrayLike, value: float = 1.0) -> DeadlineOptions:
         """One option of this `value` for each job with a deadline: (N,) seconds on the clock, nan or inf for none."""
-        seconds = np.asarray(deadline, dtype=np.float64)
+        seconds = np.asarray(deadline, dtype=float)
         given = np.isfinite(seconds)
         return cls(_offsets(given.astype(np.int64)), seconds[given], np.full(int(given.sum()), value))
 
@@ -90,7 +90,7 @@ class DeadlineOptions:
 
     def value_at(self, completion: ArrayLike) -> Floats:
         """(N,) value of the first deadline that a job kept which completed then (seconds; nan: never); 0 for none."""
-        done = np.asarray(completion, dtype=np.float64)
+        done = np.asarray(completion, dtype=float)
         kept = np.flatnonzero(done[self.job] <= self.seconds)
         value = np.zeros(len(self))
         value[self.job[kept[::-1]]] = self.value[kept[::-1]]  # written last to first, so that the first one stays

@@ -87,9 +87,7 @@ class Column:
             return np.asarray((np.isfinite(values) & self.within.holds(values)) | unknown)
         if self.within is not None:
             return np.isin(values.astype(str), self.within)
-        return (
-            np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), np.bool_)
-        )
+        return np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), bool)
 
     def require(self, values: Values, source: str, name: str, first_line: int = 1) -> None:
         """Raise `InputError` for the first value that the column may not hold."""
@@ -225,7 +223,7 @@ class FrameReader:
             return values
         blank = _blank(values)
         values[blank] = None
-        good = np.array([isinstance(value, str) for value in values], dtype=np.bool_)
+        good = np.array([isinstance(value, str) for value in values], dtype=bool)
         self.require(good if empty is None else good | blank, values, name, "text")
         return np.where(blank, empty or "", values).astype(object)
 
@@ -238,7 +236,7 @@ class FrameReader:
         """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""
         column = self._column(name)
         numeric = column.dtype.kind in "iuf"
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else self._parsed(name)
+        values = column.to_numpy(dtype=float, na_value=np.nan) if numeric else self._parsed(name)
         missing = np.isnan(values)
         if empty is None:
             self.require(~missing, values, name, "a number")
@@ -254,11 +252,11 @@ class FrameReader:
         """(N,) bool from booleans, 0 and 1, or the words true and false; an empty cell is False."""
         column = self._column(name)
         if column.dtype.kind == "b":
-            return column.to_numpy(dtype=np.bool_)
+            return column.to_numpy(dtype=bool)
         cells = column.to_numpy(dtype=object)
         words = ["" if _is_missing(cell) else str(cell).lower().removesuffix(".0") for cell in cells]
-        self.require(np.array([not word or word in _TRUE | _FALSE for word in words], np.bool_), cells, name, "0 or 1")
-        return np.array([word in _TRUE for word in words], dtype=np.bool_)
+        self.require(np.array([not word or word in _TRUE | _FALSE for word in words], bool), cells, name, "0 or 1")
+        return np.array([word in _TRUE for word in words], dtype=bool)
 
     def dates(self, name: str) -> Dates:
         """(N,) datetime64[us] in UTC, from dates or their text (ISO 8601), in UTC if they name no zone; empty: NaT."""
@@ -303,7 +301,7 @@ class FrameReader:
         if not np.isnan(plain).any():
             return plain
         # cell by cell: some are empty, or one is no number
-        values = np.array([_number_or_nan(cell) for cell in cells], dtype=np.float64)
+        values = np.array([_number_or_nan(cell) for cell in cells], dtype=float)
         # the word "nan" is not an empty cell
         self.require(~np.isnan(values) | _blank(cells), cells, name, "a number")
         return values
@@ -320,7 +318,7 @@ def parsed_numbers(cells: Texts) -> Floats:
     """(N,) numbers, if all cells hold some; raises as `parsed_number` does."""
     if not all(cell.isascii() for cell in cells if isinstance(cell, str)):
         raise ValueError("text that is not ASCII")
-    return cells.astype(np.float64)
+    return cells.astype(float)
 
 
 def _number_or_nan(cell: Any) -> float:
@@ -332,7 +330,7 @@ def _number_or_nan(cell: Any) -> float:
 
 def _blank(cells: Texts) -> Flags:
     """(N,) whether a cell says nothing."""
-    return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=np.bool_)
+    return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=bool)
 
 
 def _is_missing(value: object) -> bool:

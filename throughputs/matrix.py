@@ -65,7 +65,7 @@ class ThroughputMatrix:
     ) -> None:
         jobs, accelerators = tuple(jobs), tuple(accelerators)
         try:
-            values = np.array(rates, dtype=np.float64)
+            values = np.array(rates, dtype=float)
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(_SOURCE, field="rates", found=str(error), expected="numbers") from None
         if not values.size and not (jobs and accelerators):
@@ -173,7 +173,7 @@ class ThroughputMatrix:
                     "throughput table", field=str(column), found=str(rates[column].dtype), expected="numbers"
                 )
         return cls(
-            rates.to_numpy(dtype=np.float64),
+            rates.to_numpy(dtype=float),
             list(frame.index),
             [str(c) for c in rates.columns],
             scale_factors,

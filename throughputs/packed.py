@@ -81,10 +81,10 @@ class PackedColumns:
         jobs: Sequence[Hashable] | None = None,
         accelerators: Sequence[str] | None = None,
     ) -> None:
-        rates = np.array(alone, dtype=np.float64)
+        rates = np.array(alone, dtype=float)
         expect(rates.ndim == 2, _SOURCE, "alone", rates.shape, "two dimensions: groups, accelerators")
         G, M = rates.shape
-        shared = np.array(together, dtype=np.float64)
+        shared = np.array(together, dtype=float)
         expect(shared.shape == (G, G, M), _SOURCE, "together", shared.shape, f"shape {(G, G, M)}")
         groups = whole_numbers(group, _SOURCE, "group")
         if groups.ndim != 1 or (groups.size and not (groups.min() >= 0 and groups.max() < G)):
@@ -165,7 +165,7 @@ class PackedColumns:
 
         Jobs that no figure tells apart become one group; what a job would do beside itself is not read.
         """
-        shared = np.array(together, dtype=np.float64)
+        shared = np.array(together, dtype=float)
         N, M = matrix.rates.shape
         expect(shared.shape == (N, N, M), _SOURCE, "together", shared.shape, f"shape {(N, N, M)}")
         shared[np.arange(N), np.arange(N)] = 0.0

@@ -50,7 +50,7 @@ class _History(NamedTuple):
 
     @classmethod
     def checked(cls, when: ArrayLike, prices: ArrayLike, source: str, name: str) -> _History:
-        times, values = np.array(when, dtype=np.float64), np.array(prices, dtype=np.float64)
+        times, values = np.array(when, dtype=float), np.array(prices, dtype=float)
         with np.errstate(over="ignore", invalid="ignore"):
             fits = times.ndim == 1 and times.shape == values.shape and len(times) > 0
             steps = np.diff(times) * values[:-1] / _SECONDS_PER_HOUR if fits else np.zeros(0)
@@ -174,7 +174,7 @@ class PriceTable:
             An accelerator type has no price, an interval ends before it starts, or the lengths differ.
         """
         M = len(accelerators)
-        start, end = np.asarray(start_seconds, dtype=np.float64), np.asarray(end_seconds, dtype=np.float64)
+        start, end = np.asarray(start_seconds, dtype=float), np.asarray(end_seconds, dtype=float)
         for field, values in (("start_seconds", start), ("end_seconds", end)):
             expect(values.shape in ((), (M,)), self.source, field, values.shape, f"a scalar or shape {(M,)}")
         start, end = np.broadcast_to(start, (M,)), np.broadcast_to(end, (M,))

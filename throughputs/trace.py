@@ -183,7 +183,7 @@ class Trace:
 
     def _settle_deadlines(self) -> None:
         """Take deadlines from the first options where there are any, and check them."""
-        first = np.array([row[0][0] if row else np.nan for row in self.deadline_options], dtype=np.float64)
+        first = np.array([row[0][0] if row else np.nan for row in self.deadline_options], dtype=float)
         deadline = np.where(np.isnan(self.deadline), first, self.deadline)
         object.__setattr__(self, "deadline", deadline)
         some = ~np.isnan(deadline)
@@ -343,7 +343,7 @@ def _named(column: Texts, accelerators: Sequence[str]) -> Flags:
     """(N, M) whether a cell names a type."""
     names, of = np.unique(column.astype(str), return_inverse=True)
     own = [partition_names(name) for name in names.tolist()]
-    named = np.array([[name in some for name in accelerators] for some in own], dtype=np.bool_)
+    named = np.array([[name in some for name in accelerators] for some in own], dtype=bool)
     return named.reshape(len(own), len(accelerators))[of]
 
 

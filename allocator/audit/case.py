@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formulations import PackedPolytope, Polytope
-from throughputs import InputError, PackedColumns, PlainColumns
+from throughputs import PackedColumns, PlainColumns
 from throughputs.arrays import Flags, Floats, Ints
+from throughputs.errors import expect
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -74,10 +75,14 @@ def case_of(allocation: Allocation, state: ClusterState) -> Case:
     InputError
         The allocation is of other jobs or types.
     """
-    if allocation.shares.shape != state.rates.shape:
-        expected = f"shares of the {state.n_jobs} jobs of the state on its {len(state.capacity)} types"
-        raise InputError("audit", field="shares", found=allocation.shares.shape, expected=expected)
-    rates, capacity = state.runnable_rates, state.capacity.astype(np.float64)
+    expect(
+        allocation.shares.shape == state.rates.shape,
+        "audit",
+        "shares",
+        allocation.shares.shape,
+        f"shares of the {state.n_jobs} jobs of the state on its {len(state.capacity)} types",
+    )
+    rates, capacity = state.runnable_rates, state.capacity.astype(float)
     rates = np.where(capacity > 0, rates, 0.0)
     shares, time, u, violation = _received(allocation, state, rates, capacity)
     packed = allocation.pairs is not None

@@ -78,9 +78,9 @@ def audit_log(trace: Trace, cluster: Cluster | str | Mapping[str, int]) -> LogAu
     record, jobs = run.record, run.jobs
     ran, order = record.row_job, np.argsort(record.row_job)
     jobs, start, end = jobs.iloc[ran[order]], record.row_start[order], record.row_finish[order]
-    arrival, gpus = jobs["arrival_time"].to_numpy(np.float64), record.row_gpus[order]
+    arrival, gpus = jobs["arrival_time"].to_numpy(float), record.row_gpus[order]
     span = float(trace.arrival_time.min()), float(trace.arrival_time.max())
-    could, overtaken, idle = np.zeros(len(jobs)), np.zeros(len(jobs), dtype=np.bool_), np.zeros(3)
+    could, overtaken, idle = np.zeros(len(jobs)), np.zeros(len(jobs), dtype=bool), np.zeros(3)
     for pool, capacity in enumerate(run.cluster.capacity.tolist()):
         mine = record.row_accelerator[order] == pool
         some = _Pool(arrival[mine], start[mine], end[mine], gpus[mine], capacity, span)
@@ -167,7 +167,7 @@ class _Pool:
         """(3,) GPU seconds that were free though a job that waited fitted, as all were larger, and as none waited."""
         smallest = np.full(len(self.times), np.inf)
         for size in self.sizes[::-1]:
-            one = (self.gpus == size).astype(np.float64)
+            one = (self.gpus == size).astype(float)
             smallest[self._count(self.arrival, one) > self._count(self.start, one)] = size
         spent = np.where(self.within, self.free * self.seconds, 0.0)
         cases = (self.free >= smallest, (self.free < smallest) & np.isfinite(smallest), np.isinf(smallest))
@@ -185,7 +185,7 @@ class _Pool:
 
     def overtaken(self) -> Flags:
         """(n,) whether a later job of at least the size started before one that waited for more than ten minutes."""
-        found = np.zeros(len(self.gpus), dtype=np.bool_)
+        found = np.zeros(len(self.gpus), dtype=bool)
         for size in self.sizes:
             rivals, mine = np.flatnonzero(self.gpus >= size), np.flatnonzero(self.gpus == size)
             rivals = rivals[np.argsort(self.arrival[rivals], kind="stable")]

@@ -101,7 +101,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, Floats]):
         self._trace = TraceGenerator(n_jobs=20, mean_interarrival=900.0) if trace is None else trace
         self.job_columns = job_columns(self.cluster.accelerators)
         self.observation_space = observation_space(self.cluster.accelerators, max_jobs)
-        self.action_space = spaces.Box(0.0, 1.0, (max_jobs, len(self.cluster.accelerators)), dtype=np.float64)
+        self.action_space = spaces.Box(0.0, 1.0, (max_jobs, len(self.cluster.accelerators)), dtype=float)
         self._run: Simulation | None = None
         self._questions: Generator[ClusterState, None, bool] | None = None
         self._state: ClusterState | None = None
@@ -136,8 +136,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, Floats]):
         super().reset(seed=seed)
         given = dict(options or {})
         trace = self._drawn(given.pop("trace", self._trace))
-        if given:
-            raise InputError("environment", field="options", found=sorted(given), expected="'trace' alone")
+        expect(not given, "environment", "options", sorted(given), "'trace' alone")
         self._run = Simulation(trace, self.cluster, self._policy, self._throughputs, preset=self._preset)
         self._questions = self._run.world.questions()
         self._value, self._stalled = 0.0, ""
@@ -160,7 +159,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, Floats]):
         """
         state, run = self.state, self._run
         assert run is not None
-        answer = np.asarray(action, dtype=np.float64)
+        answer = np.asarray(action, dtype=float)
         expect(
             answer.shape == self.action_space.shape, "environment", "action", answer.shape, f"{self.action_space.shape}"
         )
@@ -188,7 +187,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, Floats]):
 
     def carried_out(self, action: Floats) -> Floats:
         """(N, M) what would be made of `action` now: feasible shares, or 1 where a job would run."""
-        return self._policy.carried_out(np.asarray(action, dtype=np.float64), self.state)
+        return self._policy.carried_out(np.asarray(action, dtype=float), self.state)
 
     def result(self) -> SimulationResult:
         """The run of the episode that is over, as `allocator.simulate` returns it.

@@ -37,7 +37,7 @@ def observation_space(accelerators: Sequence[str], max_jobs: int) -> spaces.Dict
     """The space of `observation_of`."""
 
     def numbers(*shape: int, least: float = 0.0) -> spaces.Box:
-        return spaces.Box(least, _LARGEST, shape, dtype=np.float64)
+        return spaces.Box(least, _LARGEST, shape, dtype=float)
 
     return spaces.Dict(
         {
@@ -81,7 +81,7 @@ def observation_of(state: ClusterState, max_jobs: int) -> dict[str, Values]:
     return {
         "jobs": jobs,
         "mask": mask,
-        "capacity": state.capacity.astype(np.float64),
+        "capacity": state.capacity.astype(float),
         "clock": np.array([min(state.clock, _LARGEST)]),
         "unseen_jobs": np.array([float(n - seen)]),
     }

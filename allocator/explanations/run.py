@@ -209,7 +209,7 @@ class Decisions:
         """(M,) share of time of the job on each type, alone or with another, by this decision."""
         rows = self.given(decision)
         mine = rows.job_id == job
-        return np.bincount(rows.pool[mine], rows.share[mine], self.prices.shape[1]).astype(np.float64)
+        return np.bincount(rows.pool[mine], rows.share[mine], self.prices.shape[1]).astype(float)
 
     def shares(self, decision: int, active: Ints) -> Floats:
         """(n, M) shares of the active jobs (ids, ascending) alone."""

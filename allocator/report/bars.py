@@ -57,8 +57,8 @@ def merge_rounds(rounds: pd.DataFrame, job_position: Ints) -> Bars:
     gpu, job, number, row = gpu[order], job[order], number[order], row[order]
     continues = (np.diff(gpu) == 0) & (np.diff(job) == 0) & (np.diff(number) == 1)
     opens, closes = (np.insert(~continues, at, True)[: len(gpu)] for at in (0, len(continues)))
-    start = rounds["start_time"].to_numpy(np.float64)[row[opens]]
-    end = rounds["end_time"].to_numpy(np.float64)[row[closes]]
+    start = rounds["start_time"].to_numpy(float)[row[opens]]
+    end = rounds["end_time"].to_numpy(float)[row[closes]]
     bars = Bars(gpu[opens], job[opens], number[opens], number[closes], start, end)
     return bars.take(np.lexsort((bars.first_round, bars.start, bars.gpu)))
 

@@ -29,7 +29,7 @@ def ecdf(values: Sequence[float] | Floats, n: int) -> tuple[Floats, Floats]:
 
     Jobs without a value (not completed) count in `n`: the curve of a run that was cut short ends below 1.
     """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    ordered = np.sort(np.asarray(values, dtype=float))
     distinct, counts = np.unique(ordered[np.isfinite(ordered)], return_counts=True)
     return distinct, np.cumsum(counts) / max(n, 1)
 
@@ -180,7 +180,7 @@ def course_chart(
     parts = [axes(frame, x, y, label, course.label, y_percent=course.percent, x_ticks=ticks)]
     for position, each in drawn:
         times = x.pixels(np.minimum(np.array(each["time"]) / HOUR, x.high))
-        values = y.pixels(np.array([*each["value"], each["value"][-1]], dtype=np.float64))
+        values = y.pixels(np.array([*each["value"], each["value"][-1]], dtype=float))
         parts.append(_curve(position, step_path(times, values)))
     view = _view(x, y, "".join(parts), shown=True)
     return _svg(course.name, frame, course.title, f"{len(drawn)} runs; at most {shown}", view, over_time=True)

@@ -64,7 +64,7 @@ def average_prices(decisions: Sequence[tuple[int, float, Allocation]], timeline:
     if not priced or not len(timeline):
         return {}
     clocks, prices = (np.array(column) for column in zip(*((clock, a.prices) for clock, a in priced), strict=True))
-    start, end = (timeline[name].to_numpy(dtype=np.float64) for name in ("start_time", "end_time"))
+    start, end = (timeline[name].to_numpy(dtype=float) for name in ("start_time", "end_time"))
     in_force = np.searchsorted(clocks, start, side="right") - 1
     some = in_force >= 0
     seconds = np.bincount(in_force[some], (end - start)[some], len(clocks))

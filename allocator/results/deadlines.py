@@ -43,7 +43,7 @@ def assign_slos(trace: Trace, rng: np.random.Generator, slos: Mapping[float, flo
     InputError
         Probabilities that are negative or do not add up to 1, or a multiple that is not positive.
     """
-    factors, shares = np.array(list(slos), dtype=np.float64), probabilities(slos, trace.source, "slos")
+    factors, shares = np.array(list(slos), dtype=float), probabilities(slos, trace.source, "slos")
     good = (np.isnan(factors) | ((factors > 0) & np.isfinite(factors))).all()
     expect(good, trace.source, "slos", dict(slos), "positive multiples of the duration")
     drawn = factors[rng.choice(len(factors), size=len(trace), p=shares)]
@@ -60,7 +60,8 @@ def deadline_columns(record: RunRecord) -> dict[str, Any]:
     if np.isnan(jobs.deadline).all():
         return {}
     ended = record.judged_time
-    met = np.where(np.isnan(jobs.deadline), None, ended <= jobs.deadline)
+    met = (ended <= jobs.deadline).astype(object)
+    met[np.isnan(jobs.deadline)] = None
     columns: dict[str, Any] = {"deadline": jobs.deadline, "met": met}
     options = jobs.deadline_options
     if np.diff(options.offsets).max(initial=0) > 1:
@@ -88,13 +89,13 @@ def deadline_figures(jobs: pd.DataFrame, measure: str = "first") -> dict[str, An
         return {}
     due = jobs["deadline"].notna().to_numpy()
     first = jobs["met"].to_numpy() == True  # noqa: E712 - None for best effort
-    kept = np.nan_to_num(jobs["value_kept"].to_numpy(dtype=np.float64)) if "value_kept" in jobs else first.astype(float)
-    status, jct = jobs["status"].astype(str).to_numpy(), jobs["jct"].to_numpy(dtype=np.float64)
+    kept = np.nan_to_num(jobs["value_kept"].to_numpy(dtype=float)) if "value_kept" in jobs else first.astype(float)
+    status, jct = jobs["status"].astype(str).to_numpy(), jobs["jct"].to_numpy(dtype=float)
     in_time = first if measure == "first" else kept > 0
     count, rejected = int(due.sum()), int((due & (status == "rejected")).sum())
     worth = kept if measure == "value" else in_time
     free = jct[~due & ~np.isnan(jct)]
-    wasted = jobs["gpu_seconds"].to_numpy(dtype=np.float64)[due & ~in_time]
+    wasted = jobs["gpu_seconds"].to_numpy(dtype=float)[due & ~in_time]
     return {
         "deadline_jobs": count,
         "deadline_ratio": float(worth[due].sum()) / count if count else None,

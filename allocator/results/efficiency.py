@@ -73,7 +73,7 @@ def _worth(record: RunRecord) -> Floats | None:
         record.configurations.rates_at(job, pool, gpus),
     )
     known = (single > 0) & (rate > 0)
-    worth = gpus.astype(np.float64)
+    worth = gpus.astype(float)
     np.divide(rate, single, out=worth, where=known)
     return worth * record.row_share if record.fluid else worth
 

@@ -73,7 +73,7 @@ def isolated_jct(
 def _divided(n_jobs: int, capacity: Ints, allowed: Flags | None) -> Iterator[tuple[Flags, Floats, float]]:
     """The jobs that may use the same types, (N,) bool; what each job counts among them, (N,); and the GPUs of these."""
     if allowed is None:
-        yield np.ones(n_jobs, dtype=np.bool_), np.ones(n_jobs), float(capacity.sum())
+        yield np.ones(n_jobs, dtype=bool), np.ones(n_jobs), float(capacity.sum())
         return
     kinds, of = np.unique(allowed, axis=0, return_inverse=True)
     gpus = (kinds * capacity).sum(axis=1)

@@ -116,7 +116,7 @@ _ENDS = ("unserved", "dropped", "rejected", "cut_off", "unfinished")
 def _contention_figures(timeline: pd.DataFrame, gpus: int) -> dict[str, Any]:
     """Jobs that waited, and jobs in the cluster, alone and per GPU: the time average and the most at a time."""
     start, end, queued, active = (
-        timeline[name].to_numpy(dtype=np.float64) for name in ("start_time", "end_time", "queued_jobs", "active_jobs")
+        timeline[name].to_numpy(dtype=float) for name in ("start_time", "end_time", "queued_jobs", "active_jobs")
     )
     average = _time_average(active, end - start)
     return {
@@ -164,7 +164,7 @@ def _pool_figures(record: RunRecord, gang: int) -> dict[str, Any]:
 def _envy_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     if "scheduled_fraction" not in jobs:
         return {}
-    mean, largest = pairwise_envy(jobs["scheduled_fraction"].to_numpy(dtype=np.float64))
+    mean, largest = pairwise_envy(jobs["scheduled_fraction"].to_numpy(dtype=float))
     return {"mean_envy": mean, "largest_envy": largest}
 
 

@@ -39,7 +39,7 @@ def unserved_reasons(record: RunRecord) -> list[str]:
     unserved = np.flatnonzero((jobs.columns["outcome"] == OPEN) & ~jobs.runnable)
     gpus = jobs.scale_factor[unserved]
     allowed = allowed_types(jobs.gpu_type[unserved], jobs.partition[unserved], cluster.accelerators)
-    anywhere = np.ones((len(unserved), len(cluster.accelerators)), dtype=np.bool_)
+    anywhere = np.ones((len(unserved), len(cluster.accelerators)), dtype=bool)
     allowed = anywhere if allowed is None else allowed
     most = (allowed * cluster.capacity).max(axis=1, initial=0)
     lines = []

@@ -169,7 +169,7 @@ class RunRecord:
 
         Of GPUs that two jobs share, each is put down for half, and for its fraction where it asked for one.
         """
-        gpus = self.row_gpu_count.astype(np.float64)
+        gpus = self.row_gpu_count.astype(float)
         if self.jobs.fractions is not None:
             gpus = taken_of(self.row_gpu_count, self.jobs.fractions.thousandths[self.row_job])
         if self.packed:
@@ -192,7 +192,7 @@ class RunRecord:
     @cached_property
     def running_seconds(self) -> Floats:
         """(N,) seconds in which each job had GPUs."""
-        return np.bincount(self.row_job, self.row_seconds, len(self.jobs)).astype(np.float64)
+        return np.bincount(self.row_job, self.row_seconds, len(self.jobs)).astype(float)
 
     @cached_property
     def promised_seconds(self) -> Floats | None:
@@ -214,7 +214,7 @@ class RunRecord:
     def ran_beyond_shares(self) -> Flags:
         """(N,) jobs that had more beyond their shares than a round on each type, which shares become rounds by."""
         if self.promises is None or self.promised_seconds is None:
-            return np.zeros(len(self.jobs), dtype=np.bool_)
+            return np.zeros(len(self.jobs), dtype=bool)
         rounds = len(self.cluster.accelerators) * self.promises.round_seconds
         return self.running_seconds > (self.promised_seconds + rounds) * (1 + _ROUNDING)
 
@@ -320,7 +320,7 @@ class RunRecord:
             return 0, 0
         before, at_once, same_place = self._successions
         stayed = at_once & same_place & (self.row_partner == self.row_partner[before])
-        kept, goes_on = np.zeros(len(before), dtype=np.bool_), np.zeros(len(before), dtype=np.bool_)
+        kept, goes_on = np.zeros(len(before), dtype=bool), np.zeros(len(before), dtype=bool)
         kept[before[stayed]] = goes_on[before[before >= 0]] = True
         goes_on |= self.unfinished[self.row_job] & (self.row_round < len(self.outcomes) - 1)
         first = np.flatnonzero((self.row_partner < 0) | (self.row_job < self.row_partner))

@@ -168,7 +168,7 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
         running = np.array([len(np.unique(o.jobs)) for o in record.outcomes], dtype=np.int64)
     if record.leased:
         running = np.array([o.running[0] for o in record.outcomes if o.running is not None], dtype=np.int64)
-        busy = np.array([o.running[1] for o in record.outcomes if o.running is not None], dtype=np.float64)
+        busy = np.array([o.running[1] for o in record.outcomes if o.running is not None], dtype=float)
     extra = {"rounds": record.round_length} if record.round_length.max(initial=1) > 1 else {}
     return pd.DataFrame(
         {
@@ -205,7 +205,7 @@ def capacity_table(record: RunRecord) -> pd.DataFrame | None:
         return None
     times, gpus = zip(*record.capacity, strict=True)
     by_type = pd.DataFrame(gpus, columns=list(record.cluster.accelerators), dtype="int64")
-    by_type.insert(0, "time", np.array(times, dtype=np.float64))
+    by_type.insert(0, "time", np.array(times, dtype=float))
     return by_type
 
 
@@ -220,13 +220,13 @@ def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | N
         return None
     names = record.cluster.accelerators
     prices = [np.full(len(names), np.nan) if a.prices is None else a.prices for _, _, a in decisions]
-    table = np.array(prices, dtype=np.float64).reshape(len(decisions), len(names))
+    table = np.array(prices, dtype=float).reshape(len(decisions), len(names))
     rows = dict.fromkeys(name for _, _, a in decisions for name in a.row_prices)
     return pd.DataFrame(
         {
             "decision": np.arange(len(decisions), dtype=np.int32),
             "round": np.array([number for number, _, _ in decisions], dtype=np.int64),
-            "time": np.array([clock for _, clock, _ in decisions], dtype=np.float64),
+            "time": np.array([clock for _, clock, _ in decisions], dtype=float),
             "status": pd.Categorical([a.status for _, _, a in decisions]),
             "objective_unit": pd.Categorical([a.objective_unit for _, _, a in decisions]),
         }

@@ -234,7 +234,7 @@ def _time_and_gpus(allocation: Allocation, state: ClusterState) -> tuple[Floats,
             time = time + np.bincount(member, pairs.share, minlength=state.n_jobs)
         used = used + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(used))
     if allocation.assignment is not None:
-        used = allocation.assignment.gpus_used(len(used)).astype(np.float64)
+        used = allocation.assignment.gpus_used(len(used)).astype(float)
     return time, used
 
 

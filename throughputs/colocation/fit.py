@@ -168,7 +168,7 @@ def fit_memory_shares(fits: Flags, known: Flags) -> Floats:
 def _solution(answer: OptimizeResult) -> Floats:
     if answer.x is None:
         raise RuntimeError(f"memory shares: {answer.message}")  # every job may be told wrongly, so there is a solution
-    return np.asarray(answer.x, dtype=np.float64)
+    return np.asarray(answer.x, dtype=float)
 
 
 def colocation_errors(
@@ -193,7 +193,7 @@ def colocation_errors(
     job_types = [name for name, size in table.keys if size == scale_factor]
     truth = retained_fractions(table, job_types, accelerators, scale_factor)
     guess = model.retained(job_types, accelerators)
-    upper = np.triu(np.ones(truth.shape[:2], dtype=np.bool_))
+    upper = np.triu(np.ones(truth.shape[:2], dtype=bool))
     rows = []
     for m, accelerator in enumerate(accelerators):
         measured, modelled = truth[:, :, m], guess[:, :, m]

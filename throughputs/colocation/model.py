@@ -64,7 +64,7 @@ class RetainedFractions:
     def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> Floats:
         """(G, G, M) `values` in the order asked for, nan for what has no entry."""
         rows, columns = _positions(job_types, self.job_types), _positions(accelerators, self.accelerators)
-        known = (rows[:, np.newaxis, np.newaxis] >= 0) & (rows[:, np.newaxis] >= 0) & (columns >= 0)
+        known = (rows[:, None, None] >= 0) & (rows[:, None] >= 0) & (columns >= 0)
         return np.where(known, self.values[np.ix_(rows, rows, columns)], np.nan)
 
 
@@ -123,7 +123,7 @@ class InterferenceModel:
             ("pressure", pressure, (G, M, K)),
             ("memory_share", memory_share, (G, M)),
         ):
-            array = np.array(values, dtype=np.float64)
+            array = np.array(values, dtype=float)
             array.flags.writeable = False  # models are shared, the embedded one by everybody
             vars(self)[name] = array
             expect(array.shape == shape, source, name, array.shape, f"shape {shape}")
@@ -132,7 +132,7 @@ class InterferenceModel:
         unknown = np.isnan(self.memory_share)
         for name in ("sensitivity", "pressure"):
             expect(
-                not (np.isnan(getattr(self, name)) != unknown[:, :, np.newaxis]).any(),
+                not (np.isnan(getattr(self, name)) != unknown[:, :, None]).any(),
                 source,
                 name,
                 "nan",
@@ -148,7 +148,7 @@ class InterferenceModel:
     def fractions(self) -> Floats:
         """(G, G, M) retained fraction of row beside column, in the model's own order."""
         slowdown = 1.0 + np.einsum("amk,bmk->abm", self.sensitivity, self.pressure)
-        together = self.memory_share[:, np.newaxis] + self.memory_share
+        together = self.memory_share[:, None] + self.memory_share
         return np.where(together > 1.0, 0.0, 1.0 / slowdown)
 
     def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> Floats:
@@ -236,11 +236,11 @@ def retained_fractions(
     figures = table.colocated[inside][:, columns]
     together = np.full((len(job_types), len(job_types), len(accelerators)), np.nan)
     mine, its = figures[..., 0], figures[..., 1]
-    same = (a == b)[:, np.newaxis]
+    same = (a == b)[:, None]
     together[b, a] = np.where(same, (mine + its) / 2, its)
     together[a, b] = np.where(same, (mine + its) / 2, mine)
-    possible = alone[:, np.newaxis] > 0
-    ratio = together / np.where(possible, alone[:, np.newaxis], 1.0)
+    possible = alone[:, None] > 0
+    ratio = together / np.where(possible, alone[:, None], 1.0)
     return np.where(np.isnan(together) | possible, ratio, 0.0)
 
 

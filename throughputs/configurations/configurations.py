@@ -390,7 +390,7 @@ class Configurations:
     @cached_property
     def usage(self) -> csr_array:
         """(M, C) GPUs of each pool that the column takes."""
-        return self._sparse(self.gpus.astype(np.float64), self.pool, np.arange(self.n_columns), len(self.pools))
+        return self._sparse(self.gpus.astype(float), self.pool, np.arange(self.n_columns), len(self.pools))
 
     def _sparse(self, values: Floats, row: Ints, column: Ints, rows: int) -> csr_array:
         from scipy.sparse import csr_array
@@ -400,16 +400,16 @@ class Configurations:
     def throughput(self, x: Floats) -> Floats:
         """(N,) effective throughput u of shares `x` (C,), steps/s."""
         job, column, rate = self._members
-        return np.asarray(np.bincount(job, rate * x[column], minlength=self.n_jobs), dtype=np.float64)
+        return np.asarray(np.bincount(job, rate * x[column], minlength=self.n_jobs), dtype=float)
 
     def busy(self, x: Floats) -> Floats:
         """(N,) share of each job's time that `x` (C,) takes."""
         job, column, _ = self._members
-        return np.asarray(np.bincount(job, x[column], minlength=self.n_jobs), dtype=np.float64)
+        return np.asarray(np.bincount(job, x[column], minlength=self.n_jobs), dtype=float)
 
     def used(self, x: Floats) -> Floats:
         """(M,) GPUs of each pool that `x` (C,) takes."""
-        return np.asarray(np.bincount(self.pool, self.gpus * x, minlength=len(self.pools)), dtype=np.float64)
+        return np.asarray(np.bincount(self.pool, self.gpus * x, minlength=len(self.pools)), dtype=float)
 
 
 _ARRAYS = tuple(columns_of(Configurations))

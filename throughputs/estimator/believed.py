@@ -88,7 +88,7 @@ class BelievedColocation:
         self._alone = truth.alone
         self._truth = truth.together
         self.together: Floats = np.zeros_like(truth.together)
-        self._measured = np.zeros(truth.together.shape, dtype=np.bool_)
+        self._measured = np.zeros(truth.together.shape, dtype=bool)
         self.measured_pairs = 0
         errors: list[Floats] = []
         for size in np.unique(truth.group_scale_factors).tolist():

@@ -55,7 +55,7 @@ class LowRankCompletion:
         The first V comes from the singular vectors of the matrix with its unknown entries at the column means.
         """
         known = ~np.isnan(values)
-        weight = known.astype(np.float64)
+        weight = known.astype(float)
         counts = weight.sum(axis=0)
         filled = np.where(known, values, 0.0)
         means = filled.sum(axis=0) / np.maximum(counts, 1.0) if self.centred else np.zeros(values.shape[1])
@@ -79,6 +79,6 @@ class LowRankCompletion:
     def _solve(self, residual: Floats, weight: Floats, V: Floats) -> Floats:
         """(R, k) the best rows for the columns V: (V_i' V_i + mu I) u_i = V_i' x_i over the known entries of row i."""
         k = V.shape[1]
-        outer = (V[:, :, np.newaxis] * V[:, np.newaxis]).reshape(len(V), k * k)
+        outer = (V[:, :, None] * V[:, None]).reshape(len(V), k * k)
         gram = matmul(weight, outer).reshape(-1, k, k) + self.ridge * np.eye(k)
         return solve_definite(gram, matmul(residual, V))

@@ -75,7 +75,7 @@ class ThroughputEstimator:
         *,
         estimate: Estimate = "match",
     ) -> None:
-        self.references = np.array(references, dtype=np.float64)
+        self.references = np.array(references, dtype=float)
         self.completion = completion or LowRankCompletion()
         self.estimate = estimate
         shape = self.references.shape
@@ -126,7 +126,7 @@ class ThroughputEstimator:
     @property
     def fingerprints(self) -> Floats:
         """(G, n, M) fraction each job keeps beside each reference model: profiled, or completed."""
-        return np.array(self._fingerprints, dtype=np.float64).reshape(-1, *self.references.shape[1:])
+        return np.array(self._fingerprints, dtype=float).reshape(-1, *self.references.shape[1:])
 
     def add(self, profile: ArrayLike) -> int:
         """Take in a job from its profile; answers with its position.
@@ -141,7 +141,7 @@ class ThroughputEstimator:
         InputError
             The shape is another one, or an entry is not a fraction.
         """
-        measured = np.array(profile, dtype=np.float64)
+        measured = np.array(profile, dtype=float)
         shape = self.references.shape[1:]
         expect(measured.shape == shape, _SOURCE, "profile", measured.shape, f"shape {shape}, as of one reference model")
         _check_fractions("profile", np.nan_to_num(measured), "fractions from 0 to 1, or nan")
@@ -169,7 +169,7 @@ def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) 
     InputError
         The percentage is not in [0, 1].
     """
-    values = np.asarray(row, dtype=np.float64)
+    values = np.asarray(row, dtype=float)
     expect(0.0 <= percentage <= 1.0, _SOURCE, "percentage", percentage, "a number from 0 to 1")
     # random() is below 1, so that 1 profiles everything and 0 nothing
     return np.where(rng.random(values.shape) < percentage, values, np.nan)

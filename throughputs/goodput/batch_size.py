@@ -188,7 +188,7 @@ def _best(jobs: GoodputModels, nodes: Ints, gpus: Ints, tune: bool) -> Iterator[
     """The fields of `BestBatchSizes` of each job on a configuration of its own; `nodes` and `gpus` are (J,)."""
     sync = jobs.throughput.synchronisation_time(nodes[:, None], gpus[:, None])[:, 0]
     row = np.arange(len(jobs))
-    entries = _Entries(jobs, row, gpus.astype(np.float64), sync, tune)
+    entries = _Entries(jobs, row, gpus.astype(float), sync, tune)
     size, steps = _chosen(entries)
     goodput, throughput = entries.goodput(row, size, steps)
     figures = (goodput, throughput, size, steps, entries.gpus * size * (steps + 1.0))

@@ -54,11 +54,11 @@ class GradientStatistics:
 
     def gain(self, scale: ArrayLike) -> Floats:
         """(J,) initial steps that one step with `scale` times the batch is worth."""
-        return gain(np.asarray(scale, dtype=np.float64), self.square_norm, self.variance)
+        return gain(np.asarray(scale, dtype=float), self.square_norm, self.variance)
 
     def efficiency(self, scale: ArrayLike) -> Floats:
         """(J,) progress of a sample relative to one in a batch of the initial size."""
-        return np.asarray(self.gain(scale) / np.asarray(scale, dtype=np.float64))
+        return np.asarray(self.gain(scale) / np.asarray(scale, dtype=float))
 
 
 def gain(scale: Floats, square_norm: Floats, variance: Floats) -> Floats:

@@ -85,13 +85,13 @@ class Cells(NamedTuple):
         regime = np.where(samples.gpus == 1, 0, np.where(one_node, 1, 2))
         keys = np.stack([regime, samples.gpus, samples.batch_size], axis=1)
         unique, cell = _distinct(keys)
-        count = np.bincount(cell).astype(np.float64)
+        count = np.bincount(cell).astype(float)
         logs = log(np.stack([samples.gradient_time, samples.step_time]))
         mean = np.stack([np.bincount(cell, row) / count for row in logs])
         rest = np.add.reduce((logs - mean[:, cell]) ** 2, axis=1) / len(samples)
         kind, gpus, size = unique.T
         more = np.maximum(gpus - 2.0, NO_TIME)
-        on = [(kind == regime).astype(np.float64) for regime in (2, 1)]
+        on = [(kind == regime).astype(float) for regime in (2, 1)]
         basis = np.stack([np.ones(len(size)), size, on[0], on[0] * more, on[1], on[1] * more])
         lower, upper = _LEAST.copy(), _MOST.copy()
         if len(np.unique(samples.batch_size)) == 1:
@@ -319,7 +319,7 @@ def _distinct(keys: Floats) -> tuple[Floats, Positions]:
     """Distinct rows in lexicographic order, and which of them each row is."""
     order = np.lexsort(keys.T[::-1])
     ordered = keys[order]
-    new = np.ones(len(keys), dtype=np.bool_)
+    new = np.ones(len(keys), dtype=bool)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     cell = np.empty(len(keys), dtype=np.intp)
     cell[order] = np.cumsum(new) - 1

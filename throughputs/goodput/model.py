@@ -56,7 +56,7 @@ class ThroughputModels:
     parameters: Floats
 
     def __init__(self, parameters: ArrayLike) -> None:
-        values = np.atleast_2d(np.array(parameters, dtype=np.float64))
+        values = np.atleast_2d(np.array(parameters, dtype=float))
         if not values.size:
             values = values.reshape(0, len(PARAMETERS))
         if values.ndim != 2 or values.shape[1] != len(PARAMETERS):
@@ -85,7 +85,7 @@ class ThroughputModels:
 
     def gradient_time(self, atomic_batch_size: ArrayLike) -> Floats:
         """(J, ...) seconds for the gradients of one micro-batch; `atomic_batch_size` has J, or 1, as first axis."""
-        size = np.asarray(atomic_batch_size, dtype=np.float64)
+        size = np.asarray(atomic_batch_size, dtype=float)
         alpha, beta = (column.reshape(-1, *(1,) * max(size.ndim - 1, 0)) for column in self.parameters.T[:2])
         return np.asarray(alpha + beta * size)
 
@@ -100,7 +100,7 @@ class ThroughputModels:
     def step_time(self, nodes: ArrayLike, gpus: ArrayLike, atomic_batch_size: ArrayLike) -> Floats:
         """(J, C) seconds of a step that accumulates nothing; all arguments (C,) or (J, C)."""
         gamma = self.parameters[:, 6][:, None]
-        size = np.atleast_2d(np.asarray(atomic_batch_size, dtype=np.float64))
+        size = np.atleast_2d(np.asarray(atomic_batch_size, dtype=float))
         return overlapped(self.gradient_time(size), self.synchronisation_time(nodes, gpus), gamma)
 
 

@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats
+from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.files import Document, parse_toml, read_text
 from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_batch_sizes
@@ -85,7 +85,7 @@ class Profile:
     def noise_at(self, progress: ArrayLike) -> Floats:
         """Gradient noise scale in samples after these shares of the training, from 0 to 1."""
         parts = len(self.noise_scale)
-        part = np.floor(np.asarray(progress, dtype=np.float64) * parts).astype(np.int64)
+        part: Ints = np.floor(np.asarray(progress, dtype=float) * parts).astype(np.int64)
         return np.asarray(self.noise_scale)[np.minimum(np.maximum(part, 0), parts - 1)]
 
     def steps(self, batch_size: float) -> float:
@@ -146,7 +146,7 @@ class Profiles:
         InputError
             There is no profile of a model, or none for the type.
         """
-        done = np.broadcast_to(np.asarray(progress, dtype=np.float64), (len(names),))
+        done = np.broadcast_to(np.asarray(progress, dtype=float), (len(names),))
         found = [self.find(name) for name in names]
         for name, profile in zip(names, found, strict=True):
             expect(
@@ -163,7 +163,7 @@ class Profiles:
                 field = f"accelerator type of {name}"
                 raise InputError(self.source, field=field, found=accelerator, expected=f"one of {known}{hint}")
         noise = np.array([float(p.noise_at(share)) for p, share in zip(found, done.tolist(), strict=True)])
-        initial = np.array([p.initial_batch_size for p in found], dtype=np.float64)
+        initial = np.array([p.initial_batch_size for p in found], dtype=float)
         limits = BatchSizeLimits(
             initial,
             [p.largest_batch_size for p in found],
@@ -189,7 +189,7 @@ class Profiles:
         InputError
             As `goodput`, or as `throughputs.goodput.best_batch_sizes`.
         """
-        jobs, sizes = self.goodput(names, accelerator), np.asarray(batch_size, dtype=np.float64)
+        jobs, sizes = self.goodput(names, accelerator), np.asarray(batch_size, dtype=float)
         limits = BatchSizeLimits(sizes, largest_local=jobs.limits.largest_local, accumulation=True)
         fixed = GoodputModels(jobs.throughput, jobs.statistics, limits)
         rate = best_batch_sizes(fixed, np.asarray(nodes)[:, None], np.asarray(gpus)[:, None]).throughput[:, 0]

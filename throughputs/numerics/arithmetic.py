@@ -39,7 +39,7 @@ def matmul(a: Values, b: Values) -> Any:
     return einsum(_SUBSCRIPTS[a.ndim, b.ndim], a, b)
 
 
-def quotient(dividend: Floats, divisor: Floats, otherwise: float) -> Floats:
+def quotient(dividend: Values, divisor: Values, otherwise: float) -> Floats:
     """(n,) dividend / divisor where the divisor is above 0, `otherwise` elsewhere."""
     usable = divisor > 0
     if np.count_nonzero(usable) == len(divisor):

@@ -39,17 +39,18 @@ _CHUNK = 8192
 
 def exp(x: ArrayLike) -> Floats:
     """e to the power of each entry."""
-    return _in_chunks(_exp, np.asarray(x, dtype=np.float64))
+    return _in_chunks(_exp, np.asarray(x, dtype=float))
 
 
 def log(x: ArrayLike) -> Floats:
     """Natural logarithm of each entry; -inf of 0 and nan of what is negative."""
-    return _in_chunks(_log, np.asarray(x, dtype=np.float64))
+    return _in_chunks(_log, np.asarray(x, dtype=float))
 
 
 def log2(x: ArrayLike) -> Floats:
     """Binary logarithm of positive numbers, exact for powers of two."""
-    mantissa, exponent = np.frexp(np.asarray(x, dtype=np.float64))
+    given: Floats = np.asarray(x, dtype=float)
+    mantissa, exponent = np.frexp(given)
     powers = mantissa == 0.5
     if powers.all():
         return np.asarray(exponent - 1.0)
@@ -58,7 +59,7 @@ def log2(x: ArrayLike) -> Floats:
 
 def power_of_ten(exponent: ArrayLike) -> Floats:
     """Ten to the power of each entry."""
-    y = np.asarray(exponent, dtype=np.float64)
+    y = np.asarray(exponent, dtype=float)
     # the product in two parts: what rounding took of it would be an error of as much relative to the power
     whole, rest = _product_in_two(y, _LN10_HIGH)
     raised = exp(whole)
@@ -100,7 +101,7 @@ def _log(x: Floats) -> Floats:
     mantissa, exponent = np.frexp(x)
     below = mantissa < _ROOT_HALF
     f = np.where(below, 2.0 * mantissa, mantissa) - 1.0
-    twos = exponent - below.astype(np.float64)
+    twos = exponent - below.astype(float)
     s = f / (2.0 + f)
     square = s * s
     series = square * _LOG_SERIES[0] + _LOG_SERIES[1]
@@ -136,9 +137,9 @@ def _upper_half(a: Floats | float) -> Any:
 
 def power(base: ArrayLike, exponent: float) -> Floats:
     """Each entry of `base`, above 0, to the power of `exponent`; roots and quotients where these do."""
-    x = np.asarray(base, dtype=np.float64)
+    x = np.asarray(base, dtype=float)
     size = abs(exponent)
     if size in (0.5, 1.0, 2.0):
         raised = np.sqrt(x) if size == 0.5 else x if size == 1.0 else x * x
-        return np.asarray(1.0 / raised if exponent < 0 else raised, dtype=np.float64)
+        return np.asarray(1.0 / raised if exponent < 0 else raised, dtype=float)
     return exp(exponent * log(x))

@@ -104,7 +104,7 @@ def least_squares(matrix: Floats, rhs: Floats) -> Floats:
         factors = Factors(matrix)
         if factors.trusted:
             return factors.solve(rhs)
-    R, y = matrix.astype(np.float64), rhs.astype(np.float64)
+    R, y = matrix.astype(float), rhs.astype(float)
     order, rank = _triangular(R, y, np.finfo(np.float64).eps * max(m, n))
     # what the other columns have in common with the first is folded into these, the last row first
     folds = []
@@ -162,7 +162,7 @@ def null_space(rows: Floats, least: float) -> Floats:
     Rows that are no further than `least` times the longest from being combinations of others count as such.
     """
     basis = np.eye(rows.shape[1])
-    _, rank = _triangular(rows.T.astype(np.float64), basis, least)
+    _, rank = _triangular(rows.T.astype(float), basis, least)
     return basis[rank:]
 
 
@@ -207,7 +207,7 @@ def singular_values(matrix: Floats) -> Floats:
     orthogonal (M. Hestenes, J. SIAM 6(1), 1958).
     """
     k, n = matrix.shape
-    rows = np.array(matrix if k <= n else matrix.T, dtype=np.float64, order="C")
+    rows = np.array(matrix if k <= n else matrix.T, dtype=float, order="C")
     for _ in range(_SWEEPS):
         turned = False
         for p, q in combinations(range(len(rows)), 2):
@@ -233,7 +233,7 @@ def _turn(alpha: float, beta: float, off: float) -> tuple[float, float]:
 
 def solve_definite(matrices: Floats, rhs: Floats) -> Floats:
     """Solutions (R, k) of R positive definite systems (R, k, k), one right-hand side each (R, k), all at once."""
-    L, x = matrices.astype(np.float64), rhs.astype(np.float64)
+    L, x = matrices.astype(float), rhs.astype(float)
     k = x.shape[1]
     for j in range(k):
         L[:, j:, j] /= np.sqrt(L[:, j, j])[:, None]

@@ -61,7 +61,7 @@ def _ranks(values: Floats) -> Floats:
     """(N,) from 0, the mean of the places that equal values take."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
-    return np.asarray((last - (count + 1) / 2)[place], dtype=np.float64)
+    return np.asarray((last - (count + 1) / 2)[place], dtype=float)
 
 
 REFIT_SECONDS = 7 * 86400.0

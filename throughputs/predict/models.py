@@ -85,7 +85,7 @@ def fit_classes(model: str, columns: Floats, categories: Sequence[bool], classes
             "min_data_in_leaf": 3,
             "num_leaves": 4,
         }
-        return _Trees(columns, categories, classes.astype(np.float64), settings)
+        return _Trees(columns, categories, classes.astype(float), settings)
     return _Functions("ExplainableBoostingClassifier", columns, categories, classes)
 
 
@@ -100,7 +100,7 @@ class _Trees:
         self.model = lightgbm.train(_LIGHTGBM | settings, rows, _TREES)
 
     def predict(self, columns: Floats) -> Floats:
-        return np.asarray(self.model.predict(columns, num_threads=1), dtype=np.float64)
+        return np.asarray(self.model.predict(columns, num_threads=1), dtype=float)
 
 
 class _Functions:
@@ -110,7 +110,7 @@ class _Functions:
         import interpret.glassbox
 
         # a column of one value says nothing, and the package warns of it
-        self.told = np.array([len(np.unique(column[~np.isnan(column)])) > 1 for column in columns.T], dtype=np.bool_)
+        self.told = np.array([len(np.unique(column[~np.isnan(column)])) > 1 for column in columns.T], dtype=bool)
         types = ["nominal" if is_category else "continuous" for is_category in np.asarray(categories)[self.told]]
         leaf = min(_LEAF_ROWS, 2 + len(values) // _LEAF_SHARE)
         machine = getattr(interpret.glassbox, kind)(feature_types=types, min_samples_leaf=leaf, **_BOOSTING, **_STEPS)
@@ -121,4 +121,4 @@ class _Functions:
         self.predicted = self.model.predict_proba if kind.endswith("Classifier") else self.model.predict
 
     def predict(self, columns: Floats) -> Floats:
-        return np.asarray(self.predicted(columns[:, self.told]), dtype=np.float64)
+        return np.asarray(self.predicted(columns[:, self.told]), dtype=float)

@@ -37,8 +37,8 @@ def arrivals_by_bin(trace: Trace, bin_seconds: float = 600.0) -> dict[str, Float
     """
     _check_seconds("bin_seconds", bin_seconds)
     which = np.floor(trace.arrival_time / bin_seconds).astype(np.int64)
-    jobs = np.bincount(which).astype(np.float64)
-    gpus = np.bincount(which, weights=trace.scale_factor.astype(np.float64)).astype(np.float64)
+    jobs = np.bincount(which).astype(float)
+    gpus = np.bincount(which, weights=trace.scale_factor.astype(float)).astype(float)
     return {"jobs": jobs, "GPUs": gpus}
 
 
@@ -125,7 +125,7 @@ def _checked(series: Mapping[str, Floats], target: str) -> Floats:
         if bad.any():
             row = int(np.argmax(bad))
             raise InputError("series", line=row + 1, field=name, found=float(values[row]), expected="a count from 0")
-    return np.asarray(series[target], dtype=np.float64)
+    return np.asarray(series[target], dtype=float)
 
 
 def _check_seconds(name: str, seconds: float) -> None:

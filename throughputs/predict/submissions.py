@@ -183,7 +183,7 @@ class Submissions:
         categories = {name: texts for name, texts in categories.items() if len(set(texts.tolist())) > 1}
         clock = trace.arrival_time + offset
         numbers = {
-            "GPUs": trace.scale_factor.astype(np.float64),
+            "GPUs": trace.scale_factor.astype(float),
             "hour": np.floor(clock / 3600.0) % 24.0,
             "day of week": np.floor(clock / _DAY) % 7.0,
         } | dict(further.numbers if further else {})
@@ -250,7 +250,7 @@ def encoded(columns: Columns, known: Positions, asked: slice | Positions) -> Enc
     codes, labels = [], []
     for texts, place in columns.coded.values():
         kept = (np.bincount(place[known], minlength=len(texts)) >= _FEWEST) & (texts != "")
-        codes.append((np.where(kept, np.cumsum(kept), 0).astype(np.float64), place))
+        codes.append((np.where(kept, np.cumsum(kept), 0).astype(float), place))
         labels.append(("others", *texts[kept].tolist()))
 
     def matrix(jobs: slice | Positions) -> Floats:

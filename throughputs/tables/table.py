@@ -77,9 +77,9 @@ class ThroughputTable:
     ) -> None:
         K, M = len(keys), len(accelerators)
         arrays = {
-            "isolated": np.array(isolated, dtype=np.float64) if K else np.zeros((0, M)),
+            "isolated": np.array(isolated, dtype=float) if K else np.zeros((0, M)),
             "pairs": np.zeros((0, 2), dtype=np.int64) if pairs is None else np.array(pairs, dtype=np.int64),
-            "colocated": np.zeros((0, M, 2)) if colocated is None else np.array(colocated, dtype=np.float64),
+            "colocated": np.zeros((0, M, 2)) if colocated is None else np.array(colocated, dtype=float),
         }
         vars(self).update(
             keys=tuple(_checked_key(name, size, source) for name, size in keys),
@@ -167,7 +167,7 @@ class ThroughputTable:
     ) -> Flags:
         """(N,) whether the table has a job type with so many GPUs."""
         wanted = zip(job_types, np.asarray(scale_factors).tolist(), strict=True)
-        return np.fromiter((key in self._row for key in wanted), dtype=np.bool_, count=len(job_types))
+        return np.fromiter((key in self._row for key in wanted), dtype=bool, count=len(job_types))
 
     def rates(
         self,
@@ -183,7 +183,7 @@ class ThroughputTable:
             Names the job type, scale factor or accelerator type that the table does not know.
         """
         rows = self._rows(job_types, scale_factors)
-        return _or_zero(self.isolated[rows[:, np.newaxis], self._columns(accelerators)])
+        return _or_zero(self.isolated[rows[:, None], self._columns(accelerators)])
 
     def unconsolidated_rates(
         self,
@@ -208,7 +208,7 @@ class ThroughputTable:
             raise InputError(self.source, field="accelerator", found=list(self.accelerators), expected=expected)
         rows = self._rows(job_types, scale_factors)
         columns = self._columns([accelerators[m] + UNCONSOLIDATED for m in known])
-        spread = self.isolated[rows[:, np.newaxis], columns]
+        spread = self.isolated[rows[:, None], columns]
         rates[:, known] = np.where(np.isnan(spread), rates[:, known], spread)
         return rates
 

@@ -172,7 +172,7 @@ def describe_trace(
         The table does not know the accelerator type, or a job of which the trace does not state the duration.
     """
     n = len(trace)
-    profiled = np.zeros(n, dtype=np.bool_) if table is None else table.has(trace.job_type, trace.scale_factor)
+    profiled = np.zeros(n, dtype=bool) if table is None else table.has(trace.job_type, trace.scale_factor)
     durations = durations_alone(trace, table, profiled, reference_accelerator)
     known = ~np.isnan(durations)
     first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)

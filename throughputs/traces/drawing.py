@@ -32,7 +32,7 @@ def check_arrivals(n_jobs: int, mean_interarrival: float, source: object) -> Non
 
 def probabilities(mix: Mapping[Any, float], source: object, field: str) -> Floats:
     """The shares of the values of a mix; raises `InputError` unless they add up to 1."""
-    shares = np.array(list(mix.values()), dtype=np.float64)
+    shares = np.array(list(mix.values()), dtype=float)
     expect(
         len(shares) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9,
         source,

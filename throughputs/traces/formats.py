@@ -393,13 +393,13 @@ def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) 
         else:
             lost = [value != default and value == value for value in values.tolist()]
         expected = f"{default!r}, as the format {format} has no such field (or lossy=True)"
-        _refuse(path, name, values, np.array(lost, dtype=np.bool_), expected)
+        _refuse(path, name, values, np.array(lost, dtype=bool), expected)
 
 
 def _cells(path: Path, name: str, field: _Field, values: Values, lossy: bool) -> list[Any]:
     """Cells ready for printing."""
     if field.form == "%s":
-        broken = np.array([any(end in text for end in "\t\n\r") for text in values], dtype=np.bool_)
+        broken = np.array([any(end in text for end in "\t\n\r") for text in values], dtype=bool)
         _refuse(path, name, values, broken, "text without tabs and line ends")
         return list(values)
     if name == "duration" and not lossy:

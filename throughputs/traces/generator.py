@@ -69,7 +69,7 @@ class LogUniformDurations:
 
     def sample(self, rng: np.random.Generator, n: int) -> Floats:
         """(n,) seconds."""
-        probabilities, low, high = np.array(self.parts, dtype=np.float64).T
+        probabilities, low, high = np.array(self.parts, dtype=float).T
         part = rng.choice(len(self.parts), size=n, p=probabilities)
         seconds: Floats = self.unit * power_of_ten(rng.uniform(low[part], high[part]))
         return seconds
@@ -185,5 +185,5 @@ def _check_mix(name: str, mix: Mapping[int, float] | Mapping[float, float]) -> N
 
 
 def _draw(rng: np.random.Generator, mix: Mapping[int, float] | Mapping[float, float], n: int) -> Floats:
-    shares = np.array(list(mix.values()), dtype=np.float64)
-    return rng.choice(np.array(list(mix), dtype=np.float64), size=n, p=shares / shares.sum())
+    shares = np.array(list(mix.values()), dtype=float)
+    return rng.choice(np.array(list(mix), dtype=float), size=n, p=shares / shares.sum())

@@ -108,7 +108,7 @@ class Course:
         self._ladders, self._kind = Ladders.of_jobs(
             job_type, scale_factor, mode, table, self.accelerators, rules, "course"
         )
-        self.total_steps = np.array(total_steps, dtype=np.float64)
+        self.total_steps = np.array(total_steps, dtype=float)
         self.batch_size, self.iterations_per_epoch, self.epochs = training_start(
             job_type, self.total_steps, self._ladders, self._kind
         )
@@ -194,7 +194,7 @@ class Course:
     def _position(self, jobs: Ints, steps_done: Floats) -> Ints:
         """(n,) the epoch that jobs are in: their fraction of the whole in epochs of the initial batch size."""
         fraction = steps_done[jobs] / self.total_steps[jobs]
-        epochs = fraction * (self.initial_steps[jobs] / self._initial_iterations[jobs])
+        epochs: Floats = fraction * (self.initial_steps[jobs] / self._initial_iterations[jobs])
         return np.floor(epochs + _EPOCH_TOLERANCE).astype(np.int64)
 
     def _unchanged(self) -> CourseChange:

@@ -140,12 +140,12 @@ class Regimes:
         return within
 
     def _per_job(self, values: Floats) -> Floats:
-        return np.bincount(self.job, values, minlength=len(self)).astype(np.float64)
+        return np.bincount(self.job, values, minlength=len(self)).astype(float)
 
     def _per_regime(self, values: Floats | Ints, regimes: int) -> Floats:
         """(N, regimes) sums of the (R,) `values`."""
         cell = self.job * regimes + self.regime
-        sums: Floats = np.bincount(cell, values, minlength=len(self) * regimes).astype(np.float64)
+        sums: Floats = np.bincount(cell, values, minlength=len(self) * regimes).astype(float)
         return sums.reshape(len(self), regimes)
 
 
@@ -265,7 +265,7 @@ def dirichlet_remaining_seconds(regimes: Regimes, epochs_done: Ints, *, unseen: 
     if unseen:
         support[:, -1] = True
         mean[:, -1] = regimes.seconds_at(epochs_done)
-    total = E.astype(np.float64)[:, None]
+    total = E.astype(float)[:, None]
     a = np.where(support, total / support.sum(axis=1, keepdims=True), 0.0) + seen
     b = total * a / _row_sums(a)[:, None]
     b = b - np.minimum(seen, np.floor(b))

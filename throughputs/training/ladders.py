@@ -72,7 +72,7 @@ class Ladders:
                     ladders.append(_ladder(*key, *found, table, accelerators, view))
                 kinds[key] = kind
             of_job[job] = kind
-        none, no = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+        none, no = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
         nothing = np.zeros((0, 1), dtype=np.int64), np.zeros((0, 1, len(accelerators)))
         empty = cls(*nothing, none, none, no, np.zeros((0, 0), np.int64), np.zeros((0, 0, 4), np.int64))
         return cls._together([empty, *ladders]), of_job
@@ -90,12 +90,12 @@ class Ladders:
 
     def doublings(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that gns jobs of some kinds are on in some epochs, each of shape (n,)."""
-        return np.asarray((self.switches[kind] <= epoch[:, np.newaxis]).sum(axis=1), dtype=np.int64)
+        return np.asarray((self.switches[kind] <= epoch[:, None]).sum(axis=1), dtype=np.int64)
 
     def critical(self, kind: Ints, epoch: Ints) -> Flags:
         """(n,) whether accordion jobs of some kinds are in a critical window in some epochs, each of shape (n,)."""
         first, end, every, before = np.moveaxis(self.windows[kind], 2, 0)
-        at = np.broadcast_to(epoch[:, np.newaxis], first.shape)
+        at = np.broadcast_to(epoch[:, None], first.shape)
         phase = np.where(every > 0, at % np.maximum(every, 1), at)
         inside: Flags = ((first <= phase) & (phase < end) & (at < before)).any(axis=1)
         return inside

@@ -65,7 +65,7 @@ class Profiles:
         return cls(
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.concatenate([np.empty(0), *map(np.atleast_1d, batch_sizes)]).astype(np.int64),
-            np.concatenate([np.empty(0), *map(np.atleast_1d, epoch_seconds)]).astype(np.float64),
+            np.concatenate([np.empty(0), *map(np.atleast_1d, epoch_seconds)]).astype(float),
             np.asarray(samples_per_epoch, dtype=np.int64),
         )
 
@@ -78,9 +78,9 @@ class Profiles:
         total_steps, total_seconds : (N,) of each job, above 0; seconds when it runs all the time.
         epochs : into how many parts the progress of a job is divided.
         """
-        seconds = np.asarray(total_seconds, dtype=np.float64)
+        seconds = np.asarray(total_seconds, dtype=float)
         n = len(seconds)
-        samples = np.maximum(np.rint(np.asarray(total_steps, dtype=np.float64) / epochs), 1).astype(np.int64)
+        samples = np.maximum(np.rint(np.asarray(total_steps, dtype=float) / epochs), 1).astype(np.int64)
         ones = np.ones(n * epochs, dtype=np.int64)
         return cls(np.arange(n + 1) * epochs, ones, np.repeat(seconds / epochs, epochs), samples)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -53,7 +51,7 @@ def outcome_columns(jobs: pd.DataFrame, rho: str) -> dict[str, Any]:
 
 def whole_numbers(values: pd.Series[float]) -> list[int | None]:
     """Rounded; None where there is none."""
-    return [round(value) if math.isfinite(value) else None for value in values.to_numpy(np.float64).tolist()]
+    return [round(value) if math.isfinite(value) else None for value in values.to_numpy(float).tolist()]
 
 
 def _coded(name: str, plural: str, values: pd.Series[Any]) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def _figures(result: SimulationResult, rho: str) -> dict[str, Any]:
 
 def _distribution(column: pd.Series[float], decimals: int | None) -> dict[str, Any]:
     """At most `CDF_POINTS` of the values, evenly spaced in rank and with the largest kept; and how many there were."""
-    values = column.to_numpy(np.float64)
+    values = column.to_numpy(float)
     ordered = np.sort(values[np.isfinite(values)])
     count = len(ordered)
     if count > CDF_POINTS:
@@ -211,7 +211,7 @@ def _courses(result: SimulationResult) -> dict[str, Any]:
 
 
 def _numbers(table: pd.DataFrame, *names: str) -> list[Floats]:
-    return [table[name].to_numpy(np.float64) for name in names]
+    return [table[name].to_numpy(float) for name in names]
 
 
 def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[str, Any]:
@@ -254,9 +254,9 @@ def _busy_gpus(result: SimulationResult, job: Ints) -> dict[str, Any]:
         return {"busyUntil": 0, "busy": []}
     start, end = _numbers(rounds, "start_time", "end_time")
     count = rounds["gpu_count"] if "gpu_count" in rounds else result.jobs["scale_factor"].iloc[job]
-    gpus, decimals = count.to_numpy(np.float64), 1
+    gpus, decimals = count.to_numpy(float), 1
     if "gpu_fraction" in result.jobs:
-        gpus, decimals = gpus * result.jobs["gpu_fraction"].to_numpy(np.float64)[job], 3
+        gpus, decimals = gpus * result.jobs["gpu_fraction"].to_numpy(float)[job], 3
     edges = np.linspace(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS + 1)
     busy = []
     for name in result.cluster.accelerators:

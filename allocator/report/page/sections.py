@@ -43,11 +43,11 @@ def distribution_sections(
     n_policies = max(of_run) + 1
     n_jobs, jct, rhos = [0] * n_policies, *([np.empty(0)] * n_policies for _ in range(2))
     for policy, result in zip(of_run, results, strict=True):
-        hours = result.jobs["jct"].to_numpy(np.float64) / HOUR
+        hours = result.jobs["jct"].to_numpy(float) / HOUR
         # of a log those jobs alone of which it tells when they ran
         n_jobs[policy] += int(np.isfinite(hours).sum()) if result.policy == RECORDED else len(hours)
         jct[policy] = np.append(jct[policy], hours)
-        rhos[policy] = np.append(rhos[policy], result.jobs[rho].to_numpy(np.float64))
+        rhos[policy] = np.append(rhos[policy], result.jobs[rho].to_numpy(float))
     how_jct = (
         "At each time, the fraction of all jobs of the trace that took at most so long from arrival to "
         "completion. Further left and higher is better; the end of the curve is the slowest job."

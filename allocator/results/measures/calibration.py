@@ -51,9 +51,7 @@ class Calibration:
         """From the tables of jobs of two runs; None where no job completed in both."""
         import pandas as pd
 
-        waits = [
-            jobs["queueing_time"].where(jobs["jct"].notna()).to_numpy(np.float64) for jobs in (recorded, simulated)
-        ]
+        waits = [jobs["queueing_time"].where(jobs["jct"].notna()).to_numpy(float) for jobs in (recorded, simulated)]
         both = ~np.isnan(waits[0]) & ~np.isnan(waits[1])
         if not both.any():
             return None

@@ -30,7 +30,7 @@ def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     Percentiles lie on the line between the two values next to them in rank.
     """
     done = jobs[jobs["jct"].notna()]
-    jct, queueing, running = (done[name].to_numpy(np.float64) for name in ("jct", "queueing_time", "running_time"))
+    jct, queueing, running = (done[name].to_numpy(float) for name in ("jct", "queueing_time", "running_time"))
     some = bool(jct.size and (jct > 0).all())
     figures = {
         "completed_jobs": int(jct.size),
@@ -44,11 +44,11 @@ def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
         "average_running_time": _mean(running),
     }
     if "bounded_slowdown" in jobs:
-        slowdown = done["bounded_slowdown"].to_numpy(np.float64)
+        slowdown = done["bounded_slowdown"].to_numpy(float)
         figures |= {"average_bounded_slowdown": _mean(slowdown), **_percentiles(slowdown, "bounded_slowdown")}
     for column in ("rho", "rho_static", "rho_themis", "rho_isolated"):
         if column in jobs:
-            figures |= _rho_figures(jobs[column].dropna().to_numpy(np.float64), column.removeprefix("rho"))
+            figures |= _rho_figures(jobs[column].dropna().to_numpy(float), column.removeprefix("rho"))
     return figures
 
 

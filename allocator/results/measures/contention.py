@@ -72,8 +72,8 @@ def _active(result: SimulationResult, every: float | None) -> tuple[Floats, ...]
     jobs = result.jobs
     done = jobs["completion_time"]
     left = done.fillna(jobs["leave_time"]) if "leave_time" in jobs else done
-    leave = left.fillna(np.inf).to_numpy(np.float64)
-    arrival = jobs["arrival_time"].to_numpy(np.float64)
+    leave = left.fillna(np.inf).to_numpy(float)
+    arrival = jobs["arrival_time"].to_numpy(float)
     # those that no type can run are not there
     came, went = (np.sort(each[(jobs["status"] != "unserved").to_numpy()]) for each in (arrival, leave))
     times = np.unique(np.concatenate([came, went[np.isfinite(went)]]))
@@ -82,7 +82,7 @@ def _active(result: SimulationResult, every: float | None) -> tuple[Floats, ...]
         times = every * np.arange(np.ceil(times.max(initial=0.0) / every) + 1)
         weight = np.ones(len(times))
     active = came.searchsorted(times, "right") - went.searchsorted(times, "right")
-    return times, active.astype(np.float64), weight, arrival, leave
+    return times, active.astype(float), weight, arrival, leave
 
 
 def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> Floats:
@@ -123,7 +123,7 @@ def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> Floats:
 
 def isolated_run_rho(result: SimulationResult, run_alone: RunAlone) -> Floats:
     """(N,) completion times over those of `isolated_run_jct`; nan where there is none."""
-    rho: Floats = result.jobs["jct"].to_numpy(np.float64) / isolated_run_jct(result, run_alone)
+    rho: Floats = result.jobs["jct"].to_numpy(float) / isolated_run_jct(result, run_alone)
     return rho
 
 
@@ -134,6 +134,6 @@ def unfair_share(rho: Floats, above: float = 1.0) -> float:
 
 
 def _asked(run_alone: RunAlone, name: str, jobs: Ints, gpus: Ints) -> Floats:
-    seconds = np.asarray(run_alone(name, jobs, gpus), dtype=np.float64)
+    seconds = np.asarray(run_alone(name, jobs, gpus), dtype=float)
     expect(seconds.shape == jobs.shape, "run_alone", name, seconds.shape, f"a time for each of {len(jobs)} jobs")
     return seconds

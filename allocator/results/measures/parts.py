@@ -103,8 +103,8 @@ def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
 
     names, of = np.unique(jobs[column].to_numpy(dtype=np.str_), return_inverse=True)
     n = len(names)
-    used = np.bincount(of, jobs["gpu_seconds"].to_numpy(np.float64), n)
-    jct, rho = jobs["jct"].to_numpy(np.float64), jobs["rho"].to_numpy(np.float64)
+    used = np.bincount(of, jobs["gpu_seconds"].to_numpy(float), n)
+    jct, rho = jobs["jct"].to_numpy(float), jobs["rho"].to_numpy(float)
     worst = np.full(n, np.nan)
     np.fmax.at(worst, of, rho)
     columns = {
@@ -114,7 +114,7 @@ def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
         "gpu_hours": used / 3600.0,
         "gpu_share": used / max(float(used.sum()), 1e-300),
     }
-    queueing = np.where(np.isnan(jct), np.nan, jobs["queueing_time"].to_numpy(np.float64))
+    queueing = np.where(np.isnan(jct), np.nan, jobs["queueing_time"].to_numpy(float))
 
     def averages(name: str, values: Floats) -> dict[str, Floats]:
         return {f"average_{name}": _means(values, of, n)} | percentiles_by_group(values, of, n, name)
@@ -122,7 +122,7 @@ def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
     columns |= averages("jct", jct) | averages("queueing_time", queueing)
     columns |= {"average_rho": _means(rho, of, n), "worst_rho": worst}
     if "bounded_slowdown" in jobs:
-        columns |= averages("bounded_slowdown", jobs["bounded_slowdown"].to_numpy(np.float64))
+        columns |= averages("bounded_slowdown", jobs["bounded_slowdown"].to_numpy(float))
     return pd.DataFrame(columns).iloc[np.argsort(-used, kind="stable")].reset_index(drop=True)
 
 
@@ -168,7 +168,7 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     entities = membership.entities
     measured = record.measured
-    gpu, work = jobs["gpu_seconds"].to_numpy(dtype=np.float64), _work(record)
+    gpu, work = jobs["gpu_seconds"].to_numpy(dtype=float), _work(record)
     totals = [max(float(values[measured].sum()), 1e-300) for values in (gpu, work)]
     groups: list[tuple[Flags, dict[str, Any]]] = [
         (

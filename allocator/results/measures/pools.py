@@ -74,7 +74,7 @@ def accelerators_table(
     import pandas as pd
 
     cluster, pool = record.cluster, record.row_accelerator
-    n, gpus = len(cluster.accelerators), cluster.capacity.astype(np.float64)
+    n, gpus = len(cluster.accelerators), cluster.capacity.astype(float)
     completed = ~np.isnan(record.jobs.completion_time)
     seconds = record.gpu_seconds_between(-np.inf, np.inf)
     used = np.bincount(pool, seconds, n)

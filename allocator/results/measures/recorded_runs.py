@@ -84,7 +84,7 @@ def judged(jobs: RecordedJobs) -> Texts:
         "late": table["completed"].notna(),
         "missed": passed,
     }
-    return np.select([case.to_numpy(np.bool_) for case in cases.values()], list(cases), "open").astype(object)
+    return np.select([case.to_numpy(bool) for case in cases.values()], list(cases), "open").astype(object)
 
 
 def deadline_judgement(jobs: RecordedJobs) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _jobs(
             expected = f"an object with {', '.join(names.values())}"
             raise InputError(path, line=line, field=where, found=job, expected=expected)
         rows[str(name)] = [_seconds(job.get(theirs), path, f"{where} / {theirs}", line) for theirs in names.values()]
-    table = pd.DataFrame.from_dict(rows, "index", columns=list(names), dtype=np.float64)
+    table = pd.DataFrame.from_dict(rows, "index", columns=list(names), dtype=float)
     return table.reindex(columns=list(dict.fromkeys([*_TIMES, *names]))).assign(declined=False)
 
 

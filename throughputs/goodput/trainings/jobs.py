@@ -157,4 +157,4 @@ def training_jobs(trace: Trace, trainings: Trainings) -> TrainingJobs:
         job_type=np.array([one.name for one in found], dtype=object),
         total_steps=np.array([one.total_progress for one in found]),
     )
-    return TrainingJobs(renamed, tuple(found), np.array(sizes, dtype=np.float64))
+    return TrainingJobs(renamed, tuple(found), np.array(sizes, dtype=float))

@@ -44,7 +44,7 @@ _MICROSECONDS = 1_000_000
 
 def is_blank(cells: Texts) -> Flags:
     """(N,) whether a cell says nothing."""
-    return np.fromiter(map(_says_nothing, cells), np.bool_, len(cells))
+    return np.fromiter(map(_says_nothing, cells), bool, len(cells))
 
 
 def numbers(cells: Texts, decimal_comma: bool = False) -> Floats:
@@ -178,7 +178,7 @@ class Clock:
             raise InputError("date_format", found=form, expected=f"a form as %d/%m/%Y %H:%M ({error})") from error
         read = read.where((read >= pd.Timestamp(_FIRST_DATE)) & (read < pd.Timestamp(_NO_DATE)))
         zoned = (_has_zone(text) if form is None else "%z" in form for text in texts)
-        bare = ~np.fromiter(zoned, np.bool_, len(texts)) & read.notna().to_numpy()
+        bare = ~np.fromiter(zoned, bool, len(texts)) & read.notna().to_numpy()
         self.without_zone |= bool(bare.any())
         if self.zone is not None and bare.any():
             read = read.where(~bare, self._local(read.where(bare), self.zone))
@@ -189,7 +189,7 @@ class Clock:
         """The same figures on the clock of a zone, as UTC; of an hour that comes twice the first, of one that the zone
         leaves out none.
         """
-        first = np.ones(len(read), dtype=np.bool_)
+        first = np.ones(len(read), dtype=bool)
         plain = read.dt.tz_localize(None).dt
         try:
             there = plain.tz_localize(zone, ambiguous=first, nonexistent="NaT")

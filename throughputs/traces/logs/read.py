@@ -111,7 +111,7 @@ def read_log(path: str | os.PathLike[str] | pd.DataFrame, separator: str | None 
     if layout is None or layout.cells is None or separator is not None:
         return _of_text(text, source, separator)
     cells, lines, notes = layout.cells(text, source)
-    none = np.zeros(len(next(iter(cells.values()))), dtype=np.bool_)
+    none = np.zeros(len(next(iter(cells.values()))), dtype=bool)
     return Log(cells, source, kind, 0 if lines is None else 1, "", none, lines, notes)
 
 
@@ -194,7 +194,7 @@ def _of_text(text: str, source: str, separator: str | None) -> Log:
     except (ValueError, OverflowError) as error:  # those of pandas are among them
         raise InputError(source, expected=f"a table of text ({error})") from error
     columns = {name: frame[str(i)].to_numpy(dtype=object) for i, name in enumerate(header)}
-    too_long = np.asarray(frame[str(width - 1)].to_numpy(dtype=object) != "", dtype=np.bool_)
+    too_long = np.asarray(frame[str(width - 1)].to_numpy(dtype=object) != "", dtype=bool)
     return Log(columns, source, _kind_of_header(header), skipped + 2, mark, too_long)
 
 
@@ -227,7 +227,7 @@ def _of_frame(frame: pd.DataFrame, source: str, first_line: int) -> Log:
         columns[str(name)] = np.array(cells, dtype=object)
     _check_header(list(map(str, frame.columns)), source, 1)
     kind = _kind_of_header(list(columns))
-    return Log(columns, source, kind, first_line, "", np.zeros(len(frame), dtype=np.bool_))
+    return Log(columns, source, kind, first_line, "", np.zeros(len(frame), dtype=bool))
 
 
 def _cell(value: Any) -> str:
@@ -264,7 +264,7 @@ def _of_json(content: Any, source: str) -> Log:
     )
     table = list(zip(*rows, strict=True)) or [()] * len(names)
     columns = {name: np.array(cells, dtype=object) for name, cells in zip(names, table, strict=True)}
-    return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=np.bool_))
+    return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=bool))
 
 
 def _json_row(job: dict[str, Any]) -> tuple[str, ...]:

@@ -25,10 +25,10 @@ class Repeats:
         """(N,) whether a row is in all cells the same as an earlier one with its id."""
         import pandas as pd
 
-        found = np.zeros(len(is_job), dtype=np.bool_)
+        found = np.zeros(len(is_job), dtype=bool)
         rows = self._of_several(is_job)
         cells = pd.DataFrame({i: cells[rows] for i, cells in enumerate(self._log.cells.values())})
-        again = cells.duplicated().to_numpy(dtype=np.bool_)
+        again = cells.duplicated().to_numpy(dtype=bool)
         found[rows[again]] = True
         if again.any():
             self._note(
@@ -43,11 +43,11 @@ class Repeats:
         """
         import pandas as pd
 
-        found = np.zeros(len(usable), dtype=np.bool_)
+        found = np.zeros(len(usable), dtype=bool)
         rows = self._of_several(usable)
         order = rows[np.lexsort((rows, ~running[rows]))]  # those that still ran come first
         table = pd.DataFrame({"id": self._ids()[order], "submitted": submitted[order]})
-        old = running[order] & table.duplicated(keep="last").to_numpy(dtype=np.bool_)
+        old = running[order] & table.duplicated(keep="last").to_numpy(dtype=bool)
         found[order[old]] = True
         if old.any():
             first = table[old].iloc[0]
@@ -76,7 +76,7 @@ class Repeats:
             return np.zeros(0, dtype=np.intp)
         rows = np.flatnonzero(among)
         ids: pd.Series[str] = pd.Series(self._ids()[rows])
-        rows = rows[ids.duplicated(keep=False).to_numpy(dtype=np.bool_)]
+        rows = rows[ids.duplicated(keep=False).to_numpy(dtype=bool)]
         return rows[~is_blank(self._ids()[rows])]
 
     def _note(self, told: str, rows: Positions) -> None:

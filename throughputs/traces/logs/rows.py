@@ -168,12 +168,12 @@ class Rows:
         nor a step of a job of Slurm, as ``1234.batch``.
         """
         cells = self.log.cells
-        empty: Flags = np.logical_and.reduce([np.asarray(column == "", np.bool_) for column in cells.values()])
-        empty |= np.logical_and.reduce([np.asarray(column == name, np.bool_) for name, column in cells.items()])
+        empty: Flags = np.logical_and.reduce([np.asarray(column == "", bool) for column in cells.values()])
+        empty |= np.logical_and.reduce([np.asarray(column == name, bool) for name, column in cells.items()])
         ids = self.log.cells.get("JobID", self.log.cells.get("JobIDRaw"))
         if self.log.kind != "sacct" or ids is None:
             return np.asarray(~empty)
-        jobs: Flags = ~empty & np.fromiter(("." not in name for name in ids), np.bool_, len(ids))
+        jobs: Flags = ~empty & np.fromiter(("." not in name for name in ids), bool, len(ids))
         return jobs
 
     def _drop(self, bad: Flags, reason: str, field: str, expected: str) -> None:
@@ -229,7 +229,7 @@ class Rows:
 
     def _states(self) -> Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
-        running = np.zeros(len(self.is_job), dtype=np.bool_)
+        running = np.zeros(len(self.is_job), dtype=bool)
         if "state" in self.columns:
             words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")]).astype(str)
             self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")

@@ -132,7 +132,7 @@ def swf_text(trace: Trace, whole: Callable[[str, Floats], Floats]) -> str:
     """
     for name in ("user", "job_type", "partition"):
         texts = getattr(trace, name)
-        one_line = np.array(["\n" not in text and "\r" not in text for text in texts], dtype=np.bool_)
+        one_line = np.array(["\n" not in text and "\r" not in text for text in texts], dtype=bool)
         require(one_line, texts, trace.source, name, "text without line ends")
     start, lasts = trace.recorded_start_seconds, trace.duration
     named = {"user": trace.user, "executable": trace.job_type, "partition": trace.partition}
