@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,11 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 Texts: TypeAlias = NDArray[np.object_]
 """Of `str`, or of other objects where the docstring says so."""
+
+Names: TypeAlias = Sequence[str] | Texts
+Sizes: TypeAlias = Sequence[int] | Ints
+Numbers: TypeAlias = Sequence[float] | Floats
+"""What is given for jobs, one of each: lists do as well as arrays."""
 
 Positions: TypeAlias = NDArray[np.intp]
 """Places in another array, as NumPy returns them."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
+from throughputs.arrays import Dates, Flags, Floats, Ints, Names, Numbers, Sizes, Texts, Values
 from throughputs.deadlines import checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
 from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns, taken
@@ -139,10 +139,10 @@ class Trace:
 
     def __init__(
         self,
-        job_type: Sequence[str] | Texts,
-        scale_factor: Sequence[int] | Ints,
-        total_steps: Sequence[float] | Floats,
-        arrival_time: Sequence[float] | Floats,
+        job_type: Names,
+        scale_factor: Sizes,
+        total_steps: Numbers,
+        arrival_time: Numbers,
         *,
         source: str = "trace",
         **columns: Any,

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from allocator.report.figures import Rows
 from allocator.report.svg import Axis, Frame, axes, element, picture, step_path
-from throughputs.arrays import Floats
+from throughputs.arrays import Floats, Numbers
 
 HOUR = 3600.0
 
@@ -24,7 +25,7 @@ def policy_class(position: int) -> str:
     return f"c{position}"
 
 
-def ecdf(values: Sequence[float] | Floats, n: int) -> tuple[Floats, Floats]:
+def ecdf(values: Numbers, n: int) -> tuple[Floats, Floats]:
     """Ascending distinct values, and the fraction of all `n` jobs at or below each.
 
     Jobs without a value (not completed) count in `n`: the curve of a run that was cut short ends below 1.
@@ -150,9 +151,7 @@ COURSES = (
 """In the order of the page."""
 
 
-def course_chart(
-    course: Course, series: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None
-) -> str:
+def course_chart(course: Course, series: Rows, of_run: Sequence[int], origin: float | None) -> str:
     """Steps over time of all runs that have any, in the looks of their policies.
 
     Parameters

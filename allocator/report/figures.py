@@ -9,6 +9,12 @@ from typing import Any, Literal
 
 MISSING = "-"
 
+Rows = Sequence[Mapping[str, Any]]
+"""Figures by name, of each run as its summary has them, or of each part of a run."""
+
+HalfWidths = Sequence[Mapping[str, float]]
+"""Half the width of the interval of a mean, by the name of the figure; of each run."""
+
 OFF = "simulation_off"
 """Key of what `off_by` says, in the summary of a recorded schedule."""
 
@@ -220,9 +226,7 @@ def format_count(number: float) -> str:
     return str(int(number)) if number == int(number) else f"{number:.1f}"
 
 
-def format_column(
-    figure: Figure, summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()
-) -> list[str]:
+def format_column(figure: Figure, summaries: Rows, half_widths: HalfWidths = ()) -> list[str]:
     """The column as text, with the same number of decimals in every row so that figures line up.
 
     `half_widths` of intervals, by figure, where they are to be told.
@@ -236,9 +240,7 @@ def format_column(
     return texts
 
 
-def best_rows(
-    figure: Figure, summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()
-) -> set[int]:
+def best_rows(figure: Figure, summaries: Rows, half_widths: HalfWidths = ()) -> set[int]:
     """Rows that hold the best value, and those that show the same; empty when there is nothing to compare.
 
     Where the figure depends on which jobs completed, only policies that completed the most jobs compete: a
@@ -267,7 +269,7 @@ def best_rows(
     return near if len(near) < len(rivals) else set()
 
 
-def ties(summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()) -> list[str]:
+def ties(summaries: Rows, half_widths: HalfWidths = ()) -> list[str]:
     """A line that says what `best_rows` takes for a tie; none where only figures that look the same tie."""
     noise = []
     if any(OFF in summary for summary in summaries):
@@ -278,17 +280,13 @@ def ties(summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[s
     return [told] if noise and len(summaries) > 1 else []
 
 
-def format_differences(
-    figure: Figure, means: Sequence[Mapping[str, float]], half_widths: Sequence[Mapping[str, float]] = ()
-) -> list[str]:
+def format_differences(figure: Figure, means: HalfWidths, half_widths: HalfWidths = ()) -> list[str]:
     """A column of differences as text, those above 0 with a sign, too."""
     texts = format_column(figure, means, half_widths)
     return [f"+{text}" if row.get(figure.key, 0.0) > 0 else text for row, text in zip(means, texts, strict=True)]
 
 
-def differing_rows(
-    figure: Figure, means: Sequence[Mapping[str, float]], half_widths: Sequence[Mapping[str, float]]
-) -> dict[int, str]:
+def differing_rows(figure: Figure, means: HalfWidths, half_widths: HalfWidths) -> dict[int, str]:
     """Rows whose interval does not contain 0, and whether such a difference is "better" or "worse"."""
     differences = [(mean.get(figure.key, 0.0), half.get(figure.key, math.inf))
                    for mean, half in zip(means, half_widths, strict=True)]  # fmt: skip

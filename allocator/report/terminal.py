@@ -11,6 +11,8 @@ import numpy as np
 from allocator.report.figures import (
     MISSING,
     Figure,
+    HalfWidths,
+    Rows,
     best_rows,
     differing_rows,
     format_column,
@@ -59,11 +61,11 @@ _LABELS = 12
 
 
 def comparison_table(
-    summaries: Sequence[Mapping[str, Any]],
+    summaries: Rows,
     *,
     title: str | None = None,
     width: int | None = None,
-    half_widths: Sequence[Mapping[str, float]] = (),
+    half_widths: HalfWidths = (),
 ) -> Table:
     """Policies as rows, figures as columns, the best value of each column in bold green with a star.
 
@@ -106,9 +108,7 @@ def comparison_table(
     return table
 
 
-def differences_table(
-    summaries: Sequence[Mapping[str, Any]], differences: Sequence[Mapping[str, Any]], *, width: int | None = None
-) -> Table:
+def differences_table(summaries: Rows, differences: Rows, *, width: int | None = None) -> Table:
     """Paired differences of policies from the first of them, as `Policies.differences` gives them, with intervals."""
     shown = Presentation.of(summaries)
     means, halves = ([row[name] for row in differences] for name in ("mean", "half_width"))
@@ -272,7 +272,7 @@ def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
     return table
 
 
-def _incomplete(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _incomplete(summaries: Rows) -> list[str]:
     """Completed and all jobs of each policy; empty when every policy completed every job it tells of."""
     counts = [(summary.get("completed_jobs"), summary.get("jobs")) for summary in summaries]
     if all(done is None or jobs is None or done >= jobs for done, jobs in counts):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Flags, Floats, Ints, Texts
+from throughputs.arrays import Flags, Floats, Ints, Names, Sizes
 from throughputs.colocation.model import ColocationModel, extended_pairs
 from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
@@ -162,8 +162,8 @@ class ThroughputTable:
 
     def has(
         self,
-        job_types: Sequence[str] | Texts,
-        scale_factors: Sequence[int] | Ints,
+        job_types: Names,
+        scale_factors: Sizes,
     ) -> Flags:
         """(N,) whether the table has a job type with so many GPUs."""
         wanted = zip(job_types, np.asarray(scale_factors).tolist(), strict=True)
@@ -171,8 +171,8 @@ class ThroughputTable:
 
     def rates(
         self,
-        job_types: Sequence[str] | Texts,
-        scale_factors: Sequence[int] | Ints,
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
     ) -> Floats:
         """(N, M) isolated throughput of N jobs on M accelerator types, steps/s; 0 where not profiled.
@@ -187,8 +187,8 @@ class ThroughputTable:
 
     def unconsolidated_rates(
         self,
-        job_types: Sequence[str] | Texts,
-        scale_factors: Sequence[int] | Ints,
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
     ) -> Floats:
         """(N, M) isolated throughput of gangs that are spread over servers, steps/s; arguments as in `rates`.
@@ -215,8 +215,8 @@ class ThroughputTable:
     def matrix(
         self,
         job_ids: Sequence[Hashable],
-        job_types: Sequence[str] | Texts,
-        scale_factors: Sequence[int] | Ints,
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
     ) -> ThroughputMatrix:
         """`rates` with its labels; raises as it does."""
@@ -263,7 +263,7 @@ class ThroughputTable:
         pairs, colocated = extended_pairs(self, model, scale_factors, keep_measured=keep_measured)
         return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
 
-    def _rows(self, job_types: Sequence[str] | Texts, scale_factors: Sequence[int] | Ints) -> Ints:
+    def _rows(self, job_types: Names, scale_factors: Sizes) -> Ints:
         """(N,) rows of the keys of jobs."""
         sizes = np.asarray(scale_factors)
         if sizes.shape != (len(job_types),):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from throughputs.arrays import Floats, Ints, Texts, Values
+from throughputs.arrays import Floats, Ints, Names, Numbers, Sizes, Values
 from throughputs.errors import InputError, expect
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.ladders import Ladders
@@ -87,10 +87,10 @@ class Course:
 
     def __init__(
         self,
-        job_type: Sequence[str] | Texts,
-        scale_factor: Sequence[int] | Ints,
-        mode: Sequence[str] | Texts,
-        total_steps: Sequence[float] | Floats,
+        job_type: Names,
+        scale_factor: Sizes,
+        mode: Names,
+        total_steps: Numbers,
         table: ThroughputTable,
         accelerators: Sequence[str],
         rules: AdaptationRules | None = None,
@@ -227,7 +227,7 @@ class Course:
 
 
 def training_start(
-    job_type: Sequence[str] | Texts,
+    job_type: Names,
     total_steps: Floats,
     ladders: Ladders,
     kind: Ints,

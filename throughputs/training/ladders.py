@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from throughputs.arrays import Flags, Floats, Ints, Texts, Values
+from throughputs.arrays import Flags, Floats, Ints, Names, Sizes, Values
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
@@ -44,9 +44,9 @@ class Ladders:
     @classmethod
     def of_jobs(
         cls,
-        job_type: Sequence[str] | Texts,
-        scale_factor: Sequence[int] | Ints,
-        mode: Sequence[str] | Texts,
+        job_type: Names,
+        scale_factor: Sizes,
+        mode: Names,
         table: ThroughputTable,
         accelerators: Sequence[str],
         rules: AdaptationRules,

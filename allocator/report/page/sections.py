@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from allocator.report.bar_charts import bar_panels
 from allocator.report.charts import COURSES, HOUR, cdf_chart, course_chart
+from allocator.report.figures import Rows
 from allocator.report.page.markup import choice, section
 from allocator.report.presentation import Presentation
 from allocator.results.outcomes import RECORDED
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
 
-def bars_section(summaries: Sequence[Mapping[str, Any]]) -> str:
+def bars_section(summaries: Rows) -> str:
     """The figures that the preset shows as bars, a panel each; nothing where it shows none."""
     panels = bar_panels(summaries)
     if not panels:
@@ -129,7 +130,7 @@ def jobs_section(names: Sequence[str]) -> str:
     return section("jobs", "Jobs", how, body)
 
 
-def course_sections(runs: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None) -> list[str]:
+def course_sections(runs: Rows, of_run: Sequence[int], origin: float | None) -> list[str]:
     """What is measured of the cluster over time; without those of which no run has anything.
 
     `origin` is second 0 of the clock, in seconds since 1970; None: times are no dates.

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from allocator.report.figures import Rows
+
 _CONFIDENCE = 0.95
 # What tells the rows of the tables within a summary apart.
 _ROW_KEYS = ("accelerator", "gpus", "user", "partition", "entity", "priority_weight")
@@ -28,7 +30,7 @@ class Policies:
     half_widths: tuple[Mapping[str, float], ...]
 
     @classmethod
-    def of(cls, summaries: Sequence[Mapping[str, Any]]) -> Policies:
+    def of(cls, summaries: Rows) -> Policies:
         """Put runs together that have the same label and preset, and a seed each; all others stand alone.
 
         Parameters
@@ -53,7 +55,7 @@ class Policies:
         """Runs of the policy with the most."""
         return max(map(self.of_run.count, self.of_run), default=0)
 
-    def differences(self, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def differences(self, runs: Rows) -> list[dict[str, Any]]:
         """Of each policy but the first, how much its figures differ from those of the first on the same jobs.
 
         Runs with the same seed have the same jobs, so the seed cancels out of their difference: intervals of paired
@@ -82,7 +84,7 @@ class Policies:
             rows.append({"policy": name, "baseline": names[0], "pairs": len(pairs), "mean": mean, "half_width": half})
         return rows if any(row["mean"] for row in rows) else []
 
-    def run_names(self, names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    def run_names(self, names: Sequence[str], summaries: Rows) -> list[str]:
         """Names of the runs, from the (P,) names of the policies: with the seed where a policy has several."""
         return [
             names[policy] if self.of_run.count(policy) == 1 else f"{names[policy]}, seed {_seed(summary)}"
@@ -102,7 +104,7 @@ def half_width(values: Sequence[float]) -> float:
     return float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2)) * math.sqrt(variance / n)
 
 
-def _of_seeds(runs: list[int], summaries: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+def _of_seeds(runs: list[int], summaries: Rows) -> list[list[int]]:
     seeds = [_seed(summaries[run]) for run in runs]
     different = None not in seeds and len(set(map(str, seeds))) == len(seeds)
     return [runs] if different else [[run] for run in runs]
@@ -112,7 +114,7 @@ def _seed(summary: Mapping[str, Any]) -> Any:
     return summary.get("settings", {}).get("seed")
 
 
-def _mean(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _mean(summaries: Rows) -> Mapping[str, Any]:
     """The first summary with the means of its numbers, and of those of the tables in it, over all of them."""
     if len(summaries) == 1:
         return summaries[0]
@@ -128,7 +130,7 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
     return _mean_rows([value or [] for value in values]) if isinstance(first, list) else first
 
 
-def _mean_rows(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+def _mean_rows(tables: Sequence[Rows]) -> list[Mapping[str, Any]]:
     """One row per key that any of the tables has."""
     alike: dict[Any, list[Mapping[str, Any]]] = {}
     for table in tables:
@@ -137,7 +139,7 @@ def _mean_rows(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[st
     return [_mean(rows) for rows in alike.values()]
 
 
-def _half_widths(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+def _half_widths(summaries: Rows) -> Mapping[str, float]:
     if len(summaries) == 1:
         return {}
     columns = {name: _numbers([summary.get(name) for summary in summaries]) for name in summaries[0]}
