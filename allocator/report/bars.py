@@ -61,31 +61,3 @@ def merge_rounds(rounds: pd.DataFrame, job_position: Ints) -> Bars:
     end = rounds["end_time"].to_numpy(float)[row[closes]]
     bars = Bars(gpu[opens], job[opens], number[opens], number[closes], start, end)
     return bars.take(np.lexsort((bars.first_round, bars.start, bars.gpu)))
-
-
-def interval_means(
-    start: Floats,
-    end: Floats,
-    height: Floats,
-    edges: Floats,
-) -> Floats:
-    """Mean over each bin of the sum of rectangular pulses, exactly.
-
-    Parameters
-    ----------
-    start, end, height : (K,) pulse k has `height[k]` from `start[k]` to `end[k]`, seconds.
-    edges : (B + 1,) ascending edges of the bins, seconds.
-
-    Returns
-    -------
-    (B,) time-weighted means, by differences of the integral at the edges: linear in K, whatever the bins.
-    """
-    if not len(start):
-        return np.zeros(len(edges) - 1)
-    times = np.concatenate([start, end])
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    slope = np.cumsum(np.concatenate([height, -height])[order])
-    integral = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
-    means: Floats = np.diff(np.interp(edges, times, integral)) / np.diff(edges)
-    return means

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.report.bars import Bars, interval_means, merge_rounds
+from allocator.report.bars import Bars, merge_rounds
 from allocator.report.page.job_columns import outcome_columns, trace_columns
 from throughputs.arrays import Floats, Ints
+from throughputs.numerics import interval_means
 from throughputs.shown import UNSHOWN, visible
 
 if TYPE_CHECKING:
