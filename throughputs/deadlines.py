@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats, Ints, Positions, Texts
+from throughputs.arrays import Floats, Ints, Texts
 from throughputs.errors import InputError
-from throughputs.frames import parsed_number, ragged_rows
+from throughputs.frames import Ragged, offsets_of, parsed_number
 
 OptionRow = tuple[tuple[float, float], ...]
 """The deadlines of one job: (seconds on the clock, value) each, ascending; empty for none."""
@@ -25,7 +25,7 @@ _EXPECTED = "SECONDS:VALUE pairs separated by spaces, later deadlines behind and
 
 
 @dataclass(frozen=True, eq=False)
-class DeadlineOptions:
+class DeadlineOptions(Ragged):
     """Deadlines of N jobs with their values, as ragged arrays.
 
     Parameters
@@ -44,49 +44,19 @@ class DeadlineOptions:
         """Those of N jobs, each as a trace has them."""
         flat = np.array([option for row in rows for option in row], dtype=float).reshape(-1, 2)
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-        return cls(_offsets(lengths), flat[:, 0], flat[:, 1])
+        return cls(offsets_of(lengths), flat[:, 0], flat[:, 1])
 
     @classmethod
     def of_deadlines(cls, deadline: ArrayLike, value: float = 1.0) -> DeadlineOptions:
         """One option of this `value` for each job with a deadline: (N,) seconds on the clock, nan or inf for none."""
         seconds = np.asarray(deadline, dtype=float)
         given = np.isfinite(seconds)
-        return cls(_offsets(given.astype(np.int64)), seconds[given], np.full(int(given.sum()), value))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def job(self) -> Ints:
-        """(P,) position of the job of each option."""
-        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
-
-    @property
-    def tightest(self) -> Floats:
-        """(N,) first deadline of each job, seconds on the clock; nan for a job without."""
-        return self._first(self.seconds, np.nan)
+        return cls(offsets_of(given), seconds[given], np.full(int(given.sum()), value))
 
     @property
     def best_value(self) -> Floats:
         """(N,) value of the first deadline of each job; 0 for a job without."""
-        return self._first(self.value, 0.0)
-
-    def _first(self, values: Floats, absent: float) -> Floats:
-        first = np.full(len(self), absent)
-        some = np.flatnonzero(np.diff(self.offsets) > 0)
-        first[some] = values[self.offsets[some]]
-        return first
-
-    def take(self, jobs: Positions) -> DeadlineOptions:
-        """The options of some of the jobs (positions), in their order."""
-        offsets, at = ragged_rows(self.offsets, jobs)
-        return DeadlineOptions(offsets, self.seconds[at], self.value[at])
-
-    def joined(self, later: DeadlineOptions) -> DeadlineOptions:
-        """The options of these jobs and of others behind them."""
-        offsets = np.concatenate([self.offsets, self.offsets[-1] + later.offsets[1:]])
-        seconds = np.concatenate([self.seconds, later.seconds])
-        return DeadlineOptions(offsets, seconds, np.concatenate([self.value, later.value]))
+        return self.value_at(np.full(len(self), -np.inf))
 
     def value_at(self, completion: ArrayLike) -> Floats:
         """(N,) value of the first deadline that a job kept which completed then (seconds; nan: never); 0 for none."""
@@ -95,10 +65,6 @@ class DeadlineOptions:
         value = np.zeros(len(self))
         value[self.job[kept[::-1]]] = self.value[kept[::-1]]  # written last to first, so that the first one stays
         return value
-
-
-def _offsets(lengths: Ints) -> Ints:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def checked_options(values: Any, n: int, source: str) -> Texts:

@@ -15,6 +15,7 @@ import numpy as np
 
 from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError
+from throughputs.frames import offsets_of
 from throughputs.training.course import training_start
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, Profiles
@@ -74,7 +75,7 @@ def profile_trace(
     column = _profiled_column(trace, table, initial, wanted)
 
     job = np.repeat(np.arange(len(trace)), epochs)
-    offsets = np.concatenate([[0], np.cumsum(epochs)])
+    offsets = offsets_of(epochs)
     epoch = np.arange(len(job)) - offsets[:-1][job]
     rate = initial[np.arange(len(trace)), column]
     samples = np.maximum(np.rint(iterations * batch_size), 1).astype(np.int64)
@@ -93,7 +94,7 @@ def profile_trace(
     rung = _runnable(ladders, kind[of], rung, column[of])
     sizes[adapts] = ladders.batch_size[kind[of], rung]
     seconds[adapts] = samples[of] / sizes[adapts] / ladders.rates[kind[of], rung, column[of]]
-    return Profiles(offsets.astype(np.int64), sizes, seconds, samples)
+    return Profiles(offsets, sizes, seconds, samples)
 
 
 def _profiled_column(trace: Trace, table: ThroughputTable, rates: Floats, wanted: str | None) -> Ints:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats, Ints, Positions
+from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError, expect
-from throughputs.frames import ragged_rows
+from throughputs.frames import Ragged, offsets_of
 
 STEADY_EPOCHS = 100
 """Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
@@ -21,7 +22,7 @@ MOST_STEADY_EPOCHS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class Profiles:
+class Profiles(Ragged):
     """The epochs of N jobs, one job after the other.
 
     Attributes
@@ -36,6 +37,8 @@ class Profiles:
     InputError
         Shapes that do not fit together, a job without epochs, or a figure that is not positive.
     """
+
+    per_job: ClassVar[tuple[str, ...]] = ("samples_per_epoch",)
 
     offsets: Ints
     batch_size: Ints
@@ -63,7 +66,7 @@ class Profiles:
         """From one list of batch sizes and one of durations (seconds) for each job."""
         lengths = [len(np.atleast_1d(sizes)) for sizes in batch_sizes]
         return cls(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            offsets_of(lengths),
             np.concatenate([np.empty(0), *map(np.atleast_1d, batch_sizes)]).astype(np.int64),
             np.concatenate([np.empty(0), *map(np.atleast_1d, epoch_seconds)]).astype(float),
             np.asarray(samples_per_epoch, dtype=np.int64),
@@ -84,9 +87,6 @@ class Profiles:
         ones = np.ones(n * epochs, dtype=np.int64)
         return cls(np.arange(n + 1) * epochs, ones, np.repeat(seconds / epochs, epochs), samples)
 
-    def __len__(self) -> int:
-        return len(self.samples_per_epoch)
-
     @cached_property
     def epochs(self) -> Ints:
         """(N,) epochs of each job."""
@@ -96,22 +96,3 @@ class Profiles:
     def total_seconds(self) -> Floats:
         """(N,) seconds that each job needs when it runs all the time."""
         return np.add.reduceat(self.epoch_seconds, self.offsets[:-1]) if len(self) else np.empty(0)
-
-    @property
-    def job(self) -> Ints:
-        """(T,) the job that each epoch belongs to."""
-        return np.repeat(np.arange(len(self)), self.epochs)
-
-    def take(self, jobs: Ints | Positions) -> Profiles:
-        """The profiles of some of the jobs (positions), in that order."""
-        offsets, rows = ragged_rows(self.offsets, jobs)
-        return Profiles(offsets, self.batch_size[rows], self.epoch_seconds[rows], self.samples_per_epoch[jobs])
-
-    def joined(self, later: Profiles) -> Profiles:
-        """These jobs, and behind them those of `later`."""
-        return Profiles(
-            np.concatenate([self.offsets, self.offsets[-1] + later.offsets[1:]]),
-            np.concatenate([self.batch_size, later.batch_size]),
-            np.concatenate([self.epoch_seconds, later.epoch_seconds]),
-            np.concatenate([self.samples_per_epoch, later.samples_per_epoch]),
-        )
