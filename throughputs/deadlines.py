@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats, Ints, Texts
+from throughputs.arrays import Floats, Ints, Ragged, Texts, offsets_of
 from throughputs.errors import InputError
-from throughputs.frames import Ragged, offsets_of, parsed_number
+from throughputs.frames import parsed_number
 
 OptionRow = tuple[tuple[float, float], ...]
 """The deadlines of one job: (seconds on the clock, value) each, ascending; empty for none."""

@@ -11,15 +11,14 @@ file; an empty cell stands for "not given".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from throughputs.arrays import Dates, Flags, Floats, Ints, Positions, Texts, Values
+from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
 from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.limits import Range, require
 
@@ -130,64 +129,6 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
         object.__setattr__(owner, name, array)
     for name, declared in columns.items():
         declared.require(getattr(owner, name), source, name, first_line)
-
-
-def taken(owner: Owner, rows: Any) -> Owner:
-    """The same dataclass with some of the rows of its columns, which are not checked again."""
-    made: Owner = object.__new__(type(owner))
-    columns = columns_of(type(owner))
-    for one in fields(owner):
-        value = getattr(owner, one.name)
-        object.__setattr__(made, one.name, value[rows] if one.name in columns else value)
-    return made
-
-
-def offsets_of(lengths: Any) -> Ints:
-    """(N + 1,) where the entries of each of N jobs begin, and those of the last end, from (N,) how many each has."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def ragged_rows(offsets: Ints, some: Any) -> tuple[Ints, Ints]:
-    """Offsets, and places of the entries, of `some` (positions) of ragged arrays, in that order; those of i stand from
-    ``offsets[i]`` to ``offsets[i + 1] - 1``.
-    """
-    starts = offsets[:-1][some]
-    lengths = offsets[1:][some] - starts
-    ends = offsets_of(lengths)
-    return ends, np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
-
-
-class Ragged:
-    """Base of a dataclass with arrays of N jobs: those `per_job` have an entry for each, the others any number, one job
-    after the other: those of job i stand from ``offsets[i]`` to ``offsets[i + 1] - 1``.
-    """
-
-    per_job: ClassVar[tuple[str, ...]] = ()
-    offsets: Ints
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @cached_property
-    def job(self) -> Ints:
-        """The job (position) of each entry."""
-        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
-
-    def take(self, jobs: Ints | Positions) -> Self:
-        """Some of the jobs (positions), in that order."""
-        offsets, rows = ragged_rows(self.offsets, jobs)
-        return self._with(offsets, lambda name: getattr(self, name)[jobs if name in self.per_job else rows])
-
-    def joined(self, later: Self) -> Self:
-        """These jobs, and behind them those of `later`."""
-        offsets = np.concatenate([self.offsets, self.offsets[-1] + later.offsets[1:]])
-        return self._with(offsets, lambda name: np.concatenate([getattr(self, name), getattr(later, name)]))
-
-    def _with(self, offsets: Ints, column: Callable[[str], Values]) -> Self:
-        whole: Any = self
-        columns = {each.name: column(each.name) for each in fields(whole) if each.name != "offsets"}
-        made: Self = replace(whole, offsets=offsets, **columns)
-        return made
 
 
 @dataclass(frozen=True)

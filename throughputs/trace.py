@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.arrays import Dates, Flags, Floats, Ints, Names, Numbers, Sizes, Texts, Values
+from throughputs.arrays import Dates, Flags, Floats, Ints, Names, Numbers, Rowed, Sizes, Texts, Values
 from throughputs.deadlines import checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
-from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns
 from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, require
 from throughputs.shown import html_table
 
@@ -43,7 +42,7 @@ _SECONDS = Range(0, LATEST_TIME, above=True), f"positive seconds, at most {LATES
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Rowed):
     """N jobs in the order of their arrival; a job's id is its position, counted from 0.
 
     Attributes
@@ -160,9 +159,6 @@ class Trace:
         object.__setattr__(self, "source", source)
         keep_columns(self, needed | columns | {"deadline_options": options}, source)
         self._validate()
-
-    def __len__(self) -> int:
-        return len(self.job_type)
 
     def _validate(self) -> None:
         """Check times against each other."""
@@ -310,10 +306,6 @@ class Trace:
         if factor != 1:
             moved |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds", "arrival_date"), None)
         return replace(self, **moved)
-
-    def take(self, jobs: NDArray[np.integer[Any]] | slice) -> Trace:
-        """Some of the jobs (positions, ascending)."""
-        return taken(self, jobs)
 
 
 def partition_names(partition: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from allocator.registry import made
 from allocator.results.output import COMMANDS, EXPLAINED, read_summary, tables_of
 from allocator.results.tables import OF_ROW
 from throughputs import InputError
-from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
+from throughputs.arrays import Dates, Flags, Floats, Ints, Rowed, Texts, Values
 from throughputs.errors import expect
 from throughputs.files import read_frame
 from throughputs.frames import FrameReader, column, columns_of
@@ -35,7 +35,7 @@ _NAN, _NAT = float("nan"), np.datetime64("NaT", "us")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Jobs:
+class Jobs(Rowed):
     """The N jobs, with columns of jobs.csv; a job's id is its position.
 
     Attributes
@@ -68,9 +68,6 @@ class Jobs:
     trace_id: Texts = column("text", "")
     arrival_date: Dates = column("date", _NAT)
     rates: Floats
-
-    def __len__(self) -> int:
-        return len(self.arrival_time)
 
     @cached_property
     def gone(self) -> Floats:
@@ -112,7 +109,7 @@ class Rounds:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rows:
+class Rows(Rowed):
     """L rows of rounds.parquet, each a job in a round, or a lease, or without rounds a job between two events.
 
     Attributes
@@ -139,10 +136,6 @@ class Rows:
     until: Floats
     gpu_fraction: Floats
 
-    def take(self, rows: Any) -> Rows:
-        """Some of the rows."""
-        return Rows(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
-
     def before(self, time: float, job: int | None = None) -> Rows:
         """Those that began before that time (seconds), of one job or of all."""
         began = self.start_time < time
@@ -152,9 +145,6 @@ class Rows:
         """Those whose GPUs are held right after that time (seconds)."""
         return self.take(np.flatnonzero((self.start_time <= time) & (self.until > time)))
 
-    def __len__(self) -> int:
-        return len(self.job_id)
-
     @cached_property
     def weighted_gpus(self) -> Floats:
         """(L,) GPUs that each row keeps busy: those that two jobs share count half for each, and shares of time too."""
@@ -162,7 +152,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Shares:
+class Shares(Rowed):
     """What decisions gave jobs, one after the other, with columns of shares.parquet; partner -1: none."""
 
     decision: Ints = column("whole")
@@ -171,13 +161,9 @@ class Shares:
     partner: Ints = column("number", -1.0)
     pool: Ints
 
-    def take(self, rows: Any) -> Shares:
-        """Some of the rows."""
-        return Shares(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Decisions:
+class Decisions(Rowed):
     """D decisions on shares of time, with columns of decisions.parquet; none where the policy makes no such ones.
 
     Attributes
@@ -197,9 +183,6 @@ class Decisions:
     row_prices: Mapping[str, Floats]
     rows: Shares
     packed: bool
-
-    def __len__(self) -> int:
-        return len(self.time)
 
     def given(self, decision: int) -> Shares:
         """What one decision gave."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from throughputs.arrays import Flags, Floats, Ints
+from throughputs.arrays import Floats, Ints, Rowed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
+class Bars(Rowed):
     """B stretches of time in which one job ran on one GPU without a break, by GPU and then by time.
 
     Attributes
@@ -32,13 +32,6 @@ class Bars:
     last_round: Ints
     start: Floats
     end: Floats
-
-    def __len__(self) -> int:
-        return len(self.gpu)
-
-    def take(self, rows: Ints | Flags) -> Bars:
-        """Some of the bars, by position or by mask."""
-        return Bars(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 def merge_rounds(rounds: pd.DataFrame, job_position: Ints) -> Bars:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Flags, Floats, Ints, Values
+from throughputs.arrays import Flags, Floats, Ints, Values, ragged_rows
 from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.files import read_rows, write_rows
-from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns, ragged_rows
+from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns
 from throughputs.limits import Range, require, require_distinct
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.arrays import Flags, Floats, Ints, Positions
+from throughputs.arrays import Flags, Floats, Ints, Positions, Rowed
 from throughputs.errors import InputError
-from throughputs.frames import column, columns_of, keep_columns, taken
+from throughputs.frames import column, columns_of, keep_columns
 from throughputs.goodput.efficiency import GradientStatistics, gain
 from throughputs.goodput.model import ThroughputModels, overlapped
 from throughputs.limits import Range, require
@@ -40,7 +39,7 @@ _REMEMBERED = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class BatchSizeLimits:
+class BatchSizeLimits(Rowed):
     """What J jobs allow for their batch sizes, in samples.
 
     Parameters
@@ -81,16 +80,9 @@ class BatchSizeLimits:
             expected = f"at least {least[np.argmin(good)] if len(good) else 1.0:g} samples"
             require(good, getattr(self, name), "batch sizes", name, expected)
 
-    def __len__(self) -> int:
-        return len(self.initial)
-
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> BatchSizeLimits:
-        """Those of some of the jobs (positions), in that order."""
-        return taken(self, rows)
-
 
 @dataclass(frozen=True, eq=False)
-class GoodputModels:
+class GoodputModels(Rowed):
     """What the goodput of J jobs, or of J pairs of a job and an accelerator type, follows from.
 
     Raises
@@ -108,19 +100,12 @@ class GoodputModels:
         if len(set(sizes)) > 1:
             raise InputError("goodput models", found=sizes, expected="as many models as statistics and limits")
 
-    def __len__(self) -> int:
-        return len(self.limits)
-
     @property
     def figures(self) -> Floats:
         """(J, 14) all that goodput depends on."""
         statistics, limits = self.statistics, self.limits
         columns = (statistics.square_norm, statistics.variance, *(getattr(limits, f.name) for f in fields(limits)))
         return np.concatenate([self.throughput.parameters, np.stack(columns, axis=1)], axis=1)
-
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> GoodputModels:
-        """Those of some of the jobs (positions), in that order."""
-        return GoodputModels(self.throughput.take(rows), self.statistics.take(rows), self.limits.take(rows))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,17 +14,16 @@ Source: A. Qiao et al., "Pollux", OSDI 2021, section 3.1; T. Johnson et al., "Ad
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats
-from throughputs.frames import NOT_NEGATIVE, column, keep_columns, taken
+from throughputs.arrays import Floats, Rowed
+from throughputs.frames import NOT_NEGATIVE, column, keep_columns
 
 
 @dataclass(frozen=True, eq=False)
-class GradientStatistics:
+class GradientStatistics(Rowed):
     """Statistics of the gradients of J jobs, both at the initial batch size, in one unit of their own for each job.
 
     Parameters
@@ -44,13 +43,6 @@ class GradientStatistics:
     def __init__(self, square_norm: ArrayLike, variance: ArrayLike) -> None:
         given = {"square_norm": np.atleast_1d(square_norm), "variance": np.atleast_1d(variance)}
         keep_columns(self, given, "gradient statistics")
-
-    def __len__(self) -> int:
-        return len(self.variance)
-
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> GradientStatistics:
-        """Those of some of the jobs (positions), in that order."""
-        return taken(self, rows)
 
     def gain(self, scale: ArrayLike) -> Floats:
         """(J,) initial steps that one step with `scale` times the batch is worth."""

@@ -19,12 +19,11 @@ sections 3.2 and 4.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats, Ints
+from throughputs.arrays import Floats, Ints, Rowed
 from throughputs.errors import InputError
 from throughputs.numerics import exp, log
 
@@ -39,7 +38,7 @@ NO_TIME = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class ThroughputModels:
+class ThroughputModels(Rowed):
     """The throughput models of J jobs, or of J pairs of a job and an accelerator type.
 
     Parameters
@@ -75,13 +74,6 @@ class ThroughputModels:
                 "throughput model", line=row + 1, field="alpha_grad, beta_grad", found=0.0, expected="time"
             )
         object.__setattr__(self, "parameters", values)
-
-    def __len__(self) -> int:
-        return len(self.parameters)
-
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> ThroughputModels:
-        """Some of the models (positions), in that order."""
-        return ThroughputModels(self.parameters[rows])
 
     def gradient_time(self, atomic_batch_size: ArrayLike) -> Floats:
         """(J, ...) seconds for the gradients of one micro-batch; `atomic_batch_size` has J, or 1, as first axis."""

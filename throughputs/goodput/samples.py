@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Flags, Floats, Ints, Positions
+from throughputs.arrays import Floats, Ints, Rowed
 from throughputs.errors import InputError
 from throughputs.files import read_rows
-from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns
 from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _TABLE = {name: Column("whole" if name in ("nodes", "gpus") else "number") for n
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class Samples(Rowed):
     """S measurements of steps that accumulate nothing, or means of such.
 
     Parameters
@@ -118,13 +118,6 @@ class Samples:
         below = np.isfinite(sync) & (sync >= 0) & ((sync < step) | ~(np.isfinite(step) & (step > 0)))
         reader.require(below, sync, "sync_time", "seconds from 0 to below the step_time")
         return cls(**table, gradient_time=step - sync, source=source, first_line=first_line)
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def take(self, rows: Positions | Flags) -> Samples:
-        """Some of the samples."""
-        return taken(self, rows)
 
     @cached_property
     def content(self) -> bytes:

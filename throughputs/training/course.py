@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from throughputs.arrays import Floats, Ints, Names, Numbers, Sizes, Values
+from throughputs.arrays import Floats, Ints, Names, Numbers, Rowed, Sizes, Values
 from throughputs.errors import InputError, expect
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.ladders import Ladders
@@ -34,7 +34,7 @@ _CHANGING = ("batch_size", "iterations_per_epoch", "total_steps", "_rung", "_ask
 
 
 @dataclass(frozen=True, eq=False)
-class CourseChange:
+class CourseChange(Rowed):
     """The n jobs that changed their batch size.
 
     Attributes
@@ -49,9 +49,6 @@ class CourseChange:
     total_steps: Floats
     steps_done: Floats
     rates: Floats
-
-    def __len__(self) -> int:
-        return len(self.jobs)
 
 
 class Course:

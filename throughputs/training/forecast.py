@@ -20,9 +20,8 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from throughputs.arrays import Floats, Ints
+from throughputs.arrays import Floats, Ints, Ragged, offsets_of
 from throughputs.errors import InputError
-from throughputs.frames import Ragged, offsets_of
 from throughputs.training.profiles import Profiles
 
 ForecastMode = Literal["oracle", "causal", "true"]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from throughputs.arrays import Flags, Floats, Ints, Names, Sizes, Values
+from throughputs.arrays import Flags, Floats, Ints, Names, Rowed, Sizes, Values
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
@@ -16,7 +16,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
-class Ladders:
+class Ladders(Rowed):
     """The ladders of K kinds of job; jobs of one type, gang size and mode are of one kind.
 
     A ladder begins with the initial batch size, rung 0. That of an accordion job has the largest one above it, that
@@ -84,9 +84,6 @@ class Ladders:
         W = max(part.windows.shape[1] for part in parts)
         columns = zip(*(part._widened(L, W) for part in parts), strict=True)
         return cls(*map(np.concatenate, columns))
-
-    def __len__(self) -> int:
-        return len(self.top)
 
     def doublings(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that gns jobs of some kinds are on in some epochs, each of shape (n,)."""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from throughputs.arrays import Floats, Ints
+from throughputs.arrays import Floats, Ints, offsets_of
 from throughputs.errors import InputError
-from throughputs.frames import offsets_of
 from throughputs.training.course import training_start
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, Profiles

@@ -10,9 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats, Ints
+from throughputs.arrays import Floats, Ints, Ragged, offsets_of
 from throughputs.errors import InputError, expect
-from throughputs.frames import Ragged, offsets_of
 
 STEADY_EPOCHS = 100
 """Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
