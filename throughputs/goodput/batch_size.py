@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -172,10 +173,9 @@ _remembered: dict[bytes, tuple[float, ...]] = {}
 def _best(jobs: GoodputModels, nodes: Ints, gpus: Ints, tune: bool) -> Iterator[tuple[float, ...]]:
     """The fields of `BestBatchSizes` of each job on a configuration of its own; `nodes` and `gpus` are (J,)."""
     sync = jobs.throughput.synchronisation_time(nodes[:, None], gpus[:, None])[:, 0]
-    row = np.arange(len(jobs))
-    entries = _Entries(jobs, row, gpus.astype(float), sync, tune)
+    entries = _Entries(jobs, gpus.astype(float), sync, tune)
     size, steps = _chosen(entries)
-    goodput, throughput = entries.goodput(row, size, steps)
+    goodput, throughput = entries.goodput(slice(None), size, steps)
     figures = (goodput, throughput, size, steps, entries.gpus * size * (steps + 1.0))
     return zip(*(np.where(goodput > 0, x, 0.0).tolist() for x in figures), strict=True)
 
@@ -183,32 +183,26 @@ def _best(jobs: GoodputModels, nodes: Ints, gpus: Ints, tune: bool) -> Iterator[
 class _Entries:
     """E pairs of a job and a configuration, with what the choice of a batch size follows from."""
 
-    def __init__(self, jobs: GoodputModels, row: Positions, gpus: Floats, sync: Floats, tune: bool) -> None:
-        parameters = jobs.throughput.parameters[row].T
-        self.alpha, self.beta, self.gamma = parameters[0], parameters[1], parameters[6]
-        self.sync, self.gpus = sync, gpus
-        self.square, self.variance = jobs.statistics.square_norm[row], jobs.statistics.variance[row]
-        limits = jobs.limits
-        self.initial, self.largest = limits.initial[row], limits.largest[row]
-        self.least_local, self.largest_local = limits.least_local[row], limits.largest_local[row]
-        self.accumulation = limits.accumulation[row]
-        self.least = np.maximum(self.initial, self.least_local * gpus)
+    def __init__(self, jobs: GoodputModels, gpus: Floats, sync: Floats, tune: bool) -> None:
+        self.alpha, self.beta, *_, self.gamma = jobs.throughput.parameters.T
+        self.statistics, self.limits, self.gpus, self.sync = jobs.statistics, jobs.limits, gpus, sync
+        largest = self.limits.largest
+        self.least = np.maximum(self.limits.initial, self.limits.least_local * gpus)
         if not tune:
-            self.least = np.where(self.least <= self.largest, self.largest, self.least)
+            self.least = np.where(self.least <= largest, largest, self.least)
 
-    def __len__(self) -> int:
-        return len(self.gpus)
-
-    def allowed(self, at: Positions, size: Floats, batch: Floats) -> Flags:
+    def allowed(self, at: Any, size: Floats, batch: Floats) -> Flags:
         """Whether micro-batches and batches of these sizes are possible in the entries `at` (shapes broadcast)."""
-        fits = (self.least[at] <= self.largest[at]) & (batch >= self.initial[at] * (1.0 - _ROUNDED))
-        return fits & (size >= self.least_local[at]) & (size <= self.largest_local[at])
+        limits = self.limits
+        fits = (self.least[at] <= limits.largest[at]) & (batch >= limits.initial[at] * (1.0 - _ROUNDED))
+        possible: Flags = fits & (size >= limits.least_local[at]) & (size <= limits.largest_local[at])
+        return possible
 
-    def efficiency(self, at: Positions, batch: Floats) -> Floats:
-        scale = batch / self.initial[at]
-        return np.asarray(gain(scale, self.square[at], self.variance[at]) / scale)
+    def efficiency(self, at: Any, batch: Floats) -> Floats:
+        scale = batch / self.limits.initial[at]
+        return np.asarray(gain(scale, self.statistics.square_norm[at], self.statistics.variance[at]) / scale)
 
-    def bounds(self, at: Positions, size: Floats, steps: Floats) -> tuple[Floats, Floats]:
+    def bounds(self, at: Any, size: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """Goodput if computing and synchronising did not overlap, and if they did wholly; 0 where not allowed."""
         batch = self.gpus[at] * size * (steps + 1.0)
         gradient = self.alpha[at] + self.beta[at] * size
@@ -216,7 +210,7 @@ class _Entries:
         sync = self.sync[at]
         return worth / (steps * gradient + gradient + sync), worth / (steps * gradient + np.maximum(gradient, sync))
 
-    def goodput(self, at: Positions, size: Floats, steps: Floats) -> tuple[Floats, Floats]:
+    def goodput(self, at: Any, size: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """Goodput, 0 where a micro-batch is not allowed, and throughput."""
         batch = self.gpus[at] * size * (steps + 1.0)
         gradient = self.alpha[at] + self.beta[at] * size
@@ -226,10 +220,11 @@ class _Entries:
 
 def _chosen(entries: _Entries) -> tuple[Floats, Floats]:
     """(E,) atomic batch sizes and accumulation steps."""
-    size, steps = np.ones(len(entries)), np.zeros(len(entries))
-    grids, which = _geometric(entries.least, np.maximum(entries.largest, entries.least))
-    for start in range(0, len(entries), _CHUNK // _CANDIDATES):
-        at = np.arange(start, min(start + _CHUNK // _CANDIDATES, len(entries)))
+    count = len(entries.gpus)
+    size, steps = np.ones(count), np.zeros(count)
+    grids, which = _geometric(entries.least, np.maximum(entries.limits.largest, entries.least))
+    for start in range(0, count, _CHUNK // _CANDIDATES):
+        at = np.arange(start, min(start + _CHUNK // _CANDIDATES, count))
         local = grids[which[at]] / entries.gpus[at][:, None]
         more = _fewest_steps(entries, at[:, None], local)
         atomic = np.ceil(local / (more + 1.0) - _ROUNDED)
@@ -250,11 +245,10 @@ def _geometric(least: Floats, largest: Floats) -> tuple[Floats, Positions]:
 
 def _fewest_steps(entries: _Entries, at: Positions, local: Floats) -> Floats:
     """The fewest accumulation steps with which so many samples fit on a GPU."""
-    fewest = np.ceil(local / entries.largest_local[at] - _ROUNDED) - 1.0
-    noise_unknown = (entries.gpus[at] == 1) & (local > entries.initial[at] + _ROUNDED)
-    return np.where(
-        entries.accumulation[at], np.maximum(np.where(noise_unknown, np.maximum(fewest, 1.0), fewest), 0), 0
-    )
+    limits = entries.limits
+    fewest = np.ceil(local / limits.largest_local[at] - _ROUNDED) - 1.0
+    noise_unknown = (entries.gpus[at] == 1) & (local > limits.initial[at] + _ROUNDED)
+    return np.where(limits.accumulation[at], np.maximum(fewest, noise_unknown), 0)
 
 
 def _best_candidate(entries: _Entries, at: Positions, size: Floats, steps: Floats) -> Positions:

@@ -10,9 +10,7 @@ import numpy as np
 
 from throughputs.arrays import Flags, Floats, Ints, Names, Rowed, Sizes, Values
 from throughputs.tables.table import ThroughputTable
-from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
-
-_NEVER = np.iinfo(np.int64).max
+from throughputs.training.rules import NEVER, AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +57,12 @@ class Ladders(Rowed):
         InputError
             The table does not know a job type, scale factor or accelerator type.
         """
-        kinds: dict[tuple[str, int, str], int] = {}
-        ladders: list[Ladders] = []
-        of_job = np.full(len(job_type), -1, dtype=np.int64)
         sizes = np.asarray(scale_factor, dtype=np.int64).tolist()
-        for job, key in enumerate(zip(job_type, sizes, mode, strict=True)):
-            kind = kinds.get(key)
-            if kind is None:
-                found = rules.find(key[0])
-                kind = -1 if found is None else len(ladders)
-                if found is not None:
-                    ladders.append(_ladder(*key, *found, table, accelerators, view))
-                kinds[key] = kind
-            of_job[job] = kind
+        keys = list(zip(job_type, sizes, mode, strict=True))
+        found = {key: rule for key in dict.fromkeys(keys) if (rule := rules.find(key[0])) is not None}
+        ladders = [_ladder(*key, *rule, table, accelerators, view) for key, rule in found.items()]
+        kinds = {key: kind for kind, key in enumerate(found)}
+        of_job = np.array([kinds.get(key, -1) for key in keys], dtype=np.int64)
         none, no = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
         nothing = np.zeros((0, 1), dtype=np.int64), np.zeros((0, 1, len(accelerators)))
         empty = cls(*nothing, none, none, no, np.zeros((0, 0), np.int64), np.zeros((0, 0, 4), np.int64))
@@ -116,7 +107,7 @@ class Ladders(Rowed):
             self.top,
             self.samples_per_epoch,
             self.doubles,
-            np.concatenate([self.switches, np.full((K, extra), _NEVER)], axis=1),
+            np.concatenate([self.switches, np.full((K, extra), NEVER)], axis=1),
             np.concatenate([self.windows, np.zeros((K, W - self.windows.shape[1], 4), np.int64)], axis=1),
         )
 
@@ -136,9 +127,7 @@ def _ladder(
     rates = table.rates([job_type], [gpus], accelerators)
     for size in sizes[1:]:
         name = with_batch_size(job_type, size)
-        known = name in table.job_types and gpus in table.scale_factors_of(name)
-        faster = table.rates([name], [gpus], accelerators) if known else np.zeros_like(rates)
-        if not faster.any():
+        if not table.has([name], [gpus]).all() or not (faster := table.rates([name], [gpus], accelerators)).any():
             break
         rates = np.concatenate([rates, faster])
     top = len(rates) - 1
@@ -148,8 +137,8 @@ def _ladder(
         np.array([top]),
         np.array([model.samples_per_epoch]),
         np.array([mode == "gns"]),
-        np.array(switches[:top] + [_NEVER] * (top - len(switches)), dtype=np.int64)[None],
-        np.array([_packed(window) for window in windows if top], dtype=np.int64).reshape(1, -1, 4),
+        np.array(switches[:top] + [NEVER] * (top - len(switches)), dtype=np.int64)[None],
+        np.array([window.packed for window in windows if top], dtype=np.int64).reshape(1, -1, 4),
     )
 
 
@@ -165,7 +154,3 @@ def _rungs(
         return sizes[:rungs], switches[: rungs - 1], ()
     windows = model.windows(initial, view) if initial < largest and mode == "accordion" else None
     return ([initial], [], ()) if windows is None else ([initial, largest], [], windows)
-
-
-def _packed(window: CriticalWindow) -> tuple[int, int, int, int]:
-    return window.first, window.end, window.every, _NEVER if window.before is None else window.before

@@ -89,8 +89,14 @@ def profile_trace(
     adapts = np.flatnonzero((kind >= 0)[job])
     adapts = adapts[ladders.top[kind[job[adapts]]] > 0]
     of, at = job[adapts], epoch[adapts]
-    rung = _rungs(ladders, kind[of], at, epochs[of], rules.accordion_start if view == "profile" else 0.0, published)
-    rung = _runnable(ladders, kind[of], rung, column[of])
+    rung, doubles = ladders.rung(kind[of], at), ladders.doubles[kind[of]]
+    if view == "profile" and rules.accordion_start > 0:
+        rung[~doubles & (at <= rules.accordion_start * epochs[of])] = 0
+    if published:
+        rung[doubles & (at == epochs[of] - 1) & (rung > 1)] = 0
+    # not beyond the highest rung that runs on the type of the job, of (K, M)
+    highest = np.logical_and.accumulate(ladders.rates > 0, axis=1).sum(axis=1) - 1
+    rung = np.minimum(rung, highest[kind[of], column[of]])
     sizes[adapts] = ladders.batch_size[kind[of], rung]
     seconds[adapts] = samples[of] / sizes[adapts] / ladders.rates[kind[of], rung, column[of]]
     return Profiles(offsets, sizes, seconds, samples)
@@ -108,27 +114,3 @@ def _profiled_column(trace: Trace, table: ThroughputTable, rates: Floats, wanted
         position = table.accelerators.index(wanted)
         column = np.where(rates[:, position] > 0, position, column)
     return column
-
-
-def _rungs(
-    ladders: Ladders,
-    kind: Ints,
-    epoch: Ints,
-    epochs: Ints,
-    start: float,
-    published: bool,
-) -> Ints:
-    """(T,) rung of each epoch of jobs that adapt."""
-    rung = ladders.rung(kind, epoch)
-    doubles = ladders.doubles[kind]
-    rung[~doubles & (epoch <= start * epochs) & (start > 0)] = 0
-    if published:
-        rung[doubles & (epoch == epochs - 1) & (rung > 1)] = 0
-    return rung
-
-
-def _runnable(ladders: Ladders, kind: Ints, rung: Ints, column: Ints) -> Ints:
-    """(T,) these rungs, but below the first rung without a throughput on the type of the job."""
-    runs = np.logical_and.accumulate(ladders.rates > 0, axis=1).sum(axis=1) - 1  # (K, M) highest rung that runs
-    lowest: Ints = np.minimum(rung, runs[kind, column])
-    return lowest

@@ -29,6 +29,9 @@ from throughputs.limits import Range
 View = Literal["profile", "course"]
 """Which critical windows: those that profiles are drawn with, or those that the true course of a job follows."""
 
+NEVER = 2**63 - 1
+"""An epoch that does not come."""
+
 _OTHERWISE = "otherwise"
 _MOST_DIGITS = 16
 """Digits of a key of a rule at most."""
@@ -50,6 +53,11 @@ class CriticalWindow:
     end: int
     every: int = 0
     before: int | None = None
+
+    @property
+    def packed(self) -> tuple[int, int, int, int]:
+        """All four as numbers."""
+        return self.first, self.end, self.every, NEVER if self.before is None else self.before
 
 
 @dataclass(frozen=True)
