@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Flags, Floats, Ints, Names, Sizes
-from throughputs.colocation.model import ColocationModel, extended_pairs
+from throughputs.colocation.model import ColocationModel, modelled_pairs
 from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
 from throughputs.matrix import ThroughputMatrix
-from throughputs.tables.figures import figures_of_frame, frame_of_table
+from throughputs.tables.figures import TableBuilder, figures_of_frame, frame_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,8 +260,11 @@ class ThroughputTable:
         InputError
             The table has no job of a scale factor, or nothing in common with the model.
         """
-        pairs, colocated = extended_pairs(self, model, scale_factors, keep_measured=keep_measured)
-        return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
+        builder = TableBuilder(self)
+        builder.add_table(self if keep_measured else ThroughputTable(self.keys, self.accelerators, self.isolated))
+        for pair in modelled_pairs(self, model, scale_factors):
+            builder.add_pair(*pair)
+        return ThroughputTable(*builder.figures(), self.source)
 
     def _rows(self, job_types: Names, scale_factors: Sizes) -> Ints:
         """(N,) rows of the keys of jobs."""
