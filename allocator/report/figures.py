@@ -203,20 +203,15 @@ def title_of(figure: Figure) -> str:
 
 
 def value_of(figure: Figure, summary: Mapping[str, Any]) -> float:
-    """The value in the column's unit; nan when it is missing or no number."""
+    """The value in the column's unit; nan when it is missing."""
     value = summary.get(figure.key)
-    try:
-        return math.nan if value is None else float(value) / figure.scale
-    except (TypeError, ValueError):
-        return math.nan
+    return math.nan if value is None else float(value) / figure.scale
 
 
 def format_number(value: float, decimals: int) -> str:
     """Fixed-point text; `MISSING` for nan."""
     if math.isnan(value):
         return MISSING
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
     text = f"{value:,.{decimals}f}"
     return text.removeprefix("-") if not text.strip("-0.") else text  # no minus before a rounded zero
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from throughputs.arrays import Floats, Ints, Names, Numbers, Rowed, Sizes, Values
-from throughputs.errors import InputError, expect
+from throughputs.errors import expect
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, STEADY_EPOCHS
@@ -163,16 +163,7 @@ class Course:
         self._asked[jobs] = np.where(self._ladders.doubles[kind], climbs, jumps)
 
     def append(self, later: Course) -> None:
-        """Add the jobs of another course at the end.
-
-        Raises
-        ------
-        InputError
-            The other course has other accelerator types, or another way to round.
-        """
-        for name in ("accelerators", "published", "past_the_end"):
-            if getattr(later, name) != getattr(self, name):
-                raise InputError("course", field=name, found=getattr(later, name), expected=str(getattr(self, name)))
+        """Add the jobs of another course, of the same accelerator types and kind, at the end."""
         kind = np.where(later._kind >= 0, later._kind + len(self._ladders), -1)
         self._kind = np.concatenate([self._kind, kind])
         self._ladders = self._ladders.joined(later._ladders)

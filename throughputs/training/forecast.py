@@ -21,7 +21,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from throughputs.arrays import Floats, Ints, Ragged, offsets_of
-from throughputs.errors import InputError
+from throughputs.errors import expect_one_of
 from throughputs.training.profiles import Profiles
 
 ForecastMode = Literal["oracle", "causal", "true"]
@@ -185,19 +185,9 @@ def forecast_jobs(
     Raises
     ------
     InputError
-        An unknown mode, or arrays that do not fit.
+        An unknown mode.
     """
-    if mode not in get_args(ForecastMode):
-        expected = f"one of {', '.join(get_args(ForecastMode))}"
-        raise InputError("forecast", field="mode", found=mode, expected=expected)
-    for name, values in (
-        ("epochs_done", epochs_done),
-        ("measured_samples", measured_samples),
-        ("measured_seconds", measured_seconds),
-        ("factor", factor),
-    ):
-        if values is not None and values.shape != (len(regimes),):
-            raise InputError("forecast", field=name, found=values.shape, expected=f"shape ({len(regimes)},)")
+    expect_one_of(mode, get_args(ForecastMode), "forecast", "mode")
     known = regimes.seen(epochs_done) if mode == "causal" else regimes
     factor = np.ones(len(regimes)) if factor is None else factor
     if band is not None and measured_samples is not None and measured_seconds is not None:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints, Ragged, offsets_of
-from throughputs.errors import InputError, expect
+from throughputs.errors import expect
+from throughputs.limits import require
 
 STEADY_EPOCHS = 100
 """Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
@@ -49,14 +50,11 @@ class Profiles(Ragged):
         total = int(self.offsets[-1]) if len(self.offsets) else -1
         fits = self.offsets.shape == (n + 1,) and self.batch_size.shape == self.epoch_seconds.shape == (total,)
         expect(fits and self.offsets[0] == 0, "profiles", "offsets", self.offsets.shape, f"{n + 1} numbers, from 0")
-        if (np.diff(self.offsets) < 1).any():
-            job = int(np.argmax(np.diff(self.offsets) < 1))
-            raise InputError("profiles", field="epochs", found=f"none for job {job}", expected="at least 1 epoch")
+        lengths = np.diff(self.offsets)
+        require(lengths >= 1, lengths, "profiles", "epochs", "at least 1 epoch")
         for name in ("batch_size", "epoch_seconds", "samples_per_epoch"):
             values = getattr(self, name)
-            if not (np.isfinite(values) & (values > 0)).all():
-                found = values[~(np.isfinite(values) & (values > 0))][0]
-                raise InputError("profiles", field=name, found=found, expected="a finite number above 0")
+            require(np.isfinite(values) & (values > 0), values, "profiles", name, "a finite number above 0")
 
     @classmethod
     def of_jobs(
