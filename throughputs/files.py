@@ -99,19 +99,27 @@ def read_text(path: Path) -> str:
     OSError
         The file cannot be opened.
     """
-    raw = _contents(path)
+    packed = path.suffix.lower() == ".gz"
+    raw = _beginning(path, limits.LARGEST_UNPACKED + 1 if packed else -1)
+    if packed:
+        _check_unpacked(path, len(raw))
     try:
-        if path.suffix.lower() == ".gz":
-            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
-                unpacked = packed.read(limits.LARGEST_UNPACKED + 1)
-            _check_unpacked(path, len(unpacked))
-            raw = unpacked
         return _with_line_feeds(raw.decode("utf-8-sig"))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(path, found=raw[:8], expected=f"a whole gzip file ({error})") from error
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
+
+
+def _beginning(path: Path, most: int) -> bytes:
+    """So many bytes of a file, unpacked when its name ends in ``.gz``; all of them if `most` is negative."""
+    try:
+        with io.BytesIO(_contents(path)) if _is_standard_input(path) else path.open("rb") as file:
+            if path.suffix.lower() != ".gz":
+                return file.read(most)
+            with gzip.GzipFile(fileobj=file) as packed:
+                return packed.read(most)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(path, expected=f"a whole gzip file ({error})") from error
 
 
 def _with_line_feeds(text: str) -> str:
@@ -133,16 +141,7 @@ def read_head(path: Path, characters: int = 65_536) -> str:
 
     Raises as `read_text` does; characters that are no UTF-8 are replaced.
     """
-    try:
-        with io.BytesIO(_contents(path)) if _is_standard_input(path) else path.open("rb") as file:
-            if path.suffix.lower() == ".gz":
-                with gzip.GzipFile(fileobj=file) as packed:
-                    raw = packed.read(characters)
-            else:
-                raw = file.read(characters)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(path, expected=f"a whole gzip file ({error})") from error
-    return _with_line_feeds(raw.decode("utf-8-sig", errors="replace"))
+    return _with_line_feeds(_beginning(path, characters).decode("utf-8-sig", errors="replace"))
 
 
 def read_json(path: Path, unique_keys: bool = False) -> Any:

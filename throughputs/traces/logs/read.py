@@ -248,37 +248,32 @@ def _of_json(content: Any, source: str) -> Log:
         if not isinstance(job, dict):
             raise InputError(source, field=f"jobs[{i}]", found=job, expected="an object, as sacct --json prints it")
         rows.append(_json_row(job))
-    names = (
-        "submit",
-        "start",
-        "end",
-        "elapsed",
-        "gpus",
-        "user",
-        "account",
-        "partition",
-        "time_limit",
-        "state",
-        "job_id",
-        "qos",
-    )
-    table = list(zip(*rows, strict=True)) or [()] * len(names)
-    columns = {name: np.array(cells, dtype=object) for name, cells in zip(names, table, strict=True)}
+    columns = {name: np.array([row[name] for row in rows], dtype=object) for name in _json_row({})}
     return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=bool))
 
 
-def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
-    """Submission, start, end, elapsed, GPUs, user, account, partition, limit, state, id and QOS of a job, as text."""
+def _json_row(job: dict[str, Any]) -> dict[str, str]:
+    """What is said of a job, as text."""
     time, owner = _object(job.get("time")), _object(job.get("association"))
     state = job.get("state", job.get("job_state"))
     state = state.get("current", "") if isinstance(state, dict) else state
     state = state[0] if isinstance(state, list) and state else state
-    moments = [_text(time.get(name)) for name in ("submission", "start", "end")]
-    begun = ["" if text == str(_NOT_STARTED) else text for text in moments]
-    user = owner.get("user") or job.get("user")
-    gpus, partition, account = _json_gpus(job), _text(job.get("partition")), owner.get("account") or job.get("account")
-    whose = _text(user), _text(account), partition, _json_limit(time.get("limit"))
-    return (*begun, _text(time.get("elapsed")), gpus, *whose, _text(state), _json_id(job), _text(job.get("qos")))
+    submit, start, end = (_text(time.get(name)) for name in ("submission", "start", "end"))
+    row = {
+        "submit": submit,
+        "start": start,
+        "end": end,
+        "elapsed": _text(time.get("elapsed")),
+        "gpus": _json_gpus(job),
+        "user": _text(owner.get("user") or job.get("user")),
+        "account": _text(owner.get("account") or job.get("account")),
+        "partition": _text(job.get("partition")),
+        "time_limit": _json_limit(time.get("limit")),
+        "state": _text(state),
+        "job_id": _json_id(job),
+        "qos": _text(job.get("qos")),
+    }
+    return row | {name: "" for name in ("submit", "start", "end") if row[name] == str(_NOT_STARTED)}
 
 
 def _json_limit(limit: Any) -> str:
