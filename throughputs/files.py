@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias, TypeVar
 
 from throughputs import limits
 from throughputs.errors import InputError, one_of
@@ -28,6 +28,9 @@ from throughputs.limits import Range
 
 if TYPE_CHECKING:
     import pandas as pd
+
+StrPath: TypeAlias = str | os.PathLike[str]
+"""The name of a file or folder."""
 
 Made = TypeVar("Made")
 
@@ -354,7 +357,7 @@ def check_table_name(path: Path) -> None:
         raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
 
 
-def read_rows(path: str | os.PathLike[str], make: Callable[..., Made]) -> Made:
+def read_rows(path: StrPath, make: Callable[..., Made]) -> Made:
     """What `make` makes of the table in a CSV or Parquet file, told its `source` and the `first_line` of its rows."""
     path = Path(path)
     check_table_name(path)
@@ -362,7 +365,7 @@ def read_rows(path: str | os.PathLike[str], make: Callable[..., Made]) -> Made:
     return make(frame, source=source_of(path), first_line=first_line)
 
 
-def write_rows(path: str | os.PathLike[str], made: HasFrame) -> None:
+def write_rows(path: StrPath, made: HasFrame) -> None:
     """Replace a CSV or Parquet file by the table of something; raises as `check_table_name` does."""
     path = Path(path)
     check_table_name(path)

@@ -10,7 +10,6 @@ array([1.48])
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError, expect
-from throughputs.files import read_rows, write_rows
+from throughputs.files import StrPath, read_rows, write_rows
 from throughputs.frames import FINITE, NOT_NEGATIVE, Column, FrameReader
 
 if TYPE_CHECKING:
@@ -231,7 +230,7 @@ class PriceTable:
         return pd.DataFrame(rows, columns=["time_seconds", "accelerator", "price"])
 
 
-def read_prices(path: str | os.PathLike[str]) -> PriceTable:
+def read_prices(path: StrPath) -> PriceTable:
     """Price histories from a CSV (``.csv``, ``.csv.gz``) or Parquet file.
 
     One row per change, in any order; lines that start with ``#`` above the header are skipped.
@@ -261,7 +260,7 @@ def read_prices(path: str | os.PathLike[str]) -> PriceTable:
     return read_rows(path, PriceTable.from_frame)
 
 
-def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:
+def write_prices(prices: PriceTable, path: StrPath) -> None:
     """Write price histories as CSV or Parquet, zones already merged; the file is replaced in one step.
 
     Raises

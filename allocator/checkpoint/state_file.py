@@ -38,6 +38,7 @@ from allocator.results.observers import StretchOutcome
 from formulations import Pairs
 from throughputs import InputError, ThroughputMatrix
 from throughputs.errors import expect
+from throughputs.files import StrPath
 
 FORMAT = "allocator checkpoint 4"
 
@@ -183,7 +184,7 @@ class StateFile:
     path : of the file. mode : its permissions, less those that the process withholds (umask).
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: int = 0o666) -> None:
+    def __init__(self, path: StrPath, mode: int = 0o666) -> None:
         self.path, self._mode = Path(path), mode
 
     def write(self, header: dict[str, str], state: object, parts: Sequence[Part] = ()) -> None:

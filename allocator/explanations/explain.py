@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -19,6 +18,7 @@ from allocator.results.outcomes import RECORDED
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Values
 from throughputs.errors import expect
+from throughputs.files import StrPath
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -32,7 +32,7 @@ Time = float | None
 
 @overload
 def explain(
-    run: SimulationResult | str | os.PathLike[str],
+    run: SimulationResult | StrPath,
     job: None = None,
     *,
     since: Time = None,
@@ -43,7 +43,7 @@ def explain(
 
 @overload
 def explain(
-    run: SimulationResult | str | os.PathLike[str],
+    run: SimulationResult | StrPath,
     job: int | str,
     *,
     since: Time = None,
@@ -53,7 +53,7 @@ def explain(
 
 
 def explain(
-    run: SimulationResult | str | os.PathLike[str],
+    run: SimulationResult | StrPath,
     job: int | str | None = None,
     *,
     since: Time = None,
@@ -181,24 +181,25 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
     moments = [asker.moment_of(wait, at) for wait in waits]
     asker.look({job: (since, until)}, [moment for moment in moments if moment is not None])
     jobs = run.jobs
+    mine: Any = jobs.take(job)
     waited, started, ran = (
         sum((part.seconds for part in life if part.kind == kind), start=0.0)
         for kind in ("waiting", "starting", "running")
     )
-    completion = float(jobs.completion_time[job])
+    arrival, completion = float(mine.arrival_time), float(mine.completion_time)
     return Explanation(
         run=run.source,
         policy=run.policy_name,
         cluster=str(run.cluster),
         job=job,
-        job_type=str(jobs.job_type[job]),
-        entity=str(jobs.entity[job]),
+        job_type=mine.job_type,
+        entity=mine.entity,
         gpus=jobs.gpus_taken(job),
-        weight=float(jobs.priority_weight[job]),
-        status=str(jobs.status[job]),
-        arrival=float(jobs.arrival_time[job]),
+        weight=float(mine.priority_weight),
+        status=mine.status,
+        arrival=arrival,
         completion=None if np.isnan(completion) else completion,
-        types=_by_type(run, jobs.rates[job], jobs.rates[job] > 0),
+        types=_by_type(run, mine.rates, mine.rates > 0),
         since=since,
         until=until,
         waited=waited,
@@ -206,8 +207,8 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         started=started,
         intervals=tuple(inside),
         waits=tuple(_wait(asker, job, wait, moment) for wait, moment in zip(waits, moments, strict=True)),
-        trace_id=str(jobs.trace_id[job]),
-        arrival_date=jobs.date(job, float(jobs.arrival_time[job])),
+        trace_id=mine.trace_id,
+        arrival_date=jobs.date(job, arrival),
     )
 
 
@@ -247,12 +248,8 @@ def _moment(asker: _Asker, job: int, time: float) -> Moment:
     mine = run.rows.before(time, job)
     priorities: dict[str, dict[str, Any]] = {"priority": {}, "last_priority": {}, "ahead": {}}
     if standing is not None:
-        known = ~np.isnan(standing.priority)
-        priorities = {
-            "priority": _by_type(run, standing.priority, known),
-            "last_priority": _by_type(run, standing.last_priority, ~np.isnan(standing.last_priority)),
-            "ahead": _by_type(run, standing.ahead, known),
-        }
+        known = {"priority": standing.priority, "last_priority": standing.last_priority, "ahead": standing.priority}
+        priorities = {name: _by_type(run, getattr(standing, name), ~np.isnan(shown)) for name, shown in known.items()}
     return Moment(
         time=time,
         decision=number if decided else None,
@@ -318,12 +315,12 @@ def _overview(run: FinishedRun) -> Overview:
             WaitingJob(
                 job=job,
                 gpus=jobs.gpus_taken(job),
-                entity=str(jobs.entity[job]),
+                entity=jobs.entity[job],
                 waited=float(waited[job]),
                 start=wait.start,
                 end=wait.end,
                 reason=next(iter(seconds_by_reason(asker.stretches(job, wait)))),
-                trace_id=str(jobs.trace_id[job]),
+                trace_id=jobs.trace_id[job],
                 start_date=jobs.date(job, wait.start),
             )
             for job, wait in waits.items()

@@ -156,14 +156,14 @@ def holders(run: FinishedRun, job: int, start: float, end: float) -> list[Holder
         Holder(
             job=other,
             gpus=float(most[other]),
-            entity=str(jobs.entity[other]),
+            entity=jobs.entity[other],
             weight=float(jobs.priority_weight[other]),
             gpu_hours={name: float(h) for name, h in zip(names, hours[other], strict=True) if h > 0},
             arrival=float(jobs.arrival_time[other]),
             came_later=bool(jobs.arrival_time[other] > jobs.arrival_time[job]),
             gpu_hours_before=float(gpu_hours_before[other]),
             time_before=float(share[other]),
-            trace_id=str(jobs.trace_id[other]),
+            trace_id=jobs.trace_id[other],
         )
         for other in np.lexsort((np.arange(n), -total)).tolist()
         if total[other] > 0

@@ -21,7 +21,7 @@ from allocator.results.tables import OF_ROW
 from throughputs import InputError
 from throughputs.arrays import Dates, Flags, Floats, Ints, Rowed, Texts, Values
 from throughputs.errors import expect
-from throughputs.files import read_frame
+from throughputs.files import StrPath, read_frame
 from throughputs.frames import FrameReader, column, columns_of
 from throughputs.trace import date_texts, dates_after
 
@@ -234,7 +234,7 @@ class FinishedRun:
     given_policy: Policy | None = None
 
     @classmethod
-    def of(cls, run: SimulationResult | str | os.PathLike[str]) -> FinishedRun:
+    def of(cls, run: SimulationResult | StrPath) -> FinishedRun:
         """From a result, or the folder of one.
 
         Raises

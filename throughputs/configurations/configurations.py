@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from throughputs.arrays import Flags, Floats, Ints, Values, ragged_rows
 from throughputs.errors import InputError, did_you_mean, expect
-from throughputs.files import read_rows, write_rows
+from throughputs.files import StrPath, read_rows, write_rows
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns
 from throughputs.limits import Range, require, require_distinct
 from throughputs.matrix import ThroughputMatrix
@@ -452,7 +451,7 @@ def _positions(reader: FrameReader, name: str, labels: Sequence[Hashable]) -> In
     return np.where(blank, -1, found).astype(np.int64)
 
 
-def read_configurations(path: str | os.PathLike[str]) -> Configurations:
+def read_configurations(path: StrPath) -> Configurations:
     """Configurations from a CSV (``.csv``, ``.csv.gz``) or Parquet file, one row per column.
 
     ================  ============================================================================================
@@ -477,7 +476,7 @@ def read_configurations(path: str | os.PathLike[str]) -> Configurations:
     return read_rows(path, Configurations.from_frame)
 
 
-def write_configurations(configurations: Configurations, path: str | os.PathLike[str]) -> None:
+def write_configurations(configurations: Configurations, path: StrPath) -> None:
     """Write configurations as CSV or Parquet; the file is replaced in one step.
 
     Raises

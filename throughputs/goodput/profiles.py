@@ -25,7 +25,6 @@ With the package come six models on one type, fitted by us to the published meas
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,7 +37,7 @@ from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError, did_you_mean, expect
-from throughputs.files import Document, parse_toml, read_text
+from throughputs.files import Document, StrPath, parse_toml, read_text
 from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_batch_sizes
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
@@ -203,7 +202,7 @@ def default_profiles() -> Profiles:
     return _parsed(parse_toml(resource.read_text(encoding="utf-8"), resource.name), "default profiles")
 
 
-def read_profiles(path: str | os.PathLike[str]) -> Profiles:
+def read_profiles(path: StrPath) -> Profiles:
     """Profiles from a TOML file; see the top of this module.
 
     Raises

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints, Rowed
 from throughputs.errors import InputError
-from throughputs.files import read_rows
+from throughputs.files import StrPath, read_rows
 from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns
 from throughputs.limits import Range, require
 
@@ -125,7 +124,7 @@ class Samples(Rowed):
         return b"".join(getattr(self, name).tobytes() for name in columns_of(Samples))
 
 
-def read_samples(path: str | os.PathLike[str]) -> Samples:
+def read_samples(path: StrPath) -> Samples:
     """Samples from a CSV or Parquet file with the columns of `SAMPLE_COLUMNS`.
 
     Raises

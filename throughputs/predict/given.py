@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from throughputs.arrays import Floats
 from throughputs.errors import InputError
-from throughputs.files import read_frame, source_of
+from throughputs.files import StrPath, read_frame, source_of
 from throughputs.frames import Column, FrameReader
 from throughputs.limits import LATEST_TIME, Range
 from throughputs.numerics import exp
@@ -20,7 +19,7 @@ _COLUMNS = ("predicted_seconds", "seconds")
 _SECONDS = Column("number", np.nan, Range(0, LATEST_TIME, above=True), f"seconds above 0, at most {LATEST_TIME:g}")
 
 
-def read_predictions(path: str | os.PathLike[str], n_jobs: int) -> Floats:
+def read_predictions(path: StrPath, n_jobs: int) -> Floats:
     """(N,) predicted seconds of jobs by their ids, the positions in the trace; nan of jobs that the file has not.
 
     The file is a table with the columns ``job_id`` and ``predicted_seconds``, or ``seconds``; others are not read.

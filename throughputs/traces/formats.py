@@ -33,6 +33,7 @@ from throughputs.entry_points import load
 from throughputs.errors import InputError, expect, expect_one_of
 from throughputs.files import (
     TABLE_KINDS,
+    StrPath,
     check_table_name,
     file_kind,
     read_frame,
@@ -134,11 +135,11 @@ _WITH_PREDICTIONS = "a table with a column job_id, where predictions are in a fi
 
 
 def read_trace(
-    path: str | os.PathLike[str],
+    path: StrPath,
     format: str = "auto",
     *,
     time_unit_seconds: float | None = None,
-    predictions: str | os.PathLike[str] | None = None,
+    predictions: StrPath | None = None,
 ) -> Trace:
     """Trace from a file.
 
@@ -197,7 +198,7 @@ def read_trace(
     return _parse(path, lines, fields)
 
 
-def trace_of(jobs: Trace | pd.DataFrame | str | os.PathLike[str]) -> Trace:
+def trace_of(jobs: Trace | pd.DataFrame | StrPath) -> Trace:
     """Jobs however they are given: a trace, a file of `read_trace`, or a DataFrame as a trace or a job log has it.
 
     >>> import pandas as pd
@@ -224,7 +225,7 @@ def trace_of(jobs: Trace | pd.DataFrame | str | os.PathLike[str]) -> Trace:
     return log.trace
 
 
-def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> ImportedLog | None:
+def read_job_log(path: StrPath, format: str = "auto") -> ImportedLog | None:
     """The trace of a job log that is told by what it holds, with what was made of the log; None for other files.
 
     Parameters
@@ -247,7 +248,7 @@ def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> Imported
     return import_log(path) if kind in _log_formats() else None
 
 
-def named_format(path: str | os.PathLike[str]) -> str:
+def named_format(path: StrPath) -> str:
     """Name of the system whose table a file is, one of `NAMED_FORMATS`; empty for any other trace."""
     path = Path(path)
     if file_kind(path) not in TABLE_KINDS or log_kind(path) != "table":
@@ -258,7 +259,7 @@ def named_format(path: str | os.PathLike[str]) -> str:
 
 def write_trace(
     trace: Trace,
-    path: str | os.PathLike[str],
+    path: StrPath,
     format: str = "auto",
     *,
     lossy: bool = False,

@@ -13,7 +13,6 @@ S. McCandlish et al., "An Empirical Model of Large-Batch Training", 2018.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from throughputs.errors import did_you_mean
-from throughputs.files import Document, parse_toml, read_text
+from throughputs.files import Document, StrPath, parse_toml, read_text
 from throughputs.limits import Range
 
 View = Literal["profile", "course"]
@@ -130,7 +129,7 @@ def default_rules() -> AdaptationRules:
     return _parse(resource.read_text(encoding="utf-8"), "default adaptation rules")
 
 
-def read_rules(path: str | os.PathLike[str]) -> AdaptationRules:
+def read_rules(path: StrPath) -> AdaptationRules:
     """Rules from a TOML file; its keys are described in docs/training.md.
 
     Raises

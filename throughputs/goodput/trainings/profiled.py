@@ -12,12 +12,12 @@ Heterogeneity-aware, Goodput-optimized ML-cluster Scheduling", SOSP 2023, and it
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 
 from throughputs.entry_points import load
+from throughputs.files import StrPath
 from throughputs.goodput.efficiency import gain
 from throughputs.goodput.model import ThroughputModels
 from throughputs.goodput.profiles import Profile, Profiles, default_profiles, read_profiles
@@ -91,7 +91,7 @@ EMBEDDED = "goodput"
 """The name of the embedded profiles."""
 
 
-def find_trainings(source: str | os.PathLike[str]) -> Trainings | None:
+def find_trainings(source: StrPath) -> Trainings | None:
     """The trainings that are meant, None where it is something else.
 
     A folder with a folder of measured tables for each model, profiles in a TOML file, or the embedded profiles, which

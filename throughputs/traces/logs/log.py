@@ -6,14 +6,13 @@ second is a step: a job of an hour has 3600 steps, and runs at one step per seco
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from throughputs.errors import InputError, expect_one_of
-from throughputs.files import check_table_name, write_frame
+from throughputs.files import StrPath, check_table_name, write_frame
 from throughputs.frames import columns_of as columns_of_trace
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
@@ -56,7 +55,7 @@ class ImportedLog:
     dropped: Mapping[str, int]
     notes: tuple[str, ...]
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: StrPath) -> None:
         """Write the trace as a table (``.csv``, ``.csv.gz``, ``.parquet``), without columns in which nothing is said.
 
         A CSV file begins with a comment that names the log and its origin.
@@ -112,7 +111,7 @@ class ImportedLog:
 
 
 def import_log(
-    path: str | os.PathLike[str] | pd.DataFrame,
+    path: StrPath | pd.DataFrame,
     columns: Mapping[str, str] | None = None,
     *,
     separator: str | None = None,

@@ -19,7 +19,7 @@ import numpy as np
 
 from throughputs.arrays import Flags, Ints, Texts
 from throughputs.errors import InputError
-from throughputs.files import file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
+from throughputs.files import StrPath, file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
 from throughputs.traces.logs.layouts import layout_of, layout_of_header, layout_of_line
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Log:
         return row + self.first_line if self.lines is None else int(self.lines[row])
 
 
-def read_log(path: str | os.PathLike[str] | pd.DataFrame, separator: str | None = None) -> Log:
+def read_log(path: StrPath | pd.DataFrame, separator: str | None = None) -> Log:
     """The log in a file, unpacked where its name ends in ``.gz``; ``-``: standard input. Or a DataFrame of its rows.
 
     Parameters
@@ -115,7 +115,7 @@ def read_log(path: str | os.PathLike[str] | pd.DataFrame, separator: str | None 
     return Log(cells, source, kind, 0 if lines is None else 1, "", none, lines, notes)
 
 
-def log_kind(path: str | os.PathLike[str]) -> str:
+def log_kind(path: StrPath) -> str:
     """What log a file holds, as in `Log.kind`; "table" also for what is none.
 
     Raises
