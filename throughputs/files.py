@@ -29,6 +29,9 @@ from throughputs.limits import Range
 if TYPE_CHECKING:
     import pandas as pd
 
+JsonObject: TypeAlias = dict[str, Any]
+"""Values by name, of the kinds that JSON has."""
+
 StrPath: TypeAlias = str | os.PathLike[str]
 """The name of a file or folder."""
 
@@ -170,7 +173,7 @@ def parse_json(text: str, source: object, unique_keys: bool = False) -> Any:
         character (a lone surrogate, which no file can hold), or, with `unique_keys`, an object with the same key twice.
     """
 
-    def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(items: list[tuple[str, Any]]) -> JsonObject:
         found = dict(items)
         if len(found) < len(items):
             names = [name for name, _ in items]
@@ -188,12 +191,12 @@ def parse_json(text: str, source: object, unique_keys: bool = False) -> Any:
     return found
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> JsonObject:
     """Contents of a TOML file; raises as `read_text` and `parse_toml` do."""
     return parse_toml(read_text(path), path)
 
 
-def parse_toml(text: str, source: object) -> dict[str, Any]:
+def parse_toml(text: str, source: object) -> JsonObject:
     """What a TOML text says.
 
     Raises
@@ -201,7 +204,7 @@ def parse_toml(text: str, source: object) -> dict[str, Any]:
     InputError
         It is not TOML (with the line), is nested too deeply, or has a number with too many digits.
     """
-    content: dict[str, Any] = _parsed(lambda: tomllib.loads(text), source, "TOML", text.count("\n") + 1)
+    content: JsonObject = _parsed(lambda: tomllib.loads(text), source, "TOML", text.count("\n") + 1)
     return content
 
 

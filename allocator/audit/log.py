@@ -15,7 +15,7 @@ All GPU time is that between the first and the last submission: then the cluster
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from allocator.results.measures.calibration import NEAR
 from allocator.results.measures.parts import rows_of, size_names
 from throughputs import InputError, Trace
 from throughputs.arrays import Flags, Floats, Texts
+from throughputs.files import JsonObject
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class LogAudit:
     parts: Mapping[str, pd.DataFrame]
     left_out: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Ready for JSON."""
         parts = {f"by_{name}": rows_of(table) for name, table in self.parts.items()}
         return {"gpu_time": rows_of(self.gpu_time), **parts, "left_out": self.left_out}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from allocator.explanations.life import Interval
 from allocator.explanations.occupancy import FreeGpus, Holder
@@ -12,6 +11,7 @@ from allocator.explanations.reasons import REASONS, Stretch
 from allocator.explanations.redecide import Change
 from allocator.explanations.text import explanation_text, overview_text
 from allocator.results.output import as_json
+from throughputs.files import JsonObject
 from throughputs.shown import as_text
 
 
@@ -143,7 +143,7 @@ class Explanation:
     trace_id: str
     arrival_date: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Ready for JSON."""
         told = as_json(self)
         for wait, of in zip(told["waits"], self.waits, strict=True):
@@ -200,7 +200,7 @@ class Overview:
     unserved: int
     longest: tuple[WaitingJob, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Ready for JSON."""
         return dict(as_json(self))
 

@@ -6,11 +6,12 @@ And the other prices, those of the decisions: what one more GPU of a type would 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from throughputs import InputError
+from throughputs.files import JsonObject
 from throughputs.prices import PriceTable
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def owned_cost(record: RunRecord) -> float | None:
     return float((record.prices.cost(first, last, list(names)) * record.cluster.capacity).sum())
 
 
-def average_prices(decisions: Sequence[tuple[int, float, Allocation]], timeline: pd.DataFrame) -> dict[str, Any]:
+def average_prices(decisions: Sequence[tuple[int, float, Allocation]], timeline: pd.DataFrame) -> JsonObject:
     """Time average of the prices of the decisions, over the time in which they were in force and jobs ran.
 
     Returns

@@ -15,6 +15,7 @@ import numpy as np
 
 from throughputs import Trace
 from throughputs.errors import expect
+from throughputs.files import JsonObject
 from throughputs.numerics import quotient
 from throughputs.traces.drawing import probabilities
 
@@ -72,7 +73,7 @@ def deadline_columns(record: RunRecord) -> dict[str, Any]:
     return columns
 
 
-def deadline_figures(jobs: pd.DataFrame, measure: str = "first") -> dict[str, Any]:
+def deadline_figures(jobs: pd.DataFrame, measure: str = "first") -> JsonObject:
     """Figures of the deadlines of a table of jobs, ready for JSON; nothing where the table has none.
 
     - deadline_jobs: jobs with a deadline; admitted and rejected (not admitted by the policy) make up all of them.

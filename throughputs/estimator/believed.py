@@ -26,6 +26,7 @@ import numpy as np
 from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError, expect
 from throughputs.estimator.estimator import ThroughputEstimator, sample_profile
+from throughputs.files import JsonObject
 from throughputs.packed import PackedColumns
 
 # Of the seeds of a run: the stream of the estimator.
@@ -61,7 +62,7 @@ class Estimation:
         if models is not None and models < 1:
             raise InputError("estimation", field="reference_models", found=models, expected="at least 1")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Every setting by name, ready for JSON."""
         return asdict(self)
 

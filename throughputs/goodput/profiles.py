@@ -30,14 +30,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError, did_you_mean, expect
-from throughputs.files import Document, StrPath, parse_toml, read_text
+from throughputs.files import Document, JsonObject, StrPath, parse_toml, read_text
 from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_batch_sizes
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
@@ -216,7 +216,7 @@ def read_profiles(path: StrPath) -> Profiles:
     return _parsed(parse_toml(read_text(where), where), str(where))
 
 
-def _parsed(content: dict[str, Any], source: str) -> Profiles:
+def _parsed(content: JsonObject, source: str) -> Profiles:
     read = Document(source)
     read.table(content, "", ("source", "models"), may_lack=("source",))
     models = read.table(content["models"], "models")

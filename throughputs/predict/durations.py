@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from throughputs.arrays import Floats, Positions, Texts
 from throughputs.errors import InputError
+from throughputs.files import JsonObject
 from throughputs.numerics import dot, exp, quotient
 from throughputs.predict.models import Fitted, check_model, fit_values
 from throughputs.predict.submissions import Submissions, encoded, log_seconds
@@ -134,7 +134,7 @@ class DurationPredictions:
     periods: tuple[Period, ...]
     last: Learned | None = None
 
-    def quality(self) -> dict[str, Any]:
+    def quality(self) -> JsonObject:
         """Errors over the jobs of which the duration, a prediction and a median are known.
 
         Returns

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from throughputs.arrays import Flags, Floats, Positions, Texts, Values
+from throughputs.files import JsonObject
 from throughputs.numerics import interval_means
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace, partition_names
@@ -22,14 +23,14 @@ _INTERVALS = 60
 _HOUR = 3600.0
 
 
-def _by(names: Values, of: Positions, hours: Floats, label: str) -> list[dict[str, Any]]:
+def _by(names: Values, of: Positions, hours: Floats, label: str) -> list[JsonObject]:
     """Jobs and GPU hours (N,) of each name that some job is `of` (N,)."""
     jobs, asked = np.bincount(of, minlength=len(names)), np.bincount(of, hours, len(names))
     rows = zip(names, jobs.tolist(), asked.tolist(), strict=True)
     return [{label: str(name), "jobs": count, "gpu_hours": spent} for name, count, spent in rows if count]
 
 
-def _sizes(trace: Trace, gpus: Floats, hours: Floats) -> list[dict[str, Any]]:
+def _sizes(trace: Trace, gpus: Floats, hours: Floats) -> list[JsonObject]:
     """Jobs and GPU hours by size: less than 1 GPU, then in classes of powers of two: 1, 2, 3 to 4, 5 to 8, ..."""
     largest = int(trace.scale_factor.max(initial=1))
     ends = [2**i for i in range((largest - 1).bit_length() + 1)]
@@ -38,7 +39,7 @@ def _sizes(trace: Trace, gpus: Floats, hours: Floats) -> list[dict[str, Any]]:
     return _by(np.array(names, dtype=object), of, hours, "gpus")
 
 
-def _types(trace: Trace, hours: Floats) -> list[dict[str, Any]]:
+def _types(trace: Trace, hours: Floats) -> list[JsonObject]:
     """Jobs and GPU hours by the GPU type that they ask for, those with the most GPU hours first; of several types the
     names have bars between, of jobs that name none it is empty. No rows where no job names one.
     """
@@ -49,7 +50,7 @@ def _types(trace: Trace, hours: Floats) -> list[dict[str, Any]]:
 
 def _pools(
     trace: Trace, hours: Floats, span: float, capacity: Mapping[str, int], impossible: Flags | None
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Jobs and GPU hours by partition, those with the most GPU hours first; of jobs without one the name is empty.
 
     Each row has ``partition``, ``jobs``, ``gpu_hours``, ``largest_gang``, and where it is known which are `impossible`
@@ -81,7 +82,7 @@ def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> Flags:
     return np.asarray(trace.scale_factor > np.where(room > 0, room, max(capacity.values(), default=0)))
 
 
-def _demand_over_time(trace: Trace, gpus: Floats, durations: Floats) -> dict[str, Any] | None:
+def _demand_over_time(trace: Trace, gpus: Floats, durations: Floats) -> JsonObject | None:
     """GPUs that the jobs ask for over time, each from its arrival on for as long as it takes; and those recorded.
 
     None where arrivals span no time or no duration is known; else ``interval_s``, ``start_s`` of each interval from the
@@ -117,7 +118,7 @@ def describe_trace(
     table: ThroughputTable | None = None,
     reference_accelerator: str | None = None,
     capacity: Mapping[str, int] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Summary of a trace, ready for JSON.
 
     Parameters

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from throughputs.errors import did_you_mean
-from throughputs.files import Document, StrPath, parse_toml, read_text
+from throughputs.files import Document, JsonObject, StrPath, parse_toml, read_text
 from throughputs.limits import Range
 
 View = Literal["profile", "course"]
@@ -149,7 +149,7 @@ def _parse(text: str, source: str) -> AdaptationRules:
 class _Reader(Document):
     """Checks every value of the file; errors name its path, such as ``models.LM.doublings.20.1``."""
 
-    def rules(self, content: dict[str, Any]) -> AdaptationRules:
+    def rules(self, content: JsonObject) -> AdaptationRules:
         self.table(content, "", ("source", "accordion_start", "models"))
         start = self.number(content.get("accordion_start", 0.0), "accordion_start", Range(0, 1), "a share from 0 to 1")
         stated = content.get("source", self.source)

@@ -19,6 +19,7 @@ import numpy as np
 from allocator.report.bars import Bars, merge_rounds
 from allocator.report.page.job_columns import outcome_columns, trace_columns
 from throughputs.arrays import Floats, Ints
+from throughputs.files import JsonObject
 from throughputs.numerics import interval_means
 from throughputs.shown import UNSHOWN, visible
 
@@ -58,7 +59,7 @@ _OF_ONE_RUN = {
 
 def build_payload(
     results: Sequence[SimulationResult], names: Sequence[str], policies: Sequence[str], of_run: Sequence[int], rho: str
-) -> dict[str, Any]:
+) -> JsonObject:
     """Everything the script of the page draws from, ready for JSON.
 
     Parameters
@@ -68,7 +69,7 @@ def build_payload(
     policies, of_run : (P,) names of the policies, and (R,) position of the policy of each run.
     rho : column of finish-time fairness.
     """
-    traces: list[dict[str, Any]] = []
+    traces: list[JsonObject] = []
     runs = []
     positions = [_positions(result, result.rounds["job_id"]) for result in results]
     bars = [merge_rounds(result.rounds, job) for result, job in zip(results, positions, strict=True)]
@@ -146,7 +147,7 @@ def _positions(result: SimulationResult, ids: Any) -> Ints:
     return np.asarray(pd.Index(result.jobs["job_id"]).get_indexer(ids), dtype=np.int64)
 
 
-def _figures(result: SimulationResult, rho: str) -> dict[str, Any]:
+def _figures(result: SimulationResult, rho: str) -> JsonObject:
     cluster = result.cluster
     return {
         "accelerators": list(cluster.accelerators),
@@ -159,7 +160,7 @@ def _figures(result: SimulationResult, rho: str) -> dict[str, Any]:
     }
 
 
-def _distribution(column: pd.Series[float], decimals: int | None) -> dict[str, Any]:
+def _distribution(column: pd.Series[float], decimals: int | None) -> JsonObject:
     """At most `CDF_POINTS` of the values, evenly spaced in rank and with the largest kept; and how many there were."""
     values = column.to_numpy(float)
     ordered = np.sort(values[np.isfinite(values)])
@@ -194,7 +195,7 @@ def course(start: Floats, end: Floats, height: Floats, decimals: int) -> dict[st
     return {"time": [round(t) for t in times.tolist()], "value": [_short(v, decimals) for v in values.tolist()]}
 
 
-def _courses(result: SimulationResult) -> dict[str, Any]:
+def _courses(result: SimulationResult) -> JsonObject:
     """What is measured of the cluster over time, by the names of `charts.COURSES`."""
     gpus, (free, efficiency) = result.cluster.total_gpus, (result.fragmentation, result.efficiency)
     start, end, queued, busy = _numbers(result.timeline, "start_time", "end_time", "queued_jobs", "busy_gpus")
@@ -215,7 +216,7 @@ def _numbers(table: pd.DataFrame, *names: str) -> list[Floats]:
     return [table[name].to_numpy(float) for name in names]
 
 
-def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[str, Any]:
+def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> JsonObject:
     """Bars of each GPU as [rounds since the last bar's first, rounds, job, ...], the first `most_bars` in time."""
     if not len(bars):
         return {"roundStart": [], "roundEnd": [], "bars": [], "barCount": 0, "until": None}
@@ -248,7 +249,7 @@ def _bar_rows(bars: Bars, first: Ints, last: Ints, n_gpus: int) -> list[list[int
     return [table[a:b].ravel().tolist() for a, b in pairwise(bounds.tolist())]
 
 
-def _busy_gpus(result: SimulationResult, job: Ints) -> dict[str, Any]:
+def _busy_gpus(result: SimulationResult, job: Ints) -> JsonObject:
     """Mean number of busy GPUs of each accelerator type in equal bins from 0 to the end of the last round."""
     rounds = result.rounds
     if not len(rounds):
@@ -267,7 +268,7 @@ def _busy_gpus(result: SimulationResult, job: Ints) -> dict[str, Any]:
     return {"busyUntil": round(float(edges[-1])), "busy": busy}
 
 
-def _decisions(result: SimulationResult, share_limit: int) -> dict[str, Any]:
+def _decisions(result: SimulationResult, share_limit: int) -> JsonObject:
     decisions = result.decisions
     shares = sum(allocation.shares.size for _, _, allocation in decisions)
     affordable = len(decisions) if shares <= share_limit else max(1, len(decisions) * share_limit // shares)
@@ -279,7 +280,7 @@ def _decisions(result: SimulationResult, share_limit: int) -> dict[str, Any]:
     }
 
 
-def _decision(result: SimulationResult, number: int, clock: float, allocation: Allocation) -> dict[str, Any]:
+def _decision(result: SimulationResult, number: int, clock: float, allocation: Allocation) -> JsonObject:
     labels = allocation.throughputs.jobs
     # Labels that are not in the trace stay as text, so that no row is dropped silently.
     positions = zip(_positions(result, labels).tolist(), labels, strict=True)

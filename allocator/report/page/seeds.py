@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator.report.figures import Rows
+from throughputs.files import JsonObject
 
 _CONFIDENCE = 0.95
 # What tells the rows of the tables within a summary apart.
@@ -55,7 +56,7 @@ class Policies:
         """Runs of the policy with the most."""
         return max(map(self.of_run.count, self.of_run), default=0)
 
-    def differences(self, runs: Rows) -> list[dict[str, Any]]:
+    def differences(self, runs: Rows) -> list[JsonObject]:
         """Of each policy but the first, how much its figures differ from those of the first on the same jobs.
 
         Runs with the same seed have the same jobs, so the seed cancels out of their difference: intervals of paired

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from throughputs.arrays import Floats, Ints, Values
+from throughputs.files import JsonObject
 from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ PERCENTILES = {"median": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99_9": 9
 """Percentiles that are told, by what the names of their figures begin with."""
 
 
-def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+def completion_figures(jobs: pd.DataFrame) -> JsonObject:
     """Completed jobs, their completion and queueing times (seconds) and rho, of a table of jobs; None where nothing is.
 
     Percentiles lie on the line between the two values next to them in rank.
@@ -82,7 +83,7 @@ def _percentiles(values: Floats, name: str) -> dict[str, float | None]:
     return {f"{prefix}_{name}": _finite(value) for prefix, value in zip(PERCENTILES, found, strict=True)}
 
 
-def _rho_figures(rho: Floats, ending: str) -> dict[str, Any]:
+def _rho_figures(rho: Floats, ending: str) -> JsonObject:
     """Average, worst and unfair share of one kind of rho; the ending of its name goes to all of them."""
     return {
         f"average_rho{ending}": _mean(rho),

@@ -13,6 +13,7 @@ from allocator.results.measures.completion import completion_figures, percentile
 from formulations import proportional_throughput
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Ints
+from throughputs.files import JsonObject
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame
     of `deadlines.deadline_figures`); empty where there is nothing to measure.
     """
 
-    def due(group: pd.DataFrame) -> dict[str, Any]:
+    def due(group: pd.DataFrame) -> JsonObject:
         found = {"deadline_jobs": 0, "deadline_ratio": None} | deadline_figures(group, measure)
         return {name: found[name] for name in ("deadline_jobs", "deadline_ratio")}
 
@@ -43,7 +44,7 @@ def _figures_by(
     key: str,
     jobs: pd.DataFrame,
     groups: Iterable[tuple[Any, pd.DataFrame]],
-    further: Callable[[pd.DataFrame], dict[str, Any]],
+    further: Callable[[pd.DataFrame], JsonObject],
 ) -> pd.DataFrame:
     """A row for each group of the jobs, with what tells it apart under `key`, its figures and `further` ones."""
     import pandas as pd
@@ -144,7 +145,7 @@ def _measured(jobs: pd.DataFrame) -> pd.DataFrame:
     return jobs[jobs["measured"]] if "measured" in jobs else jobs
 
 
-def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+def rows_of(table: pd.DataFrame) -> list[JsonObject]:
     """The rows as JSON has them; None for nan."""
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]

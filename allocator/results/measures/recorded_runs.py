@@ -38,7 +38,7 @@ from allocator.results.output import read_summary
 from throughputs import InputError, read_trace
 from throughputs.arrays import Texts
 from throughputs.errors import expect
-from throughputs.files import read_frame, read_text
+from throughputs.files import JsonObject, read_frame, read_text
 from throughputs.frames import FrameReader
 from throughputs.traces import named_format
 
@@ -87,7 +87,7 @@ def judged(jobs: RecordedJobs) -> Texts:
     return np.select([case.to_numpy(bool) for case in cases.values()], list(cases), "open").astype(object)
 
 
-def deadline_judgement(jobs: RecordedJobs) -> dict[str, Any]:
+def deadline_judgement(jobs: RecordedJobs) -> JsonObject:
     """Figures of a run, ready for JSON.
 
     jobs, deadline_jobs, completed_jobs; accepted (jobs with a deadline that were submitted and not declined); the
@@ -215,7 +215,7 @@ def _jobs(
     return table.reindex(columns=list(dict.fromkeys([*_TIMES, *names]))).assign(declined=False)
 
 
-def _object(path: Path, text: str, line: int | None) -> dict[str, Any]:
+def _object(path: Path, text: str, line: int | None) -> JsonObject:
     try:
         found = json.loads(text)
     except ValueError as error:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from throughputs.errors import InputError, expect_one_of
-from throughputs.files import StrPath, check_table_name, write_frame
+from throughputs.files import JsonObject, StrPath, check_table_name, write_frame
 from throughputs.frames import columns_of as columns_of_trace
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
@@ -93,7 +93,7 @@ class ImportedLog:
         lines += [f"not read: {', '.join(self.unread)}"] * bool(self.unread)
         return "\n".join([*lines, *([self.left_out] * bool(self.left_out)), *(f"note: {note}" for note in self.notes)])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """All but the trace, ready for JSON."""
         return {
             "source": self.source,

@@ -19,7 +19,17 @@ import numpy as np
 
 from throughputs.arrays import Flags, Ints, Texts
 from throughputs.errors import InputError
-from throughputs.files import StrPath, file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
+from throughputs.files import (
+    JsonObject,
+    StrPath,
+    file_kind,
+    parse_json,
+    read_columns,
+    read_frame,
+    read_head,
+    read_text,
+    source_of,
+)
 from throughputs.traces.logs.layouts import layout_of, layout_of_header, layout_of_line
 
 if TYPE_CHECKING:
@@ -252,7 +262,7 @@ def _of_json(content: Any, source: str) -> Log:
     return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=bool))
 
 
-def _json_row(job: dict[str, Any]) -> dict[str, str]:
+def _json_row(job: JsonObject) -> dict[str, str]:
     """What is said of a job, as text."""
     time, owner = _object(job.get("time")), _object(job.get("association"))
     state = job.get("state", job.get("job_state"))
@@ -283,14 +293,14 @@ def _json_limit(limit: Any) -> str:
     return f"{limit * 60}" if isinstance(limit, int) and not isinstance(limit, bool) else ""
 
 
-def _json_id(job: dict[str, Any]) -> str:
+def _json_id(job: JsonObject) -> str:
     """As the column JobID: of a job of an array with the number of its task behind the id of the array."""
     array = _object(job.get("array"))
     task, of = _text(array.get("task_id")), _text(array.get("job_id"))
     return f"{of}_{task}" if task and of not in ("", "0") else _text(job.get("job_id"))
 
 
-def _json_gpus(job: dict[str, Any]) -> str:
+def _json_gpus(job: JsonObject) -> str:
     """GPUs that a job was given, or asked for where it was given nothing, as in the column AllocTRES.
 
     Where what it was given names no type, the types are those of what it asked for, and of the text that some versions
@@ -310,7 +320,7 @@ def _json_gpus(job: dict[str, Any]) -> str:
     return f"{given},{typed}" if given and typed != given else given
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
