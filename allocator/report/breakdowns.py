@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from allocator.report.figures import FIGURES, MISSING, Figure, Rows, format_column, format_count
+from allocator.report.figures import FIGURES, MISSING, Figure, Row, Rows, format_column, format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -199,13 +199,13 @@ def calibration_table(calibration: Calibration) -> Table:
     return table
 
 
-def _nested(rows: Rows, key: str) -> list[tuple[int, Mapping[str, Any]]]:
+def _nested(rows: Rows, key: str) -> list[tuple[int, Row]]:
     """The rows, each below its parent where it has one, with how deep they are."""
-    inside: dict[str, list[Mapping[str, Any]]] = {}
+    inside: dict[str, list[Row]] = {}
     for row in rows:
         inside.setdefault(row.get("parent") or "", []).append(row)
 
-    def below(parent: str, depth: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    def below(parent: str, depth: int) -> Iterator[tuple[int, Row]]:
         for row in inside.get(parent, ()):
             yield depth, row
             if row[key]:

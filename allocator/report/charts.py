@@ -7,13 +7,12 @@ pixels map to values, so that the script can say what is under the pointer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from allocator.report.figures import Rows
+from allocator.report.figures import Row, Rows
 from allocator.report.svg import Axis, Frame, axes, element, picture, step_path
 from throughputs.arrays import Floats, Numbers
 
@@ -203,7 +202,7 @@ def date_ticks(origin: float, last: float) -> list[tuple[float, str]]:
     ]
 
 
-def _last(course: Mapping[str, Any]) -> float:
+def _last(course: Row) -> float:
     """Seconds until which there was something; the whole run where there never was."""
     ends = [end for end, value in zip(course["time"][1:], course["value"], strict=True) if value > 0]
     return float(max(ends, default=course["time"][-1]))

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 MISSING = "-"
 
-Rows = Sequence[Mapping[str, Any]]
-"""Figures by name, of each run as its summary has them, or of each part of a run."""
+Row = Mapping[str, Any]
+"""Figures by name, of a run as its summary has them, or of a part of one."""
+
+Rows = Sequence[Row]
 
 HalfWidths = Sequence[Mapping[str, float]]
 """Half the width of the interval of a mean, by the name of the figure; of each run."""
@@ -202,7 +204,7 @@ def title_of(figure: Figure) -> str:
     return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
 
 
-def value_of(figure: Figure, summary: Mapping[str, Any]) -> float:
+def value_of(figure: Figure, summary: Row) -> float:
     """The value in the column's unit; nan when it is missing."""
     value = summary.get(figure.key)
     return math.nan if value is None else float(value) / figure.scale
@@ -292,7 +294,7 @@ def differing_rows(figure: Figure, means: HalfWidths, half_widths: HalfWidths) -
     }
 
 
-def off_by(simulated: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, float]:
+def off_by(simulated: Row, recorded: Row) -> dict[str, float]:
     """How far figures of a simulation are off those recorded, as a part of the larger of the two, by key."""
     pairs = {figure.key: (value_of(figure, simulated), value_of(figure, recorded)) for figure in FIGURES}
     return {key: abs(a - b) / max(abs(a), abs(b), 1e-300) for key, (a, b) in pairs.items() if math.isfinite(a - b)}

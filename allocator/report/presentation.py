@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from allocator.presets import Comparison, preset, preset_names
 from allocator.protocol.views import Need
-from allocator.report.figures import FIGURES, MISSING, OF_SOME_RUNS, Figure, Rows
+from allocator.report.figures import FIGURES, MISSING, OF_SOME_RUNS, Figure, Row, Rows
 from throughputs import InputError
 
 _OF_STARTS = r"(re)?starts?_(penalty|seconds)"
@@ -110,7 +109,7 @@ _ENDED_OTHERWISE = {
 }
 
 
-def ended_otherwise(summary: Mapping[str, Any]) -> str:
+def ended_otherwise(summary: Row) -> str:
     """How many jobs of a run ended without their last step, and how; empty where none did."""
     counts = ((int(summary.get(key) or 0), words) for key, words in _ENDED_OTHERWISE.items())
     return ", ".join(f"{count} job{'s' * (count > 1)} {words}" for count, words in counts if count)
@@ -135,7 +134,7 @@ def true_lengths(names: Sequence[str], summaries: Rows) -> list[str]:
     return [f"{what}: {', '.join(told)}; {' and '.join(HONEST)} go by predicted lengths and limits"]
 
 
-def _told_lengths(summary: Mapping[str, Any]) -> bool:
+def _told_lengths(summary: Row) -> bool:
     named = str(summary.get("settings", {}).get("preset", "default"))
     try:
         return Need.LENGTHS in preset(named).class_of_policy(str(summary["policy"])).needs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from allocator.report.figures import (
     MISSING,
     Figure,
     HalfWidths,
+    Row,
     Rows,
     best_rows,
     differing_rows,
@@ -193,7 +194,7 @@ def _fitting(widths: Mapping[Figure, int], room: int, *, details: bool) -> tuple
     return kept, [figure for figure in widths if figure not in kept and not figure.detail]
 
 
-def extra_figures(summary: Mapping[str, Any]) -> list[str]:
+def extra_figures(summary: Row) -> list[str]:
     """Lines for what only some runs have, beside the caption of their table: a limit that was met, cost, deadlines."""
     lines = []
     if summary["status"] != "completed":

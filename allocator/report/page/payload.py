@@ -10,7 +10,7 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,7 @@ def _origin(result: SimulationResult) -> float | None:
     return round(float(dates[0].astype(np.int64)) / 1e6 - float(arrival[0]), 3)
 
 
-def script_elements(payload: Mapping[str, Any]) -> str:
+def script_elements(payload: JsonObject) -> str:
     """The data as script elements: one with what every visitor sees, and one per run, read when it is looked at.
 
     Those of more than `PACKED` characters are gzip in base64.

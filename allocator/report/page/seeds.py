@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocator.report.figures import Rows
+from allocator.report.figures import Row, Rows
 from throughputs.files import JsonObject
 
 _CONFIDENCE = 0.95
@@ -27,7 +27,7 @@ class Policies:
     """
 
     of_run: tuple[int, ...]
-    summaries: tuple[Mapping[str, Any], ...]
+    summaries: tuple[Row, ...]
     half_widths: tuple[Mapping[str, float], ...]
 
     @classmethod
@@ -67,7 +67,7 @@ class Policies:
         (P - 1,) ``policy``, ``baseline`` (the first), ``pairs``, and by figure ``mean`` of policy minus baseline and
         ``half_width`` of its 95 % interval (Student's t). Empty where no policy has two pairs.
         """
-        by_seed: list[dict[Any, Mapping[str, Any]]] = [{} for _ in self.summaries]
+        by_seed: list[dict[Any, Row]] = [{} for _ in self.summaries]
         for policy, run in zip(self.of_run, runs, strict=True):
             if run.get("status", "completed") == "completed":
                 by_seed[policy][_seed(run)] = run
@@ -111,11 +111,11 @@ def _of_seeds(runs: list[int], summaries: Rows) -> list[list[int]]:
     return [runs] if different else [[run] for run in runs]
 
 
-def _seed(summary: Mapping[str, Any]) -> Any:
+def _seed(summary: Row) -> Any:
     return summary.get("settings", {}).get("seed")
 
 
-def _mean(summaries: Rows) -> Mapping[str, Any]:
+def _mean(summaries: Rows) -> Row:
     """The first summary with the means of its numbers, and of those of the tables in it, over all of them."""
     if len(summaries) == 1:
         return summaries[0]
@@ -131,9 +131,9 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
     return _mean_rows([value or [] for value in values]) if isinstance(first, list) else first
 
 
-def _mean_rows(tables: Sequence[Rows]) -> list[Mapping[str, Any]]:
+def _mean_rows(tables: Sequence[Rows]) -> list[Row]:
     """One row per key that any of the tables has."""
-    alike: dict[Any, list[Mapping[str, Any]]] = {}
+    alike: dict[Any, list[Row]] = {}
     for table in tables:
         for row in table:
             alike.setdefault(next((row[key] for key in _ROW_KEYS if key in row), None), []).append(row)

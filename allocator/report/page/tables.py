@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from allocator.report.figures import (
     MISSING,
     Figure,
     HalfWidths,
+    Row,
     Rows,
     best_rows,
     differing_rows,
@@ -202,7 +203,7 @@ def _cells(
     return cells
 
 
-def _done(summary: Mapping[str, Any]) -> str:
+def _done(summary: Row) -> str:
     done = summary.get("completed_jobs")
     if done is None:
         return f'<td data-value="">{MISSING}</td>'
