@@ -68,7 +68,7 @@ class Jobs:
     def slurm_jobs(self, job):
         """What Slurm has of a job, told by its name."""
         rows = json.loads(self.cluster.run("squeue", "--json"))["jobs"]
-        return [row for row in rows if row["name"] == f"allocator-{job}"]
+        return [row for row in rows if row["name"].startswith(f"allocator-{job}-")]
 
     def log(self, job):
         return (self.folder / job / "log").read_text()

@@ -21,7 +21,7 @@ PASSED_ON = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SLURM_CONF",
 RETRIES, RETRY_SECONDS = 20, 0.25
 """For answers that pass by themselves."""
 
-PASSING = ("not available right now", "try again", "temporarily unable to accept job")
+PASSING = ("try again", "temporarily unable to accept job")
 
 SILENT = ("unable to contact", "connection refused", "communication", "timed out", "not responding")
 """Complaints that say that slurmctld does not answer."""
@@ -44,7 +44,7 @@ class SlurmSettings:
     accelerators : our name of an accelerator type by that in Slurm's GRES, where they differ.
     configuration : path of slurm.conf, if it is neither in its usual place nor in the environment.
     command_seconds : limit for each of Slurm's commands.
-    patience_seconds : how long a start waits for the processes of an earlier one to be gone.
+    patience_seconds : how long is waited for nodes of which a slurmctld that was just started has not heard.
     lock_seconds : how long a started job waits for a copy on a node that was cut off.
     """
 
@@ -117,24 +117,15 @@ class Slurm:
         if "nodes" not in told:
             self._nodes_command = ("scontrol", "show", "node", "--json")
 
-    async def submit(self, script: str, options: Sequence[str]) -> int:
-        """A new Slurm job; its number."""
+    async def submit(self, script: str, options: Sequence[str]) -> None:
+        """A new Slurm job."""
         settings = self._settings
         partition = [f"--partition={settings.partition}"] if settings.partition else []
-        told = await self.run("sbatch", "--parsable", *options, *partition, *settings.options, script)
-        return _understand(lambda: int(told.strip().partition(";")[0]), "sbatch")
+        await self.run("sbatch", *options, *partition, *settings.options, script)
 
-    async def update(self, number: int, **values: str) -> None:
-        """Change a job that does not run."""
-        await self.run("scontrol", "update", f"JobId={number}", *(f"{name}={value}" for name, value in values.items()))
-
-    async def control(self, verb: str, number: int) -> None:
-        """Hold, release or requeuehold a job."""
-        await self.run("scontrol", verb, str(number))
-
-    async def cancel(self, number: int, *options: str) -> None:
-        """End a job, or signal it."""
-        await self.run("scancel", *options, str(number))
+    async def cancel(self, number: int) -> None:
+        """End a job: SIGTERM, and SIGKILL when KillWait is over."""
+        await self.run("scancel", str(number))
 
     async def ask(self, *command: str) -> dict[str, Any]:
         """What a command answers in JSON."""
