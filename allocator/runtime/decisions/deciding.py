@@ -21,7 +21,7 @@ from pathlib import Path
 
 from allocator.protocol.policy import Need
 from allocator.runtime.adapters.base import Placed
-from allocator.runtime.decisions.hardware import Hardware, free_for, held, hold, owners
+from allocator.runtime.decisions.hardware import Hardware, free_for, held, owners
 from allocator.runtime.decisions.knowledge import Prospects, Ways
 from allocator.runtime.decisions.world import Memory, News, Verdict, World
 from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
@@ -408,7 +408,7 @@ class Deciding:
             return targets
         holders = held(book.holding)
         for uuid, target in targets.items():
-            hold(holders, uuid, target)
+            holders |= dict.fromkeys(target.gpus, uuid)
         for uuid, target in self._coming.wanted.items():
             new = uuid in book.active and uuid not in targets
             if new and self._usable(target) and free_for(uuid, target, holders):

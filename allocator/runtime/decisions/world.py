@@ -220,11 +220,11 @@ class World:
         if news.holding is not None:
             core.adopt(*self._rows_of(news.holding))
         decision = self._last = core.next(news.clock)
-        types, rows = self.cluster.accelerators, decision.assignment
+        types = self.cluster.accelerators
         names, gpus = self._names(decision.jobs), decision.gpus or map(core.gpus_of, decision.jobs.tolist())
         placed = [
-            Placed(types[pool], self.hardware.places(held), partner)
-            for held, pool, partner in zip(gpus, rows.pool.tolist(), self._names(rows.partner), strict=True)
+            Placed(types[pool], self.hardware.places(held))
+            for held, pool in zip(gpus, decision.assignment.pool.tolist(), strict=True)
         ]
         rejected = tuple(self._names(decision.rejected))
         self._forget()
@@ -246,7 +246,7 @@ class World:
         )
 
     def _names(self, ids: _Ids) -> list[str]:
-        return [self._jobs[job].uuid if job >= 0 else "" for job in ids.tolist()]
+        return [self._jobs[job].uuid for job in ids.tolist()]
 
     def _tell(self, news: News) -> None:
         core, columns = self.core, self._table.columns
@@ -401,14 +401,10 @@ class World:
         active = set(self.core.active.tolist())
         known = [(self.ids[uuid], placed) for uuid, placed in holding.items() if self.ids.get(uuid) in active]
         rows = [(job, placed, gpus) for job, placed in known if (gpus := self.hardware.numbers(placed))]
-        on: dict[tuple[int, ...], list[int]] = {}
-        for job, _, gpus in rows:
-            on.setdefault(gpus, []).append(job)
         assignment = Assignment.of(
             [job for job, _, _ in rows],
             [self.cluster.accelerators.index(placed.pool) for _, placed, _ in rows],
             [len(gpus) for _, _, gpus in rows],
-            [next((other for other in on[gpus] if other != job), -1) for job, _, gpus in rows],
         )
         return assignment, [gpus for _, _, gpus in rows]
 

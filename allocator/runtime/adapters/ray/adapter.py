@@ -395,8 +395,6 @@ class RayAdapter(Adapter):
         ids = {row["name"]: node for node, row in self._rows.items() if node not in self._lost}
         if missing := [name for name in order.placed.places if name not in ids]:
             raise AdapterError(f"no such node: {', '.join(missing)}; there are {', '.join(ids)}")
-        if order.placed.partner:
-            raise AdapterError("two jobs cannot have the same GPUs on Ray")
         places = {ids[name]: (name, positions) for name, positions in order.placed.places.items()}
         runs = tuple(places) if order.one_process_per_gpu else tuple(places)[:1]
         return _Start(order.job, order.epoch, places, runs, order.log_bytes, dict(last.cursors) if last else {})
