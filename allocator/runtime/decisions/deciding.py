@@ -55,7 +55,6 @@ class Deciding:
     serial : counts the verdicts that were taken over; leases are renewed with each.
     trouble : why the last decision failed, "" if it did not.
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
-    start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     prospects : of jobs on the nodes that there are now. world : that is asked.
     """
 
@@ -73,7 +72,7 @@ class Deciding:
         self.policy = self.world.policy
         self.serial, self.trouble = 0, ""
         self.prices: Mapping[str, float] = {}
-        self.start_seconds = self.last_seconds = 0.0
+        self.last_seconds = 0.0
         self._failures = 0
         self._now: Verdict | None = None
         self._coming: Verdict | None = None
@@ -249,6 +248,10 @@ class Deciding:
         """The round that holds; None where decisions are taken when something happens."""
         return None if self._now is None or self._now.interruptible else self._now
 
+    def round_left(self, now: float) -> float | None:
+        """Seconds to the end of the round, None where there is none."""
+        return None if self.round is None else max(self.round.end - now, 0.0)
+
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def due(self, now: float, book: Book) -> bool:
@@ -312,7 +315,8 @@ class Deciding:
         news.steps = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         news.steps |= {uuid: expected(job, clock - now) for uuid, job in book.holding.items()}
         if plan is not None:
-            news.lost_seconds = {uuid: _cost(job, plan.clock) for uuid, job in book.holding.items()}
+            # what a decision cost those that it has started
+            news.lost_seconds = {uuid: job.start_cost * (job.since >= plan.clock) for uuid, job in book.holding.items()}
             if self._coming is None:
                 ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
                 news.seconds = {uuid: ends.get(uuid, clock) - plan.clock for uuid in plan.wanted}
@@ -363,7 +367,6 @@ class Deciding:
         self.trouble, self._failures = "", 0
         if verdict.told["asked"]:
             self.prices = verdict.told["prices"]
-        self.start_seconds = verdict.start_seconds
         self._coming = verdict
         if verdict.interruptible or verdict.clock <= now:
             self._take_over()
@@ -449,8 +452,3 @@ def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Except
 
     threading.Thread(target=work, name="decision", daemon=True).start()
     return told
-
-
-def _cost(job: Job, decided_at: float) -> float:
-    """Seconds that a decision at `decided_at` cost a job that runs: its start, and the checkpoint before it."""
-    return job.start_seconds + job.save_seconds if job.since >= decided_at else 0.0

@@ -81,7 +81,6 @@ class Verdict:
     rejected : UUIDs of jobs that are not let in.
     told : of it to the journal: how many jobs are to run, whether the policy was asked, the seconds that it took, the
         status of its program ("" where it has none), and prices of one more GPU of each type, where it knows.
-    start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     """
 
     clock: float
@@ -90,16 +89,11 @@ class Verdict:
     wanted: Mapping[str, Placed]
     rejected: tuple[str, ...] = ()
     told: Mapping[str, Any] = field(default_factory=lambda: {"asked": False})
-    start_seconds: float = 0.0
 
     @property
     def end(self) -> float:
         """Until when it holds, seconds."""
         return self.clock + self.seconds
-
-
-_LAST_START = "last_start_seconds"
-"""Column of the job table: what the last start of each job cost that cost anything."""
 
 
 class World:
@@ -139,8 +133,7 @@ class World:
         self.ids: dict[str, int] = {}
         self._table = self._table_of([])
         self._table.least_steps_remaining = 1.0
-        for name in ("lost_seconds", _LAST_START):
-            self._table.register(name, 0.0)
+        self._table.register("lost_seconds", 0.0)
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
 
@@ -242,19 +235,16 @@ class World:
             dict(zip(names, placed, strict=True)),
             rejected,
             told,
-            float(self._table.columns[_LAST_START].max(initial=0.0)),
         )
 
     def _names(self, ids: _Ids) -> list[str]:
         return [self._jobs[job].uuid for job in ids.tolist()]
 
     def _tell(self, news: News) -> None:
-        core, columns = self.core, self._table.columns
+        core = self.core
         self._advance(news.steps)
         rows, lost_seconds = self._rows(news.lost_seconds)
-        columns["lost_seconds"][rows] = lost_seconds
-        lost = columns["lost_seconds"]
-        columns[_LAST_START][lost > 0] = lost[lost > 0]
+        self._table.columns["lost_seconds"][rows] = lost_seconds
         self._record(news)
         self._measure(news)
         left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
