@@ -60,7 +60,6 @@ class Dispatch:
         self.troubles: dict[str, str] = {}
         self._not_before: dict[tuple[str, int, str], float] = {}
         self._killed: dict[tuple[str, int], float] = {}
-        self._serial = 0
 
     def starting(self, job: Job) -> bool:
         """Whether the order to start a job is under way."""
@@ -105,7 +104,7 @@ class Dispatch:
                 self._refused(job, Seen(order.job, order.epoch, "ended", code, reason=str(error)), later)
         else:
             if job.state == STOPPING and job.epoch == order.epoch:
-                self._write(job)
+                self._write_end(job)
 
     async def _raise(self, job: Job, order: StartOrder) -> None:
         """The lease of a start is the one of its job."""
@@ -124,8 +123,8 @@ class Dispatch:
         """A job that was told to end and runs on: SIGTERM, after a while SIGKILL."""
         watch, settings = self._watching.of(job), self._settings
         watch.asked_at = now if watch.asked_at is None else watch.asked_at
-        if watch.serial < 0 and not self.starting(job):
-            self._write(job)
+        if not watch.ends:
+            self.end_lease(job)
         patience = settings.notice_seconds if watch.report is not None else 0.0
         # nobody outlives its time limit
         left = job.time_limit - job.run_seconds if job.then == TIMED_OUT else settings.grace_seconds
@@ -162,19 +161,17 @@ class Dispatch:
         """A job is through."""
         self._task(uuid, epoch, "forget", lambda: self._adapter.forget(uuid))
 
-    def lease(self, job: Job, serial: int) -> None:
-        """Tell a trainer that its lease goes on, with a new `serial`, or that it ends."""
-        self._serial = serial
-        self._watching.of(job).serial = -1
+    def end_lease(self, job: Job) -> None:
+        """Tell the trainer of a job that stops that its lease ends; of one that is being started, once that is done."""
         if not self.starting(job):
-            self._write(job)
+            self._write_end(job)
 
     def _grant(self, job: Job) -> Grant:
         ends = job.state == STOPPING
         why, grace = job.reason if ends else "", self._settings.grace_seconds
-        return Grant(job.uuid, job.epoch, self._serial, ends, why, grace, None, job.held_gpus, job.placed.pool)
+        return Grant(job.uuid, job.epoch, ends, why, grace, job.held_gpus, job.placed.pool)
 
-    def _write(self, job: Job) -> None:
+    def _write_end(self, job: Job) -> None:
         path = self._watching.folder(job) / LEASE_FILE
         try:
             write_file(path, self._grant(job))
@@ -182,7 +179,7 @@ class Dispatch:
             self.troubles[job.uuid] = f"{path}: {error.strerror}"
         else:
             self.troubles.pop(job.uuid, None)
-            self._watching.of(job).serial = self._serial
+            self._watching.of(job).ends = True
 
     def _task(self, uuid: str, epoch: int, what: str, order: Callable[[], Coroutine[Any, Any, None]]) -> None:
         key, now = (uuid, epoch, what), self._clock()

@@ -263,7 +263,7 @@ async def _end(adapter: Adapter, run: _Run) -> None:
     job, epoch = run.order.job, run.order.epoch
     now = time.monotonic()
     presses = [(now + _NOTICE_SECONDS * run.count.reports, adapter.stop), (now + _GRACE_SECONDS, adapter.kill)]
-    write_file(run.order.folder / LEASE_FILE, Grant(job, epoch, serial=1, ends=True, reason="it was measured"))
+    write_file(run.order.folder / LEASE_FILE, Grant(job, epoch, ends=True, reason="it was measured"))
     try:
         while any(one.job == job and one.phase != "ended" for one in await adapter.observe()):
             if presses and time.monotonic() >= presses[0][0]:

@@ -52,7 +52,6 @@ class Deciding:
 
     Attributes
     ----------
-    serial : counts the verdicts that were taken over; leases are renewed with each.
     trouble : why the last decision failed, "" if it did not.
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
     prospects : of jobs on the nodes that there are now. world : that is asked.
@@ -70,7 +69,7 @@ class Deciding:
         self._hardware = hardware
         self._begin_world()
         self.policy = self.world.policy
-        self.serial, self.trouble = 0, ""
+        self.trouble = ""
         self.prices: Mapping[str, float] = {}
         self.last_seconds = 0.0
         self._failures = 0
@@ -382,7 +381,6 @@ class Deciding:
     def _take_over(self) -> None:
         self._now, self._coming = self._coming, None
         self._returning = {uuid for uuid in self._returning if uuid not in self.world.ids}
-        self.serial += 1
 
     # -- what holds ---------------------------------------------------------------------------------------------------
 
