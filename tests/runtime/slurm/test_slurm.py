@@ -108,8 +108,9 @@ async def test_a_lease_ends_and_the_next_is_on_another_type_and_of_another_size(
     await holds(lambda: not trainers_of(job), "its processes are gone")
 
 
-async def test_jobs_run_on_while_slurmctld_is_killed(jobs):
-    adapter = await jobs.open(command_seconds=3.0)
+async def test_jobs_run_on_while_slurmctld_is_killed(jobs, monkeypatch):
+    monkeypatch.setattr("allocator.runtime.adapters.slurm.commands.COMMAND_SECONDS", 3.0)
+    adapter = await jobs.open()
     order = await jobs.start()
     # a job that it has not saved as running it would end at its return
     state = jobs.cluster.root / "state" / "job_state"

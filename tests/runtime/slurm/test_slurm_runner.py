@@ -29,7 +29,7 @@ class Folder:
         command = (sys.executable, "-c", program)
         order = StartOrder(JOB, epoch, command, Placed("v100", {"v1": (0, 1)}), self.path, self.path, **others)
         write_file(self.path / LEASE_FILE, Grant(JOB, epoch))
-        write_runner(self.path, sys.executable)
+        write_runner(self.path)
         self.start = start_of(order)
         self.start.write(order, lock_seconds)
         return self.start

@@ -47,9 +47,6 @@ else:
 STARTED, STARTED_BEFORE = "started", "started before"
 """The answers to an order; any other is the reason why it was refused."""
 
-EXIT_HELD, EXIT_STALE, EXIT_CANNOT = 3, 4, 5
-"""Exit statuses of a refusal: another start has the lock; the epoch is not that of the lease; something is missing."""
-
 LOCK_PATIENCE, LEAVING_PATIENCE = 1.0, 20.0
 """Seconds to wait for the lock: of one that was killed, or may run on; of one that has written its exit.json and goes.
 That takes a moment, on a machine that has time for it."""
@@ -101,10 +98,6 @@ class Order:
 class _RefusedError(Exception):
     """The order is not carried out."""
 
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-
 
 class _StartedBeforeError(Exception):
     """This epoch was started already."""
@@ -142,15 +135,13 @@ def _claim(order: Order) -> None:
             raise _StartedBeforeError
         leaves = last >= 0 and epoch_in(EXIT_FILE) == last
         if time.monotonic() - began >= (LEAVING_PATIENCE if leaves else LOCK_PATIENCE):
-            raise _RefusedError(EXIT_HELD, f"another start of the job runs: epoch {last}")
+            raise _RefusedError(f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
     lease, last = epoch_in(os.path.join(os.fsdecode(order.folder), LEASE_FILE)), epoch_in(RUN_FILE)
     if epoch in (last, epoch_in(EXIT_FILE)):
         raise _StartedBeforeError
     if lease != epoch or last > epoch:
-        raise _RefusedError(
-            EXIT_STALE, f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}"
-        )
+        raise _RefusedError(f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}")
     # Where the lock was deleted under an earlier start, that still has the one of a file that is no longer there.
     forgotten = epoch > 1 if last < 0 else epoch_in(EXIT_FILE) != last
     if forgotten:
@@ -158,7 +149,7 @@ def _claim(order: Order) -> None:
         while strays := _strays(order) or _strays(order):
             left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS)
             if left:
-                raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
+                raise _RefusedError(f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
 
 
 def _strays(order: Order) -> dict[int, int]:
@@ -183,7 +174,7 @@ def _carry_out(order: Order) -> None:
     listener = select.poll()
     listener.register(1, 0)
     if listener.poll(0):
-        raise _RefusedError(EXIT_CANNOT, "nobody waits for the job to start")
+        raise _RefusedError("nobody waits for the job to start")
     me = os.getpid()
     run = {"epoch": order.epoch, "job": order.job, "pid": me, "start_time": start_time_of(me)}
     write_bytes(RUN_FILE, json.dumps(run | {"boot": boot_identity(), "started_at": time.time()}).encode())
@@ -212,22 +203,19 @@ def _carry_out(order: Order) -> None:
         code, number, reason = None, 0, f"the process that watches the job failed: {error!r}"
     write_exit(".", reserved, order.epoch, code, number, reason, log.lost)
     if refused:
-        raise _RefusedError(EXIT_CANNOT, reason)
+        raise _RefusedError(reason)
 
 
-def _obey(order: Order) -> int:
-    """Carry out an order; returns the exit status."""
+def _obey(order: Order) -> None:
+    """Carry out an order, and answer."""
     try:
         _carry_out(order)
     except _StartedBeforeError:
         _answer(STARTED_BEFORE)
     except _RefusedError as refusal:
         _answer(str(refusal))
-        return refusal.code
     except OSError as error:
         _answer(f"{error.strerror}: {os.fsdecode(error.filename or b'')}")
-        return EXIT_CANNOT
-    return 0
 
 
 def main() -> None:
@@ -257,5 +245,6 @@ def main() -> None:
             for name in os.listdir("/proc/self/fd"):
                 if int(name) > 2:
                     attempt(os.close, int(name))
-            os._exit(_obey(order))
+            _obey(order)
+            os._exit(0)
         os.close(answer)

@@ -18,7 +18,7 @@ from typing import ClassVar
 from allocator.runtime.adapters.base import Adapter, AdapterError, NoAnswerError, Node, Seen, StartOrder
 from allocator.runtime.adapters.node import LOG_FILES
 from allocator.runtime.adapters.slurm import runner
-from allocator.runtime.adapters.slurm.commands import Slurm, SlurmSettings
+from allocator.runtime.adapters.slurm.commands import Slurm
 from allocator.runtime.adapters.slurm.orders import Start, shape_of, start_of, write_runner
 from allocator.runtime.adapters.slurm.records import Server, SlurmJob
 
@@ -73,19 +73,27 @@ def see(start: Start, row: SlurmJob | None, *, starting: bool = False) -> Seen |
 LOOK_SECONDS = 0.1
 """Between two looks at nodes of which Slurm has not heard."""
 
+PATIENCE_SECONDS = 20.0
+"""How long is waited for nodes of which a slurmctld that was just started has not heard."""
+
 LATE_SECONDS = 5.0
 """How long after a job has gone its exit.json may come."""
 
 
 class SlurmAdapter(Adapter):
-    """Jobs on a Slurm cluster; `jobs` is the folder with the jobs' folders, on a file system that the nodes share."""
+    """Jobs on a Slurm cluster.
+
+    Parameters
+    ----------
+    jobs : the folder with the jobs' folders, on a file system that the nodes share.
+    partition : jobs go there, and its nodes count; "": the default partition, and all nodes that have GPUs.
+    """
 
     name: ClassVar[str] = "slurm"
 
-    def __init__(self, jobs: Path, settings: SlurmSettings | None = None) -> None:
-        self._settings = settings or SlurmSettings()
-        self._jobs = jobs
-        self._slurm = Slurm(self._settings)
+    def __init__(self, jobs: Path, partition: str = "") -> None:
+        self._jobs, self._partition = jobs, partition
+        self._slurm = Slurm(partition)
         self._servers: list[Server] = []
         self._starts: dict[str, Start] = {}
         # when the end of a start was seen of which the runner has said nothing
@@ -97,7 +105,7 @@ class SlurmAdapter(Adapter):
         await self._slurm.choose_commands()
         self._servers = await self._wait_for_nodes()
         if not self._servers:
-            where = f"partition {self._settings.partition}" if self._settings.partition else "the cluster"
+            where = f"partition {self._partition}" if self._partition else "the cluster"
             raise AdapterError(f"no node of {where} has GPUs: Gres=gpu:TYPE:NUMBER in slurm.conf and gres.conf")
         self._starts = await asyncio.to_thread(self._find_starts)
 
@@ -118,7 +126,7 @@ class SlurmAdapter(Adapter):
 
     async def _wait_for_nodes(self, names: frozenset[str] = frozenset()) -> list[Server]:
         """All servers, when Slurm has heard of these, or of all; the wait has a limit."""
-        deadline = time.monotonic() + self._settings.patience_seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             servers = await self._slurm.servers()
             awaited = [s for s in servers if not s.heard_of and (not names or s.node.name in names)]
@@ -167,8 +175,8 @@ class SlurmAdapter(Adapter):
                     return
                 await self._cancel(rows)
             # The order is there before the job, which may begin at once.
-            script = await asyncio.to_thread(write_runner, order.folder, self._settings.python)
-            await asyncio.to_thread(start.write, order, self._settings.lock_seconds)
+            script = await asyncio.to_thread(write_runner, order.folder)
+            await asyncio.to_thread(start.write, order)
             self._starts[order.job] = start
             try:
                 await self._slurm.submit(str(script), await self._options(order, start.name, *shape))
@@ -198,11 +206,10 @@ class SlurmAdapter(Adapter):
         ]
 
     async def _shares(self) -> tuple[int, int]:
-        """CPUs and memory in MiB that go with a GPU."""
-        servers, settings = self._servers or await self._slurm.servers(), self._settings
-        cpus = settings.cpus_per_gpu or max(1, min(server.cpus // server.node.gpus for server in servers))
-        memory = settings.memory_per_gpu or max(1, min(server.memory // server.node.gpus for server in servers))
-        return cpus, memory
+        """CPUs and memory in MiB that go with a GPU: what each has on the node where it is least."""
+        servers = self._servers or await self._slurm.servers()
+        shares = [(server.cpus // server.node.gpus, server.memory // server.node.gpus) for server in servers]
+        return max(min(cpus for cpus, _ in shares), 1), max(min(memory for _, memory in shares), 1)
 
     async def _rows(self, job: str) -> list[SlurmJob]:
         """Slurm jobs of all starts of a job."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from allocator.lease.whole import epoch_in, read_object, write_bytes
 from allocator.runtime.adapters import node
 from allocator.runtime.adapters.base import AdapterError, Seen, StartOrder, read_end
 from allocator.runtime.adapters.slurm import runner
+
+LOCK_SECONDS = 60.0
+"""How long a job that was started waits for a copy of it on a node that was cut off."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Start:
         known = isinstance(told.get("epoch"), int) and isinstance(nodes, list)
         return cls(str(told.get("job")), told["epoch"], folder, frozenset(map(str, nodes or ()))) if known else None
 
-    def write(self, order: StartOrder, lock_seconds: float) -> None:
+    def write(self, order: StartOrder, lock_seconds: float = LOCK_SECONDS) -> None:
         """Write the order for the runner: what it is to run, and which copy of it may."""
         # The service may itself run in a job of Slurm's.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
@@ -109,11 +113,11 @@ def shape_of(order: StartOrder) -> tuple[int, int]:
     return len(places), counts.pop()
 
 
-def write_runner(folder: Path, python: str) -> Path:
-    """The batch script: the interpreter that runs it, and its modules. Its path."""
+def write_runner(folder: Path) -> Path:
+    """The batch script: the interpreter of the service, which runs it on the node, and its modules. Its path."""
     path = folder / runner.RUNNER_FILE
     modules = [(module.__name__, Path(str(module.__file__)).read_text()) for module in (whole, node, runner)]
-    write_bytes(path, _SCRIPT.format(python=python, modules=modules).encode(), 0o700)
+    write_bytes(path, _SCRIPT.format(python=sys.executable, modules=modules).encode(), 0o700)
     return path
 
 

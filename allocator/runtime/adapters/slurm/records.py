@@ -113,8 +113,8 @@ def read_jobs(told: Mapping[str, Any], user: int) -> list[SlurmJob]:
     ]
 
 
-def read_servers(told: Mapping[str, Any], partition: str, accelerators: Mapping[str, str]) -> list[Server]:
-    """Nodes with GPUs, of one partition where it is named; `accelerators` gives types other names than Slurm's."""
+def read_servers(told: Mapping[str, Any], partition: str) -> list[Server]:
+    """Nodes with GPUs, of one partition where it is named."""
     servers = []
     for row in told["nodes"]:
         gpus = list(_gpus(_text(row.get("gres"))))
@@ -125,10 +125,9 @@ def read_servers(told: Mapping[str, Any], partition: str, accelerators: Mapping[
         said = _text(row.get("reason"))
         if len({kind for kind, _ in gpus}) > 1:
             why, up, said = "GPUs of several types on one node", False, _text(row.get("gres"))
-        kind = gpus[0][0]
         node = Node(
             row["name"],
-            accelerators.get(kind, kind),
+            gpus[0][0],
             sum(count for _, count in gpus),
             up=up,
             reason=f"{why}: {said}" if why and said else why,
