@@ -24,7 +24,7 @@ from allocator.runtime.adapters.base import Placed
 from allocator.runtime.decisions.hardware import Hardware, free_for, held, owners
 from allocator.runtime.decisions.knowledge import Prospects, Ways
 from allocator.runtime.decisions.world import Memory, News, Verdict, World
-from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
+from allocator.runtime.records.book import QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
 from throughputs import InputError
 
@@ -108,17 +108,14 @@ class Deciding:
     def take_up(self, book: Book) -> None:
         """Jobs that were there before the service was, the GPUs that they hold, and what their policy remembers."""
         self._known = {uuid: replace(job) for uuid, job in self._let_in(book).items()}
-        # for the world all others are through
-        jobs = {u: self._known.get(u) or replace(job, state=COMPLETED) for u, job in book.jobs.items()}
+        jobs = book.jobs | self._known
         # a memory by which no decision can be made is none
         state = self._memory.recall(self.world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
-        try:
-            self.world.take_up(jobs, state)
-        except Exception:
-            if state is None:
-                raise
-            self._begin_world()
-            self.world.take_up(jobs)
+        if state is not None:
+            try:
+                self.world.resume(state, jobs, {uuid: job.steps for uuid, job in self._known.items()})
+            except Exception:
+                self._begin_world()
 
     def _renew(self, book: Book) -> None:
         """Another world, as after a restart; the plan of the one before holds until it decides."""
@@ -310,7 +307,12 @@ class Deciding:
         if self.round is not None and (book.holding or self._coming is not None):
             # it holds from the end of this one on, unless GPUs came that nobody is on, or went
             clock = now if moved and not self._returning else max(self.round.end, now)
-        news = News(clock, measured=self._measured, trouble=self._failed)
+        before = self._known
+        self._known = {
+            uuid: before[uuid] if uuid in before and _alike(before[uuid], job) else replace(job)
+            for uuid, job in self._let_in(book).items()
+        }
+        news = News(clock, self._known, measured=self._measured, trouble=self._failed)
         news.steps = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         news.steps |= {uuid: expected(job, clock - now) for uuid, job in book.holding.items()}
         if plan is not None:
@@ -319,12 +321,11 @@ class Deciding:
             if self._coming is None:
                 ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
                 news.seconds = {uuid: ends.get(uuid, clock) - plan.clock for uuid in plan.wanted}
-        if self._coming is not None:
+        if self._coming is not None or moved or self.world.fresh:
             news.holding = {uuid: job.placed for uuid, job in book.holding.items()}
-        taken = self._take_stock(news, book, moved)
         self._clear_news()
         began = self._clock()
-        self._task = _in_thread(partial(self._ask, news, self._hardware, taken))
+        self._task = _in_thread(partial(self._ask, news, self._hardware))
 
         def finished(_: object) -> None:
             self.last_seconds = round(self._clock() - began, 6)
@@ -333,24 +334,9 @@ class Deciding:
 
         self._task.add_done_callback(finished)
 
-    def _take_stock(self, news: News, book: Book, moved: bool) -> dict[str, Job]:
-        """Who arrived and who left since the world was last told; and the jobs that a world on other nodes takes up."""
-        before = self._known
-        there = self._let_in(book)
-        stay = {uuid: job for uuid, job in before.items() if uuid in there and _alike(job, there[uuid])}
-        self._known = {uuid: stay[uuid] if uuid in stay else replace(job) for uuid, job in there.items()}
-        news.left = [uuid for uuid in before if uuid not in stay]
-        # those among them who run keep their GPUs
-        run = [uuid for uuid in there if uuid in book.holding and (uuid in stay or uuid not in before)] if moved else ()
-        taken = {uuid: replace(there[uuid]) for uuid in run}
-        news.arrived = [job for uuid, job in self._known.items() if uuid not in stay and uuid not in taken]
-        return before | taken
-
-    def _ask(self, news: News, hardware: Hardware, jobs: Mapping[str, Job]) -> Verdict:
+    def _ask(self, news: News, hardware: Hardware) -> Verdict:
         if hardware is not self.world.hardware:
-            last = self.world
-            self.world = last.on(hardware)
-            self.world.take_up(jobs, last.state())
+            self.world = self.world.on(hardware)
         verdict = self.world.decide(news)
         self._memory.write(self.world)
         return verdict

@@ -30,7 +30,7 @@ from allocator.protocol.training import TrainingLedger
 from allocator.runtime.adapters.base import Placed
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge, Ways
-from allocator.runtime.records.book import ACTIVE, Job
+from allocator.runtime.records.book import Job
 from throughputs import InputError, ThroughputTable
 
 _Ids = NDArray[np.int64]
@@ -47,20 +47,20 @@ class News:
     Attributes
     ----------
     clock : from when on the next decision is to hold, seconds.
-    arrived : jobs that wait for their first decision.
-    left : UUIDs of those that are through.
+    jobs : those that there are, by UUID, each the same object as long as it asks for the same. What the world does not
+        have arrives; what it has and is not among them has left.
     steps : done so far, by UUID.
     measured : steps/s by (type, GPUs), by UUID of jobs whose speed was measured anew.
     seconds : that the rows of the last decision ran, or will have run when the next begins, by UUID; None where that
         was told before.
     lost_seconds : what the last start cost, by UUID.
     trouble : whether a job failed.
-    holding : who holds GPUs, and where, by UUID, where the last decision has not begun: it is taken back.
+    holding : who holds GPUs, and where, by UUID, where that does not follow from the last decision: this is the first
+        one, or the last has not begun, and is taken back.
     """
 
     clock: float
-    arrived: Sequence[Job] = ()
-    left: Sequence[str] = ()
+    jobs: Mapping[str, Job] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
     measured: dict[str, Ways] = field(default_factory=dict)
     seconds: Mapping[str, float] | None = None
@@ -138,10 +138,16 @@ class World:
         self._last: Decision | None = None
 
     def on(self, hardware: Hardware) -> World:
-        """An empty world under the same policy that knows as much of speeds."""
+        """The same world on other nodes of the same types."""
         made = type(self)(hardware, *self._of)
         made.knowledge = self.knowledge
+        made.resume(self.state(), {job.uuid: job for job in self._jobs.values()})
         return made
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has decided nothing so far."""
+        return self._last is None
 
     def state(self) -> dict[str, Any]:
         """What another world of the same policy can go on from."""
@@ -165,25 +171,21 @@ class World:
             "types": ",".join(self.cluster.accelerators),
         }
 
-    def take_up(self, jobs: Mapping[str, Job], state: Mapping[str, Any] | None = None) -> None:
-        """Jobs, by UUID, that were there before this world was, perhaps on GPUs, which they keep.
+    def resume(
+        self, state: Mapping[str, Any], jobs: Mapping[str, Job], steps: Mapping[str, float] | None = None
+    ) -> None:
+        """Go on from the `state` of another world: what the policy remembers and what jobs are owed stays.
 
-        With the `state` of another world it goes on from that: what the policy remembers and what jobs are owed stays;
-        those of it that are through leave, those that are new arrive.
+        Parameters
+        ----------
+        jobs : by UUID, those of that state at least. steps : that jobs have done since.
         """
-        there = [job for job in jobs.values() if job.state in ACTIVE]
-        if state is not None:
-            numbered = state["ids"], state["next_id"]
-            self._submit([jobs[uuid] for uuid in state["jobs"]], state["arrivals"], numbered=numbered)
-            progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
-            self._table.restore(state["table"] | {"progress": progress})
-            self.core.resume(state["core"], *self._rows_of({job.uuid: job.placed for job in there}))
-        active = set(self.core.active.tolist())
-        self.core.complete(sorted(i for u, i in self.ids.items() if jobs[u].state not in ACTIVE and i in active))
-        new = [job for job in there if self.ids.get(job.uuid) not in active]
-        self.core.arrive(self._submit(new, self._arrivals(new)))
-        self._advance({job.uuid: job.steps for job in there})
-        self.core.adopt(*self._rows_of({job.uuid: job.placed for job in there}))
+        numbered = state["ids"], state["next_id"]
+        self._submit([jobs[uuid] for uuid in state["jobs"]], state["arrivals"], numbered=numbered)
+        progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
+        self._table.restore(state["table"] | {"progress": progress})
+        self._advance(steps or {})
+        self.core.resume(state["core"], Assignment.none(), ())
 
     def check(self) -> None:
         """Ask the policy about a job that nobody submitted, in a world of its own.
@@ -193,7 +195,7 @@ class World:
         InputError
             It cannot decide on this cluster.
         """
-        World(self.hardware, *self._of).decide(News(0.0, [Job(0, "trial", ("trial",))]))
+        World(self.hardware, *self._of).decide(News(0.0, {"trial": Job(0, "trial", ("trial",))}))
 
     def check_entity(self, name: str) -> None:
         """Raise InputError where a job belongs to an entity that there is not."""
@@ -247,12 +249,14 @@ class World:
         self._table.columns["lost_seconds"][rows] = lost_seconds
         self._record(news)
         self._measure(news)
-        left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
+        left = [i for uuid, i in self.ids.items() if news.jobs.get(uuid) is not self._jobs[i]]
+        gone = {self._jobs[i].uuid for i in left}
         core.complete([job for job in left if (core.active == job).any()])
-        for gone in (self._jobs[job] for job in left):
-            self.knowledge.learn(gone)
-        if news.arrived:
-            core.arrive(self._submit(news.arrived, self._arrivals(news.arrived), news.clock))
+        for uuid in gone:
+            self.knowledge.learn(self._jobs[self.ids[uuid]])
+        arrived = [job for uuid, job in news.jobs.items() if uuid not in self.ids or uuid in gone]
+        if arrived:
+            core.arrive(self._submit(arrived, self._arrivals(arrived), news.clock))
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
@@ -333,7 +337,7 @@ class World:
         admitted_at: float = 0.0,
         numbered: tuple[Sequence[int], int] | None = None,
     ) -> _Ids:
-        """Add jobs to the table, which are admitted when they arrive, or at a later decision; returns their ids.
+        """Add jobs to the table, admitted when they arrive, or at a later decision if they have not run; their ids.
 
         In a table that goes on from another they are `numbered` as there: their ids, and that of the next job.
         """
@@ -347,7 +351,8 @@ class World:
         done = np.array([job.steps for job in jobs], dtype=np.float64)
         self._table.steps_done[rows] = np.minimum(done, self._table.total_steps[rows])
         if self._table.training is not None:
-            self._table.training.admit(rows, np.maximum(arrivals, admitted_at))
+            admitted = [at if job.epoch else max(at, admitted_at) for job, at in zip(jobs, arrivals, strict=True)]
+            self._table.training.admit(rows, np.array(admitted))
         return ids
 
     def _table_of(self, jobs: Sequence[Job], ways: Sequence[Ways] = (), arrivals: Sequence[float] = ()) -> JobTable:
