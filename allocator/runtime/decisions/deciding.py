@@ -387,23 +387,16 @@ class Deciding:
         if self._coming is not None and now >= self._coming.clock:
             self._take_over()
         there = {uuid: job.placed for uuid, job in book.holding.items()}
-        wanted = there if self._now is None else self._now.wanted
-        kept = self._returning | {uuid for uuid, job in book.holding.items() if self._stays(job)}
-        targets = {uuid: target for uuid, target in wanted.items() if uuid in book.active and self._usable(target)}
-        targets |= {uuid: there[uuid] for uuid in kept & there.keys()}
-        if self._now is None or self._coming is None or not self._settings.early_dispatch:
-            return targets
-        holders = held(book.holding)
-        for uuid, target in targets.items():
-            holders |= dict.fromkeys(target.gpus, uuid)
-        for uuid, target in self._coming.wanted.items():
-            new = uuid in book.active and uuid not in targets
-            if new and self._usable(target) and free_for(uuid, target, holders):
+        stays = {u: placed for u, placed in there.items() if u in self._returning or self._stays(book.holding[u])}
+        now_wanted = there if self._now is None else self._now.wanted
+        targets, holders = dict(stays), held(book.holding)
+        for uuid, target in {**now_wanted, **self.wanted()}.items():
+            usable = uuid in book.active and uuid not in stays and self._hardware.numbers(target) is not None
+            # one of the round to come starts before that where it need not wait for anybody
+            if usable and (uuid in now_wanted or free_for(uuid, target, holders)):
                 targets[uuid] = target
+                holders |= dict.fromkeys(target.gpus, uuid)
         return targets
-
-    def _usable(self, target: Placed) -> bool:
-        return self._hardware.numbers(target) is not None
 
     def abandon(self) -> None:
         """A decision that is under way is not waited for, and what its policy remembers no longer matters."""

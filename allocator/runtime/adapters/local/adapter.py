@@ -277,8 +277,6 @@ class LocalAdapter(Adapter):
 
     def _told(self, order: StartOrder, environments: Sequence[Mapping[str, str]]) -> Order:
         """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
-        first = environments[0] if order.one_process_per_gpu else {"RANK": "0", "WORLD_SIZE": "1"}
-        rank, ranks = int(first["RANK"]), int(first["WORLD_SIZE"])
         return Order(
             job=order.job,
             epoch=order.epoch,
@@ -291,8 +289,7 @@ class LocalAdapter(Adapter):
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
                 for environment in environments
             ],
-            rank=rank,
-            ranks=ranks,
+            ranked=order.one_process_per_gpu,
             guard=self.guard,
             carrier=self.carrier,
             log_bytes=order.log_bytes,

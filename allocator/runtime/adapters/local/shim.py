@@ -17,6 +17,7 @@ import os
 import select
 import sys
 import time
+from types import SimpleNamespace
 
 from allocator.lease.whole import LEASE_FILE, epoch_in, write_bytes
 from allocator.runtime.adapters.node import (
@@ -60,39 +61,21 @@ MOST_ORDERS = 128
 _RESERVED_BYTES = 4096
 
 
-class Order:
-    """What to start.
+Order = SimpleNamespace
+"""What to start.
 
-    Attributes
-    ----------
-    job, epoch : UUID, and number of the start.
-    folder : of the job. records : the folder where is kept what is known of its starts.
-    mark : of the processes of this start, see `allocator.runtime.adapters.node.mark_me`.
-    directory : where the command starts.
-    command : the arguments.
-    environments : one for each process to start.
-    rank, ranks : number of the first of them, and how many there are on all machines.
-    guard : number and start time of a process with which the job ends; zeros: of none.
-    carrier : a variable that all its processes have, with `job` as value.
-    log_bytes : of output that are kept at most.
-    """
-
-    job: str
-    epoch: int
-    folder: bytes
-    records: bytes
-    mark: int
-    directory: bytes
-    command: list[bytes]
-    environments: list[dict[bytes, bytes]]
-    rank: int
-    ranks: int
-    guard: tuple[int, int]
-    carrier: str
-    log_bytes: int
-
-    def __init__(self, **told: object) -> None:
-        self.__dict__.update(told)
+Attributes
+----------
+job, epoch : UUID, and number of the start.
+folder : of the job. records : the folder where is kept what is known of its starts.
+mark : of the processes of this start, see `allocator.runtime.adapters.node.mark_me`.
+directory : where the command starts.
+command : the arguments.
+environments : one for each process to start. ranked : whether they have the variables of torchrun.
+guard : number and start time of a process with which the job ends; zeros: of none.
+carrier : a variable that all its processes have, with `job` as value.
+log_bytes : of output that are kept at most.
+"""
 
 
 class _RefusedError(Exception):
@@ -186,7 +169,8 @@ def _carry_out(order: Order) -> None:
 
     code: int | None
     try:
-        watch = Watch(log, order.ranks, order.mark, order.rank)
+        first = order.environments[0] if order.ranked else {}
+        watch = Watch(log, int(first.get(b"WORLD_SIZE", 1)), order.mark, int(first.get(b"RANK", 0)))
         signal.signal(signal.SIGTERM, lambda *_: setattr(watch, "asked", True))
         starts = (watch.start(order.command, environment, order.directory) for environment in order.environments)
         refused = next(filter(None, starts), "")

@@ -169,11 +169,12 @@ class SlurmAdapter(Adapter):
             if last is not None:
                 if last.epoch > order.epoch:
                     raise AdapterError(f"epoch {order.epoch} is stale: epoch {last.epoch} was started")
-                rows = await self._rows(order.job)
-                # it is in the queue, it runs, or it did
-                if last.epoch == order.epoch and await asyncio.to_thread(see, last, row_of(last, rows)) is not None:
-                    return
-                await self._cancel(rows)
+                if last.epoch == order.epoch:
+                    row = row_of(last, await self._slurm.jobs())
+                    # it is in the queue, it runs, or it did
+                    if await asyncio.to_thread(see, last, row) is not None:
+                        return
+                await self._cancel(last)
             # The order is there before the job, which may begin at once.
             script = await asyncio.to_thread(write_runner, order.folder)
             await asyncio.to_thread(start.write, order)
@@ -211,14 +212,10 @@ class SlurmAdapter(Adapter):
         shares = [(server.cpus // server.node.gpus, server.memory // server.node.gpus) for server in servers]
         return max(min(cpus for cpus, _ in shares), 1), max(min(memory for _, memory in shares), 1)
 
-    async def _rows(self, job: str) -> list[SlurmJob]:
-        """Slurm jobs of all starts of a job."""
-        return [row for row in await self._slurm.jobs() if row.name.rpartition("-")[0] == runner.PREFIX + job]
-
-    async def _cancel(self, rows: Sequence[SlurmJob]) -> None:
-        for row in rows:
-            if not (row.finished or row.completing):
-                await self._slurm.cancel(row.number)
+    async def _cancel(self, start: Start) -> None:
+        """Cancel the Slurm job of a start; one that has told its end goes by itself."""
+        if await asyncio.to_thread(lambda: start.end) is None:
+            await self._slurm.cancel(start.name)
 
     async def stop(self, job: str, epoch: int) -> None:
         """Cancel the Slurm job: its processes get SIGTERM, and SIGKILL when KillWait is over."""
@@ -237,15 +234,14 @@ class SlurmAdapter(Adapter):
                 # This way is open also while slurmctld does not answer.
                 await asyncio.to_thread(start.order_kill)
             await self._wait_for_nodes(start.nodes)
-            await self._cancel([row for row in await self._rows(job) if row.name == start.name])
+            await self._cancel(start)
 
     async def forget(self, job: str) -> None:
         """Cancel what Slurm still keeps of a job."""
         async with self._locks[job]:
-            await self._cancel(await self._rows(job))
-            start = self._starts.pop(job, None)
-            if start is not None:
-                await self._erase(start)
+            if job in self._starts:
+                await self._cancel(self._starts[job])
+                await self._erase(self._starts.pop(job))
 
     async def _erase(self, start: Start) -> None:
         self._silent.pop(start, None)

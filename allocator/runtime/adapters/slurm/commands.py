@@ -93,9 +93,9 @@ class Slurm:
         partition = [f"--partition={self._partition}"] if self._partition else []
         await self.run("sbatch", *options, *partition, script)
 
-    async def cancel(self, number: int) -> None:
-        """End a job: SIGTERM, and SIGKILL when KillWait is over."""
-        await self.run("scancel", str(number))
+    async def cancel(self, name: str) -> None:
+        """End what has a name of ours: SIGTERM, and SIGKILL when KillWait is over."""
+        await self.run("scancel", f"--name={name}", f"--user={os.getuid()}")
 
     async def ask(self, *command: str) -> dict[str, Any]:
         """What a command answers in JSON."""
