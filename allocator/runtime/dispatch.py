@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from allocator.runtime.records.journal import JournalError
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
 
-_KILL_AGAIN = 5.0
-"""Seconds after which a job that was killed and is still there is killed again."""
+_AGAIN = {"stop": inf, "kill": 5.0}
+"""Seconds after which an order that has worked is given again; any other at once. Programs are asked to end once."""
 
 _ORDER_AGAIN = 1.0
 """Seconds after which an order that went wrong is given again."""
@@ -59,7 +60,6 @@ class Dispatch:
         self.tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
         self.troubles: dict[str, str] = {}
         self._not_before: dict[tuple[str, int, str], float] = {}
-        self._killed: dict[tuple[str, int], float] = {}
 
     def starting(self, job: Job) -> bool:
         """Whether the order to start a job is under way."""
@@ -130,26 +130,21 @@ class Dispatch:
         left = job.time_limit - job.run_seconds if job.then == TIMED_OUT else settings.grace_seconds
         grace = max(min(left, settings.grace_seconds), 0.0)
         if now >= watch.asked_at + grace:
-            if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
-                watch.killed_at = now
-                self._task(job.uuid, job.epoch, "kill", lambda: self._adapter.kill(job.uuid, job.epoch))
-        elif now >= watch.asked_at + min(patience, grace) and (watch.termed_at is None or self._failed(job, "stop")):
-            watch.termed_at = now
+            self._task(job.uuid, job.epoch, "kill", lambda: self._adapter.kill(job.uuid, job.epoch))
+        elif now >= watch.asked_at + min(patience, grace):
             self._task(job.uuid, job.epoch, "stop", lambda: self._adapter.stop(job.uuid, job.epoch))
 
-    def _failed(self, job: Job, what: str) -> bool:
-        """Whether the last order of a kind went wrong."""
-        return (job.uuid, job.epoch, what) in self._not_before
+    def killed(self, job: Job) -> bool:
+        """Whether it was ordered to kill a job."""
+        return (job.uuid, job.epoch, "kill") in self._not_before
 
     def clear(self, one: Seen) -> None:
         """A start that nobody wants to know of: it is killed, and once it has ended forgotten."""
-        start, now = (one.job, one.epoch), self._clock()
         if one.phase == "ended":
-            self._killed.pop(start, None)
-            self.forget(*start)
-        elif now >= self._killed.get(start, now - _KILL_AGAIN) + _KILL_AGAIN or (*start, "kill") in self._not_before:
-            self._killed[start] = now
-            self._task(*start, "kill", lambda: self._adapter.kill(*start))
+            self._not_before.pop((one.job, one.epoch, "kill"), None)
+            self.forget(one.job, one.epoch)
+        else:
+            self._task(one.job, one.epoch, "kill", lambda: self._adapter.kill(one.job, one.epoch))
 
     def ended(self, job: Job) -> None:
         """A start of a job has ended: what went wrong with its orders no longer matters."""
@@ -195,6 +190,8 @@ class Dispatch:
             else:
                 self.troubles.pop(uuid, None)
                 self._not_before.pop(key, None)
+                if what in _AGAIN:
+                    self._not_before[key] = self._clock() + _AGAIN[what]
                 self._wake()
             finally:
                 self.tasks.pop(key, None)

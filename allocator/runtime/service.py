@@ -309,7 +309,7 @@ class Service:
         self.lingering = {}
         for job in self.book.holding.values():
             one, watch = seen.get(job.uuid), self.watching.of(job)
-            killed, reason = watch.killed_at is not None, ""
+            killed, reason = self.dispatch.killed(job), ""
             # one that was asked to end has its time for that
             if one is not None and (one.epoch, one.phase) == (job.epoch, "running"):
                 reason = (one.reason or "it was killed and has not ended" * killed) * (killed or job.state != STOPPING)

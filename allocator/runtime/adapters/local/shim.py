@@ -205,7 +205,8 @@ def _obey(order: Order) -> None:
 def main() -> None:
     """Leave a process for each order that comes, until nobody is left to send one: to start Python takes the longest.
 
-    Standard output is a socket. A message on it has two descriptors: of a file with the order, and to answer on.
+    Standard output is a socket. A message on it has the descriptor of another, from which the order is read up to its
+    end, and on which it is answered.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     os.chdir("/")
@@ -214,21 +215,21 @@ def main() -> None:
     for descriptor in (0, 1):
         os.dup2(null, descriptor)
     while True:
-        data, received, _, _ = channel.recvmsg(1, _socket.CMSG_SPACE(8))
+        data, received, _, _ = channel.recvmsg(1, _socket.CMSG_SPACE(4))
         if not data:
             return
-        (numbers,) = (content for _, _, content in received)
-        message, answer = (int.from_bytes(part, sys.byteorder) for part in (numbers[:4], numbers[4:]))
-        with open(message, "rb") as file:
-            order = Order(**marshal.load(file))
+        ((_, _, number),) = received
+        asked = int.from_bytes(number, sys.byteorder)
         if not os.fork():
             os.setsid()
-            os.dup2(answer, 1)
-            os.dup2(answer, 2)
+            os.dup2(asked, 1)
+            os.dup2(asked, 2)
             # And whatever else the service has left open.
             for name in os.listdir("/proc/self/fd"):
                 if int(name) > 2:
                     attempt(os.close, int(name))
+            with open(1, "rb", closefd=False) as file:
+                order = Order(**marshal.load(file))
             _obey(order)
             os._exit(0)
-        os.close(answer)
+        os.close(asked)
