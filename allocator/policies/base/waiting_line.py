@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.fractions import ROUNDING_OF_SUMS
+from allocator.fractions import ROUNDING_OF_SUMS, WHOLE
 from allocator.policies.base.ordering import blocked
-from allocator.policies.base.reservations import Reservations
+from allocator.policies.base.reservations import Timetable
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import Memory
 from allocator.protocol.policy import Hindrance, Past
@@ -248,15 +248,33 @@ class LinePolicy(PlanPolicy):
         )
         jobs = state.ids.searchsorted(np.array([place[1] for place, _, _ in line], dtype=np.int64))
         lengths = state.predicted_seconds.take(jobs).tolist()
-        reservations = Reservations(state, memory.since)
+        room, clock, tables, promised = state.room(), state.clock, self._timetables(state, memory), set[int]()
         started = []
         for (place, pools, gpus), length in zip(line, lengths, strict=True):
-            pool = reservations.start(pools, gpus, length)
+            size = round(gpus * WHOLE)
+            pool = next((j for j in pools if tables[j].fits_now(size, length) and room.take(j, gpus)), -1)
             if pool >= 0:
+                tables[pool].take(clock, length, size)
                 started.append((place[1], pool, gpus))
-                memory.since[place[1]] = state.clock
+                memory.since[place[1]] = clock
                 memory.remove(pools, gpus, place)
+            elif pools and promised.isdisjoint(pools):
+                # reserved on the pool that has enough of them first
+                starts = {pool: tables[pool].earliest(size, np.inf, later=False) for pool in pools}
+                pool = min(starts, key=starts.__getitem__)
+                promised.add(pool)
+                tables[pool].take(starts[pool], np.inf, size)
         return started
+
+    def _timetables(self, state: ClusterState, memory: LineMemory) -> list[Timetable]:
+        """What is free of each pool if everybody ends when predicted; who is late ends now."""
+        rows, clock = state.running, state.clock
+        free = state.capacity - rows.gpus_used(len(state.capacity))
+        ends: list[list[tuple[float, int]]] = [[] for _ in free]
+        lengths, ids = state.predicted_seconds.take(rows.jobs).tolist(), state.ids.take(rows.jobs).tolist()
+        for job, pool, gpus, length in zip(ids, rows.pool.tolist(), rows.gpus_taken.tolist(), lengths, strict=True):
+            ends[pool].append((max(memory.since.get(job, clock) + length, clock), round(gpus * WHOLE)))
+        return [Timetable(clock, round(float(count) * WHOLE), some) for count, some in zip(free, ends, strict=True)]
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
         """Its place in line, and which gang before it does not start either and lets nobody pass."""
