@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
 
-@dataclass(eq=False)
-class Known:
+class Known(NamedTuple):
     """A job.
 
     Attributes
@@ -224,7 +223,7 @@ class LucidMemory(Memory):
         del self.profiling[job]
         self.lines[known.pool].leave(job)
         self.work[known.pool] -= known.length
-        known.pool = home
+        self.jobs[job] = known._replace(pool=home)
         if home >= 0:
             self.work[home] += known.length
             self.enqueue(job, known.length)
@@ -261,24 +260,23 @@ class LucidMemory(Memory):
             return [job for job in waiting if job in line.fresh], line.hosts
         return waiting, line.hosts if line.fresh else [job for job in line.running if job in line.opened]
 
-    def known_together(self, state: ClusterState, pool: int, ids: _Ids) -> tuple[_Ids, _Ids, _Floats]:
-        """What the jobs `ids` do beside each other on a pool.
+    def known_together(self, state: ClusterState, pool: int, ids: _Ids, kind_of: _Ids) -> tuple[_Ids, _Ids, _Floats]:
+        """What the jobs `ids` of these kinds do beside each other on a pool.
 
         Returns the numbers of their kinds, the kind of each by position among these, and the fraction of its throughput
         that each kind keeps beside each; 0: may not share.
         """
-        kind_of = [self.jobs[job].kind for job in ids.tolist()]
-        kinds = np.array(sorted(set(kind_of)))
-        own = kinds.searchsorted(kind_of)
+        count = np.bincount(kind_of)
+        kinds = count.nonzero()[0]
         fractions = self.retained[pool][kinds[:, None], kinds]
         unknown = fractions < 0
         # A kind that is there once shares with others only.
-        unknown.ravel()[:: len(kinds) + 1] &= np.bincount(own) > 1
+        unknown.ravel()[:: len(kinds) + 1] &= count[kinds] > 1
         if unknown.any():
-            first = [kind_of.index(kind) for kind in kinds.tolist()]
+            first = np.unique(kind_of, return_index=True)[1]
             self._read(state, pool, np.sort(ids[first]))
             fractions = self.retained[pool][kinds[:, None], kinds]
-        return kinds, own, np.maximum(fractions, 0.0)
+        return kinds, kinds.searchsorted(kind_of), np.maximum(fractions, 0.0)
 
     def mean_retained(self, pool: int, kinds: _Ids) -> _Floats:
         """(k,) what `kinds` keep and leave on the average, over the kinds known so far that they may share with."""

@@ -224,16 +224,15 @@ class Lucid(PlanPolicy):
     ) -> tuple[PackingJobs, PackingJobs, NDArray[np.float64]]:
         """Guests and hosts as packing sees them, and what their kinds keep beside each other."""
         memory, ids = d.memory, np.array([*waiting, *hosts], dtype=np.int64)
-        kinds, own, retained = memory.known_together(d.state, pool, ids)
+        _, gpus, length, kind = np.array([memory.jobs[job] for job in (*waiting, *hosts)]).T
+        kinds, own, retained = memory.known_together(d.state, pool, ids, kind.astype(np.int64))
         names = list(memory.kinds)
         score = np.array([self.scores.get(names[kind][0], -1) for kind in kinds.tolist()], dtype=np.int64)
         if (score < 0).any():
             kept = memory.mean_retained(pool, kinds)
             least, middle = self.score_thresholds
             score = np.where(score >= 0, score, np.where(kept >= least, 0, np.where(kept >= middle, 1, 2)))
-        n, known = len(waiting), [memory.jobs[job] for job in ids.tolist()]
-        gpus, length = np.array([job.gpus for job in known]), np.array([job.length for job in known])
-        everybody = PackingJobs(gpus, score[own], length, own)
+        n, everybody = len(waiting), PackingJobs(gpus, score[own], length, own)
         return everybody.part(slice(n)), everybody.part(slice(n, None)), retained
 
     # Times.
