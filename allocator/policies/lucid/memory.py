@@ -47,8 +47,6 @@ class Line:
     partner : who shares with whom, by id, both ways.
     guests : those who joined another one, and share or do not recover.
     news : whether anything has changed that the line has not been walked through since.
-    fresh : those who wait and have joined since then; None: more has changed than the line, its hosts and free GPUs.
-    opened : those who take guests since then.
     """
 
     guests_recover: bool = True
@@ -57,8 +55,6 @@ class Line:
     partner: dict[int, int] = field(default_factory=dict)
     guests: set[int] = field(default_factory=set)
     news: bool = False
-    fresh: set[int] | None = None
-    opened: set[int] = field(default_factory=set)
 
     def take_up(self, starts: Collection[int], host_of: dict[int, int], clock: float) -> None:
         """Jobs that wait run from `clock` (seconds) on: by themselves, or beside a host."""
@@ -70,7 +66,6 @@ class Line:
             elif job in host_of:
                 host = host_of[job]
                 self.running[job], self.partner[job], self.partner[host] = clock, host, job
-                self.opened.discard(host)
                 self.guests.add(job)
             else:
                 left.append(entry)
@@ -80,31 +75,18 @@ class Line:
     def start(self, job: int, clock: float) -> None:
         """A job has GPUs from `clock` (seconds) on."""
         self.running[job] = clock
-        self.opened.add(job)
         self.news = True
 
     def leave(self, job: int) -> None:
         """A job that ran is gone; the one beside it has its GPUs to itself."""
         del self.running[job]
-        self.opened.discard(job)
         self.guests.discard(job)
         other = self.partner.pop(job, None)
         if other is not None:
             del self.partner[other]
             if self.guests_recover:
                 self.guests.discard(other)
-            if other not in self.guests:
-                self.opened.add(other)
         self.news = True
-
-    def changed(self) -> None:
-        """Everybody who waits is to be looked at again."""
-        self.news, self.fresh = True, None
-
-    def walked(self) -> None:
-        """Everybody who waits has been looked at."""
-        self.news, self.fresh = False, set()
-        self.opened.clear()
 
     @property
     def hosts(self) -> list[int]:
@@ -161,7 +143,7 @@ class LucidMemory(Memory):
         if self.gpus != (gpus := state.capacity.tolist()):
             self.gpus = gpus
             for line in self.lines:
-                line.changed()
+                line.news = True
         first_new = int(state.ids.searchsorted(self.last, side="right"))
         if first_new != len(self.active):
             for job in self.active[~among_ids(self.active, state.ids)].tolist():
@@ -234,8 +216,6 @@ class LucidMemory(Memory):
         insort(line.waiting, (key, self.joined, job))
         self.joined += 1
         line.news = True
-        if line.fresh is not None:
-            line.fresh.add(job)
 
     def home(self, rates: _Floats, length: float, profiler: int) -> int:
         """The pool of a job with `rates` (M,): the one that is predicted to be through with it first; -1: none."""
@@ -246,19 +226,6 @@ class LucidMemory(Memory):
             key=lambda pool: (self.work[pool] + longest / float(rates[pool])) / max(self.gpus[pool], 1e-9),
             default=-1,
         )
-
-    def to_consider(self, pool: int, free: float) -> tuple[list[int], list[int]]:
-        """Those who wait, in order, and hosts of whom any two may share, or who may start on `free` GPUs.
-
-        What two jobs have to keep does not change with time: two that have been looked at need not be again.
-        """
-        line = self.lines[pool]
-        waiting = [job for _, _, job in line.waiting]
-        if line.fresh is None:
-            return waiting, line.hosts
-        if not line.opened and not any(self.jobs[job].gpus <= free for job in waiting):
-            return [job for job in waiting if job in line.fresh], line.hosts
-        return waiting, line.hosts if line.fresh else [job for job in line.running if job in line.opened]
 
     def known_together(self, state: ClusterState, pool: int, ids: _Ids, kind_of: _Ids) -> tuple[_Ids, _Ids, _Floats]:
         """What the jobs `ids` of these kinds do beside each other on a pool.

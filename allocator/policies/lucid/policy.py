@@ -166,7 +166,7 @@ class Lucid(PlanPolicy):
         if packing != memory.packing:
             memory.packing = packing
             for line in memory.lines:
-                line.changed()
+                line.news = True
         self._serve_all(d)
         return Plan(d.steps(self._until(d)))
 
@@ -199,15 +199,13 @@ class Lucid(PlanPolicy):
         if pool == d.profiler:
             d.memory.profiling |= dict.fromkeys(starts, d.state.clock + self.profiling_seconds)
         d.take_up(pool, starts, [])
-        line.walked()
+        line.news = False
 
     def _serve(self, d: Deciding, pool: int) -> None:
         """Walk through the line of a pool while jobs are packed."""
-        free = d.room.free(pool)
-        waiting, hosts = d.memory.to_consider(pool, free)
-        d.memory.lines[pool].walked()
-        if not waiting:
-            return
+        line, free = d.memory.lines[pool], d.room.free(pool)
+        waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
+        line.news = False
         # who is packed takes no room, so that it can be told first who starts
         may_start = np.array([d.memory.jobs[job].gpus <= free and d.take(pool, job) for job in waiting])
         if may_start.all() or not (hosts or may_start.any()):
@@ -290,7 +288,7 @@ class LucidProgram(Lucid):
         """Free GPUs first, in order of the line; then the best pairs."""
         memory, line = d.memory, d.memory.lines[pool]
         d.take_up(pool, [entry[2] for entry in line.waiting if d.take(pool, entry[2])], [])
-        line.walked()
+        line.news = False
         waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
         if not (waiting and hosts):
             return
