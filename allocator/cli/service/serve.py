@@ -25,7 +25,7 @@ from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.adapters.ray import RayAdapter, RaySettings
-from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
+from allocator.runtime.adapters.slurm import SlurmAdapter
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.requests import Requests
@@ -159,7 +159,7 @@ def _local(state: Path, told: Mapping[str, Any]) -> Adapter:
 
 
 def _slurm(state: Path, told: Mapping[str, Any]) -> Adapter:
-    return SlurmAdapter(state.absolute() / "jobs", SlurmSettings(partition=told.get("partition", "")))
+    return SlurmAdapter(state.absolute() / "jobs", told.get("partition", ""))
 
 
 def _ray(state: Path, told: Mapping[str, Any]) -> Adapter:

@@ -262,6 +262,11 @@ class Job:
         return bool(told.get("saved_steps", 0.0) > self.saved_steps)
 
     @property
+    def start_cost(self) -> float:
+        """Seconds of its last start, and of the checkpoint before it; 0: not known."""
+        return self.start_seconds + self.save_seconds
+
+    @property
     def held_gpus(self) -> int:
         """GPUs that it holds now."""
         return len(self.placed.gpus)
