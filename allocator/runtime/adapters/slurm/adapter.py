@@ -102,7 +102,6 @@ class SlurmAdapter(Adapter):
 
     async def open(self) -> None:
         """Connect, and find the jobs of an earlier scheduler on the same state."""
-        await self._slurm.choose_commands()
         self._servers = await self._wait_for_nodes()
         if not self._servers:
             where = f"partition {self._partition}" if self._partition else "the cluster"
