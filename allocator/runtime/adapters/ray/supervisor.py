@@ -169,13 +169,9 @@ class Supervisor:
             return str(error) or repr(error), 0
         return "", 0
 
-    async def stop(self, job: str, epoch: int) -> None:
-        """See `Adapter`."""
-        await (await self._open()).stop(self._part(job), epoch)
-
-    async def kill(self, job: str, epoch: int) -> None:
-        """See `Adapter`."""
-        await (await self._open()).kill(self._part(job), epoch)
+    async def order(self, what: str, job: str, epoch: int) -> None:
+        """To stop or to kill a job, see `Adapter`."""
+        await getattr(await self._open(), what)(self._part(job), epoch)
 
     async def forget(self, job: str) -> None:
         """See `Adapter`; its folder on this node goes, too."""
