@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints, Ragged, Texts, offsets_of
 from throughputs.errors import InputError
-from throughputs.frames import parsed_number, ragged_rows
+from throughputs.frames import parsed_number
 
 OptionRow = tuple[tuple[float, float], ...]
 """The deadlines of one job: (seconds on the clock, value) each, ascending; empty for none."""
@@ -24,7 +25,7 @@ _EXPECTED = "SECONDS:VALUE pairs separated by spaces, later deadlines behind and
 
 
 @dataclass(frozen=True, eq=False)
-class DeadlineOptions:
+class DeadlineOptions(Ragged):
     """Deadlines of N jobs with their values, as ragged arrays.
 
     Parameters
@@ -34,73 +35,39 @@ class DeadlineOptions:
     value : (P,) what it is worth that the job completes by then, rather than at all.
     """
 
-    offsets: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    value: NDArray[np.float64]
+    offsets: Ints
+    seconds: Floats
+    value: Floats
 
     @classmethod
-    def of_rows(cls, rows: Sequence[OptionRow] | NDArray[np.object_]) -> DeadlineOptions:
+    def of_rows(cls, rows: Sequence[OptionRow] | Texts) -> DeadlineOptions:
         """Those of N jobs, each as a trace has them."""
-        flat = np.array([option for row in rows for option in row], dtype=np.float64).reshape(-1, 2)
+        flat = np.array([option for row in rows for option in row], dtype=float).reshape(-1, 2)
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-        return cls(_offsets(lengths), flat[:, 0], flat[:, 1])
+        return cls(offsets_of(lengths), flat[:, 0], flat[:, 1])
 
     @classmethod
     def of_deadlines(cls, deadline: ArrayLike, value: float = 1.0) -> DeadlineOptions:
         """One option of this `value` for each job with a deadline: (N,) seconds on the clock, nan or inf for none."""
-        seconds = np.asarray(deadline, dtype=np.float64)
+        seconds = np.asarray(deadline, dtype=float)
         given = np.isfinite(seconds)
-        return cls(_offsets(given.astype(np.int64)), seconds[given], np.full(int(given.sum()), value))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return cls(offsets_of(given), seconds[given], np.full(int(given.sum()), value))
 
     @property
-    def job(self) -> NDArray[np.int64]:
-        """(P,) position of the job of each option."""
-        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
-
-    @property
-    def tightest(self) -> NDArray[np.float64]:
-        """(N,) first deadline of each job, seconds on the clock; nan for a job without."""
-        return self._first(self.seconds, np.nan)
-
-    @property
-    def best_value(self) -> NDArray[np.float64]:
+    def best_value(self) -> Floats:
         """(N,) value of the first deadline of each job; 0 for a job without."""
-        return self._first(self.value, 0.0)
+        return self.value_at(np.full(len(self), -np.inf))
 
-    def _first(self, values: NDArray[np.float64], absent: float) -> NDArray[np.float64]:
-        first = np.full(len(self), absent)
-        some = np.flatnonzero(np.diff(self.offsets) > 0)
-        first[some] = values[self.offsets[some]]
-        return first
-
-    def take(self, jobs: NDArray[np.intp]) -> DeadlineOptions:
-        """The options of some of the jobs (positions), in their order."""
-        offsets, at = ragged_rows(self.offsets, jobs)
-        return DeadlineOptions(offsets, self.seconds[at], self.value[at])
-
-    def joined(self, later: DeadlineOptions) -> DeadlineOptions:
-        """The options of these jobs and of others behind them."""
-        offsets = np.concatenate([self.offsets, self.offsets[-1] + later.offsets[1:]])
-        seconds = np.concatenate([self.seconds, later.seconds])
-        return DeadlineOptions(offsets, seconds, np.concatenate([self.value, later.value]))
-
-    def value_at(self, completion: ArrayLike) -> NDArray[np.float64]:
+    def value_at(self, completion: ArrayLike) -> Floats:
         """(N,) value of the first deadline that a job kept which completed then (seconds; nan: never); 0 for none."""
-        done = np.asarray(completion, dtype=np.float64)
+        done = np.asarray(completion, dtype=float)
         kept = np.flatnonzero(done[self.job] <= self.seconds)
         value = np.zeros(len(self))
         value[self.job[kept[::-1]]] = self.value[kept[::-1]]  # written last to first, so that the first one stays
         return value
 
 
-def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def checked_options(values: Any, n: int, source: str) -> NDArray[np.object_]:
+def checked_options(values: Any, n: int, source: str) -> Texts:
     """(N,) cells of a trace; None stands for none at all.
 
     Raises

@@ -1,8 +1,8 @@
 """Columns of tables, declared once: from a pandas table, or from arrays, to checked columns.
 
     class Steps:
-        gpus: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
-        seconds: NDArray[np.float64] = column("number", np.nan, Range(0, above=True), "seconds above 0, or nothing")
+        gpus: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
+        seconds: Floats = column("number", np.nan, Range(0, above=True), "seconds above 0, or nothing")
 
 `FrameReader.read` makes arrays of a table by these declarations, `keep_columns` the fields of a dataclass; both
 name source, line and column of what is wrong. A column of a table may hold numbers already, or text as read from a CSV
@@ -17,9 +17,9 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
+from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Column:
     expected: str = ""
     needed: bool = False
 
-    def array(self, values: Any, n: int) -> NDArray[Any]:
+    def array(self, values: Any, n: int) -> Values:
         """The values as an array of the column's type; (n,) of `empty` where there are none."""
         dtype = _DTYPES[self.kind]
         if self.kind == "ids":
@@ -80,18 +80,16 @@ class Column:
             raise ValueError("a number that is not whole")
         return array
 
-    def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+    def good(self, values: Values) -> Flags:
         """(N,) whether the column may hold a value."""
         if isinstance(self.within, Range):
             unknown = np.isnan(values) & (self.empty is not None and bool(np.isnan(self.empty)))
             return np.asarray((np.isfinite(values) & self.within.holds(values)) | unknown)
         if self.within is not None:
             return np.isin(values.astype(str), self.within)
-        return (
-            np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), np.bool_)
-        )
+        return np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), bool)
 
-    def require(self, values: NDArray[Any], source: str, name: str, first_line: int = 1) -> None:
+    def require(self, values: Values, source: str, name: str, first_line: int = 1) -> None:
         """Raise `InputError` for the first value that the column may not hold."""
         require(self.good(values), values, source, name, self.expected, first_line, self.within)
 
@@ -127,31 +125,10 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
         except (TypeError, ValueError, OverflowError) as error:
             expected = "a column" if declared.kind in ("text", "name") else "a column of numbers"
             raise InputError(source, field=name, found=str(error), expected=expected) from None
-        if array.shape != (n,):
-            raise InputError(source, field=name, found=array.shape, expected=f"shape ({n},)")
+        expect(array.shape == (n,), source, name, array.shape, f"shape ({n},)")
         object.__setattr__(owner, name, array)
     for name, declared in columns.items():
         declared.require(getattr(owner, name), source, name, first_line)
-
-
-def taken(owner: Owner, rows: Any) -> Owner:
-    """The same dataclass with some of the rows of its columns, which are not checked again."""
-    made: Owner = object.__new__(type(owner))
-    columns = columns_of(type(owner))
-    for one in fields(owner):
-        value = getattr(owner, one.name)
-        object.__setattr__(made, one.name, value[rows] if one.name in columns else value)
-    return made
-
-
-def ragged_rows(offsets: NDArray[np.int64], some: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Offsets, and places of the entries, of `some` (positions) of ragged arrays, in that order; those of i stand from
-    ``offsets[i]`` to ``offsets[i + 1] - 1``.
-    """
-    starts = offsets[:-1][some]
-    lengths = offsets[1:][some] - starts
-    ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-    return ends, np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
 
 
 @dataclass(frozen=True)
@@ -166,7 +143,7 @@ class FrameReader:
     source: str
     first_line: int = 1
 
-    def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, Values]:
         """All declared columns, each checked; of others only those that are `ignored` may be there."""
         needed = [name for name, declared in columns.items() if declared.needed or declared.empty is None]
         self.check_columns(needed, [*(name for name in columns if name not in needed), *ignored])
@@ -176,11 +153,11 @@ class FrameReader:
             for name, declared in columns.items()
         }
 
-    def cells(self, name: str, declared: Column) -> NDArray[Any]:
+    def cells(self, name: str, declared: Column) -> Values:
         """(N,) the values of a column."""
         kind, empty = declared.kind, declared.empty
         if kind in ("text", "name"):
-            values: NDArray[Any] = self.text(name, empty=empty) if kind == "text" else self.names(name)
+            values: Values = self.text(name, empty=empty) if kind == "text" else self.names(name)
         elif kind == "number":
             values = self.numbers(name, empty=empty)
         else:
@@ -189,7 +166,7 @@ class FrameReader:
         declared.require(values, self.source, name, self.first_line)
         return values
 
-    def require(self, good: NDArray[np.bool_], values: Any, name: str, expected: str) -> None:
+    def require(self, good: Flags, values: Any, name: str, expected: str) -> None:
         """Raise `InputError` for the first row whose value (N,) is not good (N,)."""
         require(good, values, self.source, name, expected, self.first_line)
 
@@ -197,7 +174,7 @@ class FrameReader:
         """What is wrong with a cell; with a row where no column is named."""
         return InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
 
-    def require_once(self, keys: NDArray[Any], values: Any, name: str, expected: str) -> None:
+    def require_once(self, keys: Values, values: Any, name: str, expected: str) -> None:
         """Raise `InputError` for the first row whose key (N,) an earlier row has."""
         first = np.unique(keys, return_index=True)[1]
         self.require(np.isin(np.arange(len(keys)), first), values, name, expected)
@@ -213,56 +190,55 @@ class FrameReader:
             if found.count(name) > 1:
                 raise InputError(self.source, field=name, found=f"{found.count(name)} columns", expected="one")
         for name in required:
-            if name not in found:
-                raise InputError(self.source, field=name, found=found, expected="this column to be present")
+            expect(name in found, self.source, name, found, "this column to be present")
 
     def has(self, name: str) -> bool:
         """Whether the frame has the column."""
         return name in self.frame.columns
 
-    def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
+    def text(self, name: str, *, empty: str | None = None) -> Texts:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
-        values: NDArray[Any] = self._column(name).to_numpy(dtype=object, copy=True)
+        values: Values = self._column(name).to_numpy(dtype=object, copy=True)
         if all(type(value) is str and value for value in values):
             return values
         blank = _blank(values)
         values[blank] = None
-        good = np.array([isinstance(value, str) for value in values], dtype=np.bool_)
+        good = np.array([isinstance(value, str) for value in values], dtype=bool)
         self.require(good if empty is None else good | blank, values, name, "text")
         return np.where(blank, empty or "", values).astype(object)
 
-    def names(self, name: str) -> NDArray[np.object_]:
+    def names(self, name: str) -> Texts:
         """(N,) str of cells of any type, as names that consist of digits are numbers in some tables; empty for none."""
         cells = self._column(name).to_numpy(dtype=object)
         return np.array(["" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
 
-    def numbers(self, name: str, *, empty: float | None = None) -> NDArray[np.float64]:
+    def numbers(self, name: str, *, empty: float | None = None) -> Floats:
         """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""
         column = self._column(name)
         numeric = column.dtype.kind in "iuf"
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else self._parsed(name)
+        values = column.to_numpy(dtype=float, na_value=np.nan) if numeric else self._parsed(name)
         missing = np.isnan(values)
         if empty is None:
             self.require(~missing, values, name, "a number")
         return values if empty is None else np.where(missing, empty, values)
 
-    def whole_numbers(self, name: str) -> NDArray[np.int64]:
+    def whole_numbers(self, name: str) -> Ints:
         """(N,) int; every cell must hold a whole number."""
         values = self.numbers(name)
         self.require((values == np.rint(values)) & (np.abs(values) <= 2**53), values, name, "a whole number")
         return values.astype(np.int64)
 
-    def flags(self, name: str) -> NDArray[np.bool_]:
+    def flags(self, name: str) -> Flags:
         """(N,) bool from booleans, 0 and 1, or the words true and false; an empty cell is False."""
         column = self._column(name)
         if column.dtype.kind == "b":
-            return column.to_numpy(dtype=np.bool_)
+            return column.to_numpy(dtype=bool)
         cells = column.to_numpy(dtype=object)
         words = ["" if _is_missing(cell) else str(cell).lower().removesuffix(".0") for cell in cells]
-        self.require(np.array([not word or word in _TRUE | _FALSE for word in words], np.bool_), cells, name, "0 or 1")
-        return np.array([word in _TRUE for word in words], dtype=np.bool_)
+        self.require(np.array([not word or word in _TRUE | _FALSE for word in words], bool), cells, name, "0 or 1")
+        return np.array([word in _TRUE for word in words], dtype=bool)
 
-    def dates(self, name: str) -> NDArray[np.datetime64]:
+    def dates(self, name: str) -> Dates:
         """(N,) datetime64[us] in UTC, from dates or their text (ISO 8601), in UTC if they name no zone; empty: NaT."""
         import pandas as pd
 
@@ -271,10 +247,10 @@ class FrameReader:
         read = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
         good = read.notna().to_numpy() | ~cells.notna().to_numpy() | (cells == "").to_numpy()
         self.require(good, cells, name, "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
-        dates: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
+        dates: Dates = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return dates
 
-    def ids(self, name: str) -> NDArray[np.object_]:
+    def ids(self, name: str) -> Texts:
         """(N,) tuples of whole numbers, from lists, or from text with spaces between them, as older versions wrote."""
         cells, read = self._column(name).tolist(), dict[str, tuple[int, ...]]()
         values = np.empty(len(cells), dtype=object)
@@ -293,11 +269,10 @@ class FrameReader:
     def _column(self, name: str) -> pd.Series[Any]:
         """The one column of that name."""
         found = self.frame.columns.tolist().count(name)
-        if found > 1:
-            raise InputError(self.source, field=name, found=f"{found} columns", expected="one")
+        expect(found <= 1, self.source, name, f"{found} columns", "one")
         return self.frame[name]
 
-    def _parsed(self, name: str) -> NDArray[np.float64]:
+    def _parsed(self, name: str) -> Floats:
         cells = self.frame[name].to_numpy(dtype=object)
         try:
             plain = parsed_numbers(cells)
@@ -306,7 +281,7 @@ class FrameReader:
         if not np.isnan(plain).any():
             return plain
         # cell by cell: some are empty, or one is no number
-        values = np.array([_number_or_nan(cell) for cell in cells], dtype=np.float64)
+        values = np.array([_number_or_nan(cell) for cell in cells], dtype=float)
         # the word "nan" is not an empty cell
         self.require(~np.isnan(values) | _blank(cells), cells, name, "a number")
         return values
@@ -319,11 +294,11 @@ def parsed_number(cell: Any) -> float:
     return float(cell)
 
 
-def parsed_numbers(cells: NDArray[np.object_]) -> NDArray[np.float64]:
+def parsed_numbers(cells: Texts) -> Floats:
     """(N,) numbers, if all cells hold some; raises as `parsed_number` does."""
     if not all(cell.isascii() for cell in cells if isinstance(cell, str)):
         raise ValueError("text that is not ASCII")
-    return cells.astype(np.float64)
+    return cells.astype(float)
 
 
 def _number_or_nan(cell: Any) -> float:
@@ -333,9 +308,9 @@ def _number_or_nan(cell: Any) -> float:
         return np.nan
 
 
-def _blank(cells: NDArray[np.object_]) -> NDArray[np.bool_]:
+def _blank(cells: Texts) -> Flags:
     """(N,) whether a cell says nothing."""
-    return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=np.bool_)
+    return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=bool)
 
 
 def _is_missing(value: object) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError
+from throughputs.arrays import Floats
+from throughputs.errors import InputError, expect
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import leading_directions, solve_definite
 
@@ -47,16 +47,15 @@ class LowRankCompletion:
         for name, least in limits.items():
             if not getattr(self, name) >= least:
                 raise InputError(_SOURCE, field=name, found=getattr(self, name), expected=f"at least {least}")
-        if not 0 < self.ridge < np.inf:
-            raise InputError(_SOURCE, field="ridge", found=self.ridge, expected="a finite number above 0")
+        expect(0 < self.ridge < np.inf, _SOURCE, "ridge", self.ridge, "a finite number above 0")
 
-    def complete(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def complete(self, values: Floats) -> Floats:
         """(R, C) the low-rank estimate of every entry of `values` (R, C), nan where it is unknown; known ones included.
 
         The first V comes from the singular vectors of the matrix with its unknown entries at the column means.
         """
         known = ~np.isnan(values)
-        weight = known.astype(np.float64)
+        weight = known.astype(float)
         counts = weight.sum(axis=0)
         filled = np.where(known, values, 0.0)
         means = filled.sum(axis=0) / np.maximum(counts, 1.0) if self.centred else np.zeros(values.shape[1])
@@ -77,11 +76,9 @@ class LowRankCompletion:
                 break
         return means + estimate
 
-    def _solve(
-        self, residual: NDArray[np.float64], weight: NDArray[np.float64], V: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _solve(self, residual: Floats, weight: Floats, V: Floats) -> Floats:
         """(R, k) the best rows for the columns V: (V_i' V_i + mu I) u_i = V_i' x_i over the known entries of row i."""
         k = V.shape[1]
-        outer = (V[:, :, np.newaxis] * V[:, np.newaxis]).reshape(len(V), k * k)
+        outer = (V[:, :, None] * V[:, None]).reshape(len(V), k * k)
         gram = matmul(weight, outer).reshape(-1, k, k) + self.ridge * np.eye(k)
         return solve_definite(gram, matmul(residual, V))

@@ -11,11 +11,9 @@ from itertools import combinations
 from math import copysign, inf, nan, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Positions
 from throughputs.numerics.arithmetic import dot, matmul
-
-Array = NDArray[np.float64]
 
 _SINGULAR = 1e-10
 """Smallest pivot relative to the largest at which elimination is trusted."""
@@ -36,7 +34,7 @@ class Factors:
     A singular matrix has solutions that are not numbers.
     """
 
-    def __init__(self, matrix: Array) -> None:
+    def __init__(self, matrix: Floats) -> None:
         self._rows: list[list[float]] = matrix.tolist()
         self._order = list(range(len(self._rows)))
         self._eliminate()
@@ -70,7 +68,7 @@ class Factors:
         sizes = [abs(pivot) for pivot in self.pivots]
         return bool(sizes) and min(sizes) > _SINGULAR * max(sizes) and max(sizes) < inf
 
-    def solve(self, rhs: Array) -> Array:
+    def solve(self, rhs: Floats) -> Floats:
         """The solution for one right-hand side (n,)."""
         rows, given = self._rows, rhs.tolist()
         n = len(rows)
@@ -88,7 +86,7 @@ class Factors:
         return np.array(x)
 
 
-def least_squares(matrix: Array, rhs: Array) -> Array:
+def least_squares(matrix: Floats, rhs: Floats) -> Floats:
     """The shortest x (n,) of those for which ``|matrix @ x - rhs|`` is least; `matrix` is (m, n).
 
     Square systems are eliminated where their pivots allow. Otherwise Householder's reflections with column pivoting
@@ -106,20 +104,8 @@ def least_squares(matrix: Array, rhs: Array) -> Array:
         factors = Factors(matrix)
         if factors.trusted:
             return factors.solve(rhs)
-    R, y = matrix.astype(np.float64), rhs.astype(np.float64)
-    order, rank, first = np.arange(n), 0, 0.0
-    for k in range(min(m, n)):
-        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
-        best = k + int(np.argmax(sizes))
-        size = sqrt(float(sizes[best - k]))
-        first = size if k == 0 else first
-        if not size > np.finfo(np.float64).eps * max(m, n) * first:
-            break
-        R[:, [k, best]], order[[k, best]] = R[:, [best, k]], order[[best, k]]
-        v, scale = _reflector(R[k:, k], size)
-        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
-        y[k:] -= v * (scale * dot(v, y[k:]))
-        rank = k + 1
+    R, y = matrix.astype(float), rhs.astype(float)
+    order, rank = _triangular(R, y, np.finfo(np.float64).eps * max(m, n))
     # what the other columns have in common with the first is folded into these, the last row first
     folds = []
     for k in range(rank - 1, -1, -1) if rank < n else ():
@@ -139,7 +125,30 @@ def least_squares(matrix: Array, rhs: Array) -> Array:
     return solution
 
 
-def _reflector(x: Array, size: float) -> tuple[Array, float]:
+def _triangular(R: Floats, beside: Floats, least: float) -> tuple[Positions, int]:
+    """Make R (m, n) upper triangular by Householder's reflections with column pivoting; reflect `beside` (m, ...), too.
+
+    Returns
+    -------
+    The order of the columns, and the rank: columns are left whose rest is no longer than `least` times the longest.
+    """
+    order, first = np.arange(R.shape[1]), 0.0
+    for k in range(min(R.shape)):
+        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
+        best = k + int(np.argmax(sizes))
+        size = sqrt(float(sizes[best - k]))
+        first = size if k == 0 else first
+        if not size > least * first:
+            return order, k
+        R[:, [k, best]], order[[k, best]] = R[:, [best, k]], order[[best, k]]
+        v, scale = _reflector(R[k:, k], size)
+        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
+        along = dot(v, beside[k:]) if beside.ndim == 1 else matmul(v, beside[k:])
+        beside[k:] -= np.multiply.outer(v, scale * along)
+    return order, min(R.shape)
+
+
+def _reflector(x: Floats, size: float) -> tuple[Floats, float]:
     """v and b of the reflection ``1 - b v v'`` that takes x, of length `size`, to a multiple of the first axis."""
     v = x.copy()
     v[0] += copysign(size, v[0])
@@ -147,30 +156,17 @@ def _reflector(x: Array, size: float) -> tuple[Array, float]:
     return v, 2.0 / square if square > 0.0 else 0.0
 
 
-def null_space(rows: Array, least: float) -> Array:
+def null_space(rows: Floats, least: float) -> Floats:
     """(n - rank, n) orthogonal directions of length 1 that all `rows` (r, n) leave where they are.
 
     Rows that are no further than `least` times the longest from being combinations of others count as such.
     """
-    r, n = rows.shape
-    R, basis, first = rows.T.astype(np.float64), np.eye(n), 0.0
-    rank = 0
-    for k in range(min(r, n)):
-        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
-        best = k + int(np.argmax(sizes))
-        size = sqrt(float(sizes[best - k]))
-        first = size if k == 0 else first
-        if not size > least * first:
-            break
-        R[:, [k, best]] = R[:, [best, k]]
-        v, scale = _reflector(R[k:, k], size)
-        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
-        basis[k:] -= v[:, None] * (scale * matmul(v, basis[k:]))
-        rank = k + 1
+    basis = np.eye(rows.shape[1])
+    _, rank = _triangular(rows.T.astype(float), basis, least)
     return basis[rank:]
 
 
-def eigh(matrix: Array) -> tuple[Array, Array]:
+def eigh(matrix: Floats) -> tuple[Floats, Floats]:
     """Eigenvalues (n,), ascending, and eigenvectors, the columns of (n, n), of a symmetric matrix.
 
     Jacobi's method, pair by pair in a fixed order.
@@ -204,14 +200,14 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
     return values[order], np.array(vectors).reshape(n, n)[order].T
 
 
-def singular_values(matrix: Array) -> Array:
+def singular_values(matrix: Floats) -> Floats:
     """The min(k, n) singular values, ascending, of a matrix (k, n), small ones with all their digits.
 
     One-sided Jacobi method: rows, or columns where they are fewer, are turned in pairs, in a fixed order, until all are
     orthogonal (M. Hestenes, J. SIAM 6(1), 1958).
     """
     k, n = matrix.shape
-    rows = np.array(matrix if k <= n else matrix.T, dtype=np.float64, order="C")
+    rows = np.array(matrix if k <= n else matrix.T, dtype=float, order="C")
     for _ in range(_SWEEPS):
         turned = False
         for p, q in combinations(range(len(rows)), 2):
@@ -235,9 +231,9 @@ def _turn(alpha: float, beta: float, off: float) -> tuple[float, float]:
     return cosine, tangent * cosine
 
 
-def solve_definite(matrices: Array, rhs: Array) -> Array:
+def solve_definite(matrices: Floats, rhs: Floats) -> Floats:
     """Solutions (R, k) of R positive definite systems (R, k, k), one right-hand side each (R, k), all at once."""
-    L, x = matrices.astype(np.float64), rhs.astype(np.float64)
+    L, x = matrices.astype(float), rhs.astype(float)
     k = x.shape[1]
     for j in range(k):
         L[:, j:, j] /= np.sqrt(L[:, j, j])[:, None]
@@ -251,7 +247,7 @@ def solve_definite(matrices: Array, rhs: Array) -> Array:
     return x
 
 
-def leading_directions(matrix: Array, k: int) -> tuple[Array, Array]:
+def leading_directions(matrix: Floats, k: int) -> tuple[Floats, Floats]:
     """The k largest singular values, descending, and their right singular vectors (k, C), of a matrix (R, C).
 
     From the eigenvectors of the products of its rows: a singular value below a millionth of the largest counts as 0,
@@ -272,7 +268,7 @@ def leading_directions(matrix: Array, k: int) -> tuple[Array, Array]:
     return sizes, found
 
 
-def _orthogonal(found: Array, axes: Iterator[Array]) -> tuple[Array, float]:
+def _orthogonal(found: Floats, axes: Iterator[Floats]) -> tuple[Floats, float]:
     """The part of the first of `axes` that is orthogonal to the rows `found` and not next to nothing; its length."""
     for axis in axes:
         row = axis.copy()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError
+from throughputs.arrays import Floats, Ints, Values
+from throughputs.errors import InputError, expect
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
 from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
 
@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from throughputs.tables.table import Key, ThroughputTable
 
 
-Figures: TypeAlias = "tuple[list[Key], list[str], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]"
+Figures: TypeAlias = "tuple[list[Key], list[str], Floats, Ints, Floats]"
 """Keys, accelerator types, isolated throughputs, pairs and their throughputs, shaped as in `ThroughputTable`."""
 
 
 class TableBuilder:
     """Collects figures; the `add` methods answer with what is wrong with one, in words, or None."""
 
-    def __init__(self) -> None:
+    def __init__(self, *tables: ThroughputTable) -> None:
+        """Keys and accelerator types of the `tables` come first, in their order."""
         self._keys: dict[Key, int] = {}
         self._accelerators: dict[str, int] = {}
         self._isolated: dict[tuple[int, int], float] = {}
         self._pairs: dict[tuple[int, int], int] = {}
         self._colocated: dict[tuple[int, int], tuple[float, float]] = {}
         self._ordered: set[tuple[int, int, int]] = set()
+        for table in tables:
+            for key in table.keys:
+                self.key(key)
+            for name in table.accelerators:
+                self.accelerator(name)
 
     def accelerator(self, name: str) -> int:
         """Position of the accelerator type, new or known."""
@@ -61,6 +67,15 @@ class TableBuilder:
         if known != figures:
             return f"the figures given for {other} beside {key}, {known[::-1]}"
         return None
+
+    def add_table(self, table: ThroughputTable) -> None:
+        """All figures of a table that are not there yet; what is there already stays."""
+        for k, m in np.argwhere(~np.isnan(table.isolated)).tolist():
+            self.add_isolated(table.accelerators[m], table.keys[k], float(table.isolated[k, m]))
+        for p, m in np.argwhere(~np.isnan(table.colocated[:, :, 0])).tolist():
+            one, other = (table.keys[k] for k in table.pairs[p])
+            first, second = table.colocated[p, m].tolist()
+            self.add_pair(table.accelerators[m], one, other, (first, second))
 
     def figures(self) -> Figures:
         """All that was added, as `ThroughputTable` takes it; nan where nothing was."""
@@ -114,42 +129,32 @@ def frame_of_table(table: ThroughputTable) -> pd.DataFrame:
     """See `ThroughputTable.to_frame`."""
     import pandas as pd
 
-    key_names = np.array([name for name, _ in table.keys], dtype=object)
-    key_sizes = np.array([size for _, size in table.keys], dtype=np.int64)
     accelerators = np.array(table.accelerators, dtype=object)
+
+    def of_jobs(keys: Ints, prefix: str = "") -> dict[str, Any]:
+        names, sizes = zip(*(table.keys[k] for k in keys), strict=True) if len(keys) else ((), ())
+        return {f"{prefix}job_type": np.array(names, dtype=object), f"{prefix}scale_factor": np.array(sizes, np.int64)}
+
     m, k = np.nonzero(~np.isnan(table.isolated.T))
-    isolated = pd.DataFrame(
-        {
-            "job_type": key_names[k],
-            "scale_factor": key_sizes[k],
-            "accelerator": accelerators[m],
-            "throughput": table.isolated[k, m],
-        }
-    )
+    frame = pd.DataFrame(of_jobs(k) | {"accelerator": accelerators[m], "throughput": table.isolated[k, m]})
     if not table.has_colocation:
-        return isolated
+        return frame
     m, p = np.nonzero(~np.isnan(table.colocated).any(axis=2).T)
-    one, other = table.pairs[p, 0], table.pairs[p, 1]
-    colocated = pd.DataFrame(
-        {
-            "job_type": key_names[one],
-            "scale_factor": key_sizes[one],
-            "accelerator": accelerators[m],
-            "throughput": table.colocated[p, m, 0],
-            "other_job_type": key_names[other],
-            "other_scale_factor": pd.array(key_sizes[other], dtype="Int64"),
-            "other_throughput": table.colocated[p, m, 1],
-        }
+    (one, other), (first, second) = table.pairs[p].T, table.colocated[p, m].T
+    pairs = pd.DataFrame(
+        of_jobs(one)
+        | {"accelerator": accelerators[m], "throughput": first}
+        | of_jobs(other, "other_")
+        | {"other_throughput": second}
     )
-    return pd.concat([isolated, colocated], ignore_index=True)
+    return pd.concat([frame, pairs.astype({"other_scale_factor": "Int64"})], ignore_index=True)
 
 
-def _others(reader: FrameReader, table: dict[str, NDArray[Any]]) -> dict[int, tuple[Key, float]]:
+def _others(reader: FrameReader, table: dict[str, Values]) -> dict[int, tuple[Key, float]]:
     """By row: the second job and its throughput, where there is one."""
     present = [name for name in COLOCATED_COLUMNS if reader.has(name)]
     for name in COLOCATED_COLUMNS if present else ():
-        if name not in present:
-            raise InputError(reader.source, field=name, found=present, expected="all three columns of co-location")
+        expect(name in present, reader.source, name, present, "all three columns of co-location")
     names, sizes, figures = (table[name] for name in COLOCATED_COLUMNS)
     given = names != ""
     for column in COLOCATED_COLUMNS[1:]:

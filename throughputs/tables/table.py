@@ -14,13 +14,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.colocation.model import ColocationModel, extended_pairs
-from throughputs.errors import InputError, did_you_mean, one_of
+from throughputs.arrays import Flags, Floats, Ints, Names, Sizes
+from throughputs.colocation.model import ColocationModel, modelled_pairs
+from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
 from throughputs.matrix import ThroughputMatrix
-from throughputs.tables.figures import figures_of_frame, frame_of_table
+from throughputs.tables.figures import TableBuilder, figures_of_frame, frame_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,9 +61,9 @@ class ThroughputTable:
 
     keys: tuple[Key, ...]
     accelerators: tuple[str, ...]
-    isolated: NDArray[np.float64]
-    pairs: NDArray[np.int64]
-    colocated: NDArray[np.float64]
+    isolated: Floats
+    pairs: Ints
+    colocated: Floats
     source: str
 
     def __init__(
@@ -76,9 +77,9 @@ class ThroughputTable:
     ) -> None:
         K, M = len(keys), len(accelerators)
         arrays = {
-            "isolated": np.array(isolated, dtype=np.float64) if K else np.zeros((0, M)),
+            "isolated": np.array(isolated, dtype=float) if K else np.zeros((0, M)),
             "pairs": np.zeros((0, 2), dtype=np.int64) if pairs is None else np.array(pairs, dtype=np.int64),
-            "colocated": np.zeros((0, M, 2)) if colocated is None else np.array(colocated, dtype=np.float64),
+            "colocated": np.zeros((0, M, 2)) if colocated is None else np.array(colocated, dtype=float),
         }
         vars(self).update(
             keys=tuple(_checked_key(name, size, source) for name, size in keys),
@@ -95,8 +96,7 @@ class ThroughputTable:
         shapes = {"isolated": (K, M), "pairs": (P, 2), "colocated": (P, M, 2)}
         for name, shape in shapes.items():
             found = getattr(self, name).shape
-            if found != shape:
-                raise InputError(self.source, field=name, found=found, expected=f"shape {shape}")
+            expect(found == shape, self.source, name, found, f"shape {shape}")
         unordered = [(min(a, b), max(a, b)) for a, b in self.pairs.tolist()]
         for name, labels in (("keys", self.keys), ("accelerators", self.accelerators), ("pairs", unordered)):
             require_distinct(labels, self.source, name)
@@ -162,19 +162,19 @@ class ThroughputTable:
 
     def has(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
+        job_types: Names,
+        scale_factors: Sizes,
+    ) -> Flags:
         """(N,) whether the table has a job type with so many GPUs."""
         wanted = zip(job_types, np.asarray(scale_factors).tolist(), strict=True)
-        return np.fromiter((key in self._row for key in wanted), dtype=np.bool_, count=len(job_types))
+        return np.fromiter((key in self._row for key in wanted), dtype=bool, count=len(job_types))
 
     def rates(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(N, M) isolated throughput of N jobs on M accelerator types, steps/s; 0 where not profiled.
 
         Raises
@@ -183,14 +183,14 @@ class ThroughputTable:
             Names the job type, scale factor or accelerator type that the table does not know.
         """
         rows = self._rows(job_types, scale_factors)
-        return _or_zero(self.isolated[rows[:, np.newaxis], self._columns(accelerators)])
+        return _or_zero(self.isolated[rows[:, None], self._columns(accelerators)])
 
     def unconsolidated_rates(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(N, M) isolated throughput of gangs that are spread over servers, steps/s; arguments as in `rates`.
 
         Read from the accelerator types with `UNCONSOLIDATED` behind their name; where such a figure is missing, the
@@ -208,15 +208,15 @@ class ThroughputTable:
             raise InputError(self.source, field="accelerator", found=list(self.accelerators), expected=expected)
         rows = self._rows(job_types, scale_factors)
         columns = self._columns([accelerators[m] + UNCONSOLIDATED for m in known])
-        spread = self.isolated[rows[:, np.newaxis], columns]
+        spread = self.isolated[rows[:, None], columns]
         rates[:, known] = np.where(np.isnan(spread), rates[:, known], spread)
         return rates
 
     def matrix(
         self,
         job_ids: Sequence[Hashable],
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
     ) -> ThroughputMatrix:
         """`rates` with its labels; raises as it does."""
@@ -225,7 +225,7 @@ class ThroughputTable:
 
     def colocated_rates(
         self, job_type_a: str, sf_a: int, job_type_b: str, sf_b: int, accelerators: Sequence[str]
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(M, 2) throughput of a and of b on shared GPUs, steps/s; 0 where not profiled.
 
         Raises
@@ -260,12 +260,13 @@ class ThroughputTable:
         InputError
             The table has no job of a scale factor, or nothing in common with the model.
         """
-        pairs, colocated = extended_pairs(self, model, scale_factors, keep_measured=keep_measured)
-        return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
+        builder = TableBuilder(self)
+        builder.add_table(self if keep_measured else ThroughputTable(self.keys, self.accelerators, self.isolated))
+        for pair in modelled_pairs(self, model, scale_factors):
+            builder.add_pair(*pair)
+        return ThroughputTable(*builder.figures(), self.source)
 
-    def _rows(
-        self, job_types: Sequence[str] | NDArray[np.object_], scale_factors: Sequence[int] | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _rows(self, job_types: Names, scale_factors: Sizes) -> Ints:
         """(N,) rows of the keys of jobs."""
         sizes = np.asarray(scale_factors)
         if sizes.shape != (len(job_types),):
@@ -287,11 +288,9 @@ class ThroughputTable:
             hint = f": {', '.join(map(repr, self._sizes))}"
         return InputError(self.source, field="job type", found=name, expected=f"a job type of the table{hint}")
 
-    def _columns(self, accelerators: Sequence[str]) -> NDArray[np.int64]:
+    def _columns(self, accelerators: Sequence[str]) -> Ints:
         for name in accelerators:
-            if name not in self.accelerators:
-                expected = one_of(name, self.accelerators)
-                raise InputError(self.source, field="accelerator", found=name, expected=expected)
+            expect_one_of(name, self.accelerators, self.source, "accelerator")
         return np.array([self.accelerators.index(name) for name in accelerators], dtype=np.int64)
 
     @classmethod
@@ -326,7 +325,7 @@ def _checked_key(name: object, size: object, source: str) -> Key:
     return name, int(size)
 
 
-def _or_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _or_zero(values: Floats) -> Floats:
     """A copy with 0 for what was not profiled."""
     known = values.copy()
     known[np.isnan(known)] = 0.0

@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Values
 from throughputs.entry_points import load
-from throughputs.errors import InputError, one_of
+from throughputs.errors import InputError, expect, expect_one_of
 from throughputs.files import (
     TABLE_KINDS,
+    StrPath,
     check_table_name,
     file_kind,
     read_frame,
@@ -52,8 +53,6 @@ from throughputs.traces.named import NAMED_FORMATS, format_of_columns
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_Values = NDArray[Any]
 
 
 class _Field(NamedTuple):
@@ -136,11 +135,11 @@ _WITH_PREDICTIONS = "a table with a column job_id, where predictions are in a fi
 
 
 def read_trace(
-    path: str | os.PathLike[str],
+    path: StrPath,
     format: str = "auto",
     *,
     time_unit_seconds: float | None = None,
-    predictions: str | os.PathLike[str] | None = None,
+    predictions: StrPath | None = None,
 ) -> Trace:
     """Trace from a file.
 
@@ -171,14 +170,16 @@ def read_trace(
     [1]
     """
     path = Path(path)
-    _check_format(format, read_formats())
+    expect_one_of(format, ("auto", *read_formats()), "trace", "format")
     _check_unit(path, time_unit_seconds)
     log = read_job_log(path, format)
+    is_table = format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS)
+    if predictions is not None and (log is not None or not is_table):
+        found = "a text format" if log is None else "a job log"
+        raise InputError(path, found=found, expected=_WITH_PREDICTIONS)
     if log is not None:
-        if predictions is not None:
-            raise InputError(path, found="a job log", expected=_WITH_PREDICTIONS)
         return log.trace
-    if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
+    if is_table:
         check_table_name(path)
         frame, first_line = read_frame(path)
         if predictions is not None:
@@ -192,14 +193,12 @@ def read_trace(
             expected = f"the columns of a trace, {', '.join(REQUIRED)} and others; {made}"
             raise InputError(path, found=frame.columns.tolist(), expected=expected)
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
-    if predictions is not None:
-        raise InputError(path, found="a text format", expected=_WITH_PREDICTIONS)
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
     return _parse(path, lines, fields)
 
 
-def trace_of(jobs: Trace | pd.DataFrame | str | os.PathLike[str]) -> Trace:
+def trace_of(jobs: Trace | pd.DataFrame | StrPath) -> Trace:
     """Jobs however they are given: a trace, a file of `read_trace`, or a DataFrame as a trace or a job log has it.
 
     >>> import pandas as pd
@@ -226,7 +225,7 @@ def trace_of(jobs: Trace | pd.DataFrame | str | os.PathLike[str]) -> Trace:
     return log.trace
 
 
-def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> ImportedLog | None:
+def read_job_log(path: StrPath, format: str = "auto") -> ImportedLog | None:
     """The trace of a job log that is told by what it holds, with what was made of the log; None for other files.
 
     Parameters
@@ -249,7 +248,7 @@ def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> Imported
     return import_log(path) if kind in _log_formats() else None
 
 
-def named_format(path: str | os.PathLike[str]) -> str:
+def named_format(path: StrPath) -> str:
     """Name of the system whose table a file is, one of `NAMED_FORMATS`; empty for any other trace."""
     path = Path(path)
     if file_kind(path) not in TABLE_KINDS or log_kind(path) != "table":
@@ -260,7 +259,7 @@ def named_format(path: str | os.PathLike[str]) -> str:
 
 def write_trace(
     trace: Trace,
-    path: str | os.PathLike[str],
+    path: StrPath,
     format: str = "auto",
     *,
     lossy: bool = False,
@@ -293,15 +292,14 @@ def write_trace(
     steps: one step for each second.
     """
     path = Path(path)
-    _check_format(format, TRACE_FORMATS)
+    expect_one_of(format, ("auto", *TRACE_FORMATS), "trace", "format")
     if format == "pollux":
         check_table_name(path)
         if not lossy:
             _check_dropped(path, trace, format, _POLLUX)
         write_frame(path, load("writers", "pollux")(trace, start=start, rename=rename))
         return
-    if start or rename:
-        raise InputError(path, field="format", found=format, expected="pollux, with another start or other names")
+    expect(not start and not rename, path, "format", format, "pollux, with another start or other names")
     if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
         check_table_name(path)
         write_frame(path, trace.to_frame())
@@ -312,11 +310,6 @@ def write_trace(
     if format == "auto":
         format = "shockwave" if (trace.mode != "static").any() else "gavel"
     write_text(path, _print(path, trace, format, lossy))
-
-
-def _check_format(format: str, known: tuple[str, ...]) -> None:
-    if format not in (*known, "auto"):
-        raise InputError("trace", field="format", found=format, expected=one_of(format, ("auto", *known)))
 
 
 def _check_unit(path: Path, seconds: float | None) -> None:
@@ -381,7 +374,7 @@ def _print_swf(path: Path, trace: Trace, lossy: bool) -> str:
         found = trace.recorded_end_seconds
         _refuse(path, "recorded_end_seconds", found, (found != end) & ~(np.isnan(found) & np.isnan(end)), expected)
 
-    def whole(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def whole(name: str, values: Floats) -> Floats:
         if not lossy:
             expected = "whole seconds, as the format has them (or lossy=True)"
             _refuse(path, name, values, values != np.trunc(values), expected)
@@ -401,13 +394,13 @@ def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) 
         else:
             lost = [value != default and value == value for value in values.tolist()]
         expected = f"{default!r}, as the format {format} has no such field (or lossy=True)"
-        _refuse(path, name, values, np.array(lost, dtype=np.bool_), expected)
+        _refuse(path, name, values, np.array(lost, dtype=bool), expected)
 
 
-def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -> list[Any]:
+def _cells(path: Path, name: str, field: _Field, values: Values, lossy: bool) -> list[Any]:
     """Cells ready for printing."""
     if field.form == "%s":
-        broken = np.array([any(end in text for end in "\t\n\r") for text in values], dtype=np.bool_)
+        broken = np.array([any(end in text for end in "\t\n\r") for text in values], dtype=bool)
         _refuse(path, name, values, broken, "text without tabs and line ends")
         return list(values)
     if name == "duration" and not lossy:
@@ -422,5 +415,5 @@ def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -
     return list(values)
 
 
-def _refuse(path: Path, name: str, values: _Values, bad: NDArray[np.bool_], expected: str) -> None:
+def _refuse(path: Path, name: str, values: Values, bad: Flags, expected: str) -> None:
     require(~bad, values, path, name, expected)

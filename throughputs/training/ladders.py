@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Ints, Names, Rowed, Sizes, Values
 from throughputs.tables.table import ThroughputTable
-from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
-
-_NEVER = np.iinfo(np.int64).max
+from throughputs.training.rules import NEVER, AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
 
 @dataclass(frozen=True, eq=False)
-class Ladders:
+class Ladders(Rowed):
     """The ladders of K kinds of job; jobs of one type, gang size and mode are of one kind.
 
     A ladder begins with the initial batch size, rung 0. That of an accordion job has the largest one above it, that
@@ -34,25 +31,25 @@ class Ladders:
     windows : (K, W, 4) first, end, every and before of the critical windows of an accordion job.
     """
 
-    batch_size: NDArray[np.int64]
-    rates: NDArray[np.float64]
-    top: NDArray[np.int64]
-    samples_per_epoch: NDArray[np.int64]
-    doubles: NDArray[np.bool_]
-    switches: NDArray[np.int64]
-    windows: NDArray[np.int64]
+    batch_size: Ints
+    rates: Floats
+    top: Ints
+    samples_per_epoch: Ints
+    doubles: Flags
+    switches: Ints
+    windows: Ints
 
     @classmethod
     def of_jobs(
         cls,
-        job_type: Sequence[str] | NDArray[np.object_],
-        scale_factor: Sequence[int] | NDArray[np.int64],
-        mode: Sequence[str] | NDArray[np.object_],
+        job_type: Names,
+        scale_factor: Sizes,
+        mode: Names,
         table: ThroughputTable,
         accelerators: Sequence[str],
         rules: AdaptationRules,
         view: View,
-    ) -> tuple[Ladders, NDArray[np.int64]]:
+    ) -> tuple[Ladders, Ints]:
         """Ladders, and the kind of each of N jobs (-1 where the rules do not know the model).
 
         Raises
@@ -60,20 +57,13 @@ class Ladders:
         InputError
             The table does not know a job type, scale factor or accelerator type.
         """
-        kinds: dict[tuple[str, int, str], int] = {}
-        ladders: list[Ladders] = []
-        of_job = np.full(len(job_type), -1, dtype=np.int64)
         sizes = np.asarray(scale_factor, dtype=np.int64).tolist()
-        for job, key in enumerate(zip(job_type, sizes, mode, strict=True)):
-            kind = kinds.get(key)
-            if kind is None:
-                found = rules.find(key[0])
-                kind = -1 if found is None else len(ladders)
-                if found is not None:
-                    ladders.append(_ladder(*key, *found, table, accelerators, view))
-                kinds[key] = kind
-            of_job[job] = kind
-        none, no = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+        keys = list(zip(job_type, sizes, mode, strict=True))
+        found = {key: rule for key in dict.fromkeys(keys) if (rule := rules.find(key[0])) is not None}
+        ladders = [_ladder(*key, *rule, table, accelerators, view) for key, rule in found.items()]
+        kinds = {key: kind for kind, key in enumerate(found)}
+        of_job = np.array([kinds.get(key, -1) for key in keys], dtype=np.int64)
+        none, no = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
         nothing = np.zeros((0, 1), dtype=np.int64), np.zeros((0, 1, len(accelerators)))
         empty = cls(*nothing, none, none, no, np.zeros((0, 0), np.int64), np.zeros((0, 0, 4), np.int64))
         return cls._together([empty, *ladders]), of_job
@@ -86,27 +76,19 @@ class Ladders:
         columns = zip(*(part._widened(L, W) for part in parts), strict=True)
         return cls(*map(np.concatenate, columns))
 
-    def __len__(self) -> int:
-        return len(self.top)
-
-    @property
-    def iterations_per_epoch(self) -> NDArray[np.int64]:
-        """(K, L) steps of an epoch with each batch size, the last one perhaps with fewer samples."""
-        return -(-self.samples_per_epoch[:, np.newaxis] // self.batch_size)
-
-    def doublings(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+    def doublings(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that gns jobs of some kinds are on in some epochs, each of shape (n,)."""
-        return np.asarray((self.switches[kind] <= epoch[:, np.newaxis]).sum(axis=1), dtype=np.int64)
+        return np.asarray((self.switches[kind] <= epoch[:, None]).sum(axis=1), dtype=np.int64)
 
-    def critical(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def critical(self, kind: Ints, epoch: Ints) -> Flags:
         """(n,) whether accordion jobs of some kinds are in a critical window in some epochs, each of shape (n,)."""
         first, end, every, before = np.moveaxis(self.windows[kind], 2, 0)
-        at = np.broadcast_to(epoch[:, np.newaxis], first.shape)
+        at = np.broadcast_to(epoch[:, None], first.shape)
         phase = np.where(every > 0, at % np.maximum(every, 1), at)
-        inside: NDArray[np.bool_] = ((first <= phase) & (phase < end) & (at < before)).any(axis=1)
+        inside: Flags = ((first <= phase) & (phase < end) & (at < before)).any(axis=1)
         return inside
 
-    def rung(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+    def rung(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that jobs of some kinds are to be on in some epochs, each of shape (n,)."""
         doubled = self.doublings(kind, epoch)
         return np.where(self.doubles[kind], doubled, np.where(self.critical(kind, epoch), 0, self.top[kind]))
@@ -115,7 +97,7 @@ class Ladders:
         """These kinds, and behind them those of `later`."""
         return self._together([self, later])
 
-    def _widened(self, L: int, W: int) -> tuple[NDArray[Any], ...]:
+    def _widened(self, L: int, W: int) -> tuple[Values, ...]:
         """The fields with L rungs and W windows."""
         K, rungs = self.batch_size.shape
         extra = L - rungs
@@ -125,7 +107,7 @@ class Ladders:
             self.top,
             self.samples_per_epoch,
             self.doubles,
-            np.concatenate([self.switches, np.full((K, extra), _NEVER)], axis=1),
+            np.concatenate([self.switches, np.full((K, extra), NEVER)], axis=1),
             np.concatenate([self.windows, np.zeros((K, W - self.windows.shape[1], 4), np.int64)], axis=1),
         )
 
@@ -145,9 +127,7 @@ def _ladder(
     rates = table.rates([job_type], [gpus], accelerators)
     for size in sizes[1:]:
         name = with_batch_size(job_type, size)
-        known = name in table.job_types and gpus in table.scale_factors_of(name)
-        faster = table.rates([name], [gpus], accelerators) if known else np.zeros_like(rates)
-        if not faster.any():
+        if not table.has([name], [gpus]).all() or not (faster := table.rates([name], [gpus], accelerators)).any():
             break
         rates = np.concatenate([rates, faster])
     top = len(rates) - 1
@@ -157,8 +137,8 @@ def _ladder(
         np.array([top]),
         np.array([model.samples_per_epoch]),
         np.array([mode == "gns"]),
-        np.array(switches[:top] + [_NEVER] * (top - len(switches)), dtype=np.int64)[None],
-        np.array([_packed(window) for window in windows if top], dtype=np.int64).reshape(1, -1, 4),
+        np.array(switches[:top] + [NEVER] * (top - len(switches)), dtype=np.int64)[None],
+        np.array([window.packed for window in windows if top], dtype=np.int64).reshape(1, -1, 4),
     )
 
 
@@ -174,7 +154,3 @@ def _rungs(
         return sizes[:rungs], switches[: rungs - 1], ()
     windows = model.windows(initial, view) if initial < largest and mode == "accordion" else None
     return ([initial], [], ()) if windows is None else ([initial, largest], [], windows)
-
-
-def _packed(window: CriticalWindow) -> tuple[int, int, int, int]:
-    return window.first, window.end, window.every, _NEVER if window.before is None else window.before

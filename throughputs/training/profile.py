@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, offsets_of
 from throughputs.errors import InputError
 from throughputs.training.course import training_start
 from throughputs.training.ladders import Ladders
@@ -74,7 +74,7 @@ def profile_trace(
     column = _profiled_column(trace, table, initial, wanted)
 
     job = np.repeat(np.arange(len(trace)), epochs)
-    offsets = np.concatenate([[0], np.cumsum(epochs)])
+    offsets = offsets_of(epochs)
     epoch = np.arange(len(job)) - offsets[:-1][job]
     rate = initial[np.arange(len(trace)), column]
     samples = np.maximum(np.rint(iterations * batch_size), 1).astype(np.int64)
@@ -89,16 +89,20 @@ def profile_trace(
     adapts = np.flatnonzero((kind >= 0)[job])
     adapts = adapts[ladders.top[kind[job[adapts]]] > 0]
     of, at = job[adapts], epoch[adapts]
-    rung = _rungs(ladders, kind[of], at, epochs[of], rules.accordion_start if view == "profile" else 0.0, published)
-    rung = _runnable(ladders, kind[of], rung, column[of])
+    rung, doubles = ladders.rung(kind[of], at), ladders.doubles[kind[of]]
+    if view == "profile" and rules.accordion_start > 0:
+        rung[~doubles & (at <= rules.accordion_start * epochs[of])] = 0
+    if published:
+        rung[doubles & (at == epochs[of] - 1) & (rung > 1)] = 0
+    # not beyond the highest rung that runs on the type of the job, of (K, M)
+    highest = np.logical_and.accumulate(ladders.rates > 0, axis=1).sum(axis=1) - 1
+    rung = np.minimum(rung, highest[kind[of], column[of]])
     sizes[adapts] = ladders.batch_size[kind[of], rung]
     seconds[adapts] = samples[of] / sizes[adapts] / ladders.rates[kind[of], rung, column[of]]
-    return Profiles(offsets.astype(np.int64), sizes, seconds, samples)
+    return Profiles(offsets, sizes, seconds, samples)
 
 
-def _profiled_column(
-    trace: Trace, table: ThroughputTable, rates: NDArray[np.float64], wanted: str | None
-) -> NDArray[np.int64]:
+def _profiled_column(trace: Trace, table: ThroughputTable, rates: Floats, wanted: str | None) -> Ints:
     """(N,) the accelerator type of each job, as a position in the table."""
     if len(trace) and not rates.any(axis=1).all():
         job = int(np.argmin(rates.any(axis=1)))
@@ -110,29 +114,3 @@ def _profiled_column(
         position = table.accelerators.index(wanted)
         column = np.where(rates[:, position] > 0, position, column)
     return column
-
-
-def _rungs(
-    ladders: Ladders,
-    kind: NDArray[np.int64],
-    epoch: NDArray[np.int64],
-    epochs: NDArray[np.int64],
-    start: float,
-    published: bool,
-) -> NDArray[np.int64]:
-    """(T,) rung of each epoch of jobs that adapt."""
-    rung = ladders.rung(kind, epoch)
-    doubles = ladders.doubles[kind]
-    rung[~doubles & (epoch <= start * epochs) & (start > 0)] = 0
-    if published:
-        rung[doubles & (epoch == epochs - 1) & (rung > 1)] = 0
-    return rung
-
-
-def _runnable(
-    ladders: Ladders, kind: NDArray[np.int64], rung: NDArray[np.int64], column: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """(T,) these rungs, but below the first rung without a throughput on the type of the job."""
-    runs = np.logical_and.accumulate(ladders.rates > 0, axis=1).sum(axis=1) - 1  # (K, M) highest rung that runs
-    lowest: NDArray[np.int64] = np.minimum(rung, runs[kind, column])
-    return lowest

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.errors import InputError
-from throughputs.frames import ragged_rows
+from throughputs.arrays import Floats, Ints, Ragged, offsets_of
+from throughputs.errors import expect
+from throughputs.limits import require
 
 STEADY_EPOCHS = 100
 """Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
@@ -20,7 +22,7 @@ MOST_STEADY_EPOCHS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class Profiles:
+class Profiles(Ragged):
     """The epochs of N jobs, one job after the other.
 
     Attributes
@@ -36,25 +38,23 @@ class Profiles:
         Shapes that do not fit together, a job without epochs, or a figure that is not positive.
     """
 
-    offsets: NDArray[np.int64]
-    batch_size: NDArray[np.int64]
-    epoch_seconds: NDArray[np.float64]
-    samples_per_epoch: NDArray[np.int64]
+    per_job: ClassVar[tuple[str, ...]] = ("samples_per_epoch",)
+
+    offsets: Ints
+    batch_size: Ints
+    epoch_seconds: Floats
+    samples_per_epoch: Ints
 
     def __post_init__(self) -> None:
         n = len(self.samples_per_epoch)
         total = int(self.offsets[-1]) if len(self.offsets) else -1
         fits = self.offsets.shape == (n + 1,) and self.batch_size.shape == self.epoch_seconds.shape == (total,)
-        if not fits or self.offsets[0] != 0:
-            raise InputError("profiles", field="offsets", found=self.offsets.shape, expected=f"{n + 1} numbers, from 0")
-        if (np.diff(self.offsets) < 1).any():
-            job = int(np.argmax(np.diff(self.offsets) < 1))
-            raise InputError("profiles", field="epochs", found=f"none for job {job}", expected="at least 1 epoch")
+        expect(fits and self.offsets[0] == 0, "profiles", "offsets", self.offsets.shape, f"{n + 1} numbers, from 0")
+        lengths = np.diff(self.offsets)
+        require(lengths >= 1, lengths, "profiles", "epochs", "at least 1 epoch")
         for name in ("batch_size", "epoch_seconds", "samples_per_epoch"):
             values = getattr(self, name)
-            if not (np.isfinite(values) & (values > 0)).all():
-                found = values[~(np.isfinite(values) & (values > 0))][0]
-                raise InputError("profiles", field=name, found=found, expected="a finite number above 0")
+            require(np.isfinite(values) & (values > 0), values, "profiles", name, "a finite number above 0")
 
     @classmethod
     def of_jobs(
@@ -63,9 +63,9 @@ class Profiles:
         """From one list of batch sizes and one of durations (seconds) for each job."""
         lengths = [len(np.atleast_1d(sizes)) for sizes in batch_sizes]
         return cls(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            offsets_of(lengths),
             np.concatenate([np.empty(0), *map(np.atleast_1d, batch_sizes)]).astype(np.int64),
-            np.concatenate([np.empty(0), *map(np.atleast_1d, epoch_seconds)]).astype(np.float64),
+            np.concatenate([np.empty(0), *map(np.atleast_1d, epoch_seconds)]).astype(float),
             np.asarray(samples_per_epoch, dtype=np.int64),
         )
 
@@ -78,40 +78,18 @@ class Profiles:
         total_steps, total_seconds : (N,) of each job, above 0; seconds when it runs all the time.
         epochs : into how many parts the progress of a job is divided.
         """
-        seconds = np.asarray(total_seconds, dtype=np.float64)
+        seconds = np.asarray(total_seconds, dtype=float)
         n = len(seconds)
-        samples = np.maximum(np.rint(np.asarray(total_steps, dtype=np.float64) / epochs), 1).astype(np.int64)
+        samples = np.maximum(np.rint(np.asarray(total_steps, dtype=float) / epochs), 1).astype(np.int64)
         ones = np.ones(n * epochs, dtype=np.int64)
         return cls(np.arange(n + 1) * epochs, ones, np.repeat(seconds / epochs, epochs), samples)
 
-    def __len__(self) -> int:
-        return len(self.samples_per_epoch)
-
     @cached_property
-    def epochs(self) -> NDArray[np.int64]:
+    def epochs(self) -> Ints:
         """(N,) epochs of each job."""
         return np.diff(self.offsets)
 
     @cached_property
-    def total_seconds(self) -> NDArray[np.float64]:
+    def total_seconds(self) -> Floats:
         """(N,) seconds that each job needs when it runs all the time."""
         return np.add.reduceat(self.epoch_seconds, self.offsets[:-1]) if len(self) else np.empty(0)
-
-    @property
-    def job(self) -> NDArray[np.int64]:
-        """(T,) the job that each epoch belongs to."""
-        return np.repeat(np.arange(len(self)), self.epochs)
-
-    def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> Profiles:
-        """The profiles of some of the jobs (positions), in that order."""
-        offsets, rows = ragged_rows(self.offsets, jobs)
-        return Profiles(offsets, self.batch_size[rows], self.epoch_seconds[rows], self.samples_per_epoch[jobs])
-
-    def joined(self, later: Profiles) -> Profiles:
-        """These jobs, and behind them those of `later`."""
-        return Profiles(
-            np.concatenate([self.offsets, self.offsets[-1] + later.offsets[1:]]),
-            np.concatenate([self.batch_size, later.batch_size]),
-            np.concatenate([self.epoch_seconds, later.epoch_seconds]),
-            np.concatenate([self.samples_per_epoch, later.samples_per_epoch]),
-        )

@@ -13,7 +13,6 @@ S. McCandlish et al., "An Empirical Model of Large-Batch Training", 2018.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -23,11 +22,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from throughputs.errors import did_you_mean
-from throughputs.files import Document, parse_toml, read_text
+from throughputs.files import Document, JsonObject, StrPath, parse_toml, read_text
 from throughputs.limits import Range
 
 View = Literal["profile", "course"]
 """Which critical windows: those that profiles are drawn with, or those that the true course of a job follows."""
+
+NEVER = 2**63 - 1
+"""An epoch that does not come."""
 
 _OTHERWISE = "otherwise"
 _MOST_DIGITS = 16
@@ -50,6 +52,11 @@ class CriticalWindow:
     end: int
     every: int = 0
     before: int | None = None
+
+    @property
+    def packed(self) -> tuple[int, int, int, int]:
+        """All four as numbers."""
+        return self.first, self.end, self.every, NEVER if self.before is None else self.before
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ def default_rules() -> AdaptationRules:
     return _parse(resource.read_text(encoding="utf-8"), "default adaptation rules")
 
 
-def read_rules(path: str | os.PathLike[str]) -> AdaptationRules:
+def read_rules(path: StrPath) -> AdaptationRules:
     """Rules from a TOML file; its keys are described in docs/training.md.
 
     Raises
@@ -142,7 +149,7 @@ def _parse(text: str, source: str) -> AdaptationRules:
 class _Reader(Document):
     """Checks every value of the file; errors name its path, such as ``models.LM.doublings.20.1``."""
 
-    def rules(self, content: dict[str, Any]) -> AdaptationRules:
+    def rules(self, content: JsonObject) -> AdaptationRules:
         self.table(content, "", ("source", "accordion_start", "models"))
         start = self.number(content.get("accordion_start", 0.0), "accordion_start", Range(0, 1), "a share from 0 to 1")
         stated = content.get("source", self.source)

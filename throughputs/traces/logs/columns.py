@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.files import parse_toml
 
 
@@ -86,9 +86,9 @@ def columns_of(
         ("gpus", "gpus" in found),
         ("duration", bool({"duration", "steps"} & set(found)) or {"start", "end"} <= set(found)),
     ):
-        if not is_there:
-            expected = f"a column that holds it, or the name of the one that does ({field})"
-            raise InputError(source, field=field, found=list(header), expected=expected)
+        expect(
+            is_there, source, field, list(header), f"a column that holds it, or the name of the one that does ({field})"
+        )
     return found
 
 
