@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -25,7 +25,7 @@ _DECISION_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1
 """Upper ends of the classes in which decisions are counted by the time that they took."""
 
 # Times of creation, which no panel shows, would double the number of samples.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -39,7 +39,7 @@ class Metrics:
     def __init__(self, service: Service, history: History) -> None:
         self._service, self._history = service, history
         self._registry = CollectorRegistry()
-        made = {"namespace": "allocator", "registry": self._registry}
+        made: dict[str, Any] = {"namespace": "allocator", "registry": self._registry}
         of_decisions = "Time that the policy took for decisions in which it was asked."
         self._decisions = Histogram("decision_seconds", of_decisions, buckets=_DECISION_SECONDS, **made)
         self._failures = Counter("job_failures", "Starts of jobs that failed.", **made)
