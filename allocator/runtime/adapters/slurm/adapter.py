@@ -65,7 +65,7 @@ def see(start: Start, row: SlurmJob | None, *, starting: bool = False) -> Seen |
     if not start.begun or row.taken:
         return seen("ended", signal=number, reason=said)
     if row.states & {"COMPLETED", "FAILED"}:
-        return seen("ended", row.exit_status, row.exit_signal, said)
+        return seen("ended", int("FAILED" in row.states), reason=said)
     # out of time or memory, or cancelled
     return seen("ended", 128 + signal.SIGKILL, signal.SIGKILL, said)
 
