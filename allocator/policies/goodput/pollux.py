@@ -140,12 +140,12 @@ class Pollux(SelectionPolicy):
             kept = np.full(state.n_jobs, self.restart_keeps)
         # a waiting job's start counts as a restart (Pollux, sec. 4.2.1): without it jobs would take turns for ever
         restarts = kept[ways.job]
-        if self.search != "program":
-            return self._on_nodes(state, kind, ways, held, speedup, restarts, memory)
         changes = held[ways.job] != np.arange(ways.n_columns)
-        speedup = np.where(changes, speedup * restarts, speedup)
+        anywhere = np.where(changes, speedup * restarts, speedup)
+        if self.search != "program":
+            return self._on_nodes(state, kind, ways, held, speedup, restarts, anywhere, memory)
         found = fittest_selection(
-            ways, speedup, state.capacity, PowerMean(self.power), solver=self.solver, seconds=self.search_seconds
+            ways, anywhere, state.capacity, PowerMean(self.power), solver=self.solver, seconds=self.search_seconds
         )
         return Selected(found.x, found.fitness, found.bound, "mean speedup", found.solution)
 
@@ -157,6 +157,7 @@ class Pollux(SelectionPolicy):
         held: Whole,
         speedup: Array,
         restarts: Array,
+        anywhere: Array,
         memory: NodeMemory,
     ) -> Selected:
         """The columns of the best GPUs on nodes of the accelerator type `kind`.
@@ -167,6 +168,7 @@ class Pollux(SelectionPolicy):
         ----------
         held : (N,) column of each job that runs now, -1: none.
         speedup, restarts : (C,) of each column, and what a restart leaves of it.
+        anywhere : (C,) the speedup with what a restart leaves where there is one, whatever the nodes.
         """
         mean = PowerMean(self.power)
         capacity = int(state.capacity[kind])
@@ -199,8 +201,6 @@ class Pollux(SelectionPolicy):
         program = NodeProgram(columns, nodes, (speedup * restarts)[row], number, gpus_per_node, base, kept, mean)
         rng = np.random.default_rng([self.seed, memory.searches])
         found = search_on_nodes(program, rng, self._genetic, population=population, without_restarts=speedup[row])
-        changes = held[ways.job] != np.arange(ways.n_columns)
-        anywhere = np.where(changes, speedup * restarts, speedup)
         bound = fittest_selection(ways, anywhere, state.capacity, mean).bound
         status = "optimal" if bound - found.fitness <= _PROVEN * bound else "feasible"
         best = NodeSelection(found.gpus, found.fitness, max(bound, found.fitness), status, "genetic search")
