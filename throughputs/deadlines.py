@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.frames import parsed_number, ragged_rows
+from throughputs.frames import parsed_number
+from throughputs.ragged import Ragged, row_offsets
 
 OptionRow = tuple[tuple[float, float], ...]
 """The deadlines of one job: (seconds on the clock, value) each, ascending; empty for none."""
@@ -24,7 +25,7 @@ _EXPECTED = "SECONDS:VALUE pairs separated by spaces, later deadlines behind and
 
 
 @dataclass(frozen=True, eq=False)
-class DeadlineOptions:
+class DeadlineOptions(Ragged):
     """Deadlines of N jobs with their values, as ragged arrays.
 
     Parameters
@@ -34,7 +35,8 @@ class DeadlineOptions:
     value : (P,) what it is worth that the job completes by then, rather than at all.
     """
 
-    offsets: NDArray[np.int64]
+    per_row: ClassVar[tuple[str, ...]] = ("seconds", "value")
+
     seconds: NDArray[np.float64]
     value: NDArray[np.float64]
 
@@ -43,22 +45,14 @@ class DeadlineOptions:
         """Those of N jobs, each as a trace has them."""
         flat = np.array([option for row in rows for option in row], dtype=np.float64).reshape(-1, 2)
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-        return cls(_offsets(lengths), flat[:, 0], flat[:, 1])
+        return cls(row_offsets(lengths), flat[:, 0], flat[:, 1])
 
     @classmethod
     def of_deadlines(cls, deadline: ArrayLike, value: float = 1.0) -> DeadlineOptions:
         """One option of this `value` for each job with a deadline: (N,) seconds on the clock, nan or inf for none."""
         seconds = np.asarray(deadline, dtype=np.float64)
         given = np.isfinite(seconds)
-        return cls(_offsets(given.astype(np.int64)), seconds[given], np.full(int(given.sum()), value))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def job(self) -> NDArray[np.int64]:
-        """(P,) position of the job of each option."""
-        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        return cls(row_offsets(given.astype(np.int64)), seconds[given], np.full(int(given.sum()), value))
 
     @property
     def tightest(self) -> NDArray[np.float64]:
@@ -76,17 +70,6 @@ class DeadlineOptions:
         first[some] = values[self.offsets[some]]
         return first
 
-    def take(self, jobs: NDArray[np.intp]) -> DeadlineOptions:
-        """The options of some of the jobs (positions), in their order."""
-        offsets, at = ragged_rows(self.offsets, jobs)
-        return DeadlineOptions(offsets, self.seconds[at], self.value[at])
-
-    def joined(self, later: DeadlineOptions) -> DeadlineOptions:
-        """The options of these jobs and of others behind them."""
-        offsets = np.concatenate([self.offsets, self.offsets[-1] + later.offsets[1:]])
-        seconds = np.concatenate([self.seconds, later.seconds])
-        return DeadlineOptions(offsets, seconds, np.concatenate([self.value, later.value]))
-
     def value_at(self, completion: ArrayLike) -> NDArray[np.float64]:
         """(N,) value of the first deadline that a job kept which completed then (seconds; nan: never); 0 for none."""
         done = np.asarray(completion, dtype=np.float64)
@@ -94,10 +77,6 @@ class DeadlineOptions:
         value = np.zeros(len(self))
         value[self.job[kept[::-1]]] = self.value[kept[::-1]]  # written last to first, so that the first one stays
         return value
-
-
-def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def checked_options(values: Any, n: int, source: str) -> NDArray[np.object_]:

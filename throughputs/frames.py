@@ -144,16 +144,6 @@ def taken(owner: Owner, rows: Any) -> Owner:
     return made
 
 
-def ragged_rows(offsets: NDArray[np.int64], some: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Offsets, and places of the entries, of `some` (positions) of ragged arrays, in that order; those of i stand from
-    ``offsets[i]`` to ``offsets[i + 1] - 1``.
-    """
-    starts = offsets[:-1][some]
-    lengths = offsets[1:][some] - starts
-    ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-    return ends, np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
-
-
 @dataclass(frozen=True)
 class FrameReader:
     """Reads typed columns out of `frame`, naming `source`, line and column where something is wrong.

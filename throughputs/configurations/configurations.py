@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import read_rows, write_rows
-from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns, ragged_rows
+from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns
 from throughputs.limits import Range, require, require_distinct
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns
+from throughputs.ragged import ragged_rows
 from throughputs.tables.table import ThroughputTable
 
 if TYPE_CHECKING:

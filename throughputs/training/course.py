@@ -118,7 +118,7 @@ class Course:
         self._initial_iterations = self.iterations_per_epoch.copy()
         self._rung = np.zeros(n, dtype=np.int64)
         self._asked = np.zeros(n, dtype=np.int64)  # rungs to climb at the next completed round, or to climb down
-        self.adaptive = np.append(self._ladders.top > 0, False)[self._kind]  # kind -1, the last: not known
+        self.adaptive = self._ladders.adapts(self._kind)
 
     def __len__(self) -> int:
         return len(self._kind)
@@ -245,8 +245,7 @@ def training_start(
     batch_size[known] = ladders.batch_size[kind[known], 0]
     iterations[known] = np.ceil(ladders.samples_per_epoch[kind[known]] / batch_size[known])
     epochs[known] = np.ceil(total_steps[known] / iterations[known])
-    long = np.flatnonzero(known & (epochs > MOST_STEADY_EPOCHS))
-    long = long[ladders.top[kind[long]] == 0]
+    long = known & (epochs > MOST_STEADY_EPOCHS) & ~ladders.adapts(kind)
     epochs[long] = MOST_STEADY_EPOCHS
     iterations[long] = total_steps[long] / MOST_STEADY_EPOCHS
     return batch_size, iterations, epochs.astype(np.int64)

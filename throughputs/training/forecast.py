@@ -16,13 +16,13 @@ Source: Zheng et al., NSDI 2023 (Shockwave), sections 4.2 and 5, and the publish
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.frames import ragged_rows
+from throughputs.ragged import Ragged
 from throughputs.training.profiles import Profiles
 
 Array = NDArray[np.float64]
@@ -42,17 +42,14 @@ CALIBRATION_BAND = 0.4
 OVER_SECONDS = 1.0
 """What a job without epochs left is said to need still, seconds; `forecast_jobs` says no less of any job."""
 
-_OF_RUNS = ("first", "length", "batch_size", "seconds", "regime")
-_OF_JOBS = ("epochs", "samples_per_epoch")
-
 
 @dataclass(frozen=True, eq=False)
-class Regimes:
+class Regimes(Ragged):
     """The epochs of N jobs as R runs of equal epochs, one job after the other.
 
     Attributes
     ----------
-    job : (R,) the job of each run, ascending.
+    offsets : (N + 1,) job i has the runs from offsets[i] up to offsets[i + 1].
     first, length : (R,) first epoch of each run within its job, and how many epochs it has.
     batch_size : (R,) samples.
     seconds : (R,) duration of one epoch.
@@ -61,7 +58,8 @@ class Regimes:
     samples_per_epoch : (N,) samples that one epoch goes through.
     """
 
-    job: Whole
+    per_row: ClassVar[tuple[str, ...]] = ("first", "length", "batch_size", "seconds", "regime")
+
     first: Whole
     length: Whole
     batch_size: Whole
@@ -87,7 +85,7 @@ class Regimes:
         row = np.flatnonzero(starts)
         job = np.searchsorted(profiles.offsets, row, side="right") - 1
         return cls(
-            job,
+            np.searchsorted(row, profiles.offsets),
             row - profiles.offsets[job],
             np.diff(np.append(row, total)),
             batch_size[row],
@@ -97,30 +95,14 @@ class Regimes:
             profiles.samples_per_epoch,
         )
 
-    def __len__(self) -> int:
-        return len(self.epochs)
-
-    def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> Regimes:
-        """The runs of some of the jobs (positions), in that order."""
-        offsets, row = ragged_rows(np.searchsorted(self.job, np.arange(len(self) + 1)), jobs)
-        runs = {name: getattr(self, name)[row] for name in _OF_RUNS}
-        of_jobs = {name: getattr(self, name)[jobs] for name in _OF_JOBS}
-        return Regimes(np.repeat(np.arange(len(jobs)), np.diff(offsets)), **runs, **of_jobs)
-
-    def joined(self, later: Regimes) -> Regimes:
-        """These jobs, and behind them those of `later`."""
-        names = (*_OF_RUNS, *_OF_JOBS)
-        both = {name: np.concatenate([getattr(self, name), getattr(later, name)]) for name in names}
-        return Regimes(np.concatenate([self.job, later.job + len(self)]), **both)
-
     def seen(self, epochs_done: Whole) -> Regimes:
         """What is known while epoch `epochs_done` (N,) runs: the runs so far; the present one goes on to the end."""
-        rows = np.flatnonzero(self.first < self._observed(epochs_done)[self.job])
-        job = self.job[rows]
-        present = np.append(job[1:] != job[:-1], True)[: len(job)]
-        length = np.where(present, self.epochs[job] - self.first[rows], self.length[rows])
-        runs = {name: getattr(self, name)[rows] for name in _OF_RUNS}
-        return replace(self, job=job, **runs | {"length": length})
+        seen = self.first < self._observed(epochs_done)[self.job]
+        offsets = np.append(0, np.cumsum(seen))[self.offsets]
+        runs = {name: getattr(self, name)[seen] for name in self.per_row}
+        present = offsets[1:] - 1
+        runs["length"][present] = self.epochs - runs["first"][present]
+        return replace(self, offsets=offsets, **runs)
 
     def finished_seconds(self, epochs: Whole) -> Array:
         """(N,) duration of the first `epochs` (N,) epochs of each job."""
@@ -325,8 +307,7 @@ def _starts(regimes: Regimes) -> Array:
     """(R,) seconds from the start of its job at which each run starts; sums do not depend on other jobs."""
     if not len(regimes.job):
         return np.empty(0)
-    begin = np.searchsorted(regimes.job, np.arange(len(regimes)))
-    place = np.arange(len(regimes.job)) - begin[regimes.job]
+    place = np.arange(len(regimes.job)) - regimes.offsets[regimes.job]
     spans = np.zeros((len(regimes), int(place.max()) + 1))
     spans[regimes.job, place] = regimes.length * regimes.seconds
     ends: Array = np.cumsum(spans, axis=1)[regimes.job, place]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.ragged import row_offsets
 from throughputs.training.course import training_start
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, Profiles
@@ -74,26 +75,24 @@ def profile_trace(
     column = _profiled_column(trace, table, initial, wanted)
 
     job = np.repeat(np.arange(len(trace)), epochs)
-    offsets = np.concatenate([[0], np.cumsum(epochs)])
+    offsets = row_offsets(epochs)
     epoch = np.arange(len(job)) - offsets[:-1][job]
     rate = initial[np.arange(len(trace)), column]
     samples = np.maximum(np.rint(iterations * batch_size), 1).astype(np.int64)
     steps = iterations.copy()
     # An epoch is a pass over the samples, but for jobs of unknown data sets and those with too many epochs.
-    passes = np.flatnonzero(kind >= 0)
-    passes = passes[(epochs[passes] < MOST_STEADY_EPOCHS) | (ladders.top[kind[passes]] > 0)]
+    passes = (kind >= 0) & ((epochs < MOST_STEADY_EPOCHS) | ladders.adapts(kind))
     samples[passes] = ladders.samples_per_epoch[kind[passes]]
     steps[passes] = samples[passes] / batch_size[passes]
     sizes, seconds = batch_size[job], (steps / rate)[job]
 
-    adapts = np.flatnonzero((kind >= 0)[job])
-    adapts = adapts[ladders.top[kind[job[adapts]]] > 0]
+    adapts = np.flatnonzero(ladders.adapts(kind)[job])
     of, at = job[adapts], epoch[adapts]
-    rung = _rungs(ladders, kind[of], at, epochs[of], rules.accordion_start if view == "profile" else 0.0, published)
-    rung = _runnable(ladders, kind[of], rung, column[of])
+    start = rules.accordion_start if view == "profile" else 0.0
+    rung = _rungs(ladders, kind[of], column[of], at, epochs[of], start, published)
     sizes[adapts] = ladders.batch_size[kind[of], rung]
     seconds[adapts] = samples[of] / sizes[adapts] / ladders.rates[kind[of], rung, column[of]]
-    return Profiles(offsets.astype(np.int64), sizes, seconds, samples)
+    return Profiles(offsets, sizes, seconds, samples)
 
 
 def _profiled_column(
@@ -115,24 +114,18 @@ def _profiled_column(
 def _rungs(
     ladders: Ladders,
     kind: NDArray[np.int64],
+    column: NDArray[np.int64],
     epoch: NDArray[np.int64],
     epochs: NDArray[np.int64],
     start: float,
     published: bool,
 ) -> NDArray[np.int64]:
-    """(T,) rung of each epoch of jobs that adapt."""
+    """(T,) rung of each epoch of jobs that adapt, below the first one without a throughput on the type of the job."""
     rung = ladders.rung(kind, epoch)
     doubles = ladders.doubles[kind]
     rung[~doubles & (epoch <= start * epochs) & (start > 0)] = 0
     if published:
         rung[doubles & (epoch == epochs - 1) & (rung > 1)] = 0
-    return rung
-
-
-def _runnable(
-    ladders: Ladders, kind: NDArray[np.int64], rung: NDArray[np.int64], column: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """(T,) these rungs, but below the first rung without a throughput on the type of the job."""
     runs = np.logical_and.accumulate(ladders.rates > 0, axis=1).sum(axis=1) - 1  # (K, M) highest rung that runs
     lowest: NDArray[np.int64] = np.minimum(rung, runs[kind, column])
     return lowest

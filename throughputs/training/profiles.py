@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.frames import ragged_rows
+from throughputs.limits import require
+from throughputs.ragged import Ragged, row_offsets
 
 STEADY_EPOCHS = 100
 """Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
@@ -20,7 +22,7 @@ MOST_STEADY_EPOCHS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class Profiles:
+class Profiles(Ragged):
     """The epochs of N jobs, one job after the other.
 
     Attributes
@@ -36,7 +38,8 @@ class Profiles:
         Shapes that do not fit together, a job without epochs, or a figure that is not positive.
     """
 
-    offsets: NDArray[np.int64]
+    per_row: ClassVar[tuple[str, ...]] = ("batch_size", "epoch_seconds")
+
     batch_size: NDArray[np.int64]
     epoch_seconds: NDArray[np.float64]
     samples_per_epoch: NDArray[np.int64]
@@ -47,14 +50,10 @@ class Profiles:
         fits = self.offsets.shape == (n + 1,) and self.batch_size.shape == self.epoch_seconds.shape == (total,)
         if not fits or self.offsets[0] != 0:
             raise InputError("profiles", field="offsets", found=self.offsets.shape, expected=f"{n + 1} numbers, from 0")
-        if (np.diff(self.offsets) < 1).any():
-            job = int(np.argmax(np.diff(self.offsets) < 1))
-            raise InputError("profiles", field="epochs", found=f"none for job {job}", expected="at least 1 epoch")
+        require(self.epochs >= 1, self.epochs, "profiles", "epochs", "at least 1 epoch")
         for name in ("batch_size", "epoch_seconds", "samples_per_epoch"):
             values = getattr(self, name)
-            if not (np.isfinite(values) & (values > 0)).all():
-                found = values[~(np.isfinite(values) & (values > 0))][0]
-                raise InputError("profiles", field=name, found=found, expected="a finite number above 0")
+            require(np.isfinite(values) & (values > 0), values, "profiles", name, "a finite number above 0")
 
     @classmethod
     def of_jobs(
@@ -63,7 +62,7 @@ class Profiles:
         """From one list of batch sizes and one of durations (seconds) for each job."""
         lengths = [len(np.atleast_1d(sizes)) for sizes in batch_sizes]
         return cls(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            row_offsets(np.array(lengths, dtype=np.int64)),
             np.concatenate([np.empty(0), *map(np.atleast_1d, batch_sizes)]).astype(np.int64),
             np.concatenate([np.empty(0), *map(np.atleast_1d, epoch_seconds)]).astype(np.float64),
             np.asarray(samples_per_epoch, dtype=np.int64),
@@ -84,9 +83,6 @@ class Profiles:
         ones = np.ones(n * epochs, dtype=np.int64)
         return cls(np.arange(n + 1) * epochs, ones, np.repeat(seconds / epochs, epochs), samples)
 
-    def __len__(self) -> int:
-        return len(self.samples_per_epoch)
-
     @cached_property
     def epochs(self) -> NDArray[np.int64]:
         """(N,) epochs of each job."""
@@ -96,22 +92,3 @@ class Profiles:
     def total_seconds(self) -> NDArray[np.float64]:
         """(N,) seconds that each job needs when it runs all the time."""
         return np.add.reduceat(self.epoch_seconds, self.offsets[:-1]) if len(self) else np.empty(0)
-
-    @property
-    def job(self) -> NDArray[np.int64]:
-        """(T,) the job that each epoch belongs to."""
-        return np.repeat(np.arange(len(self)), self.epochs)
-
-    def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> Profiles:
-        """The profiles of some of the jobs (positions), in that order."""
-        offsets, rows = ragged_rows(self.offsets, jobs)
-        return Profiles(offsets, self.batch_size[rows], self.epoch_seconds[rows], self.samples_per_epoch[jobs])
-
-    def joined(self, later: Profiles) -> Profiles:
-        """These jobs, and behind them those of `later`."""
-        return Profiles(
-            np.concatenate([self.offsets, self.offsets[-1] + later.offsets[1:]]),
-            np.concatenate([self.batch_size, later.batch_size]),
-            np.concatenate([self.epoch_seconds, later.epoch_seconds]),
-            np.concatenate([self.samples_per_epoch, later.samples_per_epoch]),
-        )
