@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -169,13 +168,17 @@ class FrameReader:
     def cells(self, name: str, declared: Column) -> NDArray[Any]:
         """(N,) the values of a column."""
         kind, empty = declared.kind, declared.empty
-        if kind in ("text", "name"):
-            values: NDArray[Any] = self.text(name, empty=empty) if kind == "text" else self.names(name)
-        elif kind == "number":
-            values = self.numbers(name, empty=empty)
+        others = {
+            "name": self.names,
+            "whole": self.whole_numbers,
+            "flag": self.flags,
+            "date": self.dates,
+            "ids": self.ids,
+        }
+        if kind in others:
+            values: NDArray[Any] = others[kind](name)
         else:
-            readers = {"whole": self.whole_numbers, "flag": self.flags, "date": self.dates, "ids": self.ids}
-            values = readers[kind](name)
+            values = self.text(name, empty=empty) if kind == "text" else self.numbers(name, empty=empty)
         declared.require(values, self.source, name, self.first_line)
         return values
 
@@ -212,19 +215,14 @@ class FrameReader:
 
     def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
-        values: NDArray[Any] = self._column(name).to_numpy(dtype=object, copy=True)
-        if all(type(value) is str and value for value in values):
-            return values
-        blank = _blank(values)
-        values[blank] = None
-        good = np.array([isinstance(value, str) for value in values], dtype=np.bool_)
-        self.require(good if empty is None else good | blank, values, name, "text")
-        return np.where(blank, empty or "", values).astype(object)
+        cells, blank = self._cells(name)
+        cells[blank] = empty
+        self.require(np.array([isinstance(cell, str) for cell in cells], dtype=np.bool_), cells, name, "text")
+        return cells
 
     def names(self, name: str) -> NDArray[np.object_]:
         """(N,) str of cells of any type, as names that consist of digits are numbers in some tables; empty for none."""
-        cells = self._column(name).to_numpy(dtype=object)
-        return np.array(["" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
+        return np.array(["" if cell is None else str(cell) for cell in self._cells(name)[0]], dtype=object)
 
     def numbers(self, name: str, *, empty: float | None = None) -> NDArray[np.float64]:
         """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""
@@ -244,13 +242,10 @@ class FrameReader:
 
     def flags(self, name: str) -> NDArray[np.bool_]:
         """(N,) bool from booleans, 0 and 1, or the words true and false; an empty cell is False."""
-        column = self._column(name)
-        if column.dtype.kind == "b":
-            return column.to_numpy(dtype=np.bool_)
-        cells = column.to_numpy(dtype=object)
-        words = ["" if _is_missing(cell) else str(cell).lower().removesuffix(".0") for cell in cells]
-        self.require(np.array([not word or word in _TRUE | _FALSE for word in words], np.bool_), cells, name, "0 or 1")
-        return np.array([word in _TRUE for word in words], dtype=np.bool_)
+        cells, blank = self._cells(name)
+        words = [str(cell).lower().removesuffix(".0") for cell in cells]
+        self.require(np.isin(words, [*_TRUE, *_FALSE]) | blank, cells, name, "0 or 1")
+        return np.isin(words, list(_TRUE))
 
     def dates(self, name: str) -> NDArray[np.datetime64]:
         """(N,) datetime64[us] in UTC, from dates or their text (ISO 8601), in UTC if they name no zone; empty: NaT."""
@@ -266,16 +261,11 @@ class FrameReader:
 
     def ids(self, name: str) -> NDArray[np.object_]:
         """(N,) tuples of whole numbers, from lists, or from text with spaces between them, as older versions wrote."""
-        cells, read = self._column(name).tolist(), dict[str, tuple[int, ...]]()
+        cells = self._cells(name)[0]
         values = np.empty(len(cells), dtype=object)
         for row, cell in enumerate(cells):
             try:
-                if not isinstance(cell, str):
-                    values[row] = () if _is_missing(cell) else tuple(map(int, cell))
-                    continue
-                if cell not in read:
-                    read[cell] = tuple(map(int, cell.split()))
-                values[row] = read[cell]
+                values[row] = () if cell is None else tuple(map(int, cell.split() if isinstance(cell, str) else cell))
             except (TypeError, ValueError):
                 raise self.error(row, name, cell, "a list of whole numbers") from None
         return values
@@ -287,18 +277,23 @@ class FrameReader:
             raise InputError(self.source, field=name, found=f"{found} columns", expected="one")
         return self.frame[name]
 
+    def _cells(self, name: str) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
+        """(N,) a copy of the cells, None for empty ones, and which these are."""
+        column = self._column(name)
+        cells = column.to_numpy(dtype=object, copy=True)
+        blank = column.isna().to_numpy() | np.array([isinstance(cell, str) and not cell for cell in cells], np.bool_)
+        cells[blank] = None
+        return cells, blank
+
     def _parsed(self, name: str) -> NDArray[np.float64]:
-        cells = self.frame[name].to_numpy(dtype=object)
+        cells, blank = self._cells(name)
+        values, told = np.full(len(cells), np.nan), ~blank
         try:
-            plain = parsed_numbers(cells)
-        except (TypeError, ValueError, OverflowError):
-            plain = np.full(1, np.nan)
-        if not np.isnan(plain).any():
-            return plain
-        # cell by cell: some are empty, or one is no number
-        values = np.array([_number_or_nan(cell) for cell in cells], dtype=np.float64)
+            values[told] = parsed_numbers(cells[told])
+        except (TypeError, ValueError, OverflowError):  # one is no number: cell by cell, to find it
+            values[told] = [_number_or_nan(cell) for cell in cells[told]]
         # the word "nan" is not an empty cell
-        self.require(~np.isnan(values) | _blank(cells), cells, name, "a number")
+        self.require(~np.isnan(values) | blank, cells, name, "a number")
         return values
 
 
@@ -318,18 +313,6 @@ def parsed_numbers(cells: NDArray[np.object_]) -> NDArray[np.float64]:
 
 def _number_or_nan(cell: Any) -> float:
     try:
-        return np.nan if _is_missing(cell) else parsed_number(cell)
+        return parsed_number(cell)
     except (TypeError, ValueError, OverflowError):
         return np.nan
-
-
-def _blank(cells: NDArray[np.object_]) -> NDArray[np.bool_]:
-    """(N,) whether a cell says nothing."""
-    return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=np.bool_)
-
-
-def _is_missing(value: object) -> bool:
-    # cells may hold anything, arrays too, which are not to be compared
-    return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)
-    )
