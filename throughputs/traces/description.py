@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.tables.table import ThroughputTable
-from throughputs.trace import Trace, partition_names
+from throughputs.trace import Trace, allowed_types, partition_names
 
 _Floats = NDArray[np.float64]
 
@@ -43,9 +43,8 @@ def _types(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
     """Jobs and GPU hours by the GPU type that they ask for, those with the most GPU hours first; of several types the
     names have bars between, of jobs that name none it is empty. No rows where no job names one.
     """
-    names, of = np.unique(trace.gpu_type.astype(str), return_inverse=True)
-    rows = _by(names, of, hours, "gpu_type") if any(names) else []
-    return sorted(rows, key=lambda row: -row["gpu_hours"])
+    rows = _by(*np.unique(trace.gpu_type.astype(str), return_inverse=True), hours, "gpu_type")
+    return sorted(rows, key=lambda row: -row["gpu_hours"]) if trace.gpu_type.any() else []
 
 
 def _pools(trace: Trace, hours: _Floats, capacity: Mapping[str, int] | None, span: float) -> list[dict[str, Any]]:
@@ -56,29 +55,29 @@ def _pools(trace: Trace, hours: _Floats, capacity: Mapping[str, int] | None, spa
     trace, None likewise) and ``n_jobs_impossible`` (larger than each type that they may use).
     """
     names, of = np.unique(trace.partition.astype(str), return_inverse=True)
-    impossible = None if capacity is None else impossible_jobs(trace, capacity)
-    rows = _by(names, of, hours, "partition")
+    rows, impossible = _by(names, of, hours, "partition"), impossible_jobs(trace, capacity or {})
     for place, row in enumerate(rows):
         here = of == place
         row["largest_gang"] = int(trace.scale_factor[here].max())
-        if capacity is not None and impossible is not None:
+        if capacity is not None:
             own = [capacity[part] for part in partition_names(row["partition"]) if part in capacity]
-            gpus = row["cluster_gpus"] = sum(own) if own else None
-            row["demand"] = row["gpu_hours"] / gpus / (span / _HOUR) if gpus and span > 0 else None
+            row["cluster_gpus"] = sum(own) if own else None
+            row["demand"] = _demand(row["gpu_hours"], sum(own), span)
             row["n_jobs_impossible"] = int(impossible[here].sum())
     return sorted(rows, key=lambda row: -row["gpu_hours"])
 
 
 def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> NDArray[np.bool_]:
-    """(N,) whether a job is larger than each type that it may use: those that its GPU type names, else its partition,
-    else all.
-    """
-    room = np.zeros(len(trace), dtype=np.int64)
-    for column in (trace.gpu_type, trace.partition):
-        names, of = np.unique(column.astype(str), return_inverse=True)
-        own = [max((capacity.get(part, 0) for part in partition_names(name)), default=0) for name in names.tolist()]
-        room = np.where(room > 0, room, np.array(own, dtype=np.int64)[of])
-    return np.asarray(trace.scale_factor > np.where(room > 0, room, max(capacity.values(), default=0)))
+    """(N,) whether a job is larger than each type that it may use (`allowed_types`)."""
+    gpus = np.array(list(capacity.values()), dtype=np.int64)
+    allowed = allowed_types(trace.gpu_type, trace.partition, list(capacity))
+    room = gpus if allowed is None else np.where(allowed, gpus, 0)
+    return np.asarray(trace.scale_factor > room.max(axis=-1, initial=0))
+
+
+def _demand(gpu_hours: float | None, gpus: int, span: float) -> float | None:
+    """GPU hours over those that so many GPUs have in a time, seconds; None where that is nothing."""
+    return gpu_hours / gpus / (span / _HOUR) if gpu_hours is not None and gpus and span > 0 else None
 
 
 def _demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:
@@ -123,11 +122,6 @@ def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> _F
 def _gpus(trace: Trace) -> _Floats:
     """(N,) GPUs that each job asks for, less than 1 where it shares one."""
     return np.asarray(trace.scale_factor * trace.gpu_fraction)
-
-
-def _gpu_hours(trace: Trace, durations: _Floats) -> _Floats:
-    """(N,) 0 where the duration is not known."""
-    return np.nan_to_num(durations * _gpus(trace), nan=0.0) / _HOUR
 
 
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -177,15 +171,15 @@ def describe_trace(
     profiled = np.zeros(n, dtype=np.bool_) if table is None else table.has(trace.job_type, trace.scale_factor)
     durations = durations_alone(trace, table, profiled, reference_accelerator)
     known = ~np.isnan(durations)
-    first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)
-    span = last - first if first is not None and last is not None else 0.0
-    hours = _gpu_hours(trace, durations)
+    ends = trace.arrival_time[[0, -1]].tolist() if n else [None, None]
+    span = ends[1] - ends[0] if n else 0.0
+    hours = np.nan_to_num(durations * _gpus(trace), nan=0.0) / _HOUR
     gpu_hours = float(hours.sum()) if known.any() else None
     described = {
         "n_jobs": n,
-        "first_arrival_s": first,
-        "last_arrival_s": last,
-        "arrivals_per_hour": (n - 1) / span * 3600 if span > 0 else None,
+        "first_arrival_s": ends[0],
+        "last_arrival_s": ends[1],
+        "arrivals_per_hour": (n - 1) / span * _HOUR if span > 0 else None,
         "job_types": _counted(trace.job_type),
         "scale_factors": _counts(trace.scale_factor),
         "priority_weights": _counts(trace.priority_weight),
@@ -205,7 +199,13 @@ def describe_trace(
         **_sharing(trace, hours),
     }
     if capacity is not None:
-        described |= _against(trace, capacity, gpu_hours, span)
+        gpus = sum(capacity.values())
+        described |= {
+            "cluster_gpus": gpus,
+            "demand": _demand(gpu_hours, gpus, span),
+            "least_hours": None if gpu_hours is None or not gpus else gpu_hours / gpus,
+            "n_jobs_impossible": int(impossible_jobs(trace, capacity).sum()),
+        }
     return described | {
         "sizes": _sizes(trace, hours),
         "types": _types(trace, hours),
@@ -217,24 +217,11 @@ def describe_trace(
 def _sharing(trace: Trace, hours: _Floats) -> dict[str, Any]:
     """The jobs that ask for a part of a GPU."""
     some = trace.gpu_fraction < 1
-    asked = hours[some]
     return {
         "n_jobs_sharing": int(some.sum()),
         "n_gangs_sharing": int((some & (trace.scale_factor > 1)).sum()),
-        "gpu_hours_sharing": float((asked / trace.gpu_fraction[some]).sum()),
-        "gpu_hours_asked_sharing": float(asked.sum()),
-    }
-
-
-def _against(trace: Trace, capacity: Mapping[str, int], gpu_hours: float | None, span: float) -> dict[str, Any]:
-    """The demand of a trace beside what a cluster has."""
-    gpus = sum(capacity.values())
-    hours = None if gpu_hours is None or not gpus else gpu_hours / gpus
-    return {
-        "cluster_gpus": gpus,
-        "demand": hours / (span / 3600) if hours is not None and span > 0 else None,
-        "least_hours": hours,
-        "n_jobs_impossible": int(impossible_jobs(trace, capacity).sum()),
+        "gpu_hours_sharing": float((hours / trace.gpu_fraction)[some].sum()),
+        "gpu_hours_asked_sharing": float(hours[some].sum()),
     }
 
 
@@ -275,5 +262,4 @@ def _counted(names: NDArray[np.object_]) -> dict[str, int]:
 
 
 def _counts(values: NDArray[Any]) -> dict[Any, int]:
-    distinct, counts = np.unique(values, return_counts=True)
-    return dict(zip(distinct.tolist(), counts.tolist(), strict=True))
+    return dict(sorted(Counter(values.tolist()).items()))
