@@ -14,7 +14,6 @@ archive's definition of version 2.2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -123,13 +122,13 @@ def _known(cells: NDArray[np.object_]) -> NDArray[np.object_]:
     return np.where(cells == _UNKNOWN, "", cells).astype(object)
 
 
-def swf_text(trace: Trace, whole: Callable[[str, NDArray[np.float64]], NDArray[np.float64]]) -> str:
-    """A trace in this format; `whole` makes whole numbers of a column, or refuses to.
+def swf_text(trace: Trace) -> str:
+    """A trace in this format, times cut to whole seconds.
 
     Raises
     ------
     InputError
-        A name with line ends in it, or what `whole` raises.
+        A name with line ends in it.
     """
     for name in ("user", "job_type", "partition"):
         texts = getattr(trace, name)
@@ -140,9 +139,9 @@ def swf_text(trace: Trace, whole: Callable[[str, NDArray[np.float64]], NDArray[n
     numbered = {name: _numbered(column) for name, column in named.items()}
     known: dict[str, NDArray[Any]] = {
         "job number": _job_numbers(trace),
-        "submit time": whole("arrival_time", trace.arrival_time),
-        "wait time": whole("recorded_start_seconds", np.where(np.isnan(start), -1.0, start - trace.arrival_time)),
-        "run time": whole("duration", np.where(np.isnan(lasts), -1.0, lasts)),
+        "submit time": trace.arrival_time,
+        "wait time": np.where(np.isnan(start), -1.0, start - trace.arrival_time),
+        "run time": np.where(np.isnan(lasts), -1.0, lasts),
         "processors": trace.scale_factor,
         "asked processors": trace.scale_factor,
         "status": np.where(np.isnan(lasts), -1, 1),
