@@ -28,9 +28,7 @@ class TableBuilder:
         self._keys: dict[Key, int] = {}
         self._accelerators: dict[str, int] = {}
         self._isolated: dict[tuple[int, int], float] = {}
-        self._pairs: dict[tuple[int, int], int] = {}
-        self._colocated: dict[tuple[int, int], tuple[float, float]] = {}
-        self._ordered: set[tuple[int, int, int]] = set()
+        self._colocated: dict[tuple[int, int, int], tuple[float, float]] = {}
 
     def accelerator(self, name: str) -> int:
         """Position of the accelerator type, new or known."""
@@ -50,27 +48,31 @@ class TableBuilder:
 
     def add_pair(self, accelerator: str, key: Key, other: Key, figures: tuple[float, float]) -> str | None:
         """Throughput of `key` and of `other` on shared GPUs, steps/s; both orders may come if they agree."""
-        keys, m = (self.key(key), self.key(other)), self.accelerator(accelerator)
-        if (*keys, m) in self._ordered:
+        one, two, m = self.key(key), self.key(other), self.accelerator(accelerator)
+        if (one, two, m) in self._colocated:
             return f"one entry for {key} beside {other} on {accelerator!r}"
-        self._ordered.add((*keys, m))
-        if keys not in self._pairs and keys[::-1] in self._pairs:
-            keys, figures = keys[::-1], figures[::-1]
-        row = self._pairs.setdefault(keys, len(self._pairs))
-        known = self._colocated.setdefault((row, m), figures)
-        if known != figures:
-            return f"the figures given for {other} beside {key}, {known[::-1]}"
+        known = self._colocated.get((two, one, m), figures[::-1])
+        if known != figures[::-1]:
+            return f"the figures given for {other} beside {key}, {known}"
+        self._colocated[one, two, m] = figures
         return None
 
     def figures(self) -> Figures:
         """All that was added, as `ThroughputTable` takes it; nan where nothing was."""
         isolated = np.full((len(self._keys), len(self._accelerators)), np.nan)
-        colocated = np.full((len(self._pairs), len(self._accelerators), 2), np.nan)
-        for (k, m), figure in self._isolated.items():
-            isolated[k, m] = figure
-        for (p, m), figures in self._colocated.items():
-            colocated[p, m] = figures
-        pairs = np.array(list(self._pairs), dtype=np.int64).reshape(-1, 2)
+        for entry, figure in self._isolated.items():
+            isolated[entry] = figure
+        rows: dict[tuple[int, int], int] = {}
+        for one, two, _ in self._colocated:
+            if (two, one) not in rows:
+                rows.setdefault((one, two), len(rows))
+        colocated = np.full((len(rows), len(self._accelerators), 2), np.nan)
+        for (one, two, m), figures in self._colocated.items():
+            if (one, two) in rows:
+                colocated[rows[one, two], m] = figures
+            else:
+                colocated[rows[two, one], m] = figures[::-1]
+        pairs = np.array(list(rows), dtype=np.int64).reshape(-1, 2)
         return list(self._keys), list(self._accelerators), isolated, pairs, colocated
 
 
@@ -92,21 +94,26 @@ _COLUMNS = {
 def figures_of_frame(frame: pd.DataFrame, source: str, first_line: int = 1) -> Figures:
     """See `ThroughputTable.from_frame`."""
     reader = FrameReader(frame, source, first_line)
+    present = [name for name in COLOCATED_COLUMNS if reader.has(name)]
+    if 0 < len(present) < len(COLOCATED_COLUMNS):
+        raise InputError(reader.source, found=present, expected=f"none or all of {', '.join(COLOCATED_COLUMNS)}")
     table = reader.read(_COLUMNS)
-    keys = list(zip(table["job_type"].tolist(), table["scale_factor"].tolist(), strict=True))
-    others = _others(reader, table)
+    for name in COLOCATED_COLUMNS[1:]:
+        expected = "a number where other_job_type is given, and nothing where it is empty"
+        reader.require((table["other_job_type"] != "") == ~np.isnan(table[name]), table[name], name, expected)
+    sizes = table["other_scale_factor"]
+    reader.require(np.isnan(sizes) | (sizes == np.rint(sizes)), sizes, "other_scale_factor", _GPUS)
     builder = TableBuilder()
-    rows = zip(keys, table["accelerator"].tolist(), table["throughput"].tolist(), strict=True)
-    for row, (key, accelerator, figure) in enumerate(rows):
-        if row in others:
-            other, other_figure = others[row]
+    rows = zip(*(table[name].tolist() for name in _COLUMNS), strict=True)
+    for row, (name, size, accelerator, figure, other, other_size, other_figure) in enumerate(rows):
+        if other:
             found: object = (figure, other_figure)
-            problem = builder.add_pair(accelerator, key, other, (figure, other_figure))
+            problem = builder.add_pair(accelerator, (name, size), (other, int(other_size)), (figure, other_figure))
         else:
             found = figure
-            problem = builder.add_isolated(accelerator, key, figure)
+            problem = builder.add_isolated(accelerator, (name, size), figure)
         if problem is not None:
-            raise InputError(source, line=row + first_line, field="throughput", found=found, expected=problem)
+            raise reader.error(row, "throughput", found, problem)
     return builder.figures()
 
 
@@ -114,48 +121,12 @@ def frame_of_table(table: ThroughputTable) -> pd.DataFrame:
     """See `ThroughputTable.to_frame`."""
     import pandas as pd
 
-    key_names = np.array([name for name, _ in table.keys], dtype=object)
-    key_sizes = np.array([size for _, size in table.keys], dtype=np.int64)
-    accelerators = np.array(table.accelerators, dtype=object)
-    m, k = np.nonzero(~np.isnan(table.isolated.T))
-    isolated = pd.DataFrame(
-        {
-            "job_type": key_names[k],
-            "scale_factor": key_sizes[k],
-            "accelerator": accelerators[m],
-            "throughput": table.isolated[k, m],
-        }
-    )
-    if not table.has_colocation:
-        return isolated
-    m, p = np.nonzero(~np.isnan(table.colocated).any(axis=2).T)
-    one, other = table.pairs[p, 0], table.pairs[p, 1]
-    colocated = pd.DataFrame(
-        {
-            "job_type": key_names[one],
-            "scale_factor": key_sizes[one],
-            "accelerator": accelerators[m],
-            "throughput": table.colocated[p, m, 0],
-            "other_job_type": key_names[other],
-            "other_scale_factor": pd.array(key_sizes[other], dtype="Int64"),
-            "other_throughput": table.colocated[p, m, 1],
-        }
-    )
-    return pd.concat([isolated, colocated], ignore_index=True)
-
-
-def _others(reader: FrameReader, table: dict[str, NDArray[Any]]) -> dict[int, tuple[Key, float]]:
-    """By row: the second job and its throughput, where there is one."""
-    present = [name for name in COLOCATED_COLUMNS if reader.has(name)]
-    for name in COLOCATED_COLUMNS if present else ():
-        if name not in present:
-            raise InputError(reader.source, field=name, found=present, expected="all three columns of co-location")
-    names, sizes, figures = (table[name] for name in COLOCATED_COLUMNS)
-    given = names != ""
-    for column in COLOCATED_COLUMNS[1:]:
-        known = ~np.isnan(table[column])
-        reader.require(given | ~known, table[column], column, "nothing, as other_job_type is empty")
-        reader.require(~given | known, table[column], column, "a number, as other_job_type is given")
-    whole = np.isnan(sizes) | (sizes == np.rint(sizes))
-    reader.require(whole, sizes, "other_scale_factor", _GPUS)
-    return {row: ((names[row], int(sizes[row])), float(figures[row])) for row in np.flatnonzero(given).tolist()}
+    keys, accelerators, alone, shared = table.keys, table.accelerators, table.isolated, table.colocated
+    rows: list[Any] = [
+        (*keys[k], accelerators[m], alone[k, m], None, None, np.nan) for m, k in np.argwhere(~np.isnan(alone.T))
+    ]
+    for m, p in np.argwhere(~np.isnan(shared[..., 0].T)):
+        one, other = table.pairs[p]
+        rows.append((*keys[one], accelerators[m], shared[p, m, 0], *keys[other], shared[p, m, 1]))
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"other_scale_factor": "Int64"})
+    return frame if table.has_colocation else frame.drop(columns=list(COLOCATED_COLUMNS))

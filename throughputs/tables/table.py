@@ -183,7 +183,7 @@ class ThroughputTable:
             Names the job type, scale factor or accelerator type that the table does not know.
         """
         rows = self._rows(job_types, scale_factors)
-        return _or_zero(self.isolated[rows[:, np.newaxis], self._columns(accelerators)])
+        return np.nan_to_num(self.isolated[rows[:, np.newaxis], self._columns(accelerators)])
 
     def unconsolidated_rates(
         self,
@@ -236,9 +236,9 @@ class ThroughputTable:
         columns = self._columns(accelerators)
         a, b = (int(k) for k in self._rows([job_type_a, job_type_b], [sf_a, sf_b]))
         if (a, b) in self._pair_row:
-            return _or_zero(self.colocated[self._pair_row[a, b], columns])
+            return np.nan_to_num(self.colocated[self._pair_row[a, b], columns])
         if (b, a) in self._pair_row:
-            return _or_zero(self.colocated[self._pair_row[b, a], columns, ::-1])
+            return np.nan_to_num(self.colocated[self._pair_row[b, a], columns, ::-1])
         return np.zeros((len(columns), 2))
 
     def with_colocation(
@@ -324,10 +324,3 @@ def _checked_key(name: object, size: object, source: str) -> Key:
         expected = "a whole number of GPUs, at least 1 GPU"
         raise InputError(source, field=f"scale factor of {name!r}", found=size, expected=expected)
     return name, int(size)
-
-
-def _or_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A copy with 0 for what was not profiled."""
-    known = values.copy()
-    known[np.isnan(known)] = 0.0
-    return known
