@@ -46,7 +46,7 @@ _MICROSECONDS = 1_000_000
 
 def is_blank(cells: _Text) -> NDArray[np.bool_]:
     """(N,) whether a cell says nothing."""
-    return np.fromiter(map(_says_nothing, cells), np.bool_, len(cells))
+    return _of_distinct(cells, _says_nothing, np.bool_)
 
 
 def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
@@ -54,7 +54,7 @@ def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
     try:
         values = parsed_numbers(cells)
     except ValueError:
-        values = np.fromiter((_number(text, decimal_comma) for text in cells), np.float64, len(cells))
+        values = _of_distinct(cells, lambda text: _number(text, decimal_comma), np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
 

@@ -81,7 +81,6 @@ class Rows:
         columns: dict[str, Column],
         told: dict[str, str | None],
         clock: Clock,
-        used: frozenset[str] = frozenset(),
         renamed: Mapping[str, str] | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> None:
@@ -90,10 +89,10 @@ class Rows:
         """Types, by the names of partitions, types and models in the log."""
         self.weights = dict(weights or {})
         """Of jobs, by the names in the column of priorities."""
-        self.used = used
-        """Columns that others were made of."""
+        self.layout = layout_of(log.kind)
+        self._absent = np.full(len(log.too_long), "", dtype=object)
         self.decimal_comma = log.separator == ";"
-        self.repeats = Repeats(log, columns["id"].name if "id" in columns else None)
+        self.repeats = Repeats(log, self._cells("id"))
         self.is_job = self._jobs()
         self.is_job &= ~self.repeats.copies(self.is_job)
         self.reasons: list[tuple[str, str, str]] = []
@@ -159,10 +158,9 @@ class Rows:
 
     def unread(self) -> tuple[str, ...]:
         """Columns of the log that nothing was made of; none where a reader has made the columns."""
-        layout = layout_of(self.log.kind)
-        if layout is not None and layout.cells is not None:
+        if self.layout is not None and self.layout.cells is not None:
             return ()
-        read = {_ASKED} | self.used | {column.name for column in self.columns.values()}
+        read = {_ASKED, *(column.name for column in self.columns.values()), *(self.layout.used if self.layout else ())}
         return tuple(name for name in self.log.cells if name not in read)
 
     def _jobs(self) -> _Flags:
@@ -172,11 +170,10 @@ class Rows:
         cells = self.log.cells
         empty: _Flags = np.logical_and.reduce([np.asarray(column == "", np.bool_) for column in cells.values()])
         empty |= np.logical_and.reduce([np.asarray(column == name, np.bool_) for name, column in cells.items()])
-        ids = self.log.cells.get("JobID", self.log.cells.get("JobIDRaw"))
-        if self.log.kind != "sacct" or ids is None:
-            return np.asarray(~empty)
-        jobs: _Flags = ~empty & np.fromiter(("." not in name for name in ids), np.bool_, len(ids))
-        return jobs
+        if self.log.kind == "sacct":
+            ids = cells.get("JobID", cells.get("JobIDRaw", self._absent))
+            empty |= np.array(["." in name for name in ids], np.bool_)
+        return np.asarray(~empty)
 
     def _drop(self, bad: _Flags, reason: str, field: str, expected: str) -> None:
         """Rows that cannot be used for a reason; the first one counts."""
@@ -206,8 +203,12 @@ class Rows:
         most = [k for k, (reason, _, _) in enumerate(self.reasons) if reason == next(iter(dropped))]
         return self._error(np.isin(self.reason, most), f"; no job can be used ({counts})")
 
+    def _name(self, field: str) -> str:
+        return self.columns[field].name if field in self.columns else ""
+
     def _cells(self, field: str) -> NDArray[np.object_]:
-        return self.log.cells[self.columns[field].name]
+        """(N,) text of a field; all empty where no column has it."""
+        return self.log.cells[self.columns[field].name] if field in self.columns else self._absent
 
     def _time(self, field: str, missing: str | None) -> _Floats:
         """(N,) seconds on the clock; rows without are dropped where `missing` is a reason."""
@@ -231,22 +232,19 @@ class Rows:
 
     def _states(self) -> _Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
-        running = np.zeros(len(self.is_job), dtype=np.bool_)
-        if "state" in self.columns:
-            words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")]).astype(str)
-            self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
-            self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
-            running = np.isin(words, _RUNNING)
-            for ending, those in _ENDINGS.items():
-                self.ending[np.isin(words, those)] = ending
+        words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")]).astype(str)
+        self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
+        self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
+        for ending, those in _ENDINGS.items():
+            self.ending[np.isin(words, those)] = ending
         if "start" in self.columns:
             self._drop(is_blank(self._cells("start")), "never started", "start", "a start")
-        return running
+        return np.isin(words, _RUNNING)
 
     def _gpus(self) -> _Floats:
         gpus = gpu_counts(self._cells("gpus"))
         asked = self.log.cells.get(_ASKED)
-        if self.columns["gpus"].name == "AllocTRES" and asked is not None:
+        if self._name("gpus") == "AllocTRES" and asked is not None:
             gpus = np.where(is_blank(self._cells("gpus")), gpu_counts(asked), gpus)
         expected = "a whole number of GPUs, at least 1"
         self._drop(gpus == 0, "no GPUs", "gpus", expected)
@@ -255,9 +253,7 @@ class Rows:
         return gpus
 
     def _figure(self, field: str, within: Range, reason: str, expected: str) -> _Floats:
-        """(N,) numbers of a column that may not be there; 1 where the log does not say."""
-        if field not in self.columns:
-            return np.ones(len(self.is_job))
+        """(N,) numbers; 1 where the log does not say."""
         cells = self._weighed() if field == "priority" and self.weights else self._cells(field)
         values = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
         self._drop(~within.holds(values), reason, field, expected)
@@ -269,7 +265,7 @@ class Rows:
         for row in np.flatnonzero(self.is_job & (cells != "")).tolist():
             if cells[row] not in self.weights:
                 expected = f"a name of --weights{did_you_mean(cells[row], self.weights)}: {', '.join(self.weights)}"
-                raise self.log.error(row, self.columns["priority"].name, cells[row], expected)
+                raise self.log.error(row, self._name("priority"), cells[row], expected)
             cells[row] = str(self.weights[cells[row]])
         return cells
 
@@ -278,8 +274,6 @@ class Rows:
 
         Figures are percent, or shares where none of the log is above 1.
         """
-        if "utilization" not in self.columns:
-            return np.full(len(self.is_job), np.nan)
         cells = self._cells("utilization")
         used, blank = numbers(cells, self.decimal_comma), is_blank(cells)
         percent = bool((used[self.is_job] > 1).any())
@@ -288,8 +282,9 @@ class Rows:
             ~Range(0, 1).holds(share) & ~blank, "unreadable utilisation", "utilization", "0 to 100 %, or a share"
         )
         if self.log.kind == "table" and not blank.all():
-            name = self.columns["utilization"].name
-            self.notes.append(f"utilisation of GPUs ({name}) is {'in percent' if percent else 'a share'}")
+            self.notes.append(
+                f"utilisation of GPUs ({self._name('utilization')}) is {'in percent' if percent else 'a share'}"
+            )
         return np.where(blank, np.nan, share)
 
     def _recorded(self, kept: NDArray[np.intp], submitted: _Floats, seconds: _Floats) -> tuple[_Floats, _Floats]:
@@ -302,7 +297,7 @@ class Rows:
             return np.full(len(kept), np.nan), np.full(len(kept), np.nan)
         start = self._told("start")[kept]
         unread = int(np.isnan(start).sum())
-        if unread and layout_of(self.log.kind) is None:
+        if unread and self.layout is None:
             self.notes.append(f"without a recorded schedule: {unread:,}, as their start cannot be read")
         early, recorded = start < begin, start
         start = np.where(early, begin, start)
@@ -321,15 +316,14 @@ class Rows:
     def _compare(self, kept: NDArray[np.intp], between: _Floats, lasting: _Floats) -> None:
         """Tell where times from start to end (K,) are not the durations (K,) of a log whose layout is not known."""
         other = np.flatnonzero(np.abs(between - lasting) > _SAME_SECONDS)
-        if len(other) <= _FEW or "duration" not in self.columns or layout_of(self.log.kind) is not None:
+        if len(other) <= _FEW or "duration" not in self.columns or self.layout is not None:
             return
-        first, names = other[0], {field: self.columns[field].name for field in ("start", "end", "duration")}
-        row = int(kept[first])
+        start, end, duration = map(self._name, ("start", "end", "duration"))
+        row, found = int(kept[other[0]]), round(float(between[other[0]]))
         job = f"id {self._cells('id')[row]!r} in " if "id" in self.columns else ""
-        found, duration = round(float(between[first])), self._cells("duration")[row]
         self.notes.append(
-            f"{names['end']} less {names['start']} is not {names['duration']}: {len(other):,} of {len(kept):,} jobs, "
-            f"as {job}{self.log.place(row)}: {found:,} s, but {duration!r}; does the zone, date_format or "
+            f"{end} less {start} is not {duration}: {len(other):,} of {len(kept):,} jobs, as {job}"
+            f"{self.log.place(row)}: {found:,} s, but {self._cells('duration')[row]!r}; does the zone, date_format or "
             "duration_unit have to be another?"
         )
 
@@ -355,13 +349,10 @@ class Rows:
 
     def _limits(self) -> _Floats:
         """(N,) time limits, seconds; nan for none, as for ``UNLIMITED`` and ``Partition_Limit``."""
-        if "limit" not in self.columns:
-            return np.full(len(self.is_job), np.nan)
-        cells, sacct = self._cells("limit"), self.log.kind == "sacct"
-        raw = self.columns["limit"].name == "TimelimitRaw"
-        unit = "min" if raw else unit_of(self.columns["limit"].name) or "s"
-        seconds = durations(cells, unit, sacct, self.decimal_comma)
-        none = np.fromiter((text.strip().upper() in _NO_LIMIT for text in cells), np.bool_, len(cells))
+        cells, name = self._cells("limit"), self._name("limit")
+        unit = "min" if name == "TimelimitRaw" else unit_of(name) or "s"
+        seconds = durations(cells, unit, self.log.kind == "sacct", self.decimal_comma)
+        none = np.array([text.strip().upper() in _NO_LIMIT for text in cells], np.bool_)
         unread = int((np.isnan(seconds) & ~none & ~is_blank(cells) & self.is_job).sum())
         if unread:
             self.notes.append(f"time limits that cannot be read: {unread:,}; these jobs have none")
@@ -378,16 +369,12 @@ class Rows:
         return steps
 
     def _deadline(self, submitted: _Floats) -> _Floats:
-        if "deadline" not in self.columns:
-            return np.full(len(self.is_job), np.nan)
         deadline = self._time("deadline", None)
         expected = "a time that is not before the submission"
         self._drop(deadline < submitted, "deadline before submission", "deadline", expected)
         return deadline
 
     def _text(self, field: str) -> NDArray[np.object_]:
-        if field not in self.columns:
-            return np.full(len(self.is_job), "", dtype=object)
         cells = np.array([text.strip() for text in self._cells(field)], dtype=object)
         return np.where(is_blank(cells), "", cells).astype(object)
 
@@ -443,7 +430,7 @@ class Rows:
     def _note(self, running: _Flags) -> None:
         zone, columns = self.clock.zone, self.columns
         no_zone = self.clock.without_zone and (zone is None or self.clock.zone_assumed)
-        alone = "start" not in columns and layout_of(self.log.kind) is None
+        alone = "start" not in columns and self.layout is None
         for true, told in (
             (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
             (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (zone says otherwise)"),
@@ -466,16 +453,13 @@ class Rows:
                 "jobs started (start names one)",
             ),
         ):
-            if true:
-                self.notes.append(told)
+            self.notes += [told] * bool(true)
 
     def units(self) -> tuple[dict[str, str], frozenset[str]]:
         """Units of the fields that are times in numbers, and for which of them nothing told it."""
         units = {}
-        if "duration" in self.columns:
-            sample = self._cells("duration")[:_SAMPLE]
-            if np.isfinite(numbers(sample, self.decimal_comma)).any():
-                units["duration"] = self.told["duration"] or "s"
+        if np.isfinite(numbers(self._cells("duration")[:_SAMPLE], self.decimal_comma)).any():
+            units["duration"] = self.told["duration"] or "s"
         if not self.clock.dates:
             units["submit"] = self.clock.unit or "s"
         return units, frozenset(field for field in units if self.told[field] is None)
