@@ -40,7 +40,7 @@ _JSON = re.compile(r'\s*\{\s*(?:["}].*)?')
 
 _TYPED_GPU = re.compile(r"gres/gpu:[^=,]+=[1-9]")
 
-_NOT_STARTED = 0
+_NOT_YET = "0"
 """How the JSON of sacct writes a time that has not come."""
 
 
@@ -132,7 +132,7 @@ def log_kind(path: str | os.PathLike[str]) -> str:
 
 
 def _kind_of_text(text: str) -> str:
-    line = _first_line(text)
+    _, line, _ = _divided(text)
     if _JSON.fullmatch(line):
         return "sacct --json"
     layout = layout_of_line(line)
@@ -142,11 +142,12 @@ def _kind_of_text(text: str) -> str:
     return _kind_of_header([name.strip() for name in line.split(mark)])
 
 
-def _first_line(text: str) -> str:
-    """The first line that says something and is no comment of a table."""
+def _divided(text: str) -> tuple[int, str, str]:
+    """How many lines stand above the first one that says something and is no comment; that line, and what follows."""
     head = _COMMENTS.match(text)
     assert head is not None
-    return text[head.end() :].partition("\n")[0].rstrip("\r")
+    line, _, rest = text[head.end() :].partition("\n")
+    return head[0].count("\n"), line.rstrip("\r"), rest
 
 
 def _kind_of_header(header: Sequence[str]) -> str:
@@ -159,11 +160,7 @@ def _kind_of_header(header: Sequence[str]) -> str:
 def _of_text(text: str, source: str, separator: str | None) -> Log:
     import pandas as pd
 
-    head = _COMMENTS.match(text)
-    assert head is not None
-    skipped = text.count("\n", 0, head.end())
-    end = text.find("\n", head.end())
-    line = text[head.end() : len(text) if end < 0 else end].rstrip("\r")
+    skipped, line, rest = _divided(text)
     if not line:
         raise InputError(source, line=skipped + 1, expected="a header line")
     mark = _separator(line, separator, source, skipped + 1)
@@ -179,7 +176,7 @@ def _of_text(text: str, source: str, separator: str | None) -> Log:
     # One more column than the header, so that a row that is too long shows.
     width = len(header) + 1
     names = mark.join(map(str, range(width)))
-    body = io.StringIO(names + "\n" + ("" if end < 0 else text[end + 1 :]), newline="")
+    body = io.StringIO(f"{names}\n{rest}", newline="")
     try:
         frame = pd.read_csv(
             body,
@@ -248,37 +245,30 @@ def _of_json(content: Any, source: str) -> Log:
         if not isinstance(job, dict):
             raise InputError(source, field=f"jobs[{i}]", found=job, expected="an object, as sacct --json prints it")
         rows.append(_json_row(job))
-    names = (
-        "submit",
-        "start",
-        "end",
-        "elapsed",
-        "gpus",
-        "user",
-        "account",
-        "partition",
-        "time_limit",
-        "state",
-        "job_id",
-        "qos",
-    )
-    table = list(zip(*rows, strict=True)) or [()] * len(names)
-    columns = {name: np.array(cells, dtype=object) for name, cells in zip(names, table, strict=True)}
+    columns = {name: np.array([row[name] for row in rows], dtype=object) for name in _json_row({})}
     return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=np.bool_))
 
 
-def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
-    """Submission, start, end, elapsed, GPUs, user, account, partition, limit, state, id and QOS of a job, as text."""
+def _json_row(job: dict[str, Any]) -> dict[str, str]:
+    """What is said of a job, as text by column."""
     time, owner = _object(job.get("time")), _object(job.get("association"))
     state = job.get("state", job.get("job_state"))
     state = state.get("current", "") if isinstance(state, dict) else state
-    state = state[0] if isinstance(state, list) and state else state
-    moments = [_text(time.get(name)) for name in ("submission", "start", "end")]
-    begun = ["" if text == str(_NOT_STARTED) else text for text in moments]
-    user = owner.get("user") or job.get("user")
-    gpus, partition, account = _json_gpus(job), _text(job.get("partition")), owner.get("account") or job.get("account")
-    whose = _text(user), _text(account), partition, _json_limit(time.get("limit"))
-    return (*begun, _text(time.get("elapsed")), gpus, *whose, _text(state), _json_id(job), _text(job.get("qos")))
+    submit, start, end = (_text(time.get(name)) for name in ("submission", "start", "end"))
+    return {
+        "submit": submit if submit != _NOT_YET else "",
+        "start": start if start != _NOT_YET else "",
+        "end": end if end != _NOT_YET else "",
+        "elapsed": _text(time.get("elapsed")),
+        "gpus": _json_gpus(job),
+        "user": _text(owner.get("user") or job.get("user")),
+        "account": _text(owner.get("account") or job.get("account")),
+        "partition": _text(job.get("partition")),
+        "time_limit": _json_limit(time.get("limit")),
+        "state": _text(state[0] if isinstance(state, list) and state else state),
+        "job_id": _json_id(job),
+        "qos": _text(job.get("qos")),
+    }
 
 
 def _json_limit(limit: Any) -> str:
