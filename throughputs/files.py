@@ -99,19 +99,26 @@ def read_text(path: Path) -> str:
     OSError
         The file cannot be opened.
     """
-    raw = _contents(path)
+    raw = _unpacked(path, -1, limits.LARGEST_UNPACKED + 1)
     try:
-        if path.suffix.lower() == ".gz":
-            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
-                unpacked = packed.read(limits.LARGEST_UNPACKED + 1)
-            _check_unpacked(path, len(unpacked))
-            raw = unpacked
         return _with_line_feeds(raw.decode("utf-8-sig"))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(path, found=raw[:8], expected=f"a whole gzip file ({error})") from error
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
+
+
+def _unpacked(path: Path, most: int, most_unpacked: int) -> bytes:
+    """The first bytes of a file, or where its name ends in ``.gz`` of what is packed in it; -1: all."""
+    try:
+        with io.BytesIO(_contents(path)) if _is_standard_input(path) else path.open("rb") as file:
+            if path.suffix.lower() != ".gz":
+                return file.read(most)
+            with gzip.GzipFile(fileobj=file) as packed:
+                raw = packed.read(most_unpacked)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(path, found=_contents(path)[:8], expected=f"a whole gzip file ({error})") from error
+    _check_unpacked(path, len(raw))
+    return raw
 
 
 def _with_line_feeds(text: str) -> str:
@@ -133,15 +140,7 @@ def read_head(path: Path, characters: int = 65_536) -> str:
 
     Raises as `read_text` does; characters that are no UTF-8 are replaced.
     """
-    try:
-        with io.BytesIO(_contents(path)) if _is_standard_input(path) else path.open("rb") as file:
-            if path.suffix.lower() == ".gz":
-                with gzip.GzipFile(fileobj=file) as packed:
-                    raw = packed.read(characters)
-            else:
-                raw = file.read(characters)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(path, expected=f"a whole gzip file ({error})") from error
+    raw = _unpacked(path, characters, characters)
     return _with_line_feeds(raw.decode("utf-8-sig", errors="replace"))
 
 

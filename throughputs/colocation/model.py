@@ -240,40 +240,6 @@ def retained_fractions(
     return np.where(np.isnan(together) | possible, ratio, 0.0)
 
 
-def extended_pairs(
-    table: ThroughputTable, model: ColocationModel, scale_factors: Sequence[int], *, keep_measured: bool
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Pairs (P, 2) and their throughputs (P, M, 2), see `ThroughputTable.with_colocation`."""
-    pairs, colocated = [], []
-    for size in dict.fromkeys(scale_factors):
-        rows = np.array([k for k, (_, s) in enumerate(table.keys) if s == size], dtype=np.int64)
-        if not len(rows):
-            known = ", ".join(str(s) for s in table.scale_factors)
-            raise InputError(table.source, field="scale factor", found=size, expected=f"one of {known}")
-        fractions = model.retained([table.keys[k][0] for k in rows], table.accelerators)
-        one, other = np.triu_indices(len(rows))
-        alone = table.isolated[rows]
-        figures = np.stack([alone[one] * fractions[one, other], alone[other] * fractions[other, one]], axis=-1)
-        figures[np.isnan(figures).any(axis=-1)] = np.nan
-        told = ~np.isnan(figures).all(axis=(1, 2))
-        pairs.append(np.stack([rows[one], rows[other]], axis=-1)[told])
-        colocated.append(figures[told])
-    added, extra = np.concatenate(pairs), np.concatenate(colocated)
-    if not len(added):
-        found = f"job types {', '.join(table.job_types[:3])}, ... on {', '.join(table.accelerators)}"
-        raise InputError(table.source, found=found, expected="job types and accelerators that the model knows")
-    if not keep_measured or not len(table.pairs):
-        return added, extra
-    turned = table.pairs[:, 0] > table.pairs[:, 1]
-    measured = np.where(turned[:, None], table.pairs[:, ::-1], table.pairs)
-    figures = np.where(turned[:, None, None], table.colocated[..., ::-1], table.colocated)
-    of_added = {pair: row for row, pair in enumerate(map(tuple, added.tolist()))}
-    same = np.array([of_added.pop(pair, -1) for pair in map(tuple, measured.tolist())])
-    figures[same >= 0] = np.where(np.isnan(figures[same >= 0]), extra[same[same >= 0]], figures[same >= 0])
-    rest = list(of_added.values())
-    return np.concatenate([measured, added[rest]]), np.concatenate([figures, extra[rest]])
-
-
 def _positions(wanted: Sequence[object], known: Sequence[object]) -> NDArray[np.int64]:
     """Position of each wanted label among the known ones, -1 where it is not among them."""
     position = {label: i for i, label in enumerate(known)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,9 +25,9 @@ Figures: TypeAlias = "tuple[list[Key], list[str], NDArray[np.float64], NDArray[n
 class TableBuilder:
     """Collects figures; the `add` methods answer with what is wrong with one, in words, or None."""
 
-    def __init__(self) -> None:
-        self._keys: dict[Key, int] = {}
-        self._accelerators: dict[str, int] = {}
+    def __init__(self, keys: Sequence[Key] = (), accelerators: Sequence[str] = ()) -> None:
+        self._keys: dict[Key, int] = {key: k for k, key in enumerate(keys)}
+        self._accelerators: dict[str, int] = {name: m for m, name in enumerate(accelerators)}
         self._isolated: dict[tuple[int, int], float] = {}
         self._colocated: dict[tuple[int, int, int], tuple[float, float]] = {}
 
@@ -56,6 +57,13 @@ class TableBuilder:
             return f"the figures given for {other} beside {key}, {known}"
         self._colocated[one, two, m] = figures
         return None
+
+    def add_pairs_of(self, table: ThroughputTable) -> None:
+        """All pairs of a table; figures that there are already stay."""
+        for p, m in np.argwhere(~np.isnan(table.colocated[..., 0])).tolist():
+            one, other = (table.keys[k] for k in table.pairs[p])
+            first, second = table.colocated[p, m].tolist()
+            self.add_pair(table.accelerators[m], one, other, (first, second))
 
     def figures(self) -> Figures:
         """All that was added, as `ThroughputTable` takes it; nan where nothing was."""

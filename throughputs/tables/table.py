@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.colocation.model import ColocationModel, extended_pairs
+from throughputs.colocation.model import ColocationModel
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
 from throughputs.matrix import ThroughputMatrix
-from throughputs.tables.figures import figures_of_frame, frame_of_table
+from throughputs.tables.figures import TableBuilder, figures_of_frame, frame_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,7 +260,28 @@ class ThroughputTable:
         InputError
             The table has no job of a scale factor, or nothing in common with the model.
         """
-        pairs, colocated = extended_pairs(self, model, scale_factors, keep_measured=keep_measured)
+        builder = TableBuilder(self.keys, self.accelerators)
+        if keep_measured:
+            builder.add_pairs_of(self)
+        told = False
+        for size in dict.fromkeys(scale_factors):
+            rows = np.flatnonzero([of_key == size for _, of_key in self.keys])
+            if not len(rows):
+                expected = f"one of {', '.join(map(str, self.scale_factors))}"
+                raise InputError(self.source, field="scale factor", found=size, expected=expected)
+            fractions = model.retained([self.keys[k][0] for k in rows], self.accelerators)
+            rates = self.isolated[rows, np.newaxis] * fractions
+            once = np.triu(np.ones(rates.shape[:2], dtype=np.bool_))[:, :, np.newaxis]
+            known = once & ~np.isnan(rates + rates.swapaxes(0, 1))
+            for a, b, m in np.argwhere(known).tolist():
+                keys = self.keys[rows[a]], self.keys[rows[b]]
+                # a pair that was measured stays as it is
+                builder.add_pair(self.accelerators[m], *keys, (rates[a, b, m].item(), rates[b, a, m].item()))
+            told |= bool(known.any())
+        if not told:
+            found = f"job types {', '.join(self.job_types[:3])}, ... on {', '.join(self.accelerators)}"
+            raise InputError(self.source, found=found, expected="job types and accelerators that the model knows")
+        _, _, _, pairs, colocated = builder.figures()
         return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
 
     def _rows(
