@@ -72,17 +72,13 @@ def recent(
     """
     n = len(group)
     known = np.flatnonzero(~np.isnan(ended))
-    done = known[np.lexsort((known, ended[known], group[known]))]
-    first = np.searchsorted(group[done], np.arange(group.max(initial=-1) + 1))
-    # Ends and submissions in one line, group by group; at the same second the end comes first.
-    both = np.concatenate([done, np.arange(n)])
-    is_job = np.repeat([False, True], [len(done), n])
-    line = np.lexsort((is_job, np.concatenate([ended[done], submitted]), group[both]))
-    ends_so_far = np.cumsum(~is_job[line])
-    asks = is_job[line]
-    behind = np.empty(n, dtype=np.int64)
-    behind[both[line][asks]] = ends_so_far[asks]
-    begin = first[group] if n else np.empty(0, dtype=np.int64)
+    _, rank = np.unique(np.concatenate([ended[known], submitted]), return_inverse=True)
+    # ends group by group, in each as they come; what ends in the second of a submission has ended
+    key = group[known] * len(rank) + rank[: len(known)]
+    order = np.argsort(key, kind="stable")
+    done, first = known[order], group * len(rank)
+    begin = np.searchsorted(key[order], first)
+    behind = np.searchsorted(key[order], first + rank[len(known) :], side="right")
     count = np.minimum(behind - begin, most)
     total = np.zeros(n)
     for back in range(1, most + 1):
