@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.colocation.model import retained_fractions
 from throughputs.errors import InputError, one_of
-from throughputs.estimator.completion import LowRankCompletion
+from throughputs.estimator.completion import low_rank_completion
 from throughputs.numerics import dot, matmul
 from throughputs.tables.table import ThroughputTable
 
@@ -43,7 +43,7 @@ class ThroughputEstimator:
     ``f_a[s, j]`` is known for (s, j) in Omega_a. Then, for each job on its own,
 
     1. *completion*: the row f_a is set below the n rows ``Q[r]``, each as a vector of n M entries, and the matrix is
-       completed at low rank (`LowRankCompletion`); estimates are cut to [0, 1] and profiled entries kept as they
+       completed at low rank (`low_rank_completion`); estimates are cut to [0, 1] and profiled entries kept as they
        are. This is the fingerprint of the job;
     2. *match*: a* = argmin_r d(f_a, Q[r]), d the cosine distance, or for a fingerprint of zeros, which has no angle,
        the Euclidean one; the first of equals;
@@ -60,7 +60,6 @@ class ThroughputEstimator:
     Parameters
     ----------
     references : (n, n, M) Q, fractions in [0, 1].
-    completion : settings of the first step.
     estimate : as above.
 
     Raises
@@ -72,12 +71,10 @@ class ThroughputEstimator:
     def __init__(
         self,
         references: ArrayLike,
-        completion: LowRankCompletion | None = None,
         *,
         estimate: Estimate = "match",
     ) -> None:
         self.references = np.array(references, dtype=np.float64)
-        self.completion = completion or LowRankCompletion()
         self.estimate = estimate
         shape = self.references.shape
         if len(shape) != 3 or shape[0] != shape[1] or not shape[0]:
@@ -96,7 +93,6 @@ class ThroughputEstimator:
         table: ThroughputTable,
         job_types: Sequence[str],
         accelerators: Sequence[str],
-        completion: LowRankCompletion | None = None,
         *,
         scale_factor: int = 1,
         estimate: Estimate = "match",
@@ -115,12 +111,7 @@ class ThroughputEstimator:
             a, b, j = (int(i) for i in np.argwhere(np.isnan(fractions))[0])
             where = f"{job_types[a]} beside {job_types[b]} on {accelerators[j]!r}"
             raise InputError(table.source, field=where, expected="the throughput of every pair of reference models")
-        return cls(np.minimum(fractions, 1.0), completion, estimate=estimate)
-
-    @property
-    def n_references(self) -> int:
-        """Number n of reference models."""
-        return len(self.references)
+        return cls(np.minimum(fractions, 1.0), estimate=estimate)
 
     @property
     def n_jobs(self) -> int:
@@ -156,8 +147,8 @@ class ThroughputEstimator:
             raise InputError(_SOURCE, field="profile", found=measured.shape, expected=expected)
         _check_fractions("profile", measured, missing=True)
         row = measured.ravel()
-        rows = self.references.reshape(self.n_references, -1)
-        completed = self.completion.complete(np.vstack([rows, row]))[-1]
+        rows = self.references.reshape(len(self.references), -1)
+        completed = low_rank_completion(np.vstack([rows, row]))[-1]
         fingerprint = np.where(np.isnan(row), np.clip(completed, 0.0, 1.0), row)
         self._matches.append(int(np.argmin(_distances(fingerprint, rows))))
         self._fingerprints.append(fingerprint.reshape(measured.shape))
