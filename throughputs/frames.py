@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
-from throughputs.limits import Range, require
+from throughputs.limits import Range, require, require_shape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,8 +126,7 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
         except (TypeError, ValueError, OverflowError) as error:
             expected = "a column" if declared.kind in ("text", "name") else "a column of numbers"
             raise InputError(source, field=name, found=str(error), expected=expected) from None
-        if array.shape != (n,):
-            raise InputError(source, field=name, found=array.shape, expected=f"shape ({n},)")
+        require_shape(array, (n,), source, name)
         object.__setattr__(owner, name, array)
     for name, declared in columns.items():
         declared.require(getattr(owner, name), source, name, first_line)

@@ -87,6 +87,12 @@ def require_all(
         raise InputError(source, field=where(*at), found=values[at].item(), expected=expected)
 
 
+def require_shape(array: NDArray[Any], shape: tuple[int, ...], source: object, field: str) -> None:
+    """Raise `InputError` for an array of another shape."""
+    if array.shape != shape:
+        raise InputError(source, field=field, found=array.shape, expected=f"shape {shape}")
+
+
 def require_distinct(labels: Sequence[Any], source: object, field: str) -> None:
     """Raise `InputError` for a label that is there twice, or is neither a number nor text."""
     try:

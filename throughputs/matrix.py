@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.limits import require_all, require_distinct, whole_numbers
+from throughputs.limits import require_all, require_distinct, require_shape, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,11 +72,8 @@ class ThroughputMatrix:
         given = np.ones(len(jobs)) if scale_factors is None else scale_factors
         sizes = whole_numbers(given, _SOURCE, "scale_factors")
         vars(self).update(rates=values, jobs=jobs, accelerators=accelerators, scale_factors=sizes, unit=unit)
-        shape = (len(jobs), len(accelerators))
-        if values.shape != shape:
-            raise InputError(_SOURCE, field="rates", found=values.shape, expected=f"shape {shape} (jobs, accelerators)")
-        if sizes.shape != shape[:1]:
-            raise InputError(_SOURCE, field="scale_factors", found=sizes.shape, expected=f"shape {shape[:1]}")
+        require_shape(values, (len(jobs), len(accelerators)), _SOURCE, "rates")
+        require_shape(sizes, (len(jobs),), _SOURCE, "scale_factors")
         require_distinct(jobs, _SOURCE, "jobs")
         require_distinct(accelerators, _SOURCE, "accelerators")
         require_all(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.limits import require_all, whole_numbers
+from throughputs.limits import require_all, require_shape, whole_numbers
 from throughputs.matrix import ThroughputMatrix
 
 Array = NDArray[np.float64]
@@ -87,8 +87,7 @@ class PackedColumns:
             raise InputError(_SOURCE, field="alone", found=rates.shape, expected="two dimensions: groups, accelerators")
         G, M = rates.shape
         shared = np.array(together, dtype=np.float64)
-        if shared.shape != (G, G, M):
-            raise InputError(_SOURCE, field="together", found=shared.shape, expected=f"shape {(G, G, M)}")
+        require_shape(shared, (G, G, M), _SOURCE, "together")
         groups = whole_numbers(group, _SOURCE, "group")
         if groups.ndim != 1 or (groups.size and not (groups.min() >= 0 and groups.max() < G)):
             raise InputError(_SOURCE, field="group", found=groups.tolist(), expected=f"a group below {G} for each job")
@@ -126,8 +125,7 @@ class PackedColumns:
         """
         shared = np.array(together, dtype=np.float64)
         N, M = matrix.rates.shape
-        if shared.shape != (N, N, M):
-            raise InputError(_SOURCE, field="together", found=shared.shape, expected=f"shape {(N, N, M)}")
+        require_shape(shared, (N, N, M), _SOURCE, "together")
         shared[np.arange(N), np.arange(N)] = 0.0
         group, first, second = _interchangeable(matrix, shared)
         tables = shared[np.ix_(first, first)]

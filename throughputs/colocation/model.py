@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.errors import InputError
 from throughputs.files import read_frame
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
-from throughputs.limits import require_all, require_distinct
+from throughputs.limits import require_all, require_distinct, require_shape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,8 +125,7 @@ class InterferenceModel:
             array = np.array(values, dtype=np.float64)
             array.flags.writeable = False  # models are shared, the embedded one by everybody
             vars(self)[name] = array
-            if array.shape != shape:
-                raise InputError(source, field=name, found=array.shape, expected=f"shape {shape}")
+            require_shape(array, shape, source, name)
             good = np.isnan(array) | ((array >= 0) & np.isfinite(array))
             require_all(good, array, source, lambda *_, name=name: name, "a finite number of at least 0")
         unknown = np.isnan(self.memory_share)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import read_rows, write_rows
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns
-from throughputs.limits import Range, require, require_distinct
+from throughputs.limits import Range, require, require_distinct, require_shape
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns
 from throughputs.ragged import ragged_rows
@@ -365,8 +365,7 @@ class Configurations:
     def fitting(self, capacity: ArrayLike) -> Configurations:
         """The columns that gain something and fit in: a rate above 0 of any job, and at most `capacity` (M,) GPUs."""
         room = np.asarray(capacity)
-        if room.shape != (len(self.pools),):
-            raise InputError(_SOURCE, field="capacity", found=room.shape, expected=f"shape ({len(self.pools)},)")
+        require_shape(room, (len(self.pools),), _SOURCE, "capacity")
         return self.take((self.gpus <= room[self.pool]) & ((self.rate > 0) | (self.partner_rate > 0)))
 
     @cached_property

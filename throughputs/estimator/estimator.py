@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.colocation.model import retained_fractions
 from throughputs.errors import InputError, one_of
 from throughputs.estimator.completion import low_rank_completion
+from throughputs.limits import require_shape
 from throughputs.numerics import dot, matmul
 from throughputs.tables.table import ThroughputTable
 
@@ -142,9 +143,7 @@ class ThroughputEstimator:
             The shape is another one, or an entry is not a fraction.
         """
         measured = np.array(profile, dtype=np.float64)
-        if measured.shape != self.references.shape[1:]:
-            expected = f"shape {self.references.shape[1:]}, as of one reference model"
-            raise InputError(_SOURCE, field="profile", found=measured.shape, expected=expected)
+        require_shape(measured, self.references.shape[1:], _SOURCE, "profile")
         _check_fractions("profile", measured, missing=True)
         row = measured.ravel()
         rows = self.references.reshape(len(self.references), -1)

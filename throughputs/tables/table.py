@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.colocation.model import ColocationModel
 from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
+from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct, require_shape
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.figures import TableBuilder, figures_of_frame, frame_of_table
 
@@ -94,9 +94,7 @@ class ThroughputTable:
         K, M, P = len(self.keys), len(self.accelerators), len(self.pairs)
         shapes = {"isolated": (K, M), "pairs": (P, 2), "colocated": (P, M, 2)}
         for name, shape in shapes.items():
-            found = getattr(self, name).shape
-            if found != shape:
-                raise InputError(self.source, field=name, found=found, expected=f"shape {shape}")
+            require_shape(getattr(self, name), shape, self.source, name)
         unordered = [(min(a, b), max(a, b)) for a, b in self.pairs.tolist()]
         for name, labels in (("keys", self.keys), ("accelerators", self.accelerators), ("pairs", unordered)):
             require_distinct(labels, self.source, name)
@@ -241,10 +239,8 @@ class ThroughputTable:
             return np.nan_to_num(self.colocated[self._pair_row[b, a], columns, ::-1])
         return np.zeros((len(columns), 2))
 
-    def with_colocation(
-        self, model: ColocationModel, scale_factors: Sequence[int] = (1,), *, keep_measured: bool = True
-    ) -> ThroughputTable:
-        """This table with the pairs that a model of co-location adds to it.
+    def with_colocation(self, model: ColocationModel, scale_factors: Sequence[int] = (1,)) -> ThroughputTable:
+        """This table with the pairs that a model of co-location adds to it; figures that there are already stay.
 
         Parameters
         ----------
@@ -253,7 +249,6 @@ class ThroughputTable:
         scale_factors : gangs that may share. Pairs have equal scale factors. The public measurements, and with
             them the embedded model, are of single GPUs; naming larger gangs takes their slowdown for that of one
             of their GPUs.
-        keep_measured : whether figures of this table take precedence over the model's; False drops them.
 
         Raises
         ------
@@ -261,8 +256,7 @@ class ThroughputTable:
             The table has no job of a scale factor, or nothing in common with the model.
         """
         builder = TableBuilder(self.keys, self.accelerators)
-        if keep_measured:
-            builder.add_pairs_of(self)
+        builder.add_pairs_of(self)
         told = False
         for size in dict.fromkeys(scale_factors):
             rows = np.flatnonzero([of_key == size for _, of_key in self.keys])
@@ -289,9 +283,7 @@ class ThroughputTable:
     ) -> NDArray[np.int64]:
         """(N,) rows of the keys of jobs."""
         sizes = np.asarray(scale_factors)
-        if sizes.shape != (len(job_types),):
-            found = f"{len(job_types)} job types, scale factors of shape {sizes.shape}"
-            raise InputError(self.source, found=found, expected="a scale factor for each job type")
+        require_shape(sizes, (len(job_types),), self.source, "scale_factors")
         wanted = zip(job_types, sizes.tolist(), strict=True)
         try:
             return np.fromiter(map(self._row.__getitem__, wanted), dtype=np.int64, count=len(sizes))

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.limits import require_shape
 from throughputs.ragged import Ragged
 from throughputs.training.profiles import Profiles
 
@@ -199,8 +200,8 @@ def forecast_jobs(
         ("measured_seconds", measured_seconds),
         ("factor", factor),
     ):
-        if values is not None and values.shape != (len(regimes),):
-            raise InputError("forecast", field=name, found=values.shape, expected=f"shape ({len(regimes)},)")
+        if values is not None:
+            require_shape(values, (len(regimes),), "forecast", name)
     known = regimes.seen(epochs_done) if mode == "causal" else regimes
     factor = np.ones(len(regimes)) if factor is None else factor
     if band is not None and measured_samples is not None and measured_seconds is not None:

@@ -166,9 +166,10 @@ def _job_numbers(trace: Trace) -> NDArray[np.int64]:
 
 def _numbered(column: NDArray[np.object_]) -> tuple[list[str], NDArray[np.int64]]:
     """The names in a column by first appearance, and for each row the number of its own from 1; -1 for none."""
-    names = [name for name in dict.fromkeys(column.tolist()) if name]
-    number = {name: i for i, name in enumerate(names, start=1)} | {"": -1}
-    return names, np.array([number[name] for name in column.tolist()], dtype=np.int64)
+    import pandas as pd
+
+    codes, names = pd.factorize(np.where(column == "", None, column))
+    return list(names), np.where(codes < 0, -1, codes + 1)
 
 
 SWF_LAYOUT = Layout(
