@@ -46,7 +46,7 @@ _MICROSECONDS = 1_000_000
 
 def is_blank(cells: _Text) -> NDArray[np.bool_]:
     """(N,) whether a cell says nothing."""
-    return _of_distinct(cells, _says_nothing, np.bool_)
+    return of_distinct(cells, says_nothing, np.bool_)
 
 
 def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
@@ -54,7 +54,7 @@ def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
     try:
         values = parsed_numbers(cells)
     except ValueError:
-        values = _of_distinct(cells, lambda text: _number(text, decimal_comma), np.float64)
+        values = of_distinct(cells, lambda text: _number(text, decimal_comma), np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
 
@@ -64,20 +64,20 @@ def durations(cells: _Text, unit: str, minutes: bool = False, decimal_comma: boo
     values = _in_seconds(numbers(cells, decimal_comma), unit)
     clocks = np.flatnonzero(np.isnan(values))
     if len(clocks):
-        values[clocks] = _of_distinct(cells[clocks], lambda text: _clock(text, minutes), np.float64)
+        values[clocks] = of_distinct(cells[clocks], lambda text: _clock(text, minutes), np.float64)
     return values
 
 
 def gpu_counts(cells: _Text) -> _Floats:
     """(N,) GPUs of whole numbers, and of Slurm's resources, as ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; 0 for none."""
-    return _of_distinct(cells, _gpus, np.float64)
+    return of_distinct(cells, _gpus, np.float64)
 
 
 def gpu_types(cells: _Text) -> _Text:
     """(N,) names of the types in Slurm's resources, as ``a100`` for ``gres/gpu:a100=2,gres/gpu=2``; of several with
     bars between; empty for none.
     """
-    return _of_distinct(cells, _gpu_types, object)
+    return of_distinct(cells, _gpu_types, object)
 
 
 @dataclass
@@ -215,7 +215,8 @@ def _in_seconds(values: _Floats, unit: str) -> _Floats:
     return seconds
 
 
-def _says_nothing(text: str) -> bool:
+def says_nothing(text: str) -> bool:
+    """Whether a cell is blank."""
     return len(text) <= _LONGEST_BLANK and text.strip().lower() in _BLANK
 
 
@@ -246,7 +247,7 @@ def _clock(text: str, minutes: bool) -> float:
 
 def _gpus(text: str) -> float:
     text = text.strip()
-    if _says_nothing(text):
+    if says_nothing(text):
         return 0.0
     if "=" in text:
         counts = [(kind, float(number)) for kind, number in _GPUS.findall(text)]
@@ -260,7 +261,7 @@ def _gpu_types(text: str) -> str:
     return "|".join(dict.fromkeys(kind[1:] for kind, number in _GPUS.findall(text) if len(kind) > 1 and int(number)))
 
 
-def _of_distinct(cells: _Text, read: Callable[[str], Any], dtype: type) -> NDArray[Any]:
+def of_distinct(cells: _Text, read: Callable[[str], Any], dtype: type) -> NDArray[Any]:
     """(N,) what `read` makes of each cell, asked once for each distinct one."""
     import pandas as pd
 

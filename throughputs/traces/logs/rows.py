@@ -14,7 +14,16 @@ from throughputs.frames import POSITIVE, SHARE
 from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, check_number_of_jobs
 from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
-from throughputs.traces.logs.cells import Clock, durations, gpu_counts, gpu_types, is_blank, numbers
+from throughputs.traces.logs.cells import (
+    Clock,
+    durations,
+    gpu_counts,
+    gpu_types,
+    is_blank,
+    numbers,
+    of_distinct,
+    says_nothing,
+)
 from throughputs.traces.logs.columns import Column, unit_of
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import Log
@@ -232,7 +241,7 @@ class Rows:
 
     def _states(self) -> _Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
-        words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")]).astype(str)
+        words = of_distinct(self._cells("state"), lambda text: (text.upper().split() or [""])[0], object).astype(str)
         self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
         self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
         for ending, those in _ENDINGS.items():
@@ -352,7 +361,7 @@ class Rows:
         cells, name = self._cells("limit"), self._name("limit")
         unit = "min" if name == "TimelimitRaw" else unit_of(name) or "s"
         seconds = durations(cells, unit, self.log.kind == "sacct", self.decimal_comma)
-        none = np.array([text.strip().upper() in _NO_LIMIT for text in cells], np.bool_)
+        none = of_distinct(cells, lambda text: text.strip().upper() in _NO_LIMIT, np.bool_)
         unread = int((np.isnan(seconds) & ~none & ~is_blank(cells) & self.is_job).sum())
         if unread:
             self.notes.append(f"time limits that cannot be read: {unread:,}; these jobs have none")
@@ -375,8 +384,7 @@ class Rows:
         return deadline
 
     def _text(self, field: str) -> NDArray[np.object_]:
-        cells = np.array([text.strip() for text in self._cells(field)], dtype=object)
-        return np.where(is_blank(cells), "", cells).astype(object)
+        return of_distinct(self._cells(field), lambda text: "" if says_nothing(text) else text.strip(), object)
 
     def _gpu_types(self, kept: NDArray[np.intp]) -> NDArray[np.object_]:
         """(K,) the type of GPU that the log says of each job that is kept; of several the names with bars between."""
@@ -395,11 +403,15 @@ class Rows:
 
     def _types(self, named: NDArray[np.object_], partition: NDArray[np.object_]) -> NDArray[np.object_]:
         """(K,) the type of each job as a cluster names it: that of the log, else the one given for its partition."""
-        of_partition = (
-            "|".join(self.renamed[n] for n in partition_names(name) if n in self.renamed) for name in partition
-        )
-        of_type = ("|".join(self.renamed.get(n, n) for n in partition_names(name)) for name in named)
-        return np.array([own or other for own, other in zip(of_type, of_partition, strict=True)], dtype=object)
+
+        def renamed(name: str) -> str:
+            return "|".join(self.renamed[n] for n in partition_names(name) if n in self.renamed)
+
+        def called(name: str) -> str:
+            return "|".join(self.renamed.get(n, n) for n in partition_names(name))
+
+        of_type = of_distinct(named, called, object)
+        return np.where(of_type == "", of_distinct(partition, renamed, object), of_type).astype(object)
 
     def _check_renamed(self, *columns: NDArray[np.object_]) -> None:
         """Raise `InputError` for a name that was given another and that no job of the log has."""
@@ -415,7 +427,7 @@ class Rows:
 
     def _job_types(self, models: NDArray[np.object_], timed: bool) -> NDArray[np.object_]:
         """(K,) models, where seconds are steps under names that the embedded table, whose steps are not, has not."""
-        models = np.array([self.renamed.get(name, name) or UNNAMED for name in models.tolist()], dtype=object)
+        models = of_distinct(models, lambda name: self.renamed.get(name, name) or UNNAMED, object)
         if timed:
             for name in default_table().job_types:
                 same = models == name
