@@ -6,7 +6,7 @@ some ten unknowns lists of numbers are the quickest; beyond, columns are elimina
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from math import copysign, inf, nan, sqrt
 
@@ -107,19 +107,11 @@ def least_squares(matrix: Array, rhs: Array) -> Array:
         if factors.trusted:
             return factors.solve(rhs)
     R, y = matrix.astype(np.float64), rhs.astype(np.float64)
-    order, rank, first = np.arange(n), 0, 0.0
-    for k in range(min(m, n)):
-        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
-        best = k + int(np.argmax(sizes))
-        size = sqrt(float(sizes[best - k]))
-        first = size if k == 0 else first
-        if not size > np.finfo(np.float64).eps * max(m, n) * first:
-            break
-        R[:, [k, best]], order[[k, best]] = R[:, [best, k]], order[[best, k]]
-        v, scale = _reflector(R[k:, k], size)
-        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
-        y[k:] -= v * (scale * dot(v, y[k:]))
-        rank = k + 1
+    order, rank = np.arange(n), 0
+    for best, v, scale in _reflections(R, np.finfo(np.float64).eps * max(m, n)):
+        order[[rank, best]] = order[[best, rank]]
+        y[rank:] -= v * (scale * dot(v, y[rank:]))
+        rank += 1
     # what the other columns have in common with the first is folded into these, the last row first
     folds = []
     for k in range(rank - 1, -1, -1) if rank < n else ():
@@ -139,6 +131,25 @@ def least_squares(matrix: Array, rhs: Array) -> Array:
     return solution
 
 
+def _reflections(R: Array, least: float) -> Iterator[tuple[int, Array, float]]:
+    """Householder's reflections with column pivoting, each when it has been applied to `R` (m, n): the column that was
+    put at the place of the next one, and v and b as of `_reflector`. They end where what is left of all columns is no
+    longer than `least` times the first.
+    """
+    first = 0.0
+    for k in range(min(R.shape)):
+        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
+        best = k + int(np.argmax(sizes))
+        size = sqrt(float(sizes[best - k]))
+        first = size if k == 0 else first
+        if not size > least * first:
+            return
+        R[:, [k, best]] = R[:, [best, k]]
+        v, scale = _reflector(R[k:, k], size)
+        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
+        yield best, v, scale
+
+
 def _reflector(x: Array, size: float) -> tuple[Array, float]:
     """v and b of the reflection ``1 - b v v'`` that takes x, of length `size`, to a multiple of the first axis."""
     v = x.copy()
@@ -152,21 +163,10 @@ def null_space(rows: Array, least: float) -> Array:
 
     Rows that are no further than `least` times the longest from being combinations of others count as such.
     """
-    r, n = rows.shape
-    R, basis, first = rows.T.astype(np.float64), np.eye(n), 0.0
-    rank = 0
-    for k in range(min(r, n)):
-        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
-        best = k + int(np.argmax(sizes))
-        size = sqrt(float(sizes[best - k]))
-        first = size if k == 0 else first
-        if not size > least * first:
-            break
-        R[:, [k, best]] = R[:, [best, k]]
-        v, scale = _reflector(R[k:, k], size)
-        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
-        basis[k:] -= v[:, None] * (scale * matmul(v, basis[k:]))
-        rank = k + 1
+    basis, rank = np.eye(rows.shape[1]), 0
+    for _, v, scale in _reflections(rows.T.astype(np.float64), least):
+        basis[rank:] -= v[:, None] * (scale * matmul(v, basis[rank:]))
+        rank += 1
     return basis[rank:]
 
 
@@ -176,32 +176,33 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
     Jacobi's method, pair by pair in a fixed order.
     """
     a: list[list[float]] = matrix.tolist()
-    n = len(a)
-    vectors = [[float(i == j) for j in range(n)] for i in range(n)]
-    pairs = list(combinations(range(n), 2))
-    for _ in range(_SWEEPS):
-        turned = False
-        for p, q in pairs:
-            off = a[p][q]
-            # below rounding of both diagonal entries
-            if not abs(off) > 1e-17 * sqrt(abs(a[p][p] * a[q][q])) or not abs(off) > 1e-300:
-                continue
-            turned = True
-            cosine, sine = _turn(a[p][p], a[q][q], off)
-            for row in a:
-                row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
-            above, below = a[p], a[q]
-            a[p] = [cosine * x - sine * y for x, y in zip(above, below, strict=True)]
-            a[q] = [sine * x + cosine * y for x, y in zip(above, below, strict=True)]
-            a[p][q] = a[q][p] = 0.0
-            above, below = vectors[p], vectors[q]
-            vectors[p] = [cosine * x - sine * y for x, y in zip(above, below, strict=True)]
-            vectors[q] = [sine * x + cosine * y for x, y in zip(above, below, strict=True)]
-        if not turned:
-            break
-    values = np.array([a[i][i] for i in range(n)])
+    vectors: list[list[float]] = np.eye(len(a)).tolist()
+
+    def turn(p: int, q: int) -> bool:
+        off = a[p][q]
+        # below rounding of both diagonal entries
+        if not abs(off) > 1e-17 * sqrt(abs(a[p][p] * a[q][q])) or not abs(off) > 1e-300:
+            return False
+        cosine, sine = _turn(a[p][p], a[q][q], off)
+        for row in a:
+            row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
+        for rows in (a, vectors):
+            pairs = list(zip(rows[p], rows[q], strict=True))
+            rows[p], rows[q] = [cosine * x - sine * y for x, y in pairs], [sine * x + cosine * y for x, y in pairs]
+        a[p][q] = a[q][p] = 0.0
+        return True
+
+    _sweep(len(a), turn)
+    values = np.array([row[i] for i, row in enumerate(a)])
     order = np.argsort(values, kind="stable")
-    return values[order], np.array(vectors).reshape(n, n)[order].T
+    return values[order], np.array(vectors)[order].T
+
+
+def _sweep(n: int, turn: Callable[[int, int], bool]) -> None:
+    """Turn pairs of n rows in a fixed order until none needs it."""
+    for _ in range(_SWEEPS):
+        if not sum(turn(p, q) for p, q in combinations(range(n), 2)):
+            return
 
 
 def singular_values(matrix: Array) -> Array:
@@ -212,18 +213,17 @@ def singular_values(matrix: Array) -> Array:
     """
     k, n = matrix.shape
     rows = np.array(matrix if k <= n else matrix.T, dtype=np.float64, order="C")
-    for _ in range(_SWEEPS):
-        turned = False
-        for p, q in combinations(range(len(rows)), 2):
-            one, other = rows[p], rows[q]
-            alpha, beta, off = dot(one, one), dot(other, other), dot(one, other)
-            if not abs(off) > _ORTHOGONAL * sqrt(alpha * beta):
-                continue
-            turned = True
-            cosine, sine = _turn(alpha, beta, off)
-            rows[p], rows[q] = cosine * one - sine * other, sine * one + cosine * other
-        if not turned:
-            break
+
+    def turn(p: int, q: int) -> bool:
+        one, other = rows[p], rows[q]
+        alpha, beta, off = dot(one, one), dot(other, other), dot(one, other)
+        if not abs(off) > _ORTHOGONAL * sqrt(alpha * beta):
+            return False
+        cosine, sine = _turn(alpha, beta, off)
+        rows[[p, q]] = cosine * one - sine * other, sine * one + cosine * other
+        return True
+
+    _sweep(len(rows), turn)
     return np.sort(np.sqrt(np.add.reduce(rows * rows, axis=1)))
 
 
