@@ -139,15 +139,12 @@ class Course:
         """
         jobs = ran[self.adaptive[ran]]
         jobs = jobs[steps_done[jobs] < self.total_steps[jobs]]
-        if not len(jobs):
-            return self._unchanged()
         if self.published:
-            jobs = jobs[self._asked[jobs] != 0]
             rung = self._rung[jobs] + self._asked[jobs]
         else:
             rung = self._ladders.rung(self._kind[jobs], self._position(jobs, steps_done))
-            changes = rung != self._rung[jobs]
-            jobs, rung = jobs[changes], rung[changes]
+        changes = rung != self._rung[jobs]
+        jobs, rung = jobs[changes], rung[changes]
         return self._change(jobs, rung, steps_done[jobs])
 
     def observe(self, active: NDArray[np.int64], steps_done: NDArray[np.float64]) -> None:
@@ -158,8 +155,6 @@ class Course:
         if not self.published:
             return
         jobs = active[self.adaptive[active]]
-        if not len(jobs):
-            return
         kind, rung = self._kind[jobs], self._rung[jobs]
         epoch = np.ceil(steps_done[jobs] / self.iterations_per_epoch[jobs]).astype(np.int64)
         climbs = self._ladders.doublings(kind, epoch + 1) > rung
@@ -199,14 +194,7 @@ class Course:
         epochs = fraction * (self.initial_steps[jobs] / self._initial_iterations[jobs])
         return np.floor(epochs + _EPOCH_TOLERANCE).astype(np.int64)
 
-    def _unchanged(self) -> CourseChange:
-        return CourseChange(
-            np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros((0, len(self.accelerators)))
-        )
-
     def _change(self, jobs: NDArray[np.int64], rung: NDArray[np.int64], steps: NDArray[np.float64]) -> CourseChange:
-        if not len(jobs):  # in most rounds
-            return self._unchanged()
         kind = self._kind[jobs]
         size = self._ladders.batch_size[kind, rung]
         iterations = np.ceil(self._ladders.samples_per_epoch[kind] / size)
