@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.errors import InputError
 from throughputs.files import read_rows, write_rows
 from throughputs.frames import FINITE, NOT_NEGATIVE, Column, FrameReader
+from throughputs.limits import require, require_shape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,20 +53,18 @@ class _History(NamedTuple):
     @classmethod
     def checked(cls, when: ArrayLike, prices: ArrayLike, source: str, name: str) -> _History:
         times, values = np.array(when, dtype=np.float64), np.array(prices, dtype=np.float64)
+        if times.ndim != 1 or times.shape != values.shape or not len(times):
+            found = f"times of shape {times.shape}, prices of shape {values.shape}"
+            raise InputError(source, field=name, found=found, expected="one price for each time, at least one")
         with np.errstate(over="ignore", invalid="ignore"):
-            fits = times.ndim == 1 and times.shape == values.shape and len(times) > 0
-            steps = np.diff(times) * values[:-1] / _SECONDS_PER_HOUR if fits else np.zeros(0)
-            paid = np.concatenate([[0.0], np.cumsum(steps)])
-        shapes = f"times of shape {times.shape}, prices of shape {values.shape}"
-        for good, found, expected in (
-            (fits, shapes, "one price for each time, at least one"),
-            (np.isfinite(times).all() and (np.diff(times) > 0).all(), times, "finite, strictly ascending times"),
-            (((values >= 0) & np.isfinite(values)).all(), values, "finite prices of at least 0 dollars per GPU hour"),
-            (np.isfinite(paid).all(), values, "a finite sum of dollars"),
+            gaps = np.diff(times)
+            paid = np.append(0.0, np.cumsum(gaps * values[:-1] / _SECONDS_PER_HOUR))
+        for good, wrong, expected in (
+            (np.isfinite(times) & np.append(True, gaps > 0), times, "finite, strictly ascending times"),
+            ((values >= 0) & np.isfinite(values), values, "finite prices of at least 0 dollars per GPU hour"),
+            (np.isfinite(paid), values, "a finite sum of dollars"),
         ):
-            if not good:
-                shown = found if isinstance(found, str) else found.tolist()
-                raise InputError(source, field=name, found=shown, expected=expected)
+            require(good, wrong, source, name, expected)
         return cls(times, values, paid)
 
     def step(self, seconds: ArrayLike) -> NDArray[np.int64]:
@@ -175,13 +174,10 @@ class PriceTable:
         M = len(accelerators)
         start, end = np.asarray(start_seconds, dtype=np.float64), np.asarray(end_seconds, dtype=np.float64)
         for field, values in (("start_seconds", start), ("end_seconds", end)):
-            if values.shape not in ((), (M,)):
-                raise InputError(self.source, field=field, found=values.shape, expected=f"a scalar or shape {(M,)}")
+            if values.ndim:
+                require_shape(values, (M,), self.source, field)
         start, end = np.broadcast_to(start, (M,)), np.broadcast_to(end, (M,))
-        if not (end >= start).all():
-            i = int(np.argmin(end >= start))
-            expected = f"a time not before the start, {start[i]}"
-            raise InputError(self.source, field="end_seconds", found=end[i].item(), expected=expected)
+        require(end >= start, end, self.source, "end_seconds", "a time not before the start")
         dollars = np.zeros(M)
         for name in dict.fromkeys(accelerators):
             here = np.array([other == name for other in accelerators])

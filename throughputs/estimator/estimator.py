@@ -179,25 +179,14 @@ class ThroughputEstimator:
         for pair, value in (((a, b), retained_a), ((b, a), retained_b)):
             self._observed.setdefault(pair, np.full(M, np.nan))[accelerator] = value
 
-    def retained(self, jobs: ArrayLike | None = None) -> NDArray[np.float64]:
-        """(G, G, M) fraction that row keeps beside column: measured where the pair has run, estimated elsewhere.
-
-        Parameters
-        ----------
-        jobs : positions of G jobs; all of them when omitted.
-        """
-        chosen = np.arange(self.n_jobs) if jobs is None else np.asarray(jobs, dtype=np.int64)
-        match = self.matches[chosen]
-        if self.estimate == "match":
-            fractions = self.references[np.ix_(match, match)]
-        else:
-            fractions = self.fingerprints[chosen][:, match]
+    def retained(self) -> NDArray[np.float64]:
+        """(G, G, M) fraction that row keeps beside column: measured where the pair has run, estimated elsewhere."""
+        match = self.matches
+        matched = self.references[match] if self.estimate == "match" else self.fingerprints
+        fractions = matched[:, match]
         fractions = np.where(fractions.swapaxes(0, 1) > 0, fractions, 0.0)
-        local = {int(job): i for i, job in enumerate(chosen)}
-        for (a, b), measured in self._observed.items():
-            if a in local and b in local:
-                entry = fractions[local[a], local[b]]
-                fractions[local[a], local[b]] = np.where(np.isnan(measured), entry, measured)
+        for pair, measured in self._observed.items():
+            fractions[pair] = np.where(np.isnan(measured), fractions[pair], measured)
         return fractions
 
 
