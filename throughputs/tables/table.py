@@ -200,15 +200,12 @@ class ThroughputTable:
             As `rates`, or the table has no such type for any of `accelerators`.
         """
         rates = self.rates(job_types, scale_factors, accelerators)
-        known = [m for m, name in enumerate(accelerators) if name + UNCONSOLIDATED in self.accelerators]
-        if not known:
+        names = [name + UNCONSOLIDATED * (name + UNCONSOLIDATED in self.accelerators) for name in accelerators]
+        if names == list(accelerators):
             expected = f"figures for gangs spread over servers, as in {(*accelerators, 'v100')[0] + UNCONSOLIDATED}"
             raise InputError(self.source, field="accelerator", found=list(self.accelerators), expected=expected)
-        rows = self._rows(job_types, scale_factors)
-        columns = self._columns([accelerators[m] + UNCONSOLIDATED for m in known])
-        spread = self.isolated[rows[:, np.newaxis], columns]
-        rates[:, known] = np.where(np.isnan(spread), rates[:, known], spread)
-        return rates
+        spread = self.isolated[self._rows(job_types, scale_factors)[:, np.newaxis], self._columns(names)]
+        return np.where(np.isnan(spread), rates, spread)
 
     def matrix(
         self,
