@@ -187,10 +187,11 @@ def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, 
         group[i] = len(first)
         first.append(i)
         second.append(i)
-        for k in np.flatnonzero((bucket == bucket[i]) & (group < 0)):
-            if all(_may_swap(together, int(member), int(k)) for member in np.flatnonzero(group == group[i])):
+        # jobs that may be swapped with i may be swapped with one another, by way of it
+        for k in np.flatnonzero((bucket == bucket[i]) & (group < 0)).tolist():
+            if _may_swap(together, i, k):
                 group[k] = group[i]
-                second[-1] = int(k)
+                second[-1] = k
     return group, np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
 
 

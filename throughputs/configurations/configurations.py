@@ -293,19 +293,17 @@ class Configurations:
             A position is repeated or unknown.
         """
         wanted = np.asarray(jobs, dtype=np.int64).reshape(-1)
-        ordered = np.argsort(wanted, kind="stable")
-        ascending = wanted[ordered]
-        if len(wanted) and (ascending[0] < 0 or ascending[-1] >= self.n_jobs or (np.diff(ascending) == 0).any()):
+        if ((wanted < 0) | (wanted >= self.n_jobs)).any() or len(np.unique(wanted)) < len(wanted):
             expected = f"distinct positions below {self.n_jobs}"
             raise InputError(_SOURCE, field="jobs", found=wanted.tolist(), expected=expected)
         offsets, taken = ragged_rows(self.offsets, wanted)
         columns = self._columns(taken) | {"job": np.repeat(np.arange(len(wanted)), np.diff(offsets))}
         paired = np.flatnonzero(columns["partner"] >= 0)
         if len(paired):
-            partner = columns["partner"]
-            place = np.minimum(np.searchsorted(ascending, partner[paired]), len(wanted) - 1)
-            gone = paired[ascending[place] != partner[paired]]
-            partner[paired] = ordered[place]
+            place = np.full(self.n_jobs, -1)
+            place[wanted] = np.arange(len(wanted))
+            columns["partner"][paired] = place[columns["partner"][paired]]
+            gone = paired[columns["partner"][paired] < 0]
             # without pairs the order of the columns is the old one
             columns = _in_order({name: np.delete(array, gone) for name, array in columns.items()})
         return self._trusted(columns, tuple(self.jobs[i] for i in wanted.tolist()), self.pools)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.colocation.model import retained_fractions
 from throughputs.errors import InputError, one_of
 from throughputs.estimator.completion import low_rank_completion
-from throughputs.limits import require_shape
+from throughputs.limits import require_all, require_shape
 from throughputs.numerics import dot, matmul
 from throughputs.tables.table import ThroughputTable
 
@@ -206,11 +206,9 @@ def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) 
 
 
 def _check_fractions(field: str, values: NDArray[np.float64], *, missing: bool = False) -> None:
-    bad = ~((values >= 0) & (values <= 1)) & ~(missing & np.isnan(values))
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        expected = "fractions from 0 to 1" + (", or nan" if missing else "")
-        raise InputError(_SOURCE, field=f"{field}{list(where)}", found=values[where].item(), expected=expected)
+    good = ((values >= 0) & (values <= 1)) | (missing & np.isnan(values))
+    expected = "fractions from 0 to 1" + ", or nan" * missing
+    require_all(good, values, _SOURCE, lambda *at: f"{field}{list(at)}", expected)
 
 
 def _distances(fingerprint: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:

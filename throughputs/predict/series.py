@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.limits import require, require_shape
 from throughputs.numerics import exp, log
 from throughputs.predict.models import check_model, fit_values
 from throughputs.trace import Trace
@@ -121,12 +122,8 @@ def _checked(series: Mapping[str, _Floats], target: str) -> _Floats:
     if target not in series:
         raise InputError("series", found=target, expected=f"one of {', '.join(series)}")
     for name, values in series.items():
-        bad = ~(np.isfinite(values) & (values >= 0))
-        if len(values) != len(series[target]):
-            raise InputError("series", field=name, found=len(values), expected=f"{len(series[target])} bins")
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise InputError("series", line=row + 1, field=name, found=float(values[row]), expected="a count from 0")
+        require_shape(values, (len(series[target]),), "series", name)
+        require(np.isfinite(values) & (values >= 0), values, "series", name, "a count from 0")
     return np.asarray(series[target], dtype=np.float64)
 
 

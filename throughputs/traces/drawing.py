@@ -43,13 +43,11 @@ def types_by_size(
     table: ThroughputTable, accelerator: str, job_types: Sequence[str] | None = None
 ) -> dict[int, list[str]]:
     """Job types, of the table's or of these, that run on so many GPUs of a type."""
-    names = table.job_types if job_types is None else job_types
-    keys = [(name, size) for name in names for size in table.scale_factors_of(name)]
-    rates = table.rates([name for name, _ in keys], [size for _, size in keys], [accelerator])[:, 0]
     found: dict[int, list[str]] = {}
-    for (name, size), rate in zip(keys, rates.tolist(), strict=True):
-        if rate > 0:
-            found.setdefault(size, []).append(name)
+    for name in table.job_types if job_types is None else job_types:
+        for size in table.scale_factors_of(name):
+            if table.rates([name], [size], [accelerator]).any():
+                found.setdefault(size, []).append(name)
     return found
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.limits import require_shape
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, STEADY_EPOCHS
@@ -101,8 +102,7 @@ class Course:
     ) -> None:
         n = len(job_type)
         for name, column in (("scale_factor", scale_factor), ("mode", mode), ("total_steps", total_steps)):
-            if len(column) != n:
-                raise InputError("course", field=name, found=f"{len(column)} jobs", expected=f"{n}, as job types")
+            require_shape(np.asarray(column), (n,), "course", name)
         rules = default_rules() if rules is None else rules
         self.accelerators = tuple(accelerators)
         self.published = published

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.errors import InputError
+from throughputs.limits import require_all
 from throughputs.ragged import row_offsets
 from throughputs.training.course import training_start
 from throughputs.training.ladders import Ladders
@@ -99,10 +99,13 @@ def _profiled_column(
     trace: Trace, table: ThroughputTable, rates: NDArray[np.float64], wanted: str | None
 ) -> NDArray[np.int64]:
     """(N,) the accelerator type of each job, as a position in the table."""
-    if len(trace) and not rates.any(axis=1).all():
-        job = int(np.argmin(rates.any(axis=1)))
-        where = f"{trace.job_type[job]!r} with {trace.scale_factor[job]} GPUs"
-        raise InputError(table.source, field=where, found=0.0, expected="a throughput above 0 on some accelerator type")
+    require_all(
+        rates.any(axis=1),
+        np.zeros(len(trace)),
+        table.source,
+        lambda job: f"{trace.job_type[job]!r} with {trace.scale_factor[job]} GPUs",
+        "a throughput above 0 on some accelerator type",
+    )
     column = rates.argmax(axis=1) if rates.size else np.zeros(len(trace), dtype=np.int64)
     if wanted is not None:
         table.rates([], [], [wanted])  # says what is wrong with an unknown name

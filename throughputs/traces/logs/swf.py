@@ -64,23 +64,17 @@ def _cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str,
     """
     names: dict[str, dict[str, str]] = {name: {} for name in _NAMED}
     notes: list[str] = []
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        line = line.strip()
-        if line.startswith(";"):
-            comment = _COMMENT.fullmatch(line)
-            if comment is not None:
-                _take(comment[1], comment[2], names, notes)
-        elif line:
-            cells = line.split()
+    rows: dict[int, list[str]] = {}
+    for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
+        if comment := _COMMENT.fullmatch(line):
+            _take(comment[1], comment[2], names, notes)
+        elif line and not line.startswith(";"):
+            rows[number] = cells = line.split()
             if len(cells) != len(_FIELDS):
                 expected = f"{len(_FIELDS)} numbers, as the Standard Workload Format has for each job"
                 raise InputError(source, line=number, found=f"{len(cells)} fields", expected=expected)
-            rows.append(cells)
-            lines.append(number)
-    table = np.array(rows, dtype=object).reshape(-1, len(_FIELDS)).T
-    return _columns(dict(zip(_FIELDS, table, strict=True)), names), np.array(lines, dtype=np.int64), tuple(notes)
+    table = np.array(list(rows.values()), dtype=object).reshape(-1, len(_FIELDS)).T
+    return _columns(dict(zip(_FIELDS, table, strict=True)), names), np.array(list(rows), dtype=np.int64), tuple(notes)
 
 
 def _take(label: str, value: str, names: dict[str, dict[str, str]], notes: list[str]) -> None:
