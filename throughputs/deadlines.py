@@ -79,7 +79,7 @@ class DeadlineOptions(Ragged):
         return value
 
 
-def checked_options(values: Any, n: int, source: str) -> NDArray[np.object_]:
+def checked_options(values: Any, n: int, source: str, first_line: int = 1) -> NDArray[np.object_]:
     """(N,) cells of a trace; None stands for none at all.
 
     Raises
@@ -96,11 +96,11 @@ def checked_options(values: Any, n: int, source: str) -> NDArray[np.object_]:
         raise InputError(source, field="deadline_options", found=found, expected=f"one for each of {n} jobs")
     for row, cell in enumerate(values):
         if cell != ():
-            column[row] = _checked_row(cell, row, source)
+            column[row] = _checked_row(cell, source, first_line + row)
     return column
 
 
-def _checked_row(cell: Any, row: int, source: str) -> OptionRow:
+def _checked_row(cell: Any, source: str, line: int) -> OptionRow:
     try:
         pairs = np.array([(float(seconds), float(value)) for seconds, value in cell]).reshape(-1, 2)
     except (TypeError, ValueError, OverflowError):
@@ -109,7 +109,7 @@ def _checked_row(cell: Any, row: int, source: str) -> OptionRow:
     good = np.isfinite(pairs).all() and (value > 0).all() and (seconds >= 0).all()
     if not (good and (seconds[1:] > seconds[:-1]).all() and (value[1:] <= value[:-1]).all()):
         expected = "tuples (seconds, value) of finite numbers: times ascending, values above 0 and not ascending"
-        raise InputError(source, line=row + 1, field="deadline_options", found=cell, expected=expected)
+        raise InputError(source, line=line, field="deadline_options", found=cell, expected=expected)
     return tuple(zip(seconds.tolist(), value.tolist(), strict=True))
 
 

@@ -42,11 +42,6 @@ class InputError(ValueError):
         shown = "nothing" if found is None else _shown(found)
         super().__init__(f"{where}:{what} found {shown}, expected {expected}")
 
-    def moved(self, lines: int) -> InputError:
-        """The same error `lines` further down, for rows that stand below a header."""
-        line = None if self.line is None else self.line + lines
-        return InputError(self.source, expected=self.expected, found=self.found, line=line, field=self.field)
-
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """`` (did you mean '...'?)`` with the closest of the known names, or nothing."""

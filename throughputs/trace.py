@@ -87,7 +87,7 @@ class Trace:
     trace_id : (N,) str, what the job is called where it was logged; empty where the trace does not say.
     arrival_date : (N,) datetime64[us] in UTC, when the job arrived where it was logged; NaT where the trace does not
         say. All other times follow: they stand as many seconds apart as on the clock of the trace.
-    source : where the trace came from, for messages.
+    source : where the trace came from, for messages; `first_line`, which is not kept, is that of its first job there.
 
     Raises
     ------
@@ -146,12 +146,13 @@ class Trace:
         arrival_time: Sequence[float] | _Floats,
         *,
         source: str = "trace",
+        first_line: int = 1,
         **columns: Any,
     ) -> None:
         for name in columns:
             if name not in columns_of(Trace):
                 raise TypeError(f"Trace has no column {name!r}{did_you_mean(name, columns_of(Trace))}")
-        options = checked_options(columns.get("deadline_options"), len(job_type), source)
+        options = checked_options(columns.get("deadline_options"), len(job_type), source, first_line)
         needed = {
             "job_type": job_type,
             "scale_factor": scale_factor,
@@ -159,44 +160,40 @@ class Trace:
             "arrival_time": arrival_time,
         }
         object.__setattr__(self, "source", source)
-        keep_columns(self, needed | columns | {"deadline_options": options}, source)
-        self._validate()
+        keep_columns(self, needed | columns | {"deadline_options": options}, source, first_line)
+        self._validate(first_line)
 
     def __len__(self) -> int:
         return len(self.job_type)
 
-    def _validate(self) -> None:
-        """Check times against each other."""
+    def _validate(self, first_line: int) -> None:
+        """Check times against each other, and take deadlines from the first options where there are any."""
         start, end, arrival = self.recorded_start_seconds, self.recorded_end_seconds, self.arrival_time
-        for name, times, least, what in (
-            ("recorded_start_seconds", start, arrival, "the arrival"),
-            ("recorded_end_seconds", end, start, "the recorded start"),
-        ):
-            good = np.isnan(times) | ((times >= least) & (times <= LATEST_TIME))
-            require(good, times, self.source, name, f"seconds, not before {what} and at most {LATEST_TIME:g}, or nan")
-        late = np.flatnonzero(np.diff(arrival) < 0)
-        if len(late):
-            before = late[0]
-            found, expected = float(arrival[before + 1]), f"at least the arrival before it, {arrival[before]} s"
-            line = int(before) + 2
-            raise InputError(self.source, line=line, field="arrival_time", found=found, expected=expected)
-        self._settle_deadlines()
-
-    def _settle_deadlines(self) -> None:
-        """Take deadlines from the first options where there are any, and check them."""
         first = np.array([row[0][0] if row else np.nan for row in self.deadline_options], dtype=np.float64)
         deadline = np.where(np.isnan(self.deadline), first, self.deadline)
         object.__setattr__(self, "deadline", deadline)
-        some = ~np.isnan(deadline)
-        for good, expected in (
-            (~some | np.isnan(self.slo), "nothing, as the job has an slo"),
+        none, limit = np.isnan(deadline), f"at most {LATEST_TIME:g}, or nan"
+        for name, good, expected in (
             (
-                ~some | (np.isfinite(deadline) & (deadline >= self.arrival_time)),
+                "recorded_start_seconds",
+                np.isnan(start) | ((start >= arrival) & (start <= LATEST_TIME)),
+                f"seconds, not before the arrival and {limit}",
+            ),
+            (
+                "recorded_end_seconds",
+                np.isnan(end) | ((end >= start) & (end <= LATEST_TIME)),
+                f"seconds, not before the recorded start and {limit}",
+            ),
+            ("arrival_time", np.diff(arrival, prepend=0.0) >= 0, "at least the arrival before it"),
+            ("deadline", none | np.isnan(self.slo), "nothing, as the job has an slo"),
+            (
+                "deadline",
+                none | (np.isfinite(deadline) & (deadline >= arrival)),
                 "seconds, not before the arrival: a time on the clock",
             ),
-            (np.isnan(first) | (first == deadline), "the first of its deadline_options, or nothing"),
+            ("deadline", np.isnan(first) | (first == deadline), "the first of its deadline_options, or nothing"),
         ):
-            require(good, deadline, self.source, "deadline", expected)
+            require(good, getattr(self, name), self.source, name, expected, first_line)
 
     @staticmethod
     def column_names() -> tuple[str, ...]:
@@ -220,17 +217,10 @@ class Trace:
         columns: dict[str, Any] = reader.read(columns_of(cls), ignored=("job_id",))
         if reader.has("job_id"):
             ids = reader.whole_numbers("job_id")
-            for row in np.flatnonzero(ids != np.arange(len(ids))).tolist():
-                raise InputError(source, line=first_line + row, field="job_id", found=int(ids[row]), expected=f"{row}")
-        texts = columns.pop("deadline_options").tolist()
-        if reader.has("deadline_options"):
-            columns["deadline_options"] = [
-                option_row(text, source, line) for line, text in enumerate(texts, start=first_line)
-            ]
-        try:
-            return cls(**columns, source=source)
-        except InputError as error:
-            raise error.moved(first_line - 1) from None
+            reader.require(ids == np.arange(len(ids)), ids, "job_id", "the position of the job, counted from 0")
+        options = enumerate(columns["deadline_options"].tolist(), start=first_line)
+        columns["deadline_options"] = [option_row(text, source, line) for line, text in options]
+        return cls(**columns, source=source, first_line=first_line)
 
     def to_frame(self) -> pd.DataFrame:
         """Table with one row per job (index: job id) and the columns of `column_names`."""
