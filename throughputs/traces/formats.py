@@ -322,14 +322,9 @@ def _check_format(format: str, known: tuple[str, ...]) -> None:
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines without their ends; blank ones are accepted at the end only."""
-    lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            raise InputError(path, line=number, found=line, expected="a job; only the end of a trace may be blank")
-    return lines
+    """Lines without their ends; blank ones at the end are none."""
+    text = read_text(path).rstrip()
+    return [line.removesuffix("\r") for line in text.split("\n")] if text else []
 
 
 def _detect(path: Path, lines: list[str]) -> str:
