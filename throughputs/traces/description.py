@@ -80,43 +80,41 @@ def _demand(gpu_hours: float | None, gpus: int, span: float) -> float | None:
     return gpu_hours / gpus / (span / _HOUR) if gpu_hours is not None and gpus and span > 0 else None
 
 
-def _demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:
+def _demand_over_time(trace: Trace, durations: _Floats, span: float) -> dict[str, Any] | None:
     """GPUs that the jobs ask for over time, each from its arrival on for as long as it takes; and those recorded.
 
     None where arrivals span no time or no duration is known; else ``interval_s``, ``start_s`` of each interval from the
     first arrival to the last, ``gpus_asked``, their average over the interval, and ``gpus_recorded``, of the schedule
     that the trace records (None where it records none).
     """
-    known = ~np.isnan(durations)
-    if not known.any() or trace.arrival_time[-1] <= trace.arrival_time[0]:
+    if not span > 0 or np.isnan(durations).all():
         return None
-    edges = np.linspace(trace.arrival_time[0], trace.arrival_time[-1], _INTERVALS + 1)
-    arrival, gpus = trace.arrival_time[known], _gpus(trace)
-    began = ~np.isnan(trace.recorded_end_seconds)
-    start, end = trace.recorded_start_seconds[began], trace.recorded_end_seconds[began]
-    recorded = _averages(edges, start, end, gpus[began]) if began.any() else None
+    arrival, gpus = trace.arrival_time, _gpus(trace)
+    edges = np.linspace(arrival[0], arrival[-1], _INTERVALS + 1)
     return {
         "interval_s": float(edges[1] - edges[0]),
         "start_s": edges[:-1].tolist(),
-        "gpus_asked": _averages(edges, arrival, arrival + durations[known], gpus[known]).tolist(),
-        "gpus_recorded": None if recorded is None else recorded.tolist(),
+        "gpus_asked": _averages(edges, arrival, arrival + durations, gpus),
+        "gpus_recorded": _averages(edges, trace.recorded_start_seconds, trace.recorded_end_seconds, gpus),
     }
 
 
-def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> _Floats:
-    """(B,) GPUs in use on average between neighbouring edges, by jobs that hold theirs from start to end."""
+def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> list[float] | None:
+    """(B,) GPUs in use on average between neighbouring edges, by jobs that hold theirs from start to end; None where
+    no end is known.
+    """
+    known = ~np.isnan(end)
 
     def held(since: _Floats) -> _Floats:
         """GPU seconds up to each edge of GPUs that are held for ever from these times on."""
-        order = np.argsort(since, kind="stable")
+        order = np.flatnonzero(known)[np.argsort(since[known], kind="stable")]
         before = np.searchsorted(since[order], edges, side="right")
-        count = np.concatenate([[0.0], np.cumsum(gpus[order])])[before]
-        weighted = np.concatenate([[0.0], np.cumsum(gpus[order] * since[order])])[before]
+        count = np.append(0.0, np.cumsum(gpus[order]))[before]
+        weighted = np.append(0.0, np.cumsum(gpus[order] * since[order]))[before]
         return np.asarray(count * edges - weighted)
 
-    used = held(start) - held(end)
-    averages: _Floats = np.maximum(np.diff(used) / np.diff(edges), 0.0)
-    return averages
+    averages: list[float] = np.maximum(np.diff(held(start) - held(end)) / np.diff(edges), 0.0).tolist()
+    return averages if known.any() else None
 
 
 def _gpus(trace: Trace) -> _Floats:
@@ -210,7 +208,7 @@ def describe_trace(
         "sizes": _sizes(trace, hours),
         "types": _types(trace, hours),
         "pools": _pools(trace, hours, capacity, span),
-        "demand_over_time": _demand_over_time(trace, durations),
+        "demand_over_time": _demand_over_time(trace, durations, span),
     }
 
 
