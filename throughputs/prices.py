@@ -274,11 +274,8 @@ def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:
 
 def _cheapest(by_zone: Mapping[str, Mapping[float, float]]) -> tuple[_Floats, _Floats]:
     """Times at which the least price on offer is told anew, and that price."""
-    times = np.unique(np.concatenate([list(changes) for changes in by_zone.values()]))
-    offers = np.full((len(by_zone), len(times)), np.inf)
-    for z, changes in enumerate(by_zone.values()):
-        when = np.array(sorted(changes))
-        prices = np.array([changes[time] for time in when.tolist()])
-        step = np.searchsorted(when, times, side="right") - 1
-        offers[z] = np.where(step >= 0, prices[np.maximum(step, 0)], np.inf)
-    return times, offers.min(axis=0)
+    import pandas as pd
+
+    of_zones = pd.DataFrame({zone: pd.Series(changes) for zone, changes in by_zone.items()})
+    least = of_zones.sort_index().ffill().min(axis=1)
+    return least.index.to_numpy(), least.to_numpy()

@@ -54,7 +54,7 @@ def types_by_size(
 def poisson_arrivals(rng: np.random.Generator, n_jobs: int, mean_interarrival: float) -> NDArray[np.float64]:
     """(N,) seconds; the first job arrives at 0, and a longer trace begins with a shorter one."""
     gaps = -log(1.0 - rng.random(n_jobs)) * mean_interarrival
-    return np.concatenate([np.zeros(1), np.cumsum(gaps)])[:n_jobs]
+    return np.append(0.0, np.cumsum(gaps))[:n_jobs]
 
 
 def published_arrivals(rng: random.Random, n_jobs: int, mean_interarrival: float) -> NDArray[np.float64]:

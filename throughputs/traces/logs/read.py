@@ -184,12 +184,12 @@ def _check_header(header: Sequence[str], source: str, line: int) -> None:
 
 
 def _of_frame(frame: pd.DataFrame, source: str, first_line: int) -> Log:
-    missing = frame.isna().to_numpy()
-    columns = {}
-    for i, name in enumerate(frame.columns):
-        values = frame.iloc[:, i].to_numpy(dtype=object)
-        cells = ["" if gone else _cell(value) for value, gone in zip(values, missing[:, i], strict=True)]
-        columns[str(name)] = np.array(cells, dtype=object)
+    columns = {
+        str(name): np.array(
+            ["" if gone else _cell(value) for value, gone in zip(cells, cells.isna(), strict=True)], dtype=object
+        )
+        for name, cells in frame.items()
+    }
     _check_header(list(map(str, frame.columns)), source, 1)
     kind = _kind_of_header(list(columns))
     return Log(columns, source, kind, first_line, "", np.zeros(len(frame), dtype=np.bool_))
