@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.tables.table import ThroughputTable
-from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
-
-_NEVER = np.iinfo(np.int64).max
+from throughputs.training.rules import NEVER, AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +28,7 @@ class Ladder:
     samples_per_epoch : size of the data set.
     doubles : a gns job.
     switches : L - 1 epochs from which a gns job is above each rung.
-    windows : first, end, every and before of each of the critical windows of an accordion job.
+    windows : the critical windows of an accordion job.
     """
 
     batch_size: Sequence[int]
@@ -38,7 +36,7 @@ class Ladder:
     samples_per_epoch: int
     doubles: bool
     switches: Sequence[int]
-    windows: Sequence[tuple[int, int, int, int]]
+    windows: Sequence[CriticalWindow]
 
     @classmethod
     def of(
@@ -76,11 +74,7 @@ class Ladder:
             model.samples_per_epoch,
             mode == "gns",
             switches[:top],
-            [
-                (each.first, each.end, each.every, _NEVER if each.before is None else each.before)
-                for each in windows
-                if top
-            ],
+            windows if top else (),
         )
 
 
@@ -101,7 +95,7 @@ class Ladders:
         self.top = np.array([len(kind.rates) - 1 for kind in kinds], dtype=np.int64)
         self.samples_per_epoch = np.array([kind.samples_per_epoch for kind in kinds], dtype=np.int64)
         self.doubles = np.array([kind.doubles for kind in kinds], dtype=np.bool_)
-        self._switches = _stacked([kind.switches for kind in kinds], _NEVER)
+        self._switches = _stacked([kind.switches for kind in kinds], NEVER)
         self._windows = _stacked([kind.windows for kind in kinds], 0, 4)
 
     @classmethod

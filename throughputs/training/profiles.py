@@ -57,14 +57,16 @@ class Profiles(Ragged):
 
     @classmethod
     def of_jobs(
-        cls, batch_sizes: Sequence[ArrayLike], epoch_seconds: Sequence[ArrayLike], samples_per_epoch: ArrayLike
+        cls,
+        batch_sizes: Sequence[Sequence[int]],
+        epoch_seconds: Sequence[Sequence[float]],
+        samples_per_epoch: ArrayLike,
     ) -> Profiles:
         """From one list of batch sizes and one of durations (seconds) for each job."""
-        lengths = [len(np.atleast_1d(sizes)) for sizes in batch_sizes]
         return cls(
-            row_offsets(np.array(lengths, dtype=np.int64)),
-            np.concatenate([np.empty(0), *map(np.atleast_1d, batch_sizes)]).astype(np.int64),
-            np.concatenate([np.empty(0), *map(np.atleast_1d, epoch_seconds)]).astype(np.float64),
+            row_offsets(np.array([len(sizes) for sizes in batch_sizes], dtype=np.int64)),
+            np.concatenate([[], *batch_sizes]).astype(np.int64),
+            np.concatenate([[], *epoch_seconds]),
             np.asarray(samples_per_epoch, dtype=np.int64),
         )
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from throughputs.errors import did_you_mean
 from throughputs.files import Document, parse_toml, read_text
@@ -35,21 +35,24 @@ _MOST_DIGITS = 16
 _JOB_TYPE = re.compile(r"(?P<model>.+) \(batch size (?P<size>[1-9]\d{0,15})\)")
 
 
-@dataclass(frozen=True)
-class CriticalWindow:
+NEVER = 2**63 - 1
+"""An epoch that no job comes to."""
+
+
+class CriticalWindow(NamedTuple):
     """Epochs during which an accordion job keeps its initial batch size.
 
     Attributes
     ----------
     first, end : the epochs first, ..., end - 1, counted from 0.
     every : period in epochs with which the window comes back; 0: it does not.
-    before : no epoch from here on belongs to it; None: no such bound.
+    before : no epoch from here on belongs to it.
     """
 
     first: int
     end: int
     every: int = 0
-    before: int | None = None
+    before: int = NEVER
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,10 @@ class AdaptationRules:
     ----------
     models : by name, as job types begin: ``"LM"`` for ``"LM (batch size 20)"``.
     accordion_start : profiles keep the initial batch size of an accordion job up to this share of its epochs.
-    source : where the rules come from, in words.
     """
 
     models: Mapping[str, ModelRules]
     accordion_start: float = 0.0
-    source: str = "adaptation rules"
 
     def find(self, job_type: str) -> tuple[ModelRules, int] | None:
         """Rules and batch size of a job type, as in ``"LM (batch size 20)"``; None if the model is not known."""
@@ -145,15 +146,10 @@ class _Reader(Document):
     def rules(self, content: dict[str, Any]) -> AdaptationRules:
         self.table(content, "", ("source", "accordion_start", "models"))
         start = self.number(content.get("accordion_start", 0.0), "accordion_start", Range(0, 1), "a share from 0 to 1")
-        stated = content.get("source", self.source)
-        if not isinstance(stated, str):
-            raise self.error("source", stated, "text")
         models = self.table(content.get("models"), "models")
         if not models:
             raise self.error("models", None, "at least one model, [models.NAME]")
-        return AdaptationRules(
-            {name: self._model(value, f"models.{name}") for name, value in models.items()}, start, stated
-        )
+        return AdaptationRules({name: self._model(value, f"models.{name}") for name, value in models.items()}, start)
 
     def _model(self, value: object, where: str) -> ModelRules:
         table = self.table(value, where, [field.name for field in fields(ModelRules)])
@@ -183,7 +179,7 @@ class _Reader(Document):
         }
 
     def _window(self, value: object, where: str) -> CriticalWindow:
-        table = self.table(value, where, [field.name for field in fields(CriticalWindow)])
+        table = self.table(value, where, CriticalWindow._fields)
         first = self.whole(table.get("first"), f"{where}.first", 0)
         end = self.whole(table.get("end"), f"{where}.end", first + 1)
         least = {"every": end, "before": 1}
