@@ -200,6 +200,8 @@ class PriceTable:
             A column is missing or unknown, a cell is not what it should be, or an accelerator type has two prices
             at one time in one zone.
         """
+        import pandas as pd
+
         reader = FrameReader(frame, source, first_line)
         when = "timestamp" if reader.has("timestamp") else "time_seconds"
         columns = reader.read({when: _TIMES[when]} | _COLUMNS)
@@ -207,17 +209,16 @@ class PriceTable:
         if when == "timestamp" and len(times):
             reader.require(~np.isnat(times), times, when, "a date and time such as 2020-01-31T12:00:00Z")
             times = (times - times.min()) / np.timedelta64(1, "s")
-        changes: dict[str, dict[str, dict[float, float]]] = {}
-        rows = zip(
-            *(array.tolist() for array in (columns["accelerator"], columns["zone"], times, columns["price"])),
-            strict=True,
-        )
-        for row, (name, zone, time, price) in enumerate(rows):
-            known = changes.setdefault(name, {}).setdefault(zone, {})
-            if known.setdefault(time, price) != price:
-                expected = f"one price of {name!r} at one time, there is {known[time]} already"
-                raise reader.error(row, "price", price, expected)
-        return cls({name: _cheapest(by_zone) for name, by_zone in changes.items()}, source)
+        keys = ["accelerator", "zone", "time"]
+        table = pd.DataFrame(columns | {"time": times})
+        first = table.groupby(keys)["price"].transform("first").to_numpy()
+        expected = "one price of a type at one time, as in the first of such rows"
+        reader.require(first == columns["price"], columns["price"], "price", expected)
+        histories = {}
+        for name, rows in table.drop_duplicates(keys).groupby("accelerator", sort=False):
+            least = rows.pivot(index="time", columns="zone", values="price").ffill().min(axis=1)
+            histories[str(name)] = least.index.to_numpy(), least.to_numpy()
+        return cls(histories, source)
 
     def to_frame(self) -> pd.DataFrame:
         """Table with columns time_seconds, accelerator, price and one row per change."""
@@ -270,12 +271,3 @@ def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:
         The extension is not known.
     """
     write_rows(path, prices)
-
-
-def _cheapest(by_zone: Mapping[str, Mapping[float, float]]) -> tuple[_Floats, _Floats]:
-    """Times at which the least price on offer is told anew, and that price."""
-    import pandas as pd
-
-    of_zones = pd.DataFrame({zone: pd.Series(changes) for zone, changes in by_zone.items()})
-    least = of_zones.sort_index().ffill().min(axis=1)
-    return least.index.to_numpy(), least.to_numpy()
