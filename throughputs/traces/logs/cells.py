@@ -111,7 +111,7 @@ class Clock:
     date_format: str | None = None
     since_1970: bool = False
     twice: bool = False
-    _first: int = 0
+    _first: np.datetime64 | None = None
 
     def __post_init__(self) -> None:
         if self.zone is not None:
@@ -125,20 +125,18 @@ class Clock:
         if self.dates is None:
             sample = cells[np.flatnonzero(~is_blank(cells))[:_SAMPLE]]
             figures = numbers(sample, decimal_comma)
-            others = sample[np.isnan(figures)]
-            dated = np.count_nonzero(self._microseconds(others) != _NOT_A_TIME)
-            self.dates = self.date_format is not None or bool(dated >= len(sample) - len(others))
-            if self.dates:
-                stamps = self._microseconds(cells)
-                self._first = int(stamps.min(initial=np.iinfo(np.int64).max, where=stamps != _NOT_A_TIME))
-                return self._since_first(stamps)
-            if self.unit is None:
-                figures = figures[np.isfinite(figures)]
+            others = np.isnan(figures)
+            dated = np.count_nonzero(~np.isnat(self._stamps(sample[others])))
+            self.dates = self.date_format is not None or bool(dated >= np.count_nonzero(~others))
+            if self.unit is None and not self.dates:
                 # one number that is none of the clock must not decide for all others
-                self.unit = "ms" if len(figures) and np.median(figures) > _LAST_SECOND else "s"
-        if self.dates:
-            return self._since_first(self._microseconds(cells))
-        return _in_seconds(numbers(cells, decimal_comma), self.unit or "s")
+                self.unit = "ms" if not others.all() and np.median(figures[~others]) > _LAST_SECOND else "s"
+        if not self.dates:
+            return _in_seconds(numbers(cells, decimal_comma), self.unit or "s")
+        stamps = self._stamps(cells)
+        if self._first is None:
+            self._first = np.fmin.reduce(stamps, initial=np.datetime64("NaT"))
+        return np.asarray((stamps - self._first) / np.timedelta64(1, "s"))
 
     def origin(self, seconds: float) -> str:
         """What the clock says at so many `seconds`."""
@@ -150,7 +148,8 @@ class Clock:
         """(N,) datetime64[us] in UTC of so many `seconds`; NaT where times are no dates."""
         if not (self.dates or self.since_1970):
             return np.full(len(seconds), np.datetime64("NaT"), dtype="datetime64[us]")
-        return (self._first + np.rint(seconds * _MICROSECONDS).astype(np.int64)).astype("datetime64[us]")
+        first = np.datetime64(0, "us") if self._first is None else self._first
+        return np.asarray(first + np.rint(seconds * _MICROSECONDS).astype("timedelta64[us]"))
 
     @property
     def expected(self) -> str:
@@ -161,13 +160,8 @@ class Clock:
             return f"a date as {self.date_format} (date_format)"
         return "a date (ISO 8601), as 2024-05-31T08:15:00+02:00, or of another form (date_format)"
 
-    def _since_first(self, stamps: NDArray[np.int64]) -> _Floats:
-        values = (stamps - self._first) / _MICROSECONDS
-        values[stamps == _NOT_A_TIME] = np.nan
-        return values
-
-    def _microseconds(self, cells: _Text) -> NDArray[np.int64]:
-        """(N,) since 1970 in UTC."""
+    def _stamps(self, cells: _Text) -> NDArray[np.datetime64]:
+        """(N,) datetime64[us] in UTC; NaT for what is no time."""
         import pandas as pd
 
         texts = [text.strip() for text in cells]
@@ -184,7 +178,7 @@ class Clock:
         self.without_zone |= bool(bare.any())
         if self.zone is not None and bare.any():
             read = read.where(~bare, self._local(read.where(bare), self.zone))
-        stamps: NDArray[np.int64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]").astype(np.int64)
+        stamps: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return stamps
 
     def _local(self, read: pd.Series[Any], zone: str) -> pd.Series[Any]:
@@ -202,9 +196,6 @@ class Clock:
             raise InputError("zone", found=zone, expected="a time zone, as Europe/Berlin") from error
         in_utc: pd.Series[Any] = there.dt.tz_convert("UTC")
         return in_utc
-
-
-_NOT_A_TIME = np.iinfo(np.int64).min
 
 
 def _in_seconds(values: _Floats, unit: str) -> _Floats:
