@@ -40,7 +40,7 @@ def low_rank_completion(
     residual = np.where(known, values - means, 0.0)
     estimate = np.zeros_like(residual)
     if not known.any():
-        return residual + means
+        return np.asarray(residual + means)
     sizes, right = leading_directions(residual, min(rank, *values.shape))
     # a direction without content would stay without: U and V would both be 0 in it
     V = np.asarray(right.T * np.sqrt(np.maximum(sizes, 1e-3)))
@@ -50,7 +50,7 @@ def low_rank_completion(
         previous, estimate = estimate, matmul(U, V.T)
         if np.sqrt(np.mean((estimate - previous) ** 2)) < tolerance:
             break
-    return means + estimate
+    return np.asarray(means + estimate)
 
 
 def _solve(residual: _Floats, weight: _Floats, V: _Floats, ridge: float) -> _Floats:

@@ -205,7 +205,7 @@ class ThroughputTable:
             expected = f"figures for gangs spread over servers, as in {(*accelerators, 'v100')[0] + UNCONSOLIDATED}"
             raise InputError(self.source, field="accelerator", found=list(self.accelerators), expected=expected)
         spread = self.isolated[self._rows(job_types, scale_factors)[:, np.newaxis], self._columns(names)]
-        return np.where(np.isnan(spread), rates, spread)
+        return np.asarray(np.where(np.isnan(spread), rates, spread))
 
     def matrix(
         self,

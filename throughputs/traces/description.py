@@ -169,7 +169,7 @@ def describe_trace(
     profiled = np.zeros(n, dtype=np.bool_) if table is None else table.has(trace.job_type, trace.scale_factor)
     durations = durations_alone(trace, table, profiled, reference_accelerator)
     known = ~np.isnan(durations)
-    ends = trace.arrival_time[[0, -1]].tolist() if n else [None, None]
+    ends: list[Any] = trace.arrival_time[[0, -1]].tolist() if n else [None, None]
     span = ends[1] - ends[0] if n else 0.0
     hours = np.nan_to_num(durations * _gpus(trace), nan=0.0) / _HOUR
     gpu_hours = float(hours.sum()) if known.any() else None

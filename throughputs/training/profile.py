@@ -100,7 +100,7 @@ def _profiled_column(
 ) -> NDArray[np.int64]:
     """(N,) the accelerator type of each job, as a position in the table."""
     require_all(
-        rates.any(axis=1),
+        np.asarray(rates.any(axis=1)),
         np.zeros(len(trace)),
         table.source,
         lambda job: f"{trace.job_type[job]!r} with {trace.scale_factor[job]} GPUs",

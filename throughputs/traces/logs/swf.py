@@ -162,7 +162,7 @@ def _numbered(column: NDArray[np.object_]) -> tuple[list[str], NDArray[np.int64]
     """The names in a column by first appearance, and for each row the number of its own from 1; -1 for none."""
     import pandas as pd
 
-    codes, names = pd.factorize(np.where(column == "", None, column))
+    codes, names = pd.factorize(np.where(column == "", np.array(None), column))
     return list(names), np.where(codes < 0, -1, codes + 1)
 
 
