@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints, Ragged, Texts, offsets_of
 from throughputs.errors import InputError
 from throughputs.frames import parsed_number
-from throughputs.ragged import Ragged, row_offsets
 
 OptionRow = tuple[tuple[float, float], ...]
 """The deadlines of one job: (seconds on the clock, value) each, ascending; empty for none."""
@@ -35,51 +35,39 @@ class DeadlineOptions(Ragged):
     value : (P,) what it is worth that the job completes by then, rather than at all.
     """
 
-    per_row: ClassVar[tuple[str, ...]] = ("seconds", "value")
-
-    seconds: NDArray[np.float64]
-    value: NDArray[np.float64]
+    offsets: Ints
+    seconds: Floats
+    value: Floats
 
     @classmethod
-    def of_rows(cls, rows: Sequence[OptionRow] | NDArray[np.object_]) -> DeadlineOptions:
+    def of_rows(cls, rows: Sequence[OptionRow] | Texts) -> DeadlineOptions:
         """Those of N jobs, each as a trace has them."""
-        flat = np.array([option for row in rows for option in row], dtype=np.float64).reshape(-1, 2)
+        flat = np.array([option for row in rows for option in row], dtype=float).reshape(-1, 2)
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-        return cls(row_offsets(lengths), flat[:, 0], flat[:, 1])
+        return cls(offsets_of(lengths), flat[:, 0], flat[:, 1])
 
     @classmethod
     def of_deadlines(cls, deadline: ArrayLike, value: float = 1.0) -> DeadlineOptions:
         """One option of this `value` for each job with a deadline: (N,) seconds on the clock, nan or inf for none."""
-        seconds = np.asarray(deadline, dtype=np.float64)
+        seconds = np.asarray(deadline, dtype=float)
         given = np.isfinite(seconds)
-        return cls(row_offsets(given.astype(np.int64)), seconds[given], np.full(int(given.sum()), value))
+        return cls(offsets_of(given), seconds[given], np.full(int(given.sum()), value))
 
     @property
-    def tightest(self) -> NDArray[np.float64]:
-        """(N,) first deadline of each job, seconds on the clock; nan for a job without."""
-        return self._first(self.seconds, np.nan)
-
-    @property
-    def best_value(self) -> NDArray[np.float64]:
+    def best_value(self) -> Floats:
         """(N,) value of the first deadline of each job; 0 for a job without."""
-        return self._first(self.value, 0.0)
+        return self.value_at(np.full(len(self), -np.inf))
 
-    def _first(self, values: NDArray[np.float64], absent: float) -> NDArray[np.float64]:
-        first = np.full(len(self), absent)
-        some = np.flatnonzero(np.diff(self.offsets) > 0)
-        first[some] = values[self.offsets[some]]
-        return first
-
-    def value_at(self, completion: ArrayLike) -> NDArray[np.float64]:
+    def value_at(self, completion: ArrayLike) -> Floats:
         """(N,) value of the first deadline that a job kept which completed then (seconds; nan: never); 0 for none."""
-        done = np.asarray(completion, dtype=np.float64)
+        done = np.asarray(completion, dtype=float)
         kept = np.flatnonzero(done[self.job] <= self.seconds)
         value = np.zeros(len(self))
         value[self.job[kept[::-1]]] = self.value[kept[::-1]]  # written last to first, so that the first one stays
         return value
 
 
-def checked_options(values: Any, n: int, source: str, first_line: int = 1) -> NDArray[np.object_]:
+def checked_options(values: Any, n: int, source: str) -> Texts:
     """(N,) cells of a trace; None stands for none at all.
 
     Raises
@@ -96,11 +84,11 @@ def checked_options(values: Any, n: int, source: str, first_line: int = 1) -> ND
         raise InputError(source, field="deadline_options", found=found, expected=f"one for each of {n} jobs")
     for row, cell in enumerate(values):
         if cell != ():
-            column[row] = _checked_row(cell, source, first_line + row)
+            column[row] = _checked_row(cell, row, source)
     return column
 
 
-def _checked_row(cell: Any, source: str, line: int) -> OptionRow:
+def _checked_row(cell: Any, row: int, source: str) -> OptionRow:
     try:
         pairs = np.array([(float(seconds), float(value)) for seconds, value in cell]).reshape(-1, 2)
     except (TypeError, ValueError, OverflowError):
@@ -109,7 +97,7 @@ def _checked_row(cell: Any, source: str, line: int) -> OptionRow:
     good = np.isfinite(pairs).all() and (value > 0).all() and (seconds >= 0).all()
     if not (good and (seconds[1:] > seconds[:-1]).all() and (value[1:] <= value[:-1]).all()):
         expected = "tuples (seconds, value) of finite numbers: times ascending, values above 0 and not ascending"
-        raise InputError(source, line=line, field="deadline_options", found=cell, expected=expected)
+        raise InputError(source, line=row + 1, field="deadline_options", found=cell, expected=expected)
     return tuple(zip(seconds.tolist(), value.tolist(), strict=True))
 
 

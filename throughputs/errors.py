@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class InputError(ValueError):
@@ -42,6 +42,17 @@ class InputError(ValueError):
         shown = "nothing" if found is None else _shown(found)
         super().__init__(f"{where}:{what} found {shown}, expected {expected}")
 
+    def moved(self, lines: int) -> InputError:
+        """The same error `lines` further down, for rows that stand below a header."""
+        line = None if self.line is None else self.line + lines
+        return InputError(self.source, expected=self.expected, found=self.found, line=line, field=self.field)
+
+
+def expect(good: object, source: object, field: str, found: object, expected: str) -> None:
+    """Raise `InputError` unless a value is `good`; of arrays `throughputs.limits.require` looks at each entry."""
+    if not good:
+        raise InputError(source, field=field, found=found, expected=expected)
+
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """`` (did you mean '...'?)`` with the closest of the known names, or nothing."""
@@ -55,6 +66,12 @@ def one_of(name: object, known: Iterable[object]) -> str:
     hint = did_you_mean(name, names)
     listed = f"one of {', '.join(names)}"
     return f"a known name{hint}: {listed}" if hint else listed
+
+
+def expect_one_of(name: object, known: Collection[object], source: object, field: str | None = None) -> None:
+    """Raise `InputError` unless `name` is one of those `known`."""
+    if name not in known:
+        raise InputError(source, field=field, found=name, expected=one_of(name, known))
 
 
 def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:

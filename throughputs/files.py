@@ -21,17 +21,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import limits
+from throughputs.arrays import Flags
 from throughputs.errors import InputError, one_of
 from throughputs.limits import Range
 
 if TYPE_CHECKING:
     import pandas as pd
+
+JsonObject: TypeAlias = dict[str, Any]
+"""Values by name, of the kinds that JSON has."""
+
+StrPath: TypeAlias = str | os.PathLike[str]
+"""The name of a file or folder."""
 
 Made = TypeVar("Made")
 
@@ -103,7 +109,10 @@ def read_text(path: Path) -> str:
     OSError
         The file cannot be opened.
     """
-    raw = _unpacked(path, -1, limits.LARGEST_UNPACKED + 1)
+    packed = path.suffix.lower() == ".gz"
+    raw = _beginning(path, limits.LARGEST_UNPACKED + 1 if packed else -1)
+    if packed:
+        _check_unpacked(path, len(raw))
     try:
         return _with_line_feeds(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -111,18 +120,16 @@ def read_text(path: Path) -> str:
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
 
 
-def _unpacked(path: Path, most: int, most_unpacked: int) -> bytes:
-    """The first bytes of a file, or where its name ends in ``.gz`` of what is packed in it; -1: all."""
+def _beginning(path: Path, most: int) -> bytes:
+    """So many bytes of a file, unpacked when its name ends in ``.gz``; all of them if `most` is negative."""
     try:
         with io.BytesIO(_contents(path)) if _is_standard_input(path) else path.open("rb") as file:
             if path.suffix.lower() != ".gz":
                 return file.read(most)
             with gzip.GzipFile(fileobj=file) as packed:
-                raw = packed.read(most_unpacked)
+                return packed.read(most)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(path, found=_contents(path)[:8], expected=f"a whole gzip file ({error})") from error
-    _check_unpacked(path, len(raw))
-    return raw
+        raise InputError(path, expected=f"a whole gzip file ({error})") from error
 
 
 def _with_line_feeds(text: str) -> str:
@@ -144,8 +151,7 @@ def read_head(path: Path, characters: int = 65_536) -> str:
 
     Raises as `read_text` does; characters that are no UTF-8 are replaced.
     """
-    raw = _unpacked(path, characters, characters)
-    return _with_line_feeds(raw.decode("utf-8-sig", errors="replace"))
+    return _with_line_feeds(_beginning(path, characters).decode("utf-8-sig", errors="replace"))
 
 
 def read_json(path: Path, unique_keys: bool = False) -> Any:
@@ -171,7 +177,7 @@ def parse_json(text: str, source: object, unique_keys: bool = False) -> Any:
         character (a lone surrogate, which no file can hold), or, with `unique_keys`, an object with the same key twice.
     """
 
-    def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(items: list[tuple[str, Any]]) -> JsonObject:
         found = dict(items)
         if len(found) < len(items):
             names = [name for name, _ in items]
@@ -189,12 +195,12 @@ def parse_json(text: str, source: object, unique_keys: bool = False) -> Any:
     return found
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> JsonObject:
     """Contents of a TOML file; raises as `read_text` and `parse_toml` do."""
     return parse_toml(read_text(path), path)
 
 
-def parse_toml(text: str, source: object) -> dict[str, Any]:
+def parse_toml(text: str, source: object) -> JsonObject:
     """What a TOML text says.
 
     Raises
@@ -202,7 +208,7 @@ def parse_toml(text: str, source: object) -> dict[str, Any]:
     InputError
         It is not TOML (with the line), is nested too deeply, or has a number with too many digits.
     """
-    content: dict[str, Any] = _parsed(lambda: tomllib.loads(text), source, "TOML", text.count("\n") + 1)
+    content: JsonObject = _parsed(lambda: tomllib.loads(text), source, "TOML", text.count("\n") + 1)
     return content
 
 
@@ -308,7 +314,7 @@ def divided(text: str) -> tuple[int, str, str]:
 
 def parse_rows(
     header: str, rows: str, separator: str, source: object, line: int
-) -> tuple[list[str], pd.DataFrame, NDArray[np.bool_]]:
+) -> tuple[list[str], pd.DataFrame, Flags]:
     """Names of the columns in a header, a table of the text in the rows below it, and which of these have more cells.
 
     Parameters
@@ -349,7 +355,7 @@ def parse_rows(
     except (ValueError, OverflowError) as error:  # those of pandas are among them
         raise InputError(source, expected=f"a table of text ({error})") from error
     last = frame.pop(places[-1])
-    return names, frame, np.asarray(last.to_numpy(dtype=object) != "", dtype=np.bool_)
+    return names, frame, np.asarray(last.to_numpy(dtype=object) != "", dtype=bool)
 
 
 def read_columns(path: Path) -> list[str]:
@@ -402,7 +408,7 @@ def check_table_name(path: Path) -> None:
         raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
 
 
-def read_rows(path: str | os.PathLike[str], make: Callable[..., Made]) -> Made:
+def read_rows(path: StrPath, make: Callable[..., Made]) -> Made:
     """What `make` makes of the table in a CSV or Parquet file, told its `source` and the `first_line` of its rows."""
     path = Path(path)
     check_table_name(path)
@@ -410,7 +416,7 @@ def read_rows(path: str | os.PathLike[str], make: Callable[..., Made]) -> Made:
     return make(frame, source=source_of(path), first_line=first_line)
 
 
-def write_rows(path: str | os.PathLike[str], made: HasFrame) -> None:
+def write_rows(path: StrPath, made: HasFrame) -> None:
     """Replace a CSV or Parquet file by the table of something; raises as `check_table_name` does."""
     path = Path(path)
     check_table_name(path)

@@ -1,8 +1,8 @@
 """Columns of tables, declared once: from a pandas table, or from arrays, to checked columns.
 
     class Steps:
-        gpus: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
-        seconds: NDArray[np.float64] = column("number", np.nan, Range(0, above=True), "seconds above 0, or nothing")
+        gpus: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
+        seconds: Floats = column("number", np.nan, Range(0, above=True), "seconds above 0, or nothing")
 
 `FrameReader.read` makes arrays of a table by these declarations, `keep_columns` the fields of a dataclass; both
 name source, line and column of what is wrong. A column of a table may hold numbers already, or text as read from a CSV
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError, did_you_mean
-from throughputs.limits import Range, require, require_shape
+from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
+from throughputs.errors import InputError, did_you_mean, expect
+from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,7 @@ class Column:
     expected: str = ""
     needed: bool = False
 
-    def array(self, values: Any, n: int) -> NDArray[Any]:
+    def array(self, values: Any, n: int) -> Values:
         """The values as an array of the column's type; (n,) of `empty` where there are none."""
         dtype = _DTYPES[self.kind]
         if self.kind == "ids":
@@ -79,18 +80,16 @@ class Column:
             raise ValueError("a number that is not whole")
         return array
 
-    def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+    def good(self, values: Values) -> Flags:
         """(N,) whether the column may hold a value."""
         if isinstance(self.within, Range):
             unknown = np.isnan(values) & (self.empty is not None and bool(np.isnan(self.empty)))
             return np.asarray((np.isfinite(values) & self.within.holds(values)) | unknown)
         if self.within is not None:
             return np.isin(values.astype(str), self.within)
-        return (
-            np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), np.bool_)
-        )
+        return np.asarray(values != "") if self.kind == "text" and self.empty is None else np.ones(len(values), bool)
 
-    def require(self, values: NDArray[Any], source: str, name: str, first_line: int = 1) -> None:
+    def require(self, values: Values, source: str, name: str, first_line: int = 1) -> None:
         """Raise `InputError` for the first value that the column may not hold."""
         require(self.good(values), values, source, name, self.expected, first_line, self.within)
 
@@ -126,20 +125,10 @@ def keep_columns(owner: Any, given: Mapping[str, Any], source: str, first_line: 
         except (TypeError, ValueError, OverflowError) as error:
             expected = "a column" if declared.kind in ("text", "name") else "a column of numbers"
             raise InputError(source, field=name, found=str(error), expected=expected) from None
-        require_shape(array, (n,), source, name)
+        expect(array.shape == (n,), source, name, array.shape, f"shape ({n},)")
         object.__setattr__(owner, name, array)
     for name, declared in columns.items():
         declared.require(getattr(owner, name), source, name, first_line)
-
-
-def taken(owner: Owner, rows: Any) -> Owner:
-    """The same dataclass with some of the rows of its columns, which are not checked again."""
-    made: Owner = object.__new__(type(owner))
-    columns = columns_of(type(owner))
-    for one in fields(owner):
-        value = getattr(owner, one.name)
-        object.__setattr__(made, one.name, value[rows] if one.name in columns else value)
-    return made
 
 
 @dataclass(frozen=True)
@@ -154,7 +143,7 @@ class FrameReader:
     source: str
     first_line: int = 1
 
-    def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    def read(self, columns: Mapping[str, Column], ignored: Sequence[str] = ()) -> dict[str, Values]:
         """All declared columns, each checked; of others only those that are `ignored` may be there."""
         needed = [name for name, declared in columns.items() if declared.needed or declared.empty is None]
         self.check_columns(needed, [*(name for name in columns if name not in needed), *ignored])
@@ -164,24 +153,20 @@ class FrameReader:
             for name, declared in columns.items()
         }
 
-    def cells(self, name: str, declared: Column) -> NDArray[Any]:
+    def cells(self, name: str, declared: Column) -> Values:
         """(N,) the values of a column."""
         kind, empty = declared.kind, declared.empty
-        others = {
-            "name": self.names,
-            "whole": self.whole_numbers,
-            "flag": self.flags,
-            "date": self.dates,
-            "ids": self.ids,
-        }
-        if kind in others:
-            values: NDArray[Any] = others[kind](name)
+        if kind in ("text", "name"):
+            values: Values = self.text(name, empty=empty) if kind == "text" else self.names(name)
+        elif kind == "number":
+            values = self.numbers(name, empty=empty)
         else:
-            values = self.text(name, empty=empty) if kind == "text" else self.numbers(name, empty=empty)
+            readers = {"whole": self.whole_numbers, "flag": self.flags, "date": self.dates, "ids": self.ids}
+            values = readers[kind](name)
         declared.require(values, self.source, name, self.first_line)
         return values
 
-    def require(self, good: NDArray[np.bool_], values: Any, name: str, expected: str) -> None:
+    def require(self, good: Flags, values: Any, name: str, expected: str) -> None:
         """Raise `InputError` for the first row whose value (N,) is not good (N,)."""
         require(good, values, self.source, name, expected, self.first_line)
 
@@ -189,7 +174,7 @@ class FrameReader:
         """What is wrong with a cell; with a row where no column is named."""
         return InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
 
-    def require_once(self, keys: NDArray[Any], values: Any, name: str, expected: str) -> None:
+    def require_once(self, keys: Values, values: Any, name: str, expected: str) -> None:
         """Raise `InputError` for the first row whose key (N,) an earlier row has."""
         first = np.unique(keys, return_index=True)[1]
         self.require(np.isin(np.arange(len(keys)), first), values, name, expected)
@@ -205,48 +190,55 @@ class FrameReader:
             if found.count(name) > 1:
                 raise InputError(self.source, field=name, found=f"{found.count(name)} columns", expected="one")
         for name in required:
-            if name not in found:
-                raise InputError(self.source, field=name, found=found, expected="this column to be present")
+            expect(name in found, self.source, name, found, "this column to be present")
 
     def has(self, name: str) -> bool:
         """Whether the frame has the column."""
         return name in self.frame.columns
 
-    def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
+    def text(self, name: str, *, empty: str | None = None) -> Texts:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
-        cells, blank = self._cells(name)
-        cells[blank] = empty
-        self.require(np.array([isinstance(cell, str) for cell in cells], dtype=np.bool_), cells, name, "text")
-        return cells
+        values: Values = self._column(name).to_numpy(dtype=object, copy=True)
+        if all(type(value) is str and value for value in values):
+            return values
+        blank = _blank(values)
+        values[blank] = None
+        good = np.array([isinstance(value, str) for value in values], dtype=bool)
+        self.require(good if empty is None else good | blank, values, name, "text")
+        return np.where(blank, empty or "", values).astype(object)
 
-    def names(self, name: str) -> NDArray[np.object_]:
+    def names(self, name: str) -> Texts:
         """(N,) str of cells of any type, as names that consist of digits are numbers in some tables; empty for none."""
-        return np.array(["" if cell is None else str(cell) for cell in self._cells(name)[0]], dtype=object)
+        cells = self._column(name).to_numpy(dtype=object)
+        return np.array(["" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
 
-    def numbers(self, name: str, *, empty: float | None = None) -> NDArray[np.float64]:
+    def numbers(self, name: str, *, empty: float | None = None) -> Floats:
         """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""
         column = self._column(name)
         numeric = column.dtype.kind in "iuf"
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else self._parsed(name)
+        values = column.to_numpy(dtype=float, na_value=np.nan) if numeric else self._parsed(name)
         missing = np.isnan(values)
         if empty is None:
             self.require(~missing, values, name, "a number")
         return values if empty is None else np.where(missing, empty, values)
 
-    def whole_numbers(self, name: str) -> NDArray[np.int64]:
+    def whole_numbers(self, name: str) -> Ints:
         """(N,) int; every cell must hold a whole number."""
         values = self.numbers(name)
         self.require((values == np.rint(values)) & (np.abs(values) <= 2**53), values, name, "a whole number")
         return values.astype(np.int64)
 
-    def flags(self, name: str) -> NDArray[np.bool_]:
+    def flags(self, name: str) -> Flags:
         """(N,) bool from booleans, 0 and 1, or the words true and false; an empty cell is False."""
-        cells, blank = self._cells(name)
-        words = [str(cell).lower().removesuffix(".0") for cell in cells]
-        self.require(np.isin(words, [*_TRUE, *_FALSE]) | blank, cells, name, "0 or 1")
-        return np.isin(words, list(_TRUE))
+        column = self._column(name)
+        if column.dtype.kind == "b":
+            return column.to_numpy(dtype=bool)
+        cells = column.to_numpy(dtype=object)
+        words = ["" if _is_missing(cell) else str(cell).lower().removesuffix(".0") for cell in cells]
+        self.require(np.array([not word or word in _TRUE | _FALSE for word in words], bool), cells, name, "0 or 1")
+        return np.array([word in _TRUE for word in words], dtype=bool)
 
-    def dates(self, name: str) -> NDArray[np.datetime64]:
+    def dates(self, name: str) -> Dates:
         """(N,) datetime64[us] in UTC, from dates or their text (ISO 8601), in UTC if they name no zone; empty: NaT."""
         import pandas as pd
 
@@ -255,16 +247,21 @@ class FrameReader:
         read = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
         good = read.notna().to_numpy() | ~cells.notna().to_numpy() | (cells == "").to_numpy()
         self.require(good, cells, name, "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
-        dates: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
+        dates: Dates = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return dates
 
-    def ids(self, name: str) -> NDArray[np.object_]:
+    def ids(self, name: str) -> Texts:
         """(N,) tuples of whole numbers, from lists, or from text with spaces between them, as older versions wrote."""
-        cells = self._cells(name)[0]
+        cells, read = self._column(name).tolist(), dict[str, tuple[int, ...]]()
         values = np.empty(len(cells), dtype=object)
         for row, cell in enumerate(cells):
             try:
-                values[row] = () if cell is None else tuple(map(int, cell.split() if isinstance(cell, str) else cell))
+                if not isinstance(cell, str):
+                    values[row] = () if _is_missing(cell) else tuple(map(int, cell))
+                    continue
+                if cell not in read:
+                    read[cell] = tuple(map(int, cell.split()))
+                values[row] = read[cell]
             except (TypeError, ValueError):
                 raise self.error(row, name, cell, "a list of whole numbers") from None
         return values
@@ -272,27 +269,21 @@ class FrameReader:
     def _column(self, name: str) -> pd.Series[Any]:
         """The one column of that name."""
         found = self.frame.columns.tolist().count(name)
-        if found > 1:
-            raise InputError(self.source, field=name, found=f"{found} columns", expected="one")
+        expect(found <= 1, self.source, name, f"{found} columns", "one")
         return self.frame[name]
 
-    def _cells(self, name: str) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
-        """(N,) a copy of the cells, None for empty ones, and which these are."""
-        column = self._column(name)
-        cells = column.to_numpy(dtype=object, copy=True)
-        blank = column.isna().to_numpy() | np.array([isinstance(cell, str) and not cell for cell in cells], np.bool_)
-        cells[blank] = None
-        return cells, blank
-
-    def _parsed(self, name: str) -> NDArray[np.float64]:
-        cells, blank = self._cells(name)
-        values, told = np.full(len(cells), np.nan), ~blank
+    def _parsed(self, name: str) -> Floats:
+        cells = self.frame[name].to_numpy(dtype=object)
         try:
-            values[told] = parsed_numbers(cells[told])
-        except (TypeError, ValueError, OverflowError):  # one is no number: cell by cell, to find it
-            values[told] = [_number_or_nan(cell) for cell in cells[told]]
+            plain = parsed_numbers(cells)
+        except (TypeError, ValueError, OverflowError):
+            plain = np.full(1, np.nan)
+        if not np.isnan(plain).any():
+            return plain
+        # cell by cell: some are empty, or one is no number
+        values = np.array([_number_or_nan(cell) for cell in cells], dtype=float)
         # the word "nan" is not an empty cell
-        self.require(~np.isnan(values) | blank, cells, name, "a number")
+        self.require(~np.isnan(values) | _blank(cells), cells, name, "a number")
         return values
 
 
@@ -303,15 +294,27 @@ def parsed_number(cell: Any) -> float:
     return float(cell)
 
 
-def parsed_numbers(cells: NDArray[np.object_]) -> NDArray[np.float64]:
+def parsed_numbers(cells: Texts) -> Floats:
     """(N,) numbers, if all cells hold some; raises as `parsed_number` does."""
     if not all(cell.isascii() for cell in cells if isinstance(cell, str)):
         raise ValueError("text that is not ASCII")
-    return cells.astype(np.float64)
+    return cells.astype(float)
 
 
 def _number_or_nan(cell: Any) -> float:
     try:
-        return parsed_number(cell)
+        return np.nan if _is_missing(cell) else parsed_number(cell)
     except (TypeError, ValueError, OverflowError):
         return np.nan
+
+
+def _blank(cells: Texts) -> Flags:
+    """(N,) whether a cell says nothing."""
+    return np.array([_is_missing(cell) or (isinstance(cell, str) and not cell) for cell in cells], dtype=bool)
+
+
+def _is_missing(value: object) -> bool:
+    # cells may hold anything, arrays too, which are not to be compared
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)
+    )

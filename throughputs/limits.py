@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.arrays import Flags, Ints, Values
+from throughputs.errors import InputError, did_you_mean, expect
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,12 @@ MOST_JOBS = 10_000_000
 
 def check_number_of_jobs(n_jobs: int, source: object, field: str = "n_jobs") -> None:
     """Raise `InputError` for fewer than 0 jobs, or more than `MOST_JOBS`."""
-    if n_jobs < 0:
-        raise InputError(source, field=field, found=n_jobs, expected="at least 0")
-    if n_jobs > MOST_JOBS:
-        raise InputError(source, field=field, found=n_jobs, expected=f"at most {MOST_JOBS:,} jobs")
+    expect(n_jobs >= 0, source, field, n_jobs, "at least 0")
+    expect(n_jobs <= MOST_JOBS, source, field, n_jobs, f"at most {MOST_JOBS:,} jobs")
 
 
 def require(
-    good: NDArray[np.bool_],
+    good: Flags,
     values: Any,
     source: object,
     name: str,
@@ -78,19 +77,11 @@ def require(
         raise InputError(source, line=first_line + row, field=name, found=found, expected=expected + hint)
 
 
-def require_all(
-    good: NDArray[np.bool_], values: NDArray[Any], source: object, where: Callable[..., str], expected: str
-) -> None:
+def require_all(good: Flags, values: Values, source: object, where: Callable[..., str], expected: str) -> None:
     """Raise `InputError` for the first entry of an array that is not good; `where` names it by its positions."""
     if not good.all():
         at = tuple(int(i) for i in np.argwhere(~good)[0])
         raise InputError(source, field=where(*at), found=values[at].item(), expected=expected)
-
-
-def require_shape(array: NDArray[Any], shape: tuple[int, ...], source: object, field: str) -> None:
-    """Raise `InputError` for an array of another shape."""
-    if array.shape != shape:
-        raise InputError(source, field=field, found=array.shape, expected=f"shape {shape}")
 
 
 def require_distinct(labels: Sequence[Any], source: object, field: str) -> None:
@@ -104,7 +95,7 @@ def require_distinct(labels: Sequence[Any], source: object, field: str) -> None:
         raise InputError(source, field=field, found=repeated, expected="distinct labels")
 
 
-def whole_numbers(values: ArrayLike, source: object, field: str) -> NDArray[np.int64]:
+def whole_numbers(values: ArrayLike, source: object, field: str) -> Ints:
     """The values as whole numbers; raises `InputError` where they are none, or too large to be exact."""
     array = np.asarray(values)
     whole = not array.size or (array.dtype.kind in "iuf" and np.array_equal(array, np.rint(array)))

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.errors import InputError
-from throughputs.limits import require_all, require_distinct, require_shape, whole_numbers
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import InputError, expect
+from throughputs.limits import require_all, require_distinct, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,10 +49,10 @@ class ThroughputMatrix:
     2.0
     """
 
-    rates: NDArray[np.float64]
+    rates: Floats
     jobs: tuple[Hashable, ...]
     accelerators: tuple[str, ...]
-    scale_factors: NDArray[np.int64]
+    scale_factors: Ints
     unit: str = "steps/s"
 
     def __init__(
@@ -64,7 +65,7 @@ class ThroughputMatrix:
     ) -> None:
         jobs, accelerators = tuple(jobs), tuple(accelerators)
         try:
-            values = np.array(rates, dtype=np.float64)
+            values = np.array(rates, dtype=float)
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(_SOURCE, field="rates", found=str(error), expected="numbers") from None
         if not values.size and not (jobs and accelerators):
@@ -72,8 +73,10 @@ class ThroughputMatrix:
         given = np.ones(len(jobs)) if scale_factors is None else scale_factors
         sizes = whole_numbers(given, _SOURCE, "scale_factors")
         vars(self).update(rates=values, jobs=jobs, accelerators=accelerators, scale_factors=sizes, unit=unit)
-        require_shape(values, (len(jobs), len(accelerators)), _SOURCE, "rates")
-        require_shape(sizes, (len(jobs),), _SOURCE, "scale_factors")
+        shape = (len(jobs), len(accelerators))
+        expect(values.shape == shape, _SOURCE, "rates", values.shape, f"shape {shape} (jobs, accelerators)")
+        if sizes.shape != shape[:1]:
+            raise InputError(_SOURCE, field="scale_factors", found=sizes.shape, expected=f"shape {shape[:1]}")
         require_distinct(jobs, _SOURCE, "jobs")
         require_distinct(accelerators, _SOURCE, "accelerators")
         require_all(
@@ -88,11 +91,11 @@ class ThroughputMatrix:
     @classmethod
     def trusted(
         cls,
-        rates: NDArray[np.float64],
+        rates: Floats,
         *,
         jobs: Sequence[Hashable],
         accelerators: Sequence[str],
-        scale_factors: NDArray[np.int64],
+        scale_factors: Ints,
         unit: str = "steps/s",
     ) -> ThroughputMatrix:
         """Matrix from parts of one that was validated; they are not checked, nor copied (a range stays a range)."""
@@ -103,7 +106,7 @@ class ThroughputMatrix:
         )
         return matrix
 
-    def with_rates(self, rates: NDArray[np.float64]) -> ThroughputMatrix:
+    def with_rates(self, rates: Floats) -> ThroughputMatrix:
         """Other rates (N, M) for the same jobs and types; not checked."""
         return self.trusted(
             rates, jobs=self.jobs, accelerators=self.accelerators, scale_factors=self.scale_factors, unit=self.unit
@@ -143,9 +146,13 @@ class ThroughputMatrix:
         if names == self.accelerators:
             return self
         for name in names:
-            if name not in self.accelerators:
-                expected = f"also a column {name!r}, as in the cluster"
-                raise InputError("throughputs", field="accelerators", found=self.accelerators, expected=expected)
+            expect(
+                name in self.accelerators,
+                "throughputs",
+                "accelerators",
+                self.accelerators,
+                f"also a column {name!r}, as in the cluster",
+            )
         columns = [self.accelerators.index(name) for name in names]
         return ThroughputMatrix(self.rates[:, columns], self.jobs, names, self.scale_factors, self.unit)
 
@@ -166,7 +173,7 @@ class ThroughputMatrix:
                     "throughput table", field=str(column), found=str(rates[column].dtype), expected="numbers"
                 )
         return cls(
-            rates.to_numpy(dtype=np.float64),
+            rates.to_numpy(dtype=float),
             list(frame.index),
             [str(c) for c in rates.columns],
             scale_factors,

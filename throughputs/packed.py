@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.errors import InputError
-from throughputs.limits import require_all, require_shape, whole_numbers
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import InputError, expect
+from throughputs.limits import require_all, whole_numbers
 from throughputs.matrix import ThroughputMatrix
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 _SOURCE = "packed columns"
 
@@ -34,12 +32,12 @@ class PlainColumns:
     matrix: ThroughputMatrix
 
     @property
-    def rates(self) -> NDArray[np.float64]:
+    def rates(self) -> Floats:
         """(N, M) throughput, steps/s."""
         return self.matrix.rates
 
     @property
-    def scale_factors(self) -> NDArray[np.int64]:
+    def scale_factors(self) -> Ints:
         """(N,) GPUs per gang."""
         return self.matrix.scale_factors
 
@@ -65,10 +63,10 @@ class PackedColumns:
         is not a positive whole number, or gangs of different sizes have a rate together.
     """
 
-    group: Whole
-    alone: Array
-    together: Array
-    group_scale_factors: Whole
+    group: Ints
+    alone: Floats
+    together: Floats
+    group_scale_factors: Ints
     jobs: tuple[Hashable, ...]
     accelerators: tuple[str, ...]
 
@@ -82,12 +80,11 @@ class PackedColumns:
         jobs: Sequence[Hashable] | None = None,
         accelerators: Sequence[str] | None = None,
     ) -> None:
-        rates = np.array(alone, dtype=np.float64)
-        if rates.ndim != 2:
-            raise InputError(_SOURCE, field="alone", found=rates.shape, expected="two dimensions: groups, accelerators")
+        rates = np.array(alone, dtype=float)
+        expect(rates.ndim == 2, _SOURCE, "alone", rates.shape, "two dimensions: groups, accelerators")
         G, M = rates.shape
-        shared = np.array(together, dtype=np.float64)
-        require_shape(shared, (G, G, M), _SOURCE, "together")
+        shared = np.array(together, dtype=float)
+        expect(shared.shape == (G, G, M), _SOURCE, "together", shared.shape, f"shape {(G, G, M)}")
         groups = whole_numbers(group, _SOURCE, "group")
         if groups.ndim != 1 or (groups.size and not (groups.min() >= 0 and groups.max() < G)):
             raise InputError(_SOURCE, field="group", found=groups.tolist(), expected=f"a group below {G} for each job")
@@ -95,8 +92,13 @@ class PackedColumns:
         names = [f"type{j}" for j in range(M)] if accelerators is None else accelerators
         by_group = ThroughputMatrix(rates, range(G), names, group_scale_factors)
         labels = tuple(range(len(groups))) if jobs is None else tuple(jobs)
-        if len(labels) != len(groups) or len(set(labels)) != len(labels):
-            raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{len(groups)} distinct labels")
+        expect(
+            len(labels) == len(groups) and len(set(labels)) == len(labels),
+            _SOURCE,
+            "jobs",
+            labels,
+            f"{len(groups)} distinct labels",
+        )
         sizes = by_group.scale_factors
         even = (shared <= 0) | (sizes[:, None] == sizes[None, :])[:, :, None]
         for good, expected in (
@@ -123,9 +125,9 @@ class PackedColumns:
 
         Jobs that no figure tells apart become one group; what a job would do beside itself is not read.
         """
-        shared = np.array(together, dtype=np.float64)
+        shared = np.array(together, dtype=float)
         N, M = matrix.rates.shape
-        require_shape(shared, (N, N, M), _SOURCE, "together")
+        expect(shared.shape == (N, N, M), _SOURCE, "together", shared.shape, f"shape {(N, N, M)}")
         shared[np.arange(N), np.arange(N)] = 0.0
         group, first, second = _interchangeable(matrix, shared)
         tables = shared[np.ix_(first, first)]
@@ -151,12 +153,12 @@ class PackedColumns:
         return len(self.accelerators)
 
     @cached_property
-    def rates(self) -> Array:
+    def rates(self) -> Floats:
         """(N, M) throughput of each job alone, steps/s."""
         return self.alone[self.group]
 
     @cached_property
-    def scale_factors(self) -> Whole:
+    def scale_factors(self) -> Ints:
         """(N,) GPUs per gang."""
         return self.group_scale_factors[self.group]
 
@@ -170,7 +172,7 @@ class PackedColumns:
         )
 
 
-def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, Whole, Whole]:
+def _interchangeable(matrix: ThroughputMatrix, together: Floats) -> tuple[Ints, Ints, Ints]:
     """Groups of jobs that may be swapped without any figure changing: (N,) group, (G,) a member, (G,) another."""
     N = matrix.n_jobs
     figures = np.column_stack([matrix.scale_factors, matrix.rates])
@@ -187,15 +189,14 @@ def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, 
         group[i] = len(first)
         first.append(i)
         second.append(i)
-        # jobs that may be swapped with i may be swapped with one another, by way of it
-        for k in np.flatnonzero((bucket == bucket[i]) & (group < 0)).tolist():
-            if _may_swap(together, i, k):
+        for k in np.flatnonzero((bucket == bucket[i]) & (group < 0)):
+            if all(_may_swap(together, int(member), int(k)) for member in np.flatnonzero(group == group[i])):
                 group[k] = group[i]
-                second[-1] = k
+                second[-1] = int(k)
     return group, np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
 
 
-def _may_swap(together: Array, i: int, k: int) -> bool:
+def _may_swap(together: Floats, i: int, k: int) -> bool:
     others = np.ones(len(together), dtype=bool)
     others[[i, k]] = False
     return bool(

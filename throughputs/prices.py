@@ -10,17 +10,17 @@ array([1.48])
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.errors import InputError
-from throughputs.files import read_rows, write_rows
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import InputError, expect
+from throughputs.files import StrPath, read_rows, write_rows
 from throughputs.frames import FINITE, NOT_NEGATIVE, Column, FrameReader
-from throughputs.limits import require, require_shape
+from throughputs.limits import require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,19 +40,17 @@ _COLUMNS = {
     "zone": Column("text", ""),
 }
 
-_Floats = NDArray[np.float64]
-
 
 class _History(NamedTuple):
     """Of one type: (K,) times of changes, the prices from then on, and the dollars of one GPU from the first on."""
 
-    times: _Floats
-    prices: _Floats
-    paid: _Floats
+    times: Floats
+    prices: Floats
+    paid: Floats
 
     @classmethod
     def checked(cls, when: ArrayLike, prices: ArrayLike, source: str, name: str) -> _History:
-        times, values = np.array(when, dtype=np.float64), np.array(prices, dtype=np.float64)
+        times, values = np.array(when, dtype=float), np.array(prices, dtype=float)
         if times.ndim != 1 or times.shape != values.shape or not len(times):
             found = f"times of shape {times.shape}, prices of shape {values.shape}"
             raise InputError(source, field=name, found=found, expected="one price for each time, at least one")
@@ -67,11 +65,11 @@ class _History(NamedTuple):
             require(good, wrong, source, name, expected)
         return cls(times, values, paid)
 
-    def step(self, seconds: ArrayLike) -> NDArray[np.int64]:
+    def step(self, seconds: ArrayLike) -> Ints:
         """Which price holds then."""
         return np.maximum(np.searchsorted(self.times, seconds, side="right") - 1, 0)
 
-    def paid_between(self, start: _Floats, end: _Floats) -> _Floats:
+    def paid_between(self, start: Floats, end: Floats) -> Floats:
         """Dollars of one GPU."""
         first, last = self.step(start), self.step(end)
         # within one step the difference of two integrals would only lose digits
@@ -121,9 +119,7 @@ class PriceTable:
 
     def __eq__(self, other: object) -> bool:
         """Whether the same types have the same histories."""
-        if not isinstance(other, PriceTable):
-            return NotImplemented
-        return repr(self) == repr(other)
+        return isinstance(other, PriceTable) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -133,7 +129,7 @@ class PriceTable:
         """The accelerator types that have a price."""
         return tuple(self._of)
 
-    def price_at(self, time_seconds: float, accelerators: Sequence[str]) -> _Floats:
+    def price_at(self, time_seconds: float, accelerators: Sequence[str]) -> Floats:
         """(M,) dollars per GPU hour at a time, seconds.
 
         Raises
@@ -157,7 +153,7 @@ class PriceTable:
             changes.extend(later[:1].tolist())
         return float(min(changes))
 
-    def cost(self, start_seconds: ArrayLike, end_seconds: ArrayLike, accelerators: Sequence[str]) -> _Floats:
+    def cost(self, start_seconds: ArrayLike, end_seconds: ArrayLike, accelerators: Sequence[str]) -> Floats:
         """(M,) dollars for one GPU of each type from start to end: the integral of its price.
 
         Parameters
@@ -172,10 +168,9 @@ class PriceTable:
             An accelerator type has no price, an interval ends before it starts, or the lengths differ.
         """
         M = len(accelerators)
-        start, end = np.asarray(start_seconds, dtype=np.float64), np.asarray(end_seconds, dtype=np.float64)
+        start, end = np.asarray(start_seconds, dtype=float), np.asarray(end_seconds, dtype=float)
         for field, values in (("start_seconds", start), ("end_seconds", end)):
-            if values.ndim:
-                require_shape(values, (M,), self.source, field)
+            expect(values.shape in ((), (M,)), self.source, field, values.shape, f"a scalar or shape {(M,)}")
         start, end = np.broadcast_to(start, (M,)), np.broadcast_to(end, (M,))
         require(end >= start, end, self.source, "end_seconds", "a time not before the start")
         dollars = np.zeros(M)
@@ -232,7 +227,7 @@ class PriceTable:
         return pd.DataFrame(rows, columns=["time_seconds", "accelerator", "price"])
 
 
-def read_prices(path: str | os.PathLike[str]) -> PriceTable:
+def read_prices(path: StrPath) -> PriceTable:
     """Price histories from a CSV (``.csv``, ``.csv.gz``) or Parquet file.
 
     One row per change, in any order; lines that start with ``#`` above the header are skipped.
@@ -262,7 +257,7 @@ def read_prices(path: str | os.PathLike[str]) -> PriceTable:
     return read_rows(path, PriceTable.from_frame)
 
 
-def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:
+def write_prices(prices: PriceTable, path: StrPath) -> None:
     """Write price histories as CSV or Parquet, zones already merged; the file is replaced in one step.
 
     Raises

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Dates, Flags, Floats, Ints, Names, Numbers, Rowed, Sizes, Texts, Values
 from throughputs.deadlines import checked_options, option_row, option_text
-from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
+from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns
 from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, require
 from throughputs.shown import html_table
 
@@ -37,14 +37,12 @@ _STARTING = ("command", "working_directory", "num_steps_arg", "needs_data_dir")
 
 REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
-_Floats = NDArray[np.float64]
-_Texts = NDArray[np.object_]
 
 _SECONDS = Range(0, LATEST_TIME, above=True), f"positive seconds, at most {LATEST_TIME:g}, or nan"
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Rowed):
     """N jobs in the order of their arrival; a job's id is its position, counted from 0.
 
     Attributes
@@ -87,7 +85,7 @@ class Trace:
     trace_id : (N,) str, what the job is called where it was logged; empty where the trace does not say.
     arrival_date : (N,) datetime64[us] in UTC, when the job arrived where it was logged; NaT where the trace does not
         say. All other times follow: they stand as many seconds apart as on the clock of the trace.
-    source : where the trace came from, for messages; `first_line`, which is not kept, is that of its first job there.
+    source : where the trace came from, for messages.
 
     Raises
     ------
@@ -103,56 +101,55 @@ class Trace:
     (2, [1])
     """
 
-    job_type: _Texts = column("text", expected="a job type")
-    scale_factor: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
-    total_steps: _Floats = column(
+    job_type: Texts = column("text", expected="a job type")
+    scale_factor: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
+    total_steps: Floats = column(
         "number",
         within=Range(0, LARGEST_WHOLE_NUMBER, above=True),
         expected=f"a positive number of steps, at most {LARGEST_WHOLE_NUMBER:.2g}",
     )
-    arrival_time: _Floats = column(
+    arrival_time: Floats = column(
         "number", within=Range(0, LATEST_TIME), expected=f"seconds, at least 0 and at most {LATEST_TIME:g}"
     )
-    priority_weight: _Floats = column("number", 1.0, POSITIVE, "a positive weight")
-    slo: _Floats = column("number", np.nan, POSITIVE, "a positive multiple, or nan for none")
-    deadline: _Floats = column("number", np.nan)
-    deadline_options: _Texts = column("text", "")
-    duration: _Floats = column("number", np.nan, *_SECONDS)
-    mode: _Texts = column("text", "static", MODES, f"one of {', '.join(MODES)}")
-    command: _Texts = column("text", "")
-    working_directory: _Texts = column("text", "")
-    num_steps_arg: _Texts = column("text", "")
-    needs_data_dir: NDArray[np.bool_] = column("flag", False)
-    entity: _Texts = column("text", "")
-    user: _Texts = column("text", "")
-    partition: _Texts = column("text", "")
-    gpu_type: _Texts = column("text", "")
-    category: _Texts = column("text", "", ("", *CATEGORIES), f"one of {', '.join(CATEGORIES)}, or nothing")
-    predicted_seconds: _Floats = column("number", np.nan, *_SECONDS)
-    gpu_fraction: _Floats = column("number", 1.0, SHARE, "a share above 0, at most 1")
-    gpu_utilization: _Floats = column("number", np.nan, Range(0, 1), "a share, at least 0 and at most 1, or nan")
-    recorded_start_seconds: _Floats = column("number", np.nan)
-    recorded_end_seconds: _Floats = column("number", np.nan)
-    recorded_status: _Texts = column("text", "", ("", *ENDINGS), f"one of {', '.join(ENDINGS)}, or nothing")
-    trace_id: _Texts = column("name", "")
-    arrival_date: NDArray[np.datetime64] = column("date", np.datetime64("NaT"))
+    priority_weight: Floats = column("number", 1.0, POSITIVE, "a positive weight")
+    slo: Floats = column("number", np.nan, POSITIVE, "a positive multiple, or nan for none")
+    deadline: Floats = column("number", np.nan)
+    deadline_options: Texts = column("text", "")
+    duration: Floats = column("number", np.nan, *_SECONDS)
+    mode: Texts = column("text", "static", MODES, f"one of {', '.join(MODES)}")
+    command: Texts = column("text", "")
+    working_directory: Texts = column("text", "")
+    num_steps_arg: Texts = column("text", "")
+    needs_data_dir: Flags = column("flag", False)
+    entity: Texts = column("text", "")
+    user: Texts = column("text", "")
+    partition: Texts = column("text", "")
+    gpu_type: Texts = column("text", "")
+    category: Texts = column("text", "", ("", *CATEGORIES), f"one of {', '.join(CATEGORIES)}, or nothing")
+    predicted_seconds: Floats = column("number", np.nan, *_SECONDS)
+    gpu_fraction: Floats = column("number", 1.0, SHARE, "a share above 0, at most 1")
+    gpu_utilization: Floats = column("number", np.nan, Range(0, 1), "a share, at least 0 and at most 1, or nan")
+    recorded_start_seconds: Floats = column("number", np.nan)
+    recorded_end_seconds: Floats = column("number", np.nan)
+    recorded_status: Texts = column("text", "", ("", *ENDINGS), f"one of {', '.join(ENDINGS)}, or nothing")
+    trace_id: Texts = column("name", "")
+    arrival_date: Dates = column("date", np.datetime64("NaT"))
     source: str = "trace"
 
     def __init__(
         self,
-        job_type: Sequence[str] | _Texts,
-        scale_factor: Sequence[int] | NDArray[np.int64],
-        total_steps: Sequence[float] | _Floats,
-        arrival_time: Sequence[float] | _Floats,
+        job_type: Names,
+        scale_factor: Sizes,
+        total_steps: Numbers,
+        arrival_time: Numbers,
         *,
         source: str = "trace",
-        first_line: int = 1,
         **columns: Any,
     ) -> None:
         for name in columns:
             if name not in columns_of(Trace):
                 raise TypeError(f"Trace has no column {name!r}{did_you_mean(name, columns_of(Trace))}")
-        options = checked_options(columns.get("deadline_options"), len(job_type), source, first_line)
+        options = checked_options(columns.get("deadline_options"), len(job_type), source)
         needed = {
             "job_type": job_type,
             "scale_factor": scale_factor,
@@ -160,40 +157,41 @@ class Trace:
             "arrival_time": arrival_time,
         }
         object.__setattr__(self, "source", source)
-        keep_columns(self, needed | columns | {"deadline_options": options}, source, first_line)
-        self._validate(first_line)
+        keep_columns(self, needed | columns | {"deadline_options": options}, source)
+        self._validate()
 
-    def __len__(self) -> int:
-        return len(self.job_type)
-
-    def _validate(self, first_line: int) -> None:
-        """Check times against each other, and take deadlines from the first options where there are any."""
+    def _validate(self) -> None:
+        """Check times against each other."""
         start, end, arrival = self.recorded_start_seconds, self.recorded_end_seconds, self.arrival_time
-        first = np.array([row[0][0] if row else np.nan for row in self.deadline_options], dtype=np.float64)
+        for name, times, least, what in (
+            ("recorded_start_seconds", start, arrival, "the arrival"),
+            ("recorded_end_seconds", end, start, "the recorded start"),
+        ):
+            good = np.isnan(times) | ((times >= least) & (times <= LATEST_TIME))
+            require(good, times, self.source, name, f"seconds, not before {what} and at most {LATEST_TIME:g}, or nan")
+        late = np.flatnonzero(np.diff(arrival) < 0)
+        if len(late):
+            before = late[0]
+            found, expected = float(arrival[before + 1]), f"at least the arrival before it, {arrival[before]} s"
+            line = int(before) + 2
+            raise InputError(self.source, line=line, field="arrival_time", found=found, expected=expected)
+        self._settle_deadlines()
+
+    def _settle_deadlines(self) -> None:
+        """Take deadlines from the first options where there are any, and check them."""
+        first = np.array([row[0][0] if row else np.nan for row in self.deadline_options], dtype=float)
         deadline = np.where(np.isnan(self.deadline), first, self.deadline)
         object.__setattr__(self, "deadline", deadline)
-        none, limit = np.isnan(deadline), f"at most {LATEST_TIME:g}, or nan"
-        for name, good, expected in (
+        some = ~np.isnan(deadline)
+        for good, expected in (
+            (~some | np.isnan(self.slo), "nothing, as the job has an slo"),
             (
-                "recorded_start_seconds",
-                np.isnan(start) | ((start >= arrival) & (start <= LATEST_TIME)),
-                f"seconds, not before the arrival and {limit}",
-            ),
-            (
-                "recorded_end_seconds",
-                np.isnan(end) | ((end >= start) & (end <= LATEST_TIME)),
-                f"seconds, not before the recorded start and {limit}",
-            ),
-            ("arrival_time", np.diff(arrival, prepend=0.0) >= 0, "at least the arrival before it"),
-            ("deadline", none | np.isnan(self.slo), "nothing, as the job has an slo"),
-            (
-                "deadline",
-                none | (np.isfinite(deadline) & (deadline >= arrival)),
+                ~some | (np.isfinite(deadline) & (deadline >= self.arrival_time)),
                 "seconds, not before the arrival: a time on the clock",
             ),
-            ("deadline", np.isnan(first) | (first == deadline), "the first of its deadline_options, or nothing"),
+            (np.isnan(first) | (first == deadline), "the first of its deadline_options, or nothing"),
         ):
-            require(good, getattr(self, name), self.source, name, expected, first_line)
+            require(good, deadline, self.source, "deadline", expected)
 
     @staticmethod
     def column_names() -> tuple[str, ...]:
@@ -217,10 +215,17 @@ class Trace:
         columns: dict[str, Any] = reader.read(columns_of(cls), ignored=("job_id",))
         if reader.has("job_id"):
             ids = reader.whole_numbers("job_id")
-            reader.require(ids == np.arange(len(ids)), ids, "job_id", "the position of the job, counted from 0")
-        options = enumerate(columns["deadline_options"].tolist(), start=first_line)
-        columns["deadline_options"] = [option_row(text, source, line) for line, text in options]
-        return cls(**columns, source=source, first_line=first_line)
+            for row in np.flatnonzero(ids != np.arange(len(ids))).tolist():
+                raise InputError(source, line=first_line + row, field="job_id", found=int(ids[row]), expected=f"{row}")
+        texts = columns.pop("deadline_options").tolist()
+        if reader.has("deadline_options"):
+            columns["deadline_options"] = [
+                option_row(text, source, line) for line, text in enumerate(texts, start=first_line)
+            ]
+        try:
+            return cls(**columns, source=source)
+        except InputError as error:
+            raise error.moved(first_line - 1) from None
 
     def to_frame(self) -> pd.DataFrame:
         """Table with one row per job (index: job id) and the columns of `column_names`."""
@@ -259,8 +264,7 @@ class Trace:
         InputError
             Another column, or one that says nothing of any job.
         """
-        if column not in OWNERS:
-            raise InputError(self.source, field="owner", found=column, expected=one_of(column, OWNERS))
+        expect_one_of(column, OWNERS, self.source, "owner")
         names = getattr(self, OWNERS[column])
         if len(self) and not (names != "").any():
             raise InputError(self.source, field=column, expected=f"jobs with their {column}")
@@ -281,11 +285,14 @@ class Trace:
         InputError
             A factor that is not above 0, or so small that the last job would arrive beyond any clock.
         """
-        if not (np.isfinite(factor) and factor > 0):
-            raise InputError(self.source, field="load", found=factor, expected="a number above 0")
-        if (self.arrival_time > LATEST_TIME * factor).any():
-            expected = f"a number with which the last job arrives within {LATEST_TIME:g} s"
-            raise InputError(self.source, field="load", found=factor, expected=expected)
+        expect(np.isfinite(factor) and factor > 0, self.source, "load", factor, "a number above 0")
+        expect(
+            not (self.arrival_time > LATEST_TIME * factor).any(),
+            self.source,
+            "load",
+            factor,
+            f"a number with which the last job arrives within {LATEST_TIME:g} s",
+        )
         arrival = self.arrival_time / factor
         earlier = self.arrival_time - arrival
         options = np.empty(len(self), dtype=object)
@@ -300,10 +307,6 @@ class Trace:
             moved |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds", "arrival_date"), None)
         return replace(self, **moved)
 
-    def take(self, jobs: NDArray[np.integer[Any]] | slice) -> Trace:
-        """Some of the jobs (positions, ascending)."""
-        return taken(self, jobs)
-
 
 def partition_names(partition: str) -> tuple[str, ...]:
     """The partitions that a job names, any of which would do.
@@ -314,9 +317,7 @@ def partition_names(partition: str) -> tuple[str, ...]:
     return tuple(name for name in partition.split("|") if name)
 
 
-def allowed_types(
-    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
-) -> NDArray[np.bool_] | None:
+def allowed_types(gpu_type: Texts, partition: Texts, accelerators: Sequence[str]) -> Flags | None:
     """(N, M) whether a job may use a type: those that its GPU type names, else its partition, if there are any of that
     name; None: all use all.
     """
@@ -324,23 +325,21 @@ def allowed_types(
     return named | ~named.any(axis=1, keepdims=True) if named.any() else None
 
 
-def named_types(
-    gpu_type: NDArray[np.object_], partition: NDArray[np.object_], accelerators: Sequence[str]
-) -> NDArray[np.bool_]:
+def named_types(gpu_type: Texts, partition: Texts, accelerators: Sequence[str]) -> Flags:
     """(N, M) whether the GPU type of a job is, or names, an accelerator type; where it names none, its partition."""
     named = _named(gpu_type, accelerators)
     return named | (_named(partition, accelerators) & ~named.any(axis=1, keepdims=True))
 
 
-def _named(column: NDArray[np.object_], accelerators: Sequence[str]) -> NDArray[np.bool_]:
+def _named(column: Texts, accelerators: Sequence[str]) -> Flags:
     """(N, M) whether a cell names a type."""
     names, of = np.unique(column.astype(str), return_inverse=True)
     own = [partition_names(name) for name in names.tolist()]
-    named = np.array([[name in some for name in accelerators] for some in own], dtype=np.bool_)
+    named = np.array([[name in some for name in accelerators] for some in own], dtype=bool)
     return named.reshape(len(own), len(accelerators))[of]
 
 
-def date_texts(dates: NDArray[np.datetime64]) -> NDArray[np.object_]:
+def date_texts(dates: Dates) -> Texts:
     """(N,) dates in UTC as text (ISO 8601); empty for none.
 
     >>> date_texts(np.array(["2025-03-03T08:00:00", "NaT"], dtype="datetime64[us]")).tolist()
@@ -353,12 +352,12 @@ def date_texts(dates: NDArray[np.datetime64]) -> NDArray[np.object_]:
     return np.where(np.isnat(dates), "", np.char.add(texts, "+00:00")).astype(object)
 
 
-def dates_after(dates: NDArray[np.datetime64], seconds: NDArray[np.float64]) -> NDArray[np.datetime64]:
+def dates_after(dates: Dates, seconds: Floats) -> Dates:
     """(N,) datetime64[us] so many seconds later; NaT where the number of seconds is nan."""
     some = np.isfinite(seconds)
     later = np.rint(np.where(some, seconds, 0.0) * 1e6).astype("timedelta64[us]")
     return np.where(some, dates.astype("datetime64[us]") + later, np.datetime64("NaT"))
 
 
-def _differs(column: NDArray[Any]) -> bool:
+def _differs(column: Values) -> bool:
     return len(set(column) if column.dtype == object else np.unique(column)) > 1

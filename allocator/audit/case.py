@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations import PackedPolytope, Polytope
-from throughputs import InputError, PackedColumns, PlainColumns
+from throughputs import PackedColumns, PlainColumns
+from throughputs.arrays import Flags, Floats, Ints
+from throughputs.errors import expect
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.protocol.state import ClusterState
     from formulations import Pairs
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,21 +41,21 @@ class Case:
 
     labels: tuple[Hashable, ...]
     accelerators: tuple[str, ...]
-    rates: Array
-    sizes: NDArray[np.int64]
-    weights: Array
-    capacity: Array
-    shares: Array
+    rates: Floats
+    sizes: Ints
+    weights: Floats
+    capacity: Floats
+    shares: Floats
     columns: PackedColumns | None
     pairs: Pairs | None
-    time: Array
+    time: Floats
     violation: float
-    u: Array
-    entitled: Array
-    able: NDArray[np.bool_]
+    u: Floats
+    entitled: Floats
+    able: Flags
 
 
-def entitled_shares(weights: Array, sizes: NDArray[np.int64], capacity: Array) -> Array:
+def entitled_shares(weights: Floats, sizes: Ints, capacity: Floats) -> Floats:
     """A part of every type that the gang fits on, in proportion to the weights, (N, M)::
 
         x_ij = w_i / sum_k w_k * c_j / s_i where s_i <= c_j, else 0;   each row scaled to sum to at most 1
@@ -76,10 +75,14 @@ def case_of(allocation: Allocation, state: ClusterState) -> Case:
     InputError
         The allocation is of other jobs or types.
     """
-    if allocation.shares.shape != state.rates.shape:
-        expected = f"shares of the {state.n_jobs} jobs of the state on its {len(state.capacity)} types"
-        raise InputError("audit", field="shares", found=allocation.shares.shape, expected=expected)
-    rates, capacity = state.runnable_rates, state.capacity.astype(np.float64)
+    expect(
+        allocation.shares.shape == state.rates.shape,
+        "audit",
+        "shares",
+        allocation.shares.shape,
+        f"shares of the {state.n_jobs} jobs of the state on its {len(state.capacity)} types",
+    )
+    rates, capacity = state.runnable_rates, state.capacity.astype(float)
     rates = np.where(capacity > 0, rates, 0.0)
     shares, time, u, violation = _received(allocation, state, rates, capacity)
     packed = allocation.pairs is not None
@@ -103,8 +106,8 @@ def case_of(allocation: Allocation, state: ClusterState) -> Case:
 
 
 def _received(
-    allocation: Allocation, state: ClusterState, rates: Array, capacity: Array
-) -> tuple[Array, Array, Array, float]:
+    allocation: Allocation, state: ClusterState, rates: Floats, capacity: Floats
+) -> tuple[Floats, Floats, Floats, float]:
     """Shares of jobs alone, their time on each type in all, their throughput, and the excess over the cluster."""
     pairs = allocation.pairs
     if pairs is None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.audit.case import Case
 from allocator.audit.record import Explanation
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 _MOSTLY = 0.5
 """Part of its time from which a job is said to have its fastest type."""
@@ -23,7 +21,7 @@ _FREE = 1e-9
 """Part of the highest price below which a price is none."""
 
 
-def agree(case: Case, prices: Array) -> bool:
+def agree(case: Case, prices: Floats) -> bool:
     """Whether every job is where prices (M,) send it.
 
     A job that has less than all of its time on its fastest type f, and runs on m, says that ``p_f / p_m`` is at least
@@ -42,7 +40,7 @@ def agree(case: Case, prices: Array) -> bool:
     return bool((left >= right * (1.0 - _AGREEMENT))[used & limited[:, None]].all())
 
 
-def explain(case: Case, prices: Array) -> tuple[Explanation, ...]:
+def explain(case: Case, prices: Floats) -> tuple[Explanation, ...]:
     """One sentence per job, at prices (M,) per GPU."""
     if not case.labels:
         return ()
@@ -64,7 +62,7 @@ def explain(case: Case, prices: Array) -> tuple[Explanation, ...]:
     return tuple(found)
 
 
-def _known(prices: Array) -> Array:
+def _known(prices: Floats) -> Floats:
     """The prices (M,) with 0 for none."""
     prices = np.nan_to_num(prices)
     return np.where(prices > _FREE * prices.max(initial=0.0), prices, 0.0)

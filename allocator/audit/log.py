@@ -15,16 +15,17 @@ All GPU time is that between the first and the last submission: then the cluster
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.presets import preset
 from allocator.recorded import recorded_schedule
 from allocator.results.measures.calibration import NEAR
 from allocator.results.measures.parts import rows_of, size_names
 from throughputs import InputError, Trace
+from throughputs.arrays import Flags, Floats, Texts
+from throughputs.files import JsonObject
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
 
 _HOUR = 3600.0
-
-_Floats = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +55,7 @@ class LogAudit:
     parts: Mapping[str, pd.DataFrame]
     left_out: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Ready for JSON."""
         parts = {f"by_{name}": rows_of(table) for name, table in self.parts.items()}
         return {"gpu_time": rows_of(self.gpu_time), **parts, "left_out": self.left_out}
@@ -81,9 +79,9 @@ def audit_log(trace: Trace, cluster: Cluster | str | Mapping[str, int]) -> LogAu
     record, jobs = run.record, run.jobs
     ran, order = record.row_job, np.argsort(record.row_job)
     jobs, start, end = jobs.iloc[ran[order]], record.row_start[order], record.row_finish[order]
-    arrival, gpus = jobs["arrival_time"].to_numpy(np.float64), record.row_gpus[order]
+    arrival, gpus = jobs["arrival_time"].to_numpy(float), record.row_gpus[order]
     span = float(trace.arrival_time.min()), float(trace.arrival_time.max())
-    could, overtaken, idle = np.zeros(len(jobs)), np.zeros(len(jobs), dtype=np.bool_), np.zeros(3)
+    could, overtaken, idle = np.zeros(len(jobs)), np.zeros(len(jobs), dtype=bool), np.zeros(3)
     for pool, capacity in enumerate(run.cluster.capacity.tolist()):
         mine = record.row_accelerator[order] == pool
         some = _Pool(arrival[mine], start[mine], end[mine], gpus[mine], capacity, span)
@@ -126,7 +124,7 @@ _WORDS = {"failed": "failed", "cancelled": "were cancelled", "timed_out": "ran i
 _IDLE = ("idle though a job that waited fitted", "idle, too few for any that waited", "idle, and nobody waited")
 
 
-def _table(figures: pd.DataFrame, name: str, whose: NDArray[np.object_]) -> pd.DataFrame:
+def _table(figures: pd.DataFrame, name: str, whose: Texts) -> pd.DataFrame:
     """One row per part."""
     import pandas as pd
 
@@ -152,7 +150,7 @@ class _Pool:
     """The jobs of a pool, and its free GPUs from each of the `times` on."""
 
     def __init__(
-        self, arrival: _Floats, start: _Floats, end: _Floats, gpus: _Floats, capacity: float, span: tuple[float, float]
+        self, arrival: Floats, start: Floats, end: Floats, gpus: Floats, capacity: float, span: tuple[float, float]
     ) -> None:
         self.arrival, self.start, self.gpus, self.capacity = arrival, start, gpus, capacity
         self.times = np.unique(np.concatenate([arrival, start, end, span]))
@@ -161,22 +159,22 @@ class _Pool:
         self.free = np.maximum(capacity - self._count(start, gpus) + self._count(end, gpus), 0.0)
         self.sizes = np.unique(gpus)
 
-    def _count(self, since: _Floats, gpus: _Floats) -> _Floats:
+    def _count(self, since: Floats, gpus: Floats) -> Floats:
         """How many GPUs have come by each of the times."""
         at = np.searchsorted(self.times, since)
         return np.asarray(np.cumsum(np.bincount(at, gpus, len(self.times))))
 
-    def idle(self) -> _Floats:
+    def idle(self) -> Floats:
         """(3,) GPU seconds that were free though a job that waited fitted, as all were larger, and as none waited."""
         smallest = np.full(len(self.times), np.inf)
         for size in self.sizes[::-1]:
-            one = (self.gpus == size).astype(np.float64)
+            one = (self.gpus == size).astype(float)
             smallest[self._count(self.arrival, one) > self._count(self.start, one)] = size
         spent = np.where(self.within, self.free * self.seconds, 0.0)
         cases = (self.free >= smallest, (self.free < smallest) & np.isfinite(smallest), np.isinf(smallest))
         return np.array([spent[case].sum() for case in cases])
 
-    def could_start(self) -> _Floats:
+    def could_start(self) -> Floats:
         """(n,) seconds of waiting in which as many GPUs were free as the job asks for."""
         found = np.zeros(len(self.gpus))
         came, began = (np.searchsorted(self.times, each) for each in (self.arrival, self.start))
@@ -186,9 +184,9 @@ class _Pool:
             found[mine] = upto[began[mine]] - upto[came[mine]]
         return found
 
-    def overtaken(self) -> _Flags:
+    def overtaken(self) -> Flags:
         """(n,) whether a later job of at least the size started before one that waited for more than ten minutes."""
-        found = np.zeros(len(self.gpus), dtype=np.bool_)
+        found = np.zeros(len(self.gpus), dtype=bool)
         for size in self.sizes:
             rivals, mine = np.flatnonzero(self.gpus >= size), np.flatnonzero(self.gpus == size)
             rivals = rivals[np.argsort(self.arrival[rivals], kind="stable")]

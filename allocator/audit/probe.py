@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.audit.case import Case
 from allocator.audit.record import Property
 from formulations import PackedPolytope, Polytope, SolverError
 from throughputs import InputError, PlainColumns
+from throughputs.arrays import Floats
 from throughputs.numerics import dot, tie_order
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from allocator.protocol.policy import Policy
     from allocator.protocol.state import ClusterState
 
-Array = NDArray[np.float64]
 
 ROUNDING = 1e-5
 """Gain that is taken for none: the precision of the shares of two solves."""
@@ -62,7 +61,7 @@ def probe_strategy(
     return Property("strategy-proofness (probe)", definition, value, False, label, detail)
 
 
-def misreport(rates: Array, kind: int, accelerators: tuple[str, ...], rng: np.random.Generator) -> tuple[Array, str]:
+def misreport(rates: Floats, kind: int, accelerators: tuple[str, ...], rng: np.random.Generator) -> tuple[Floats, str]:
     """One of three kinds of misreport of a job's rates (M,), and what the job says in words.
 
     Every rate times a factor between 1/4 and 4; no throughput at all on one type; the fastest rate on every type.
@@ -78,7 +77,7 @@ def misreport(rates: Array, kind: int, accelerators: tuple[str, ...], rng: np.ra
     return rates * factors, f"misstates its throughputs ({told})"
 
 
-def _misreported(state: ClusterState, i: int, rates: Array) -> ClusterState:
+def _misreported(state: ClusterState, i: int, rates: Floats) -> ClusterState:
     """The state in which job `i` says its rates are `rates` (M,), beside others in the same proportion."""
     claimed = state.rates.copy()
     claimed[i] = rates

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.audit.case import Case
 from allocator.audit.record import Property
@@ -18,13 +17,13 @@ from formulations import (
     proportional_throughput,
 )
 from throughputs import PlainColumns, ThroughputMatrix
+from throughputs.arrays import Floats, Positions
 from throughputs.numerics import dot, matmul
 
 if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
     from formulations import Solution
 
-Array = NDArray[np.float64]
 
 ROUNDING = 1e-6
 """Relative shortfall up to which a property is said to hold."""
@@ -43,7 +42,7 @@ _NEGLIGIBLE = 1e-9
 class HasRows(Protocol):
     """A policy with rows of its own."""
 
-    def best_without_loss(self, state: ClusterState, gains: Array, floors: Array) -> tuple[Array, Solution]:
+    def best_without_loss(self, state: ClusterState, gains: Floats, floors: Floats) -> tuple[Floats, Solution]:
         """Shares (N, M) of the largest worth within its rows, nobody below its floor."""
         ...
 
@@ -76,7 +75,7 @@ def sharing_incentive(case: Case) -> Property:
     return Property("sharing incentive", definition, value, bool(value >= 1 - ROUNDING), label, detail)
 
 
-def throughput_in_place_of(case: Case, jobs: NDArray[np.intp]) -> Array:
+def throughput_in_place_of(case: Case, jobs: Positions) -> Floats:
     """(n, N) throughput of each of `jobs` with the GPU time of every job k, in proportion to their weights.
 
     k has ``s_k x_kj`` GPUs of type j on average. A gang of s_i GPUs can have them for ``s_k x_kj / s_i`` of the time;
@@ -93,7 +92,7 @@ def throughput_in_place_of(case: Case, jobs: NDArray[np.intp]) -> Array:
     return np.asarray(moved / np.maximum(of_time, 1.0))
 
 
-def _beside_partners(case: Case, jobs: NDArray[np.intp], per_weight: Array) -> Array:
+def _beside_partners(case: Case, jobs: Positions, per_weight: Floats) -> Floats:
     """(n, N) throughput of each of `jobs` beside the partners of every job k, for k's GPU time per weight."""
     from scipy.sparse import csr_array
 
@@ -133,7 +132,7 @@ def envy(case: Case) -> Property:
     return Property("envy-freeness", definition, value, bool(value <= 1 + ROUNDING), one, detail)
 
 
-def pareto_efficiency(case: Case, state: ClusterState | None = None, policy: object = None) -> tuple[Property, Array]:
+def pareto_efficiency(case: Case, state: ClusterState | None = None, policy: object = None) -> tuple[Property, Floats]:
     """Whether nobody can gain without another losing; and the worth of a GPU of each type (M,) at that.
 
     The linear program ``max sum_i g_i u'_i`` over ``u' >= u``, g_i = s_i / p_i, has the optimum ``sum_i g_i u_i``
@@ -170,7 +169,7 @@ def pareto_efficiency(case: Case, state: ClusterState | None = None, policy: obj
     return Property("Pareto efficiency", definition, value, False, label, detail), prices
 
 
-def _best_without_loss(case: Case, jobs: NDArray[np.intp], gains: Array, floors: Array) -> tuple[Array, float, Array]:
+def _best_without_loss(case: Case, jobs: Positions, gains: Floats, floors: Floats) -> tuple[Floats, float, Floats]:
     """Throughputs of `jobs` at the most total worth with nobody below its floor, the bound on it, and prices (M,)."""
     if case.columns is not None:
         worth, needed = np.zeros(len(case.labels)), np.zeros(len(case.labels))
@@ -187,8 +186,8 @@ def _best_without_loss(case: Case, jobs: NDArray[np.intp], gains: Array, floors:
 
 
 def _best_within_rows(
-    case: Case, state: ClusterState, policy: HasRows, jobs: NDArray[np.intp], gains: Array, floors: Array
-) -> tuple[Array, float, Array]:
+    case: Case, state: ClusterState, policy: HasRows, jobs: Positions, gains: Floats, floors: Floats
+) -> tuple[Floats, float, Floats]:
     """The same within the rows of a policy.
 
     Raises

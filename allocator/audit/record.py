@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from allocator.results.output import as_json
+from throughputs.files import JsonObject
 from throughputs.shown import html_table
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Audit:
         names = [field.name for field in fields(Property)]
         return pd.DataFrame([asdict(each) for each in self.properties], columns=names).set_index(names[0])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Ready for JSON; numbers that are infinite or do not exist are null."""
         return dict(as_json(self))
 

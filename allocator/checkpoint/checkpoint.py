@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +23,7 @@ from allocator.protocol.policy import Policy
 from allocator.results.observers import Recorder
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
+from throughputs.files import StrPath
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -39,7 +39,7 @@ class Checkpoints:
     run : what the run is made of, from `identity`; a checkpoint of another one is refused.
     """
 
-    def __init__(self, path: str | os.PathLike[str], run: dict[str, str]) -> None:
+    def __init__(self, path: StrPath, run: dict[str, str]) -> None:
         self.path = Path(path)
         self.run = run
         self._file = StateFile(path)

@@ -37,6 +37,8 @@ from allocator.protocol.assignment import Assignment
 from allocator.results.observers import StretchOutcome
 from formulations import Pairs
 from throughputs import InputError, ThroughputMatrix
+from throughputs.errors import expect
+from throughputs.files import StrPath
 
 FORMAT = "allocator checkpoint 4"
 
@@ -182,7 +184,7 @@ class StateFile:
     path : of the file. mode : its permissions, less those that the process withholds (umask).
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: int = 0o666) -> None:
+    def __init__(self, path: StrPath, mode: int = 0o666) -> None:
         self.path, self._mode = Path(path), mode
 
     def write(self, header: dict[str, str], state: object, parts: Sequence[Part] = ()) -> None:
@@ -244,8 +246,7 @@ class StateFile:
         """The header, and size and check sum of state and parts, which follow; if the sum of all this is right."""
         head = file.readline(200)
         kind, _, sha256 = head.decode(errors="replace").rpartition(" ")
-        if kind != FORMAT:
-            raise InputError(self.path, field="format", found=head, expected=f"{FORMAT} (pickles are not read)")
+        expect(kind == FORMAT, self.path, "format", head, f"{FORMAT} (pickles are not read)")
         data = file.readline(_LONGEST_MANIFEST)
         if f"{hashlib.sha256(data).hexdigest()}\n" != sha256:
             raise self._damaged("a manifest that does not match its check sum")

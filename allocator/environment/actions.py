@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol import Allocation, Assignment, ClusterState, Plan, PlanPolicy, SharePolicy, Trigger
 from throughputs import InputError
-from throughputs.errors import one_of
-
-_Floats = NDArray[np.float64]
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import expect, expect_one_of
 
 # Relative to the capacity, and to a share of 1: what rounding leaves of shares that are feasible.
 _ROUNDING = 1e-6
 
 
-def into_polytope(
-    shares: _Floats, scale_factors: NDArray[np.int64], rates: _Floats, capacity: NDArray[np.int64]
-) -> _Floats:
+def into_polytope(shares: Floats, scale_factors: Ints, rates: Floats, capacity: Ints) -> Floats:
     """Feasible shares: those given, scaled down where they ask for more time or GPUs than there are.
 
     Shares are clipped to [0, 1], and 0 where a job cannot run. A job whose shares add up to more than 1 has all of them
@@ -41,9 +37,7 @@ def into_polytope(
     return np.where(scarce, feasible * (capacity / np.where(scarce, usage, 1.0)), feasible)
 
 
-def chosen_by_scores(
-    scores: _Floats, scale_factors: NDArray[np.int64], rates: _Floats, capacity: NDArray[np.int64]
-) -> Assignment:
+def chosen_by_scores(scores: Floats, scale_factors: Ints, rates: Floats, capacity: Ints) -> Assignment:
     """Gang fill: (job, type) by falling score, each job once, where its whole gang still fits.
 
     A score of 0 or less keeps the job from the type. Of equal scores the earlier job goes first, and then the type that
@@ -74,10 +68,10 @@ class SharesPolicy(SharePolicy):
     name: ClassVar[str] = "environment"
 
     def __init__(self) -> None:
-        self.action: _Floats = np.zeros((0, 0))
+        self.action: Floats = np.zeros((0, 0))
 
     @staticmethod
-    def carried_out(action: _Floats, state: ClusterState) -> _Floats:
+    def carried_out(action: Floats, state: ClusterState) -> Floats:
         """(N, M) what is made of the action: shares, feasible, 0 for jobs that are not seen."""
         seen = min(len(action), state.n_jobs)
         shares = np.zeros(state.rates.shape)
@@ -85,7 +79,7 @@ class SharesPolicy(SharePolicy):
         return into_polytope(shares, state.scale_factors, state.rates, state.capacity)
 
     @staticmethod
-    def action_of(answer: Allocation | Plan, state: ClusterState) -> _Floats:  # noqa: ARG004
+    def action_of(answer: Allocation | Plan, state: ClusterState) -> Floats:  # noqa: ARG004
         """(N, M) the action that says the same as the answer of a policy about `state`."""
         if not isinstance(answer, Allocation):
             raise InputError("action", found=type(answer).__name__, expected="an Allocation, as shares of time are")
@@ -108,10 +102,10 @@ class ScoresPolicy(PlanPolicy):
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
     def __init__(self) -> None:
-        self.action: _Floats = np.zeros((0, 0))
+        self.action: Floats = np.zeros((0, 0))
 
     @staticmethod
-    def carried_out(action: _Floats, state: ClusterState) -> _Floats:
+    def carried_out(action: Floats, state: ClusterState) -> Floats:
         """(N, M) what is made of the action: 1 where a job runs from now on."""
         rows = _assignment(action, state)
         runs = np.zeros(state.rates.shape)
@@ -119,7 +113,7 @@ class ScoresPolicy(PlanPolicy):
         return runs
 
     @staticmethod
-    def action_of(answer: Allocation | Plan, state: ClusterState) -> _Floats:
+    def action_of(answer: Allocation | Plan, state: ClusterState) -> Floats:
         """(N, M) scores that lead to the coming assignment of a policy asked about `state`."""
         rows = answer.assignment if isinstance(answer, Allocation) else answer.steps[0].assignment
         if rows is None:
@@ -136,7 +130,7 @@ class ScoresPolicy(PlanPolicy):
 AnsweredPolicy = SharesPolicy | ScoresPolicy
 
 
-def _assignment(action: _Floats, state: ClusterState) -> Assignment:
+def _assignment(action: Floats, state: ClusterState) -> Assignment:
     seen = min(len(action), state.n_jobs)
     return chosen_by_scores(action[:seen], state.scale_factors[:seen], state.rates[:seen], state.capacity)
 
@@ -152,10 +146,8 @@ def answered(kind: str, decide_every: float) -> AnsweredPolicy:
     InputError
         There are no such actions, or the time is not positive.
     """
-    if kind not in ACTIONS:
-        raise InputError("environment", field="action", found=kind, expected=one_of(kind, ACTIONS))
-    if not decide_every > 0:
-        raise InputError("environment", field="decide_every", found=decide_every, expected="seconds above 0")
+    expect_one_of(kind, ACTIONS, "environment", "action")
+    expect(decide_every > 0, "environment", "decide_every", decide_every, "seconds above 0")
     base = ACTIONS[kind]
     made: AnsweredPolicy = type(base.__name__, (base,), {"period_seconds": float(decide_every)})()
     return made

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.api import load_throughputs
 from allocator.cluster import Cluster
@@ -22,11 +22,13 @@ from allocator.protocol import Allocation, ClusterState, Plan
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import Simulation, SimulationStalledError
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace, TraceGenerator
+from throughputs.arrays import Floats, Values
+from throughputs.errors import expect
 
-Observation = dict[str, NDArray[Any]]
+Observation = dict[str, Values]
 
 
-class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
+class ClusterEnvironment(gymnasium.Env[Observation, Floats]):
     """Decide who runs where, one decision after the other.
 
     An episode is a simulation of one trace. A step answers one question of the decision core, which asks whenever a
@@ -82,10 +84,14 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         decide_every: float = np.inf,
         render_mode: str | None = None,
     ) -> None:
-        if max_jobs < 1:
-            raise InputError("environment", field="max_jobs", found=max_jobs, expected="at least 1")
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise InputError("environment", field="render_mode", found=render_mode, expected="None or 'ansi'")
+        expect(max_jobs >= 1, "environment", "max_jobs", max_jobs, "at least 1")
+        expect(
+            render_mode in (None, *self.metadata["render_modes"]),
+            "environment",
+            "render_mode",
+            render_mode,
+            "None or 'ansi'",
+        )
         self.cluster = Cluster.of(cluster)
         self.max_jobs, self.render_mode = max_jobs, render_mode
         self._policy, self._figure = answered(action, decide_every), figure_of(reward)
@@ -95,7 +101,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         self._trace = TraceGenerator(n_jobs=20, mean_interarrival=900.0) if trace is None else trace
         self.job_columns = job_columns(self.cluster.accelerators)
         self.observation_space = observation_space(self.cluster.accelerators, max_jobs)
-        self.action_space = spaces.Box(0.0, 1.0, (max_jobs, len(self.cluster.accelerators)), dtype=np.float64)
+        self.action_space = spaces.Box(0.0, 1.0, (max_jobs, len(self.cluster.accelerators)), dtype=float)
         self._run: Simulation | None = None
         self._questions: Generator[ClusterState, None, bool] | None = None
         self._state: ClusterState | None = None
@@ -130,8 +136,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         super().reset(seed=seed)
         given = dict(options or {})
         trace = self._drawn(given.pop("trace", self._trace))
-        if given:
-            raise InputError("environment", field="options", found=sorted(given), expected="'trace' alone")
+        expect(not given, "environment", "options", sorted(given), "'trace' alone")
         self._run = Simulation(trace, self.cluster, self._policy, self._throughputs, preset=self._preset)
         self._questions = self._run.world.questions()
         self._value, self._stalled = 0.0, ""
@@ -140,7 +145,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
             raise InputError(trace.source, found="nothing to decide", expected=f"a job that {self.cluster} can run")
         return observation_of(self._state, self.max_jobs), self._info(0.0)
 
-    def step(self, action: NDArray[np.float64]) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Floats) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Answer the open question with `action`, and go on to the next one.
 
         Returns observation, reward, whether all jobs are through (terminated), whether the episode was cut short
@@ -154,11 +159,11 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         """
         state, run = self.state, self._run
         assert run is not None
-        answer = np.asarray(action, dtype=np.float64)
-        if answer.shape != self.action_space.shape:
-            raise InputError("environment", field="action", found=answer.shape, expected=f"{self.action_space.shape}")
-        if not np.isfinite(answer).all():
-            raise InputError("environment", field="action", found="nan or inf", expected="finite numbers")
+        answer = np.asarray(action, dtype=float)
+        expect(
+            answer.shape == self.action_space.shape, "environment", "action", answer.shape, f"{self.action_space.shape}"
+        )
+        expect(np.isfinite(answer).all(), "environment", "action", "nan or inf", "finite numbers")
         self._policy.action = answer.copy()
         self._go_on()
         before, self._value = self._value, self._figure(Progress.of(run.world))
@@ -167,7 +172,7 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         seen = observation_of(_nobody(state, run.world.clock) if self._state is None else self._state, self.max_jobs)
         return seen, self._value - before, terminated, truncated, self._info(run.world.clock - state.clock)
 
-    def action_of(self, answer: Allocation | Plan) -> NDArray[np.float64]:
+    def action_of(self, answer: Allocation | Plan) -> Floats:
         """The action that says what a policy answered about `state`: shares, or scores that lead to its assignment.
 
         Raises
@@ -180,9 +185,9 @@ class ClusterEnvironment(gymnasium.Env[Observation, NDArray[np.float64]]):
         action[: len(said)] = said
         return action
 
-    def carried_out(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
+    def carried_out(self, action: Floats) -> Floats:
         """(N, M) what would be made of `action` now: feasible shares, or 1 where a job would run."""
-        return self._policy.carried_out(np.asarray(action, dtype=np.float64), self.state)
+        return self._policy.carried_out(np.asarray(action, dtype=float), self.state)
 
     def result(self) -> SimulationResult:
         """The run of the episode that is over, as `allocator.simulate` returns it.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
+from throughputs.arrays import Values
 
 # Gymnasium wants finite bounds; what is beyond is told as this.
 _LARGEST = 1e15
@@ -38,7 +37,7 @@ def observation_space(accelerators: Sequence[str], max_jobs: int) -> spaces.Dict
     """The space of `observation_of`."""
 
     def numbers(*shape: int, least: float = 0.0) -> spaces.Box:
-        return spaces.Box(least, _LARGEST, shape, dtype=np.float64)
+        return spaces.Box(least, _LARGEST, shape, dtype=float)
 
     return spaces.Dict(
         {
@@ -51,7 +50,7 @@ def observation_space(accelerators: Sequence[str], max_jobs: int) -> spaces.Dict
     )
 
 
-def observation_of(state: ClusterState, max_jobs: int) -> dict[str, NDArray[Any]]:
+def observation_of(state: ClusterState, max_jobs: int) -> dict[str, Values]:
     """What an agent sees of a state.
 
     jobs (max_jobs, F): the active jobs in the order of their arrival, the columns those of `job_columns`, padded with
@@ -82,7 +81,7 @@ def observation_of(state: ClusterState, max_jobs: int) -> dict[str, NDArray[Any]
     return {
         "jobs": jobs,
         "mask": mask,
-        "capacity": state.capacity.astype(np.float64),
+        "capacity": state.capacity.astype(float),
         "clock": np.array([min(state.clock, _LARGEST)]),
         "unseen_jobs": np.array([float(n - seen)]),
     }

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.fairness import isolated_jct
 from allocator.simulator.world import World
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.errors import one_of
 from throughputs.trace import allowed_types
-
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -36,15 +33,15 @@ class Progress:
     """
 
     clock: float
-    arrival_time: _Floats
-    completion_time: _Floats
-    total_steps: _Floats
-    steps_done: _Floats
-    scale_factor: _Ints
-    deadline: _Floats
-    rates: _Floats
-    capacity: _Ints
-    allowed: NDArray[np.bool_] | None = None
+    arrival_time: Floats
+    completion_time: Floats
+    total_steps: Floats
+    steps_done: Floats
+    scale_factor: Ints
+    deadline: Floats
+    rates: Floats
+    capacity: Ints
+    allowed: Flags | None = None
 
     @classmethod
     def of(cls, world: World) -> Progress:
@@ -65,7 +62,7 @@ class Progress:
         )
 
     @property
-    def rho(self) -> _Floats:
+    def rho(self) -> Floats:
         """(C,) finish-time fairness of the jobs that are through: JCT over the JCT on the isolated share."""
         here = self.arrival_time <= self.clock
         through = here & np.isfinite(self.completion_time)

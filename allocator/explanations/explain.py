@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.explanations.explanation import Explanation, Moment, Overview, Wait, WaitingJob, seconds_by_reason
 from allocator.explanations.life import Interval, life_of
@@ -16,9 +14,11 @@ from allocator.explanations.reasons import Stretch, stretches_of
 from allocator.explanations.redecide import EventReplay, can_redecide, changes_that_help, comes_out_the_same
 from allocator.explanations.replay import Instant, RoundReplay, Standing
 from allocator.explanations.run import LEAST_SHARE, FinishedRun
-from allocator.explanations.text import WordedExplanation, WordedOverview
 from allocator.results.outcomes import RECORDED
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Values
+from throughputs.errors import expect
+from throughputs.files import StrPath
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -32,7 +32,7 @@ Time = float | None
 
 @overload
 def explain(
-    run: SimulationResult | str | os.PathLike[str],
+    run: SimulationResult | StrPath,
     job: None = None,
     *,
     since: Time = None,
@@ -43,7 +43,7 @@ def explain(
 
 @overload
 def explain(
-    run: SimulationResult | str | os.PathLike[str],
+    run: SimulationResult | StrPath,
     job: int | str,
     *,
     since: Time = None,
@@ -53,7 +53,7 @@ def explain(
 
 
 def explain(
-    run: SimulationResult | str | os.PathLike[str],
+    run: SimulationResult | StrPath,
     job: int | str | None = None,
     *,
     since: Time = None,
@@ -87,8 +87,9 @@ def explain(
     """
     finished = FinishedRun.of(run)
     if job is None:
-        if (since, until, at) != (None, None, None):
-            raise InputError("explain", field="job", found=None, expected="the id of a job, where a time is given")
+        expect(
+            (since, until, at) == (None, None, None), "explain", "job", None, "the id of a job, where a time is given"
+        )
         return _overview(finished)
     number = finished.job_number(job)
     if finished.policy_name == RECORDED and not finished.jobs.served[number]:
@@ -113,10 +114,8 @@ def _window(
         longest = max(_waits(life), key=lambda part: part.seconds, default=None)
         return (begin, end) if longest is None else (longest.start, longest.end)
     first, last = begin if since is None else float(since), end if until is None else float(until)
-    if first > end:
-        raise InputError("explain", field="since", found=since, expected=there)
-    if last < max(begin, first):
-        raise InputError("explain", field="until", found=until, expected=f"{there}, at least `since`, {first:g} s")
+    expect(first <= end, "explain", "since", since, there)
+    expect(last >= max(begin, first), "explain", "until", until, f"{there}, at least `since`, {first:g} s")
     return first, last
 
 
@@ -170,7 +169,7 @@ class _Asker:
         return tuple(stretches_of(self.run, job, wait.start, wait.end, self.standings.get(job), self.events))
 
 
-def _inside(times: NDArray[np.float64], wait: Interval) -> NDArray[np.float64]:
+def _inside(times: Floats, wait: Interval) -> Floats:
     return times[(times >= wait.start) & (times < wait.end)]
 
 
@@ -182,24 +181,25 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
     moments = [asker.moment_of(wait, at) for wait in waits]
     asker.look({job: (since, until)}, [moment for moment in moments if moment is not None])
     jobs = run.jobs
+    mine: Any = jobs.take(job)
     waited, started, ran = (
         sum((part.seconds for part in life if part.kind == kind), start=0.0)
         for kind in ("waiting", "starting", "running")
     )
-    completion = float(jobs.completion_time[job])
-    return WordedExplanation(
+    arrival, completion = float(mine.arrival_time), float(mine.completion_time)
+    return Explanation(
         run=run.source,
         policy=run.policy_name,
         cluster=str(run.cluster),
         job=job,
-        job_type=str(jobs.job_type[job]),
-        entity=str(jobs.entity[job]),
+        job_type=mine.job_type,
+        entity=mine.entity,
         gpus=jobs.gpus_taken(job),
-        weight=float(jobs.priority_weight[job]),
-        status=str(jobs.status[job]),
-        arrival=float(jobs.arrival_time[job]),
+        weight=float(mine.priority_weight),
+        status=mine.status,
+        arrival=arrival,
         completion=None if np.isnan(completion) else completion,
-        types=_by_type(run, jobs.rates[job], jobs.rates[job] > 0),
+        types=_by_type(run, mine.rates, mine.rates > 0),
         since=since,
         until=until,
         waited=waited,
@@ -207,8 +207,8 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         started=started,
         intervals=tuple(inside),
         waits=tuple(_wait(asker, job, wait, moment) for wait, moment in zip(waits, moments, strict=True)),
-        trace_id=str(jobs.trace_id[job]),
-        arrival_date=jobs.date(job, float(jobs.arrival_time[job])),
+        trace_id=mine.trace_id,
+        arrival_date=jobs.date(job, arrival),
     )
 
 
@@ -228,7 +228,7 @@ def _wait(asker: _Asker, job: int, wait: Interval, moment: float | None) -> Wait
     )
 
 
-def _by_type(run: FinishedRun, values: Sequence[Any] | NDArray[Any], shown: NDArray[np.bool_]) -> dict[str, Any]:
+def _by_type(run: FinishedRun, values: Sequence[Any] | Values, shown: Flags) -> dict[str, Any]:
     """Values of the types of which they are shown."""
     cells = zip(run.cluster.accelerators, np.asarray(values).tolist(), shown.tolist(), strict=True)
     return {name: value for name, value, there in cells if there}
@@ -248,12 +248,8 @@ def _moment(asker: _Asker, job: int, time: float) -> Moment:
     mine = run.rows.before(time, job)
     priorities: dict[str, dict[str, Any]] = {"priority": {}, "last_priority": {}, "ahead": {}}
     if standing is not None:
-        known = ~np.isnan(standing.priority)
-        priorities = {
-            "priority": _by_type(run, standing.priority, known),
-            "last_priority": _by_type(run, standing.last_priority, ~np.isnan(standing.last_priority)),
-            "ahead": _by_type(run, standing.ahead, known),
-        }
+        known = {"priority": standing.priority, "last_priority": standing.last_priority, "ahead": standing.priority}
+        priorities = {name: _by_type(run, getattr(standing, name), ~np.isnan(shown)) for name, shown in known.items()}
     return Moment(
         time=time,
         decision=number if decided else None,
@@ -308,7 +304,7 @@ def _overview(run: FinishedRun) -> Overview:
     }
     asker = _Asker(run)
     asker.look({job: (wait.start, wait.end) for job, wait in waits.items()}, [])
-    return WordedOverview(
+    return Overview(
         run=run.source,
         policy=run.policy_name,
         cluster=str(run.cluster),
@@ -319,12 +315,12 @@ def _overview(run: FinishedRun) -> Overview:
             WaitingJob(
                 job=job,
                 gpus=jobs.gpus_taken(job),
-                entity=str(jobs.entity[job]),
+                entity=jobs.entity[job],
                 waited=float(waited[job]),
                 start=wait.start,
                 end=wait.end,
                 reason=next(iter(seconds_by_reason(asker.stretches(job, wait)))),
-                trace_id=str(jobs.trace_id[job]),
+                trace_id=jobs.trace_id[job],
                 start_date=jobs.date(job, wait.start),
             )
             for job, wait in waits.items()

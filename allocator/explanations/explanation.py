@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from allocator.explanations.life import Interval
 from allocator.explanations.occupancy import FreeGpus, Holder
 from allocator.explanations.reasons import REASONS, Stretch
 from allocator.explanations.redecide import Change
+from allocator.explanations.text import explanation_text, overview_text
 from allocator.results.output import as_json
+from throughputs.files import JsonObject
+from throughputs.shown import as_text
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Explanation:
     trace_id: str
     arrival_date: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Ready for JSON."""
         told = as_json(self)
         for wait, of in zip(told["waits"], self.waits, strict=True):
@@ -150,6 +152,9 @@ class Explanation:
                 for reason, seconds in of.reasons.items()
             ]
         return dict(told)
+
+    def __str__(self) -> str:
+        return as_text(explanation_text(self))
 
 
 @dataclass(frozen=True)
@@ -195,6 +200,9 @@ class Overview:
     unserved: int
     longest: tuple[WaitingJob, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Ready for JSON."""
         return dict(as_json(self))
+
+    def __str__(self) -> str:
+        return as_text(overview_text(self))

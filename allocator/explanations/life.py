@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.explanations.run import FinishedRun, Rows
 from allocator.presets import preset_of
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.starts import StartsTakeTime
+from throughputs.arrays import Flags, Floats
 
 Kind = Literal["waiting", "starting", "running"]
 
@@ -77,7 +77,7 @@ def _add(found: list[Interval], new: Interval) -> None:
         found.append(new)
 
 
-def starting_seconds(run: FinishedRun, rows: Rows, job: int) -> NDArray[np.float64]:
+def starting_seconds(run: FinishedRun, rows: Rows, job: int) -> Floats:
     """(L,) seconds at the beginning of each of the job's rows, in order of time, in which it was being started.
 
     Zeros where starts are free, where they shorten a round instead of coming first, and where the sum over the rows is
@@ -97,7 +97,7 @@ def starting_seconds(run: FinishedRun, rows: Rows, job: int) -> NDArray[np.float
     return lost if as_written else np.zeros(len(rows))
 
 
-def _starts(run: FinishedRun, rows: Rows, cost: StartsTakeTime) -> NDArray[np.bool_]:
+def _starts(run: FinishedRun, rows: Rows, cost: StartsTakeTime) -> Flags:
     """(L,) which rows of the job, in order of time, begin with a start."""
     rounds = run.rounds
     if run.in_rounds:

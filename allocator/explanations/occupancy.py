@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.explanations.run import FinishedRun, Rows
 from allocator.fractions import WHOLE, thousandths_of
-
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints
+from throughputs.numerics import quotient
 
 # What halves and shares of GPUs may leave of a whole number of them.
 _ROUNDING = 1e-6
@@ -81,10 +79,10 @@ class FreeTimes:
     free, in_use : (K, M) GPUs of each type that were free, and in use of the cluster at all.
     """
 
-    start: _Floats
-    end: _Floats
-    free: _Floats
-    in_use: _Ints
+    start: Floats
+    end: Floats
+    free: Floats
+    in_use: Ints
 
 
 def free_times(run: FinishedRun, start: float, end: float) -> FreeTimes:
@@ -101,7 +99,7 @@ def free_times(run: FinishedRun, start: float, end: float) -> FreeTimes:
     return FreeTimes(bounds[:-1], bounds[1:], np.maximum(_whole(free), 0.0), in_use)
 
 
-def _whole(values: _Floats) -> _Floats:
+def _whole(values: Floats) -> Floats:
     """Without what rounding leaves of whole numbers."""
     near = np.rint(values)
     return np.where(np.abs(values - near) <= _ROUNDING, near, values)
@@ -158,23 +156,23 @@ def holders(run: FinishedRun, job: int, start: float, end: float) -> list[Holder
         Holder(
             job=other,
             gpus=float(most[other]),
-            entity=str(jobs.entity[other]),
+            entity=jobs.entity[other],
             weight=float(jobs.priority_weight[other]),
             gpu_hours={name: float(h) for name, h in zip(names, hours[other], strict=True) if h > 0},
             arrival=float(jobs.arrival_time[other]),
             came_later=bool(jobs.arrival_time[other] > jobs.arrival_time[job]),
             gpu_hours_before=float(gpu_hours_before[other]),
             time_before=float(share[other]),
-            trace_id=str(jobs.trace_id[other]),
+            trace_id=jobs.trace_id[other],
         )
         for other in np.lexsort((np.arange(n), -total)).tolist()
         if total[other] > 0
     ]
 
 
-def time_before(run: FinishedRun, time: float) -> _Floats:
+def time_before(run: FinishedRun, time: float) -> Floats:
     """(N,) share of its time in the cluster before `time` (seconds) that each job had GPUs; 0 if it was not there."""
     rows, n = run.rows.before(time), len(run.jobs)
     had = np.bincount(rows.job_id, np.minimum(rows.end_time, time) - rows.start_time, n)
     present = np.maximum(time - run.jobs.arrival_time, 0.0)
-    return np.minimum(np.divide(had, present, out=np.zeros(n), where=present > 0), 1.0)
+    return np.minimum(quotient(had, present, 0.0), 1.0)

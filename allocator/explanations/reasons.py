@@ -7,14 +7,13 @@ from itertools import groupby
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.explanations.occupancy import FreeTimes, free_times
 from allocator.explanations.redecide import EventReplay
 from allocator.explanations.replay import Standing
 from allocator.explanations.run import LEAST_SHARE, FinishedRun
+from throughputs.arrays import Floats, Ints
 
-_Ints = NDArray[np.int64]
 Reason = tuple[str, str]
 """One of `REASONS`, and what else there is to say."""
 
@@ -106,7 +105,7 @@ def stretches_of(
     return found
 
 
-def _by_free_gpus(run: FinishedRun, job: int, times: FreeTimes, usable: _Ints) -> list[str]:
+def _by_free_gpus(run: FinishedRun, job: int, times: FreeTimes, usable: Ints) -> list[str]:
     """(K,) why it waited in each of the times, as far as the GPUs that were free tell."""
     gang, free = run.jobs.gpus_taken(job) - _ROUNDING, times.free[:, usable]
     missing = run.cluster.capacity[usable] - times.in_use[:, usable]
@@ -125,7 +124,7 @@ def _refine_rounds(
     times: FreeTimes,
     standings: list[Standing] | None,
     reasons: list[Reason],
-    free: NDArray[np.float64],
+    free: Floats,
 ) -> None:
     """What the round mechanism knew, in the rounds in which the job waited from the start."""
     rounds = run.rounds

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.explanations.replay import Instant, job_table, mechanism_of
@@ -25,8 +24,7 @@ from allocator.protocol.policy import Hindrance, Need, Past, PlanPolicy, SharePo
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.starts import StartsTakeTime
 from throughputs import InputError
-
-_Ints = NDArray[np.int64]
+from throughputs.arrays import Ints
 
 _UNKNOWN = Need.COLOCATION | Need.TRAINING | Need.CONFIGURATIONS | Need.DEADLINE_OPTIONS
 """What a finished run does not tell."""
@@ -97,7 +95,7 @@ def decided(
     return mechanism.next(at.clock, running).assignment
 
 
-def _core_at(run: FinishedRun, at: Instant, cluster: Cluster, table: JobTable, active: _Ints) -> DecisionCore:
+def _core_at(run: FinishedRun, at: Instant, cluster: Cluster, table: JobTable, active: Ints) -> DecisionCore:
     """What is about to ask a policy that decides at events, with the jobs that ran on the GPUs that they had."""
     policy = cast(PlanPolicy, run.policy)
     # A new core begins with nobody's service, and here it is known.

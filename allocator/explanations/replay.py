@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.conversion import kinds_of
@@ -26,9 +25,7 @@ from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, SharePolicy
 from throughputs import Trace
-
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +46,12 @@ class Standing:
 
     clock: float
     decided: bool
-    shares: _Floats
+    shares: Floats
     owed: float
-    priority: _Floats
-    last_priority: _Floats
-    ahead: _Ints
-    left_at_turn: _Ints
+    priority: Floats
+    last_priority: Floats
+    ahead: Ints
+    left_at_turn: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +73,10 @@ class Instant:
     clock: float
     asked: bool
     table: JobTable
-    active: _Ints
+    active: Ints
     running: Assignment
     mechanism: dict[str, Any] | None
-    ran: _Ints
+    ran: Ints
     gpus: tuple[tuple[int, ...], ...] = ()
     started: tuple[float, ...] = ()
 
@@ -125,7 +122,7 @@ class RoundReplay:
         self.table = job_table(run)
         self.mechanism = mechanism_of(run, self.table, run.cluster)
         self._isolated = IsolatedTime(self.table, run.cluster)
-        self._active: _Ints = np.empty(0, dtype=np.int64)
+        self._active: Ints = np.empty(0, dtype=np.int64)
         self._running = Assignment.none()
         self._idle_gap: bool = bool(run.settings.get("idle_gap_counts_as_service"))
         self._leaving = np.argsort(run.jobs.gone, kind="stable")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.presets import Preset, preset, preset_names
@@ -20,7 +19,9 @@ from allocator.registry import made
 from allocator.results.output import COMMANDS, EXPLAINED, read_summary, tables_of
 from allocator.results.tables import OF_ROW
 from throughputs import InputError
-from throughputs.files import read_frame
+from throughputs.arrays import Dates, Flags, Floats, Ints, Rowed, Texts, Values
+from throughputs.errors import expect
+from throughputs.files import StrPath, read_frame
 from throughputs.frames import FrameReader, column, columns_of
 from throughputs.trace import date_texts, dates_after
 
@@ -30,14 +31,11 @@ if TYPE_CHECKING:
 LEAST_SHARE = 1e-6
 """Below that a share of time is what a solver leaves of none: a second in eleven days."""
 
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
-_Texts = NDArray[np.object_]
 _NAN, _NAT = float("nan"), np.datetime64("NaT", "us")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Jobs:
+class Jobs(Rowed):
     """The N jobs, with columns of jobs.csv; a job's id is its position.
 
     Attributes
@@ -52,36 +50,33 @@ class Jobs:
         datetime64[us] in UTC (NaT: not told).
     """
 
-    job_type: _Texts = column("text", "")
-    status: _Texts = column("text")
-    entity: _Texts = column("text", "")
-    account: _Texts = column("text", "")
-    user: _Texts = column("text", "")
-    predicted_seconds: _Floats = column("number", _NAN)
-    scale_factor: _Ints = column("whole")
-    priority_weight: _Floats = column("number")
-    total_steps: _Floats = column("number")
-    deadline: _Floats = column("number", _NAN)
-    arrival_time: _Floats = column("number")
-    completion_time: _Floats = column("number", _NAN)
-    leave_time: _Floats = column("number", _NAN)
-    restart_gpu_seconds: _Floats = column("number", _NAN)
-    gpu_fraction: _Floats = column("number", 1.0)
-    trace_id: _Texts = column("text", "")
-    arrival_date: NDArray[np.datetime64] = column("date", _NAT)
-    rates: _Floats
-
-    def __len__(self) -> int:
-        return len(self.arrival_time)
+    job_type: Texts = column("text", "")
+    status: Texts = column("text")
+    entity: Texts = column("text", "")
+    account: Texts = column("text", "")
+    user: Texts = column("text", "")
+    predicted_seconds: Floats = column("number", _NAN)
+    scale_factor: Ints = column("whole")
+    priority_weight: Floats = column("number")
+    total_steps: Floats = column("number")
+    deadline: Floats = column("number", _NAN)
+    arrival_time: Floats = column("number")
+    completion_time: Floats = column("number", _NAN)
+    leave_time: Floats = column("number", _NAN)
+    restart_gpu_seconds: Floats = column("number", _NAN)
+    gpu_fraction: Floats = column("number", 1.0)
+    trace_id: Texts = column("text", "")
+    arrival_date: Dates = column("date", _NAT)
+    rates: Floats
 
     @cached_property
-    def gone(self) -> _Floats:
+    def gone(self) -> Floats:
         """(N,) when it was out of the cluster, seconds: completed, rejected or given up; inf: never."""
         gone = np.where(np.isnan(self.completion_time), self.leave_time, self.completion_time)
         return np.where(np.isnan(gone), np.inf, gone)
 
     @cached_property
-    def served(self) -> NDArray[np.bool_]:
+    def served(self) -> Flags:
         """(N,) whether any type can run the job."""
         return np.asarray((self.rates > 0).any(axis=1))
 
@@ -108,13 +103,13 @@ class Jobs:
 class Rounds:
     """The R rounds in which a job ran, or the times between events, with columns of timeline.parquet."""
 
-    round: _Ints = column("whole")
-    start_time: _Floats = column("number")
-    end_time: _Floats = column("number")
+    round: Ints = column("whole")
+    start_time: Floats = column("number")
+    end_time: Floats = column("number")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rows:
+class Rows(Rowed):
     """L rows of rounds.parquet, each a job in a round, or a lease, or without rounds a job between two events.
 
     Attributes
@@ -128,22 +123,18 @@ class Rows:
     gpu_fraction : (L,) of each of its GPUs that it takes.
     """
 
-    round: _Ints = column("whole")
-    start_time: _Floats = column("number")
-    end_time: _Floats = column("number")
-    job_id: _Ints = column("whole")
-    gpus: NDArray[np.object_] = column("ids", ())
-    steps: _Floats = column("number")
-    gpu_count: _Ints = column("whole", 0)
-    partner: _Ints = column("number", -1.0)
-    share: _Floats = column("number", 1.0)
-    pool: _Ints
-    until: _Floats
-    gpu_fraction: _Floats
-
-    def take(self, rows: Any) -> Rows:
-        """Some of the rows."""
-        return Rows(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+    round: Ints = column("whole")
+    start_time: Floats = column("number")
+    end_time: Floats = column("number")
+    job_id: Ints = column("whole")
+    gpus: Texts = column("ids", ())
+    steps: Floats = column("number")
+    gpu_count: Ints = column("whole", 0)
+    partner: Ints = column("number", -1.0)
+    share: Floats = column("number", 1.0)
+    pool: Ints
+    until: Floats
+    gpu_fraction: Floats
 
     def before(self, time: float, job: int | None = None) -> Rows:
         """Those that began before that time (seconds), of one job or of all."""
@@ -154,32 +145,25 @@ class Rows:
         """Those whose GPUs are held right after that time (seconds)."""
         return self.take(np.flatnonzero((self.start_time <= time) & (self.until > time)))
 
-    def __len__(self) -> int:
-        return len(self.job_id)
-
     @cached_property
-    def weighted_gpus(self) -> _Floats:
+    def weighted_gpus(self) -> Floats:
         """(L,) GPUs that each row keeps busy: those that two jobs share count half for each, and shares of time too."""
         return np.where(self.partner >= 0, 0.5, 1.0) * self.gpu_count * self.share * self.gpu_fraction
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Shares:
+class Shares(Rowed):
     """What decisions gave jobs, one after the other, with columns of shares.parquet; partner -1: none."""
 
-    decision: _Ints = column("whole")
-    job_id: _Ints = column("whole")
-    share: _Floats = column("number")
-    partner: _Ints = column("number", -1.0)
-    pool: _Ints
-
-    def take(self, rows: Any) -> Shares:
-        """Some of the rows."""
-        return Shares(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+    decision: Ints = column("whole")
+    job_id: Ints = column("whole")
+    share: Floats = column("number")
+    partner: Ints = column("number", -1.0)
+    pool: Ints
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Decisions:
+class Decisions(Rowed):
     """D decisions on shares of time, with columns of decisions.parquet; none where the policy makes no such ones.
 
     Attributes
@@ -192,28 +176,25 @@ class Decisions:
     packed : whether jobs could share GPUs.
     """
 
-    time: _Floats = column("number")
-    status: _Texts = column("text", "")
-    objective_unit: _Texts = column("text", "")
-    prices: _Floats
-    row_prices: Mapping[str, _Floats]
+    time: Floats = column("number")
+    status: Texts = column("text", "")
+    objective_unit: Texts = column("text", "")
+    prices: Floats
+    row_prices: Mapping[str, Floats]
     rows: Shares
     packed: bool
-
-    def __len__(self) -> int:
-        return len(self.time)
 
     def given(self, decision: int) -> Shares:
         """What one decision gave."""
         return self.rows.take(slice(*self.rows.decision.searchsorted([decision, decision + 1])))
 
-    def shares_of(self, decision: int, job: int) -> _Floats:
+    def shares_of(self, decision: int, job: int) -> Floats:
         """(M,) share of time of the job on each type, alone or with another, by this decision."""
         rows = self.given(decision)
         mine = rows.job_id == job
-        return np.bincount(rows.pool[mine], rows.share[mine], self.prices.shape[1]).astype(np.float64)
+        return np.bincount(rows.pool[mine], rows.share[mine], self.prices.shape[1]).astype(float)
 
-    def shares(self, decision: int, active: _Ints) -> _Floats:
+    def shares(self, decision: int, active: Ints) -> Floats:
         """(n, M) shares of the active jobs (ids, ascending) alone."""
         rows = self.given(decision)
         found = np.zeros((len(active), self.prices.shape[1]))
@@ -247,13 +228,13 @@ class FinishedRun:
     jobs: Jobs
     rows: Rows
     rounds: Rounds
-    capacity_times: _Floats
-    capacity: _Ints
+    capacity_times: Floats
+    capacity: Ints
     decisions: Decisions
     given_policy: Policy | None = None
 
     @classmethod
-    def of(cls, run: SimulationResult | str | os.PathLike[str]) -> FinishedRun:
+    def of(cls, run: SimulationResult | StrPath) -> FinishedRun:
         """From a result, or the folder of one.
 
         Raises
@@ -366,9 +347,7 @@ def _columns(owner: Any, table: FrameReader, *names: str) -> dict[str, Any]:
     return table.read(columns_of(owner), present)
 
 
-def _by_type(
-    table: FrameReader, accelerators: tuple[str, ...], prefix: str = "", empty: float | None = None
-) -> _Floats:
+def _by_type(table: FrameReader, accelerators: tuple[str, ...], prefix: str = "", empty: float | None = None) -> Floats:
     """(N, M) numbers in columns that are called as the accelerator types."""
     table.check_columns([prefix + name for name in accelerators], tuple(map(str, table.frame.columns)))
     return np.stack([table.numbers(prefix + name, empty=empty) for name in accelerators], axis=1)
@@ -392,8 +371,7 @@ def _of_jobs(owner: Any, table: FrameReader, n: int, cluster: Cluster) -> dict[s
 def _rows(table: FrameReader, jobs: Jobs, cluster: Cluster, rounds: Rounds, *, recorded: bool) -> Rows:
     columns = _of_jobs(Rows, table, len(jobs), cluster)
     job, of = columns["job_id"], columns["round"]
-    if not np.isin(of, rounds.round).all():
-        raise InputError(table.source, field="round", found="rounds", expected="those of timeline.parquet")
+    expect(np.isin(of, rounds.round).all(), table.source, "round", "rounds", "those of timeline.parquet")
     at = rounds.round.searchsorted(of)
     if not table.has("gpu_count"):
         columns["gpu_count"] = jobs.scale_factor[job]
@@ -404,15 +382,20 @@ def _rows(table: FrameReader, jobs: Jobs, cluster: Cluster, rounds: Rounds, *, r
 
 def _decisions(head: FrameReader | None, given: FrameReader | None, n_jobs: int, cluster: Cluster) -> Decisions:
     if head is None or given is None:
-        none: NDArray[Any] = np.empty(0, dtype=np.int64)
+        none: Values = np.empty(0, dtype=np.int64)
         rows = Shares(decision=none, job_id=none, share=none, partner=none, pool=none)
         prices = np.empty((0, len(cluster.accelerators)))
         return Decisions(
             time=none, status=none, objective_unit=none, prices=prices, row_prices={}, rows=rows, packed=False
         )
     rows = Shares(**_of_jobs(Shares, given, n_jobs, cluster))
-    if (np.diff(rows.decision, prepend=0, append=len(head.frame)) < 0).any():
-        raise InputError(given.source, field="decision", found="another order", expected="that of decisions.parquet")
+    expect(
+        not (np.diff(rows.decision, prepend=0, append=len(head.frame)) < 0).any(),
+        given.source,
+        "decision",
+        "another order",
+        "that of decisions.parquet",
+    )
     prices = _by_type(head, cluster.accelerators, "price ", np.nan)
     added = [name for name in map(str, head.frame.columns) if name.startswith(OF_ROW)]
     of_rows = {name.removeprefix(OF_ROW): head.numbers(name, empty=np.nan) for name in added}

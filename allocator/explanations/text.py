@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allocator.explanations.explanation import Explanation, Moment, Overview, Wait
-from allocator.explanations.occupancy import FreeGpus
 from allocator.explanations.reasons import REASONS
 from allocator.explanations.redecide import gpus_in_words
 from allocator.results.outcomes import RECORDED
-from throughputs.shown import as_text
 from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+
+    from allocator.explanations.explanation import Explanation, Moment, Overview, Wait
+    from allocator.explanations.occupancy import FreeGpus
 
 _WAITS = 3
 """Waits that are shown with all there is to say, the longest ones."""
@@ -32,20 +32,6 @@ _TO_THE_SECOND = len("2025-03-03T08:00:00")
 
 _TEXTS = 3
 """Differing remarks on one reason that are shown."""
-
-
-class WordedOverview(Overview):
-    """An overview that prints itself."""
-
-    def __str__(self) -> str:
-        return as_text(overview_text(self))
-
-
-class WordedExplanation(Explanation):
-    """An explanation that prints itself."""
-
-    def __str__(self) -> str:
-        return as_text(explanation_text(self))
 
 
 def overview_text(overview: Overview) -> Iterator[RenderableType]:

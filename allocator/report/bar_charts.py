@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from allocator.report.charts import policy_class
-from allocator.report.figures import Figure, best_rows, format_column, title_of, value_of
+from allocator.report.figures import Figure, Rows, best_rows, format_column, title_of, value_of
 from allocator.report.presentation import Presentation
 from allocator.report.svg import element, picture
 from throughputs.shown import escape
@@ -18,7 +17,7 @@ _WIDTH, _ROW, _TOP, _LABEL, _VALUE = 460, 26, 6, 118, 104
 _LONGEST_LABEL = 17
 
 
-def bar_panels(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def bar_panels(summaries: Rows) -> list[str]:
     """What the preset of the runs shows as bars, as SVG, one for each figure; empty where it shows none.
 
     Bars carry ``data-policy`` so that the legend can hide them.
@@ -29,14 +28,12 @@ def bar_panels(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     return figure_panels(shown.bars, summaries, shown.labels, "bars")
 
 
-def figure_panels(
-    figures: Sequence[Figure], summaries: Sequence[Mapping[str, Any]], labels: Sequence[str], name: str = "figure"
-) -> list[str]:
+def figure_panels(figures: Sequence[Figure], summaries: Rows, labels: Sequence[str], name: str = "figure") -> list[str]:
     """Any figures of any runs as such SVG; `labels` are the names of the rows."""
     return [_panel(f"{name}-{number}", figure, summaries, labels) for number, figure in enumerate(figures)]
 
 
-def _panel(name: str, figure: Figure, summaries: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
+def _panel(name: str, figure: Figure, summaries: Rows, labels: Sequence[str]) -> str:
     values, texts = [value_of(figure, summary) for summary in summaries], format_column(figure, summaries)
     best, first = best_rows(figure, summaries), values[0]
     longest = max((value for value in values if math.isfinite(value)), default=0.0)

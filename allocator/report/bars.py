@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from throughputs.arrays import Floats, Ints, Rowed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
+class Bars(Rowed):
     """B stretches of time in which one job ran on one GPU without a break, by GPU and then by time.
 
     Attributes
@@ -25,22 +26,15 @@ class Bars:
     start, end : (B,) seconds.
     """
 
-    gpu: NDArray[np.int64]
-    job: NDArray[np.int64]
-    first_round: NDArray[np.int64]
-    last_round: NDArray[np.int64]
-    start: NDArray[np.float64]
-    end: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.gpu)
-
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Bars:
-        """Some of the bars, by position or by mask."""
-        return Bars(*(getattr(self, each.name)[rows] for each in fields(self)))
+    gpu: Ints
+    job: Ints
+    first_round: Ints
+    last_round: Ints
+    start: Floats
+    end: Floats
 
 
-def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
+def merge_rounds(rounds: pd.DataFrame, job_position: Ints) -> Bars:
     """Merge consecutive rounds of the same job on the same GPU.
 
     Parameters
@@ -56,35 +50,7 @@ def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
     gpu, job, number, row = gpu[order], job[order], number[order], row[order]
     continues = (np.diff(gpu) == 0) & (np.diff(job) == 0) & (np.diff(number) == 1)
     opens, closes = (np.insert(~continues, at, True)[: len(gpu)] for at in (0, len(continues)))
-    start = rounds["start_time"].to_numpy(np.float64)[row[opens]]
-    end = rounds["end_time"].to_numpy(np.float64)[row[closes]]
+    start = rounds["start_time"].to_numpy(float)[row[opens]]
+    end = rounds["end_time"].to_numpy(float)[row[closes]]
     bars = Bars(gpu[opens], job[opens], number[opens], number[closes], start, end)
     return bars.take(np.lexsort((bars.first_round, bars.start, bars.gpu)))
-
-
-def interval_means(
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
-    height: NDArray[np.float64],
-    edges: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Mean over each bin of the sum of rectangular pulses, exactly.
-
-    Parameters
-    ----------
-    start, end, height : (K,) pulse k has `height[k]` from `start[k]` to `end[k]`, seconds.
-    edges : (B + 1,) ascending edges of the bins, seconds.
-
-    Returns
-    -------
-    (B,) time-weighted means, by differences of the integral at the edges: linear in K, whatever the bins.
-    """
-    if not len(start):
-        return np.zeros(len(edges) - 1)
-    times = np.concatenate([start, end])
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    slope = np.cumsum(np.concatenate([height, -height])[order])
-    integral = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
-    means: NDArray[np.float64] = np.diff(np.interp(edges, times, integral)) / np.diff(edges)
-    return means

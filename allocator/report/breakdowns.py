@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from allocator.report.figures import FIGURES, MISSING, Figure, format_column, format_count
+from allocator.report.figures import FIGURES, MISSING, Figure, Row, Rows, format_column, format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,7 +67,7 @@ class Breakdown:
     nameless: str = ""
     most: int | None = None
 
-    def figures(self, parts: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    def figures(self, parts: Rows) -> list[Figure]:
         """The columns of a table of these parts."""
         found = [_OF_PARTS[key] for key in self.keys if any(part.get(key) is not None for part in parts)]
         logged = any(figure.key == "average_bounded_slowdown" for figure in found)
@@ -134,13 +134,13 @@ BREAKDOWNS = {of.rows: of for of in _ALL}
 """By the key of their rows in a summary."""
 
 
-def parts_tables(summaries: Sequence[Mapping[str, Any]]) -> list[Table]:
+def parts_tables(summaries: Rows) -> list[Table]:
     """Those of partitions and of entities, for the terminal, where any run has them."""
     shown = (BREAKDOWNS[name] for name in ("by_partition", "by_entity"))
     return [parts_table(summaries, of) for of in shown if any(summary.get(of.rows) for summary in summaries)]
 
 
-def parts_table(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> Table:
+def parts_table(summaries: Rows, of: Breakdown) -> Table:
     """The parts of each run, for the terminal, run by run; entities stand below those that they are inside of.
 
     Parameters
@@ -199,13 +199,13 @@ def calibration_table(calibration: Calibration) -> Table:
     return table
 
 
-def _nested(rows: Sequence[Mapping[str, Any]], key: str) -> list[tuple[int, Mapping[str, Any]]]:
+def _nested(rows: Rows, key: str) -> list[tuple[int, Row]]:
     """The rows, each below its parent where it has one, with how deep they are."""
-    inside: dict[str, list[Mapping[str, Any]]] = {}
+    inside: dict[str, list[Row]] = {}
     for row in rows:
         inside.setdefault(row.get("parent") or "", []).append(row)
 
-    def below(parent: str, depth: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    def below(parent: str, depth: int) -> Iterator[tuple[int, Row]]:
         for row in inside.get(parent, ()):
             yield depth, row
             if row[key]:

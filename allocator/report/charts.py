@@ -7,14 +7,14 @@ pixels map to values, so that the script can say what is under the pointer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from allocator.report.figures import Row, Rows
 from allocator.report.svg import Axis, Frame, axes, element, picture, step_path
+from throughputs.arrays import Floats, Numbers
 
 HOUR = 3600.0
 
@@ -24,19 +24,19 @@ def policy_class(position: int) -> str:
     return f"c{position}"
 
 
-def ecdf(values: Sequence[float] | NDArray[np.float64], n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def ecdf(values: Numbers, n: int) -> tuple[Floats, Floats]:
     """Ascending distinct values, and the fraction of all `n` jobs at or below each.
 
     Jobs without a value (not completed) count in `n`: the curve of a run that was cut short ends below 1.
     """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    ordered = np.sort(np.asarray(values, dtype=float))
     distinct, counts = np.unique(ordered[np.isfinite(ordered)], return_counts=True)
     return distinct, np.cumsum(counts) / max(n, 1)
 
 
 def cdf_chart(
     name: str,
-    series: Sequence[NDArray[np.float64]],
+    series: Sequence[Floats],
     n_jobs: Sequence[int],
     *,
     title: str,
@@ -150,9 +150,7 @@ COURSES = (
 """In the order of the page."""
 
 
-def course_chart(
-    course: Course, series: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None
-) -> str:
+def course_chart(course: Course, series: Rows, of_run: Sequence[int], origin: float | None) -> str:
     """Steps over time of all runs that have any, in the looks of their policies.
 
     Parameters
@@ -180,7 +178,7 @@ def course_chart(
     parts = [axes(frame, x, y, label, course.label, y_percent=course.percent, x_ticks=ticks)]
     for position, each in drawn:
         times = x.pixels(np.minimum(np.array(each["time"]) / HOUR, x.high))
-        values = y.pixels(np.array([*each["value"], each["value"][-1]], dtype=np.float64))
+        values = y.pixels(np.array([*each["value"], each["value"][-1]], dtype=float))
         parts.append(_curve(position, step_path(times, values)))
     view = _view(x, y, "".join(parts), shown=True)
     return _svg(course.name, frame, course.title, f"{len(drawn)} runs; at most {shown}", view, over_time=True)
@@ -204,7 +202,7 @@ def date_ticks(origin: float, last: float) -> list[tuple[float, str]]:
     ]
 
 
-def _last(course: Mapping[str, Any]) -> float:
+def _last(course: Row) -> float:
     """Seconds until which there was something; the whole run where there never was."""
     ends = [end for end, value in zip(course["time"][1:], course["value"], strict=True) if value > 0]
     return float(max(ends, default=course["time"][-1]))

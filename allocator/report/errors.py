@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from allocator.report.figures import MISSING
+from allocator.report.figures import MISSING, Row
+from throughputs.files import JsonObject
 from throughputs.shown import escape, html_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _SHOWN = {
 _COLUMNS = ("real", "simulated", "error")
 
 
-def errors_table(comparison: Mapping[str, Any]) -> Table:
+def errors_table(comparison: JsonObject) -> Table:
     """Figures of both runs with the error of the simulation."""
     from rich.table import Table
 
@@ -35,7 +35,7 @@ def errors_table(comparison: Mapping[str, Any]) -> Table:
     return table
 
 
-def errors_section(comparison: Mapping[str, Any]) -> str:
+def errors_section(comparison: JsonObject) -> str:
     """The same as markup, with completion times job by job."""
     jobs = [(f"job {row['job_id']}", *_cells("jct", row)) for row in comparison["jobs"]]
     restart = comparison["restart_seconds"] or 0.0
@@ -51,11 +51,11 @@ def errors_section(comparison: Mapping[str, Any]) -> str:
     )
 
 
-def _figures(comparison: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _figures(comparison: JsonObject) -> list[tuple[str, ...]]:
     return [(_SHOWN[row["figure"]], *_cells(row["figure"], row)) for row in comparison["figures"]]
 
 
-def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(name: str, row: Row) -> tuple[str, ...]:
     """Both values and the error as text."""
     error = MISSING if row["error"] is None else f"{100 * row['error']:+.1f} %"
     return _text(name, row["real"]), _text(name, row["simulated"]), error

@@ -9,6 +9,14 @@ from typing import Any, Literal
 
 MISSING = "-"
 
+Row = Mapping[str, Any]
+"""Figures by name, of a run as its summary has them, or of a part of one."""
+
+Rows = Sequence[Row]
+
+HalfWidths = Sequence[Mapping[str, float]]
+"""Half the width of the interval of a mean, by the name of the figure; of each run."""
+
 OFF = "simulation_off"
 """Key of what `off_by` says, in the summary of a recorded schedule."""
 
@@ -196,21 +204,16 @@ def title_of(figure: Figure) -> str:
     return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
 
 
-def value_of(figure: Figure, summary: Mapping[str, Any]) -> float:
-    """The value in the column's unit; nan when it is missing or no number."""
+def value_of(figure: Figure, summary: Row) -> float:
+    """The value in the column's unit; nan when it is missing."""
     value = summary.get(figure.key)
-    try:
-        return math.nan if value is None else float(value) / figure.scale
-    except (TypeError, ValueError):
-        return math.nan
+    return math.nan if value is None else float(value) / figure.scale
 
 
 def format_number(value: float, decimals: int) -> str:
     """Fixed-point text; `MISSING` for nan."""
     if math.isnan(value):
         return MISSING
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
     text = f"{value:,.{decimals}f}"
     return text.removeprefix("-") if not text.strip("-0.") else text  # no minus before a rounded zero
 
@@ -220,9 +223,7 @@ def format_count(number: float) -> str:
     return str(int(number)) if number == int(number) else f"{number:.1f}"
 
 
-def format_column(
-    figure: Figure, summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()
-) -> list[str]:
+def format_column(figure: Figure, summaries: Rows, half_widths: HalfWidths = ()) -> list[str]:
     """The column as text, with the same number of decimals in every row so that figures line up.
 
     `half_widths` of intervals, by figure, where they are to be told.
@@ -236,9 +237,7 @@ def format_column(
     return texts
 
 
-def best_rows(
-    figure: Figure, summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()
-) -> set[int]:
+def best_rows(figure: Figure, summaries: Rows, half_widths: HalfWidths = ()) -> set[int]:
     """Rows that hold the best value, and those that show the same; empty when there is nothing to compare.
 
     Where the figure depends on which jobs completed, only policies that completed the most jobs compete: a
@@ -267,7 +266,7 @@ def best_rows(
     return near if len(near) < len(rivals) else set()
 
 
-def ties(summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[str, float]] = ()) -> list[str]:
+def ties(summaries: Rows, half_widths: HalfWidths = ()) -> list[str]:
     """A line that says what `best_rows` takes for a tie; none where only figures that look the same tie."""
     noise = []
     if any(OFF in summary for summary in summaries):
@@ -278,17 +277,13 @@ def ties(summaries: Sequence[Mapping[str, Any]], half_widths: Sequence[Mapping[s
     return [told] if noise and len(summaries) > 1 else []
 
 
-def format_differences(
-    figure: Figure, means: Sequence[Mapping[str, float]], half_widths: Sequence[Mapping[str, float]] = ()
-) -> list[str]:
+def format_differences(figure: Figure, means: HalfWidths, half_widths: HalfWidths = ()) -> list[str]:
     """A column of differences as text, those above 0 with a sign, too."""
     texts = format_column(figure, means, half_widths)
     return [f"+{text}" if row.get(figure.key, 0.0) > 0 else text for row, text in zip(means, texts, strict=True)]
 
 
-def differing_rows(
-    figure: Figure, means: Sequence[Mapping[str, float]], half_widths: Sequence[Mapping[str, float]]
-) -> dict[int, str]:
+def differing_rows(figure: Figure, means: HalfWidths, half_widths: HalfWidths) -> dict[int, str]:
     """Rows whose interval does not contain 0, and whether such a difference is "better" or "worse"."""
     differences = [(mean.get(figure.key, 0.0), half.get(figure.key, math.inf))
                    for mean, half in zip(means, half_widths, strict=True)]  # fmt: skip
@@ -299,7 +294,7 @@ def differing_rows(
     }
 
 
-def off_by(simulated: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, float]:
+def off_by(simulated: Row, recorded: Row) -> dict[str, float]:
     """How far figures of a simulation are off those recorded, as a part of the larger of the two, by key."""
     pairs = {figure.key: (value_of(figure, simulated), value_of(figure, recorded)) for figure in FIGURES}
     return {key: abs(a - b) / max(abs(a), abs(b), 1e-300) for key, (a, b) in pairs.items() if math.isfinite(a - b)}

@@ -6,12 +6,13 @@ PosixPath('report.html')
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from allocator.report.colours import style_rules
+from allocator.report.figures import Rows
 from allocator.report.page.markup import document, heading, legend
 from allocator.report.page.payload import build_payload, script_elements
 from allocator.report.page.sections import (
@@ -50,7 +51,7 @@ def write_report(
     *,
     title: str = "Comparison of scheduling policies",
     description: str = "",
-    summaries: Sequence[Mapping[str, Any]] | None = None,
+    summaries: Rows | None = None,
     sections: Sequence[str] = (),
 ) -> Path:
     """Write the report on `results` and return where it is.
@@ -85,7 +86,7 @@ def render_report(
     *,
     title: str = "Comparison of scheduling policies",
     description: str = "",
-    summaries: Sequence[Mapping[str, Any]] | None = None,
+    summaries: Rows | None = None,
     sections: Sequence[str] = (),
 ) -> str:
     """The text of the report; parameters as for `write_report`."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from allocator.presets import Comparison, preset, preset_names
 from allocator.protocol.views import Need
-from allocator.report.figures import FIGURES, MISSING, OF_SOME_RUNS, Figure
+from allocator.report.figures import FIGURES, MISSING, OF_SOME_RUNS, Figure, Row, Rows
 from throughputs import InputError
 
 _OF_STARTS = r"(re)?starts?_(penalty|seconds)"
@@ -51,7 +50,7 @@ class Presentation:
     usual: bool
 
     @classmethod
-    def of(cls, summaries: Sequence[Mapping[str, Any]]) -> Presentation:
+    def of(cls, summaries: Rows) -> Presentation:
         """The presentation of runs by their summaries, each with the settings of its run under "settings"."""
         settings = [summary.get("settings", {}) for summary in summaries]
         presets = {str(each.get("preset")) for each in settings}
@@ -85,7 +84,7 @@ def _ending(yardstick: str) -> str:
     return "" if yardstick == "isolated" else f"_{yardstick}"
 
 
-def _yardstick(wanted: set[str], summaries: Sequence[Mapping[str, Any]]) -> str:
+def _yardstick(wanted: set[str], summaries: Rows) -> str:
     """The one by which all are to be compared, if all have its figures."""
     yardstick = wanted.pop() if len(wanted) == 1 else "isolated"
     known = yardstick in _MEANING and all(f"worst_rho{_ending(yardstick)}" in summary for summary in summaries)
@@ -110,13 +109,13 @@ _ENDED_OTHERWISE = {
 }
 
 
-def ended_otherwise(summary: Mapping[str, Any]) -> str:
+def ended_otherwise(summary: Row) -> str:
     """How many jobs of a run ended without their last step, and how; empty where none did."""
     counts = ((int(summary.get(key) or 0), words) for key, words in _ENDED_OTHERWISE.items())
     return ", ".join(f"{count} job{'s' * (count > 1)} {words}" for count, words in counts if count)
 
 
-def exceeded_shares(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def exceeded_shares(names: Sequence[str], summaries: Rows) -> list[str]:
     """A line for each run in which jobs had more than a policy meant that they have."""
     return [
         f"{name}: {summary['exceeded_jobs']:,} jobs had more GPU time than their shares: rows and theorems of this "
@@ -126,7 +125,7 @@ def exceeded_shares(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]
     ]
 
 
-def true_lengths(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def true_lengths(names: Sequence[str], summaries: Rows) -> list[str]:
     """A line that names the runs of policies that are told how long jobs run, and what to compare with instead."""
     told = [name for name, summary in zip(names, summaries, strict=True) if _told_lengths(summary)]
     if not told:
@@ -135,7 +134,7 @@ def true_lengths(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -
     return [f"{what}: {', '.join(told)}; {' and '.join(HONEST)} go by predicted lengths and limits"]
 
 
-def _told_lengths(summary: Mapping[str, Any]) -> bool:
+def _told_lengths(summary: Row) -> bool:
     named = str(summary.get("settings", {}).get("preset", "default"))
     try:
         return Need.LENGTHS in preset(named).class_of_policy(str(summary["policy"])).needs
@@ -143,7 +142,7 @@ def _told_lengths(summary: Mapping[str, Any]) -> bool:
         return False
 
 
-def free_restarts(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def free_restarts(summaries: Rows) -> list[str]:
     """A line that says where preemptions cost nothing; none where they do, or nobody was preempted."""
     free = [
         summary.get("restart_gpu_hours") == 0

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.shown import escape
 
 
@@ -33,7 +33,7 @@ class Axis:
     stop: float
     log: bool = False
 
-    def pixels(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def pixels(self, values: Floats) -> Floats:
         """Pixel of each value."""
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         inner = np.log(values) if self.log else values
@@ -62,7 +62,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low <= tick * slack and tick <= high * slack]
 
 
-def step_path(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
+def step_path(x: Floats, y: Floats) -> str:
     """Path at y[k] from x[k] to x[k + 1], in tenths of a pixel; points within one tenth are merged."""
     if not len(x):
         return ""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.report.figures import (
     MISSING,
     Figure,
+    HalfWidths,
+    Row,
+    Rows,
     best_rows,
     differing_rows,
     format_column,
@@ -20,13 +22,13 @@ from allocator.report.figures import (
     ties,
 )
 from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts, true_lengths
+from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from allocator.protocol.allocation import Allocation
 
-_Floats = NDArray[np.float64]
 
 _WIDE = 130
 """Columns of a terminal with room for every figure."""
@@ -60,11 +62,11 @@ _LABELS = 12
 
 
 def comparison_table(
-    summaries: Sequence[Mapping[str, Any]],
+    summaries: Rows,
     *,
     title: str | None = None,
     width: int | None = None,
-    half_widths: Sequence[Mapping[str, float]] = (),
+    half_widths: HalfWidths = (),
 ) -> Table:
     """Policies as rows, figures as columns, the best value of each column in bold green with a star.
 
@@ -107,9 +109,7 @@ def comparison_table(
     return table
 
 
-def differences_table(
-    summaries: Sequence[Mapping[str, Any]], differences: Sequence[Mapping[str, Any]], *, width: int | None = None
-) -> Table:
+def differences_table(summaries: Rows, differences: Rows, *, width: int | None = None) -> Table:
     """Paired differences of policies from the first of them, as `Policies.differences` gives them, with intervals."""
     shown = Presentation.of(summaries)
     means, halves = ([row[name] for row in differences] for name in ("mean", "half_width"))
@@ -194,7 +194,7 @@ def _fitting(widths: Mapping[Figure, int], room: int, *, details: bool) -> tuple
     return kept, [figure for figure in widths if figure not in kept and not figure.detail]
 
 
-def extra_figures(summary: Mapping[str, Any]) -> list[str]:
+def extra_figures(summary: Row) -> list[str]:
     """Lines for what only some runs have, beside the caption of their table: a limit that was met, cost, deadlines."""
     lines = []
     if summary["status"] != "completed":
@@ -243,7 +243,7 @@ def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
         table.add_column(Text(accelerator), footer=Text(price), justify="right")
     table.add_column(Text(f"throughput ({matrix.unit})"), justify="right")
 
-    def add(names: Sequence[str], first: NDArray[np.int64], shares: _Floats, rates: Sequence[str], what: str) -> int:
+    def add(names: Sequence[str], first: Ints, shares: Floats, rates: Sequence[str], what: str) -> int:
         """Rows of jobs or of pairs, and how many there was no room for."""
         count, tail = len(names), max_rows // 4
         shown = range(count) if count <= max_rows else [*range(max_rows - tail), None, *range(count - tail, count)]
@@ -273,7 +273,7 @@ def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
     return table
 
 
-def _incomplete(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _incomplete(summaries: Rows) -> list[str]:
     """Completed and all jobs of each policy; empty when every policy completed every job it tells of."""
     counts = [(summary.get("completed_jobs"), summary.get("jobs")) for summary in summaries]
     if all(done is None or jobs is None or done >= jobs for done, jobs in counts):

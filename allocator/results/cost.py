@@ -6,12 +6,12 @@ And the other prices, those of the decisions: what one more GPU of a type would 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.files import JsonObject
 from throughputs.prices import PriceTable
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.results.record import RunRecord
 
-_Floats = NDArray[np.float64]
 
 Prices = PriceTable | Mapping[str, float]
 """Dollars per GPU hour: histories, or one number per accelerator type."""
@@ -43,31 +42,6 @@ def price_table(prices: Prices, accelerators: Sequence[str]) -> PriceTable:
     return table
 
 
-def busy_cost(
-    prices: PriceTable,
-    accelerators: Sequence[str],
-    accelerator: NDArray[np.int64],
-    start: _Floats,
-    end: _Floats,
-    gpus: _Floats,
-) -> _Floats:
-    """(L,) dollars for L rows of busy GPUs, changes of price within a row included.
-
-    Parameters
-    ----------
-    prices : dollars per GPU hour.
-    accelerators : M names.
-    accelerator : (L,) positions in them.
-    start, end : (L,) seconds.
-    gpus : (L,) busy GPUs; a fraction where a gang has a share of the time only.
-    """
-    dollars = np.zeros(len(start))
-    for j, name in enumerate(accelerators):
-        rows = np.flatnonzero(accelerator == j)
-        dollars[rows] = prices.cost(start[rows], end[rows], [name] * len(rows)) * gpus[rows]
-    return dollars
-
-
 def owned_cost(record: RunRecord) -> float | None:
     """Dollars for all GPUs of the cluster from the first arrival to the makespan, idle or not; None without prices."""
     if record.prices is None or not len(record.jobs):
@@ -78,7 +52,7 @@ def owned_cost(record: RunRecord) -> float | None:
     return float((record.prices.cost(first, last, list(names)) * record.cluster.capacity).sum())
 
 
-def average_prices(decisions: Sequence[tuple[int, float, Allocation]], timeline: pd.DataFrame) -> dict[str, Any]:
+def average_prices(decisions: Sequence[tuple[int, float, Allocation]], timeline: pd.DataFrame) -> JsonObject:
     """Time average of the prices of the decisions, over the time in which they were in force and jobs ran.
 
     Returns
@@ -91,7 +65,7 @@ def average_prices(decisions: Sequence[tuple[int, float, Allocation]], timeline:
     if not priced or not len(timeline):
         return {}
     clocks, prices = (np.array(column) for column in zip(*((clock, a.prices) for clock, a in priced), strict=True))
-    start, end = (timeline[name].to_numpy(dtype=np.float64) for name in ("start_time", "end_time"))
+    start, end = (timeline[name].to_numpy(dtype=float) for name in ("start_time", "end_time"))
     in_force = np.searchsorted(clocks, start, side="right") - 1
     some = in_force >= 0
     seconds = np.bincount(in_force[some], (end - start)[some], len(clocks))

@@ -12,9 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs import InputError, Trace
+from throughputs import Trace
+from throughputs.errors import expect
+from throughputs.files import JsonObject
+from throughputs.numerics import quotient
+from throughputs.traces.drawing import probabilities
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,21 +44,11 @@ def assign_slos(trace: Trace, rng: np.random.Generator, slos: Mapping[float, flo
     InputError
         Probabilities that are negative or do not add up to 1, or a multiple that is not positive.
     """
-    factors, probabilities = np.array(list(slos), dtype=np.float64), np.array(list(slos.values()), dtype=np.float64)
-    if not len(factors) or (probabilities < 0).any() or abs(probabilities.sum() - 1) > 1e-9:
-        raise InputError("slos", found=dict(slos), expected="probabilities of at least 0 that add up to 1")
-    if not (np.isnan(factors) | ((factors > 0) & np.isfinite(factors))).all():
-        raise InputError("slos", found=dict(slos), expected="positive multiples of the duration")
-    drawn = factors[rng.choice(len(factors), size=len(trace), p=probabilities)]
+    factors, shares = np.array(list(slos), dtype=float), probabilities(slos, trace.source, "slos")
+    good = (np.isnan(factors) | ((factors > 0) & np.isfinite(factors))).all()
+    expect(good, trace.source, "slos", dict(slos), "positive multiples of the duration")
+    drawn = factors[rng.choice(len(factors), size=len(trace), p=shares)]
     return replace(trace, slo=np.where(np.isnan(trace.slo) & np.isnan(trace.deadline), drawn, trace.slo))
-
-
-def met_deadlines(deadline: NDArray[np.float64], completion_time: NDArray[np.float64]) -> NDArray[np.object_]:
-    """(N,) True or False for jobs with a deadline, None for the others. A job that did not complete missed its own."""
-    met = np.full(len(deadline), None, dtype=object)
-    due = ~np.isnan(deadline)
-    met[due] = (completion_time <= deadline)[due]
-    return met
 
 
 def deadline_columns(record: RunRecord) -> dict[str, Any]:
@@ -68,19 +61,19 @@ def deadline_columns(record: RunRecord) -> dict[str, Any]:
     if np.isnan(jobs.deadline).all():
         return {}
     ended = record.judged_time
-    columns: dict[str, Any] = {"deadline": jobs.deadline, "met": met_deadlines(jobs.deadline, ended)}
+    met = (ended <= jobs.deadline).astype(object)
+    met[np.isnan(jobs.deadline)] = None
+    columns: dict[str, Any] = {"deadline": jobs.deadline, "met": met}
     options = jobs.deadline_options
     if np.diff(options.offsets).max(initial=0) > 1:
         last = np.full(len(jobs), np.nan)
         last[options.job] = options.seconds
-        best = options.best_value
-        kept = np.full(len(jobs), np.nan)
-        np.divide(options.value_at(ended), best, out=kept, where=best > 0)
+        kept = quotient(options.value_at(ended), options.best_value, np.nan)
         columns |= {"last_deadline": last, "value_kept": kept}
     return columns
 
 
-def deadline_figures(jobs: pd.DataFrame, measure: str = "first") -> dict[str, Any]:
+def deadline_figures(jobs: pd.DataFrame, measure: str = "first") -> JsonObject:
     """Figures of the deadlines of a table of jobs, ready for JSON; nothing where the table has none.
 
     - deadline_jobs: jobs with a deadline; admitted and rejected (not admitted by the policy) make up all of them.
@@ -97,13 +90,13 @@ def deadline_figures(jobs: pd.DataFrame, measure: str = "first") -> dict[str, An
         return {}
     due = jobs["deadline"].notna().to_numpy()
     first = jobs["met"].to_numpy() == True  # noqa: E712 - None for best effort
-    kept = np.nan_to_num(jobs["value_kept"].to_numpy(dtype=np.float64)) if "value_kept" in jobs else first.astype(float)
-    status, jct = jobs["status"].astype(str).to_numpy(), jobs["jct"].to_numpy(dtype=np.float64)
+    kept = np.nan_to_num(jobs["value_kept"].to_numpy(dtype=float)) if "value_kept" in jobs else first.astype(float)
+    status, jct = jobs["status"].astype(str).to_numpy(), jobs["jct"].to_numpy(dtype=float)
     in_time = first if measure == "first" else kept > 0
     count, rejected = int(due.sum()), int((due & (status == "rejected")).sum())
     worth = kept if measure == "value" else in_time
     free = jct[~due & ~np.isnan(jct)]
-    wasted = jobs["gpu_seconds"].to_numpy(dtype=np.float64)[due & ~in_time]
+    wasted = jobs["gpu_seconds"].to_numpy(dtype=float)[due & ~in_time]
     return {
         "deadline_jobs": count,
         "deadline_ratio": float(worth[due].sum()) / count if count else None,

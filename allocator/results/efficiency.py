@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.configurations import Configurations
 
 if TYPE_CHECKING:
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 _NOTHING = 1e-12
 
-_Floats = NDArray[np.float64]
 
-
-def single_gpu_rates(configurations: Configurations) -> _Floats:
+def single_gpu_rates(configurations: Configurations) -> Floats:
     """(N, M) steps/s of each job on one GPU of each pool; nan where it cannot run there.
 
     Where one GPU was not profiled, the rate per GPU of the smallest number that was.
@@ -63,7 +61,7 @@ def average_efficiency(record: RunRecord) -> float | None:
     return float((worth * (record.row_finish - record.row_start)).sum()) / (record.cluster.total_gpus * makespan)
 
 
-def _worth(record: RunRecord) -> _Floats | None:
+def _worth(record: RunRecord) -> Floats | None:
     """(L,) what each row of the record adds to the efficiency while it runs, in GPUs; None where it is not known."""
     if np.isnan(record.jobs.deadline).all() or record.configurations is None:
         return None
@@ -75,7 +73,7 @@ def _worth(record: RunRecord) -> _Floats | None:
         record.configurations.rates_at(job, pool, gpus),
     )
     known = (single > 0) & (rate > 0)
-    worth = gpus.astype(np.float64)
+    worth = gpus.astype(float)
     np.divide(rate, single, out=worth, where=known)
     return worth * record.row_share if record.fluid else worth
 

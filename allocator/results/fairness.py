@@ -9,27 +9,23 @@ in which every job has its fair share.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs import InputError
-from throughputs.numerics import matmul
-
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
+from throughputs.arrays import Flags, Floats, Ints, Values
+from throughputs.errors import expect
+from throughputs.numerics import matmul, quotient
 
 
 def isolated_jct(
-    arrival_time: _Floats,
-    leave_time: _Floats,
-    total_steps: _Floats,
-    gpus: NDArray[Any],
-    rates: _Floats,
-    capacity: _Ints,
-    allowed: NDArray[np.bool_] | None = None,
-) -> _Floats:
+    arrival_time: Floats,
+    leave_time: Floats,
+    total_steps: Floats,
+    gpus: Values,
+    rates: Floats,
+    capacity: Ints,
+    allowed: Flags | None = None,
+) -> Floats:
     """Time from arrival that each of N jobs needs if it always gets the isolated share.
 
     With n(t) jobs in the cluster (this run's own, those with arrival_time <= t < leave_time, at least 1), a job has 1/n
@@ -74,12 +70,10 @@ def isolated_jct(
     return result
 
 
-def _divided(
-    n_jobs: int, capacity: _Ints, allowed: NDArray[np.bool_] | None
-) -> Iterator[tuple[NDArray[np.bool_], _Floats, float]]:
+def _divided(n_jobs: int, capacity: Ints, allowed: Flags | None) -> Iterator[tuple[Flags, Floats, float]]:
     """The jobs that may use the same types, (N,) bool; what each job counts among them, (N,); and the GPUs of these."""
     if allowed is None:
-        yield np.ones(n_jobs, dtype=np.bool_), np.ones(n_jobs), float(capacity.sum())
+        yield np.ones(n_jobs, dtype=bool), np.ones(n_jobs), float(capacity.sum())
         return
     kinds, of = np.unique(allowed, axis=0, return_inverse=True)
     gpus = (kinds * capacity).sum(axis=1)
@@ -88,7 +82,7 @@ def _divided(
         yield of == kind, (common.sum(axis=1) / np.maximum(gpus, 1))[of], float(gpus[kind])
 
 
-def _active_jobs(arrival_time: _Floats, leave_time: _Floats, counted: _Floats) -> tuple[_Floats, _Floats]:
+def _active_jobs(arrival_time: Floats, leave_time: Floats, counted: Floats) -> tuple[Floats, Floats]:
     """Times at which the number of jobs changes, and the number from then on, at least 1; each counts `counted`."""
     left = np.isfinite(leave_time)
     events = np.concatenate([arrival_time, leave_time[left]])
@@ -105,7 +99,7 @@ def static_contention(n_jobs: int, gpus: float) -> float:
     return max(1.0, n_jobs / gpus)
 
 
-def round_contention(active: _Ints, first: _Ints, end: _Ints, gpus: float, lengths: _Ints | None = None) -> _Floats:
+def round_contention(active: Ints, first: Ints, end: Ints, gpus: float, lengths: Ints | None = None) -> Floats:
     """(N,) jobs per GPU, at least 1, on the mean over the rounds of each job; nan for a job without one.
 
     Parameters
@@ -125,7 +119,7 @@ def round_contention(active: _Ints, first: _Ints, end: _Ints, gpus: float, lengt
     return np.maximum(mean / gpus, 1.0)
 
 
-def isolated_rho(jct: _Floats, fair_share_jct: _Floats) -> _Floats:
+def isolated_rho(jct: Floats, fair_share_jct: Floats) -> Floats:
     """(N,) completion times of a run over those of the same jobs where each has its fair share (`isolated_plus`).
 
     Both in seconds; nan where a job did not complete in one of the two.
@@ -135,15 +129,17 @@ def isolated_rho(jct: _Floats, fair_share_jct: _Floats) -> _Floats:
     InputError
         The runs are of different numbers of jobs.
     """
-    if len(jct) != len(fair_share_jct):
-        expected = f"{len(jct)} jobs, as in the run that is compared"
-        raise InputError("isolated_rho", field="fair_share_jct", found=len(fair_share_jct), expected=expected)
-    ratio = np.full(len(jct), np.nan)
-    np.divide(jct, fair_share_jct, out=ratio, where=fair_share_jct > 0)
-    return ratio
+    expect(
+        len(jct) == len(fair_share_jct),
+        "isolated_rho",
+        "fair_share_jct",
+        len(fair_share_jct),
+        f"{len(jct)} jobs, as in the run that is compared",
+    )
+    return quotient(jct, fair_share_jct, np.nan)
 
 
-def pairwise_envy(scheduled_fraction: _Floats) -> tuple[float, float]:
+def pairwise_envy(scheduled_fraction: Floats) -> tuple[float, float]:
     """Mean and largest difference between any two jobs in the fraction of their rounds in which they ran."""
     values = np.sort(scheduled_fraction)
     n = len(values)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.cost import owned_cost
 from allocator.results.deadlines import deadline_figures
@@ -24,6 +23,8 @@ from allocator.results.measures.parts import (
 )
 from allocator.results.measures.pools import accelerators_table, gpu_utilization
 from allocator.results.summary import Summary
+from throughputs.arrays import Floats
+from throughputs.files import JsonObject
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
     status = jobs["status"].tolist()
     extensions, opportunities = record.leases
     ran, done = jobs["start_time"].notna(), jobs["jct"].notna()
-    summary: dict[str, Any] = {
+    summary: JsonObject = {
         "policy": result.policy,
         **({"label": result.label} if result.label != result.policy else {}),
         "cluster": str(result.cluster),
@@ -113,10 +114,10 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
 _ENDS = ("unserved", "dropped", "rejected", "cut_off", "unfinished")
 
 
-def _contention_figures(timeline: pd.DataFrame, gpus: int) -> dict[str, Any]:
+def _contention_figures(timeline: pd.DataFrame, gpus: int) -> JsonObject:
     """Jobs that waited, and jobs in the cluster, alone and per GPU: the time average and the most at a time."""
     start, end, queued, active = (
-        timeline[name].to_numpy(dtype=np.float64) for name in ("start_time", "end_time", "queued_jobs", "active_jobs")
+        timeline[name].to_numpy(dtype=float) for name in ("start_time", "end_time", "queued_jobs", "active_jobs")
     )
     average = _time_average(active, end - start)
     return {
@@ -128,7 +129,7 @@ def _contention_figures(timeline: pd.DataFrame, gpus: int) -> dict[str, Any]:
     }
 
 
-def _failure_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+def _failure_figures(jobs: pd.DataFrame) -> JsonObject:
     """What jobs lost by failures of nodes; nothing in a world where none fail."""
     if "failures" not in jobs:
         return {}
@@ -136,7 +137,7 @@ def _failure_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     return {"failures": int(jobs["failures"].sum()), "lost_gpu_hours": hours}
 
 
-def _promise_figures(record: RunRecord) -> dict[str, Any]:
+def _promise_figures(record: RunRecord) -> JsonObject:
     """What jobs had beyond their shares of time; nothing under policies that promise none."""
     if record.promises is None or record.promised_seconds is None:
         return {}
@@ -149,22 +150,22 @@ def _promise_figures(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _pool_figures(record: RunRecord, gang: int) -> dict[str, Any]:
+def _pool_figures(record: RunRecord, gang: int) -> JsonObject:
     """Fragmentation, measured utilisation, and what each type was used for, while jobs arrived; all jobs count."""
     start, end = loaded_span(record) or (float(record.jobs.arrival_time.min(initial=0.0)), record.makespan)
     found = measure_fragmentation(record, start, end, gang)
     measured, by_pool = gpu_utilization(record, start, end) or ({}, None)
-    figures: dict[str, Any] = {} if found is None else dict(found.overall)
+    figures: JsonObject = {} if found is None else dict(found.overall)
     figures = {name: None if np.isnan(value) else value for name, value in figures.items()} | measured
     if len(record.cluster.accelerators) > 1:
         figures["by_accelerator"] = rows_of(accelerators_table(record, start, end, found, by_pool))
     return figures
 
 
-def _envy_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+def _envy_figures(jobs: pd.DataFrame) -> JsonObject:
     if "scheduled_fraction" not in jobs:
         return {}
-    mean, largest = pairwise_envy(jobs["scheduled_fraction"].to_numpy(dtype=np.float64))
+    mean, largest = pairwise_envy(jobs["scheduled_fraction"].to_numpy(dtype=float))
     return {"mean_envy": mean, "largest_envy": largest}
 
 
@@ -179,5 +180,5 @@ def _span(jobs: pd.DataFrame) -> tuple[float, float]:
     return start, float(np.fmax(start, jobs["completion_time"].max()))
 
 
-def _time_average(values: NDArray[np.float64], seconds: NDArray[np.float64]) -> float | None:
+def _time_average(values: Floats, seconds: Floats) -> float | None:
     return float((values * seconds).sum() / seconds.sum()) if seconds.sum() > 0 else None

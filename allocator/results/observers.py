@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from allocator.protocol.assignment import Assignment
+from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -41,16 +39,16 @@ class StretchOutcome:
     end_time: float
     assignment: Assignment
     gpus: tuple[tuple[int, ...], ...]
-    finish_time: NDArray[np.float64]
-    steps: NDArray[np.float64]
+    finish_time: Floats
+    steps: Floats
     active_jobs: int
-    shares: NDArray[np.float64] | None = None
-    started: NDArray[np.float64] | None = None
+    shares: Floats | None = None
+    started: Floats | None = None
     running: tuple[int, float] | None = None
     rounds: int = 1
 
     @property
-    def jobs(self) -> NDArray[np.int64]:
+    def jobs(self) -> Ints:
         """(K,) ids."""
         return self.assignment.jobs
 

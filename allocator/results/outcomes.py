@@ -6,8 +6,8 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Ints
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def unserved_reasons(record: RunRecord) -> list[str]:
     unserved = np.flatnonzero((jobs.columns["outcome"] == OPEN) & ~jobs.runnable)
     gpus = jobs.scale_factor[unserved]
     allowed = allowed_types(jobs.gpu_type[unserved], jobs.partition[unserved], cluster.accelerators)
-    anywhere = np.ones((len(unserved), len(cluster.accelerators)), dtype=np.bool_)
+    anywhere = np.ones((len(unserved), len(cluster.accelerators)), dtype=bool)
     allowed = anywhere if allowed is None else allowed
     most = (allowed * cluster.capacity).max(axis=1, initial=0)
     lines = []
@@ -62,9 +62,7 @@ def unserved_reasons(record: RunRecord) -> list[str]:
     return lines
 
 
-def _at(
-    place: tuple[str, ...], rows: list[int], gpus: NDArray[np.int64], most: NDArray[np.int64], cluster: Cluster
-) -> str:
+def _at(place: tuple[str, ...], rows: list[int], gpus: Ints, most: Ints, cluster: Cluster) -> str:
     """How many may use these types alone, and where they ask for more GPUs than there are, the most of them."""
     name = "any type" if place == cluster.accelerators and len(place) > 1 else " or ".join(place)
     asked, there = int(gpus[rows].max()), int(most[rows[0]])

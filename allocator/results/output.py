@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from allocator.results.tables import capacity_table, decisions_table, rates_table, shares_table
 from throughputs import InputError
 from throughputs.errors import did_you_mean
-from throughputs.files import read_json, write_frame, write_json
+from throughputs.files import JsonObject, read_json, write_frame, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ def tables_of(result: SimulationResult, names: Iterable[str] = tuple(_TABLES)) -
     return {name: table for name, table in tables.items() if table is not None}
 
 
-def save_result(result: SimulationResult, directory: str | Path) -> dict[str, Any]:
+def save_result(result: SimulationResult, directory: str | Path) -> JsonObject:
     """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.
 
     If jobs differ in weight there is also priorities.csv, entities.csv if the run has entities, and efficiency.csv if
@@ -92,13 +92,13 @@ def as_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def summary_of(result: SimulationResult) -> dict[str, Any]:
+def summary_of(result: SimulationResult) -> JsonObject:
     """The summary of a run with the servers of its cluster and its settings, ready for JSON."""
     servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
     return result.summary().to_dict() | servers | {"settings": result.settings}
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
+def read_summary(folder: Path) -> JsonObject:
     """The summary of a run in a folder.
 
     Raises

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.fractions import taken_of
 from allocator.protocol.jobs import JobTable
-from allocator.results.cost import busy_cost
 from allocator.results.fairness import isolated_jct, round_contention, static_contention
 from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import COMPLETED, CUT_OFF, OPEN, STATUSES, UNSERVED
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from allocator.protocol.policy import Policy
     from throughputs.configurations import Configurations
     from throughputs.prices import PriceTable
-
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
 
 
 _ROUNDING = 1e-6
@@ -104,9 +101,9 @@ class RunRecord:
     by_gpus: Callable[[], Configurations] | None = None
     promises: Promises | None = None
     policy: Policy | None = None
-    work: _Floats | None = None
+    work: Floats | None = None
     capacity: Sequence[tuple[float, Sequence[int]]] = ()
-    placed: NDArray[np.bool_] | None = None
+    placed: Flags | None = None
 
     round_start = _rounds(lambda o: o.start_time, np.float64)
     round_end = _rounds(lambda o: o.end_time, np.float64)
@@ -131,7 +128,7 @@ class RunRecord:
         return None if self.by_gpus is None else self.by_gpus()
 
     @cached_property
-    def judged_time(self) -> _Floats:
+    def judged_time(self) -> Floats:
         """(N,) what deadlines are compared with: when the job was through, as the world judges it, seconds.
 
         nan for a job that did not complete, or was cut off before its last step.
@@ -141,7 +138,7 @@ class RunRecord:
         return completed if judged is None else np.where(np.isnan(judged) | np.isnan(completed), completed, judged)
 
     @cached_property
-    def row_round(self) -> _Ints:
+    def row_round(self) -> Ints:
         """(L,) round of each row."""
         return np.repeat(np.arange(len(self.outcomes)), self.rows_per_round)
 
@@ -156,7 +153,7 @@ class RunRecord:
         return any(o.started is not None for o in self.outcomes)
 
     @cached_property
-    def row_busy_until(self) -> _Floats:
+    def row_busy_until(self) -> Floats:
         """(L,) when the GPUs of the row were free again in the round, seconds: with two jobs, after the later one."""
         if not self.packed or self.leased:
             return self.row_finish
@@ -167,12 +164,12 @@ class RunRecord:
         return until
 
     @cached_property
-    def row_gpus(self) -> _Floats:
+    def row_gpus(self) -> Floats:
         """(L,) GPUs that the row kept busy: those of the gang, times its share in a world without rounds.
 
         Of GPUs that two jobs share, each is put down for half, and for its fraction where it asked for one.
         """
-        gpus = self.row_gpu_count.astype(np.float64)
+        gpus = self.row_gpu_count.astype(float)
         if self.jobs.fractions is not None:
             gpus = taken_of(self.row_gpu_count, self.jobs.fractions.thousandths[self.row_job])
         if self.packed:
@@ -180,25 +177,25 @@ class RunRecord:
         return gpus * self.row_share if self.fluid else gpus
 
     @cached_property
-    def row_gpu_seconds(self) -> _Floats:
+    def row_gpu_seconds(self) -> Floats:
         """(L,) GPUs kept busy times seconds."""
-        busy: _Floats = self.row_busy_until - self.row_start
+        busy: Floats = self.row_busy_until - self.row_start
         return busy * self.row_gpus
 
     @cached_property
-    def row_seconds(self) -> _Floats:
+    def row_seconds(self) -> Floats:
         """(L,) seconds in which its job had the GPUs of the row, times its share in a world without rounds."""
         through = self.jobs.completion_time[self.row_job]
-        ran: _Floats = np.fmin(self.row_busy_until, through) - self.row_start
+        ran: Floats = np.fmin(self.row_busy_until, through) - self.row_start
         return ran * self.row_share if self.fluid else ran
 
     @cached_property
-    def running_seconds(self) -> _Floats:
+    def running_seconds(self) -> Floats:
         """(N,) seconds in which each job had GPUs."""
-        return np.bincount(self.row_job, self.row_seconds, len(self.jobs)).astype(np.float64)
+        return np.bincount(self.row_job, self.row_seconds, len(self.jobs)).astype(float)
 
     @cached_property
-    def promised_seconds(self) -> _Floats | None:
+    def promised_seconds(self) -> Floats | None:
         """(N,) seconds on GPUs that the decisions promised each job while it was there; None without shares."""
         if self.promises is None or not self.promises.decisions:
             return None
@@ -214,25 +211,25 @@ class RunRecord:
         return promised
 
     @cached_property
-    def ran_beyond_shares(self) -> NDArray[np.bool_]:
+    def ran_beyond_shares(self) -> Flags:
         """(N,) jobs that had more beyond their shares than a round on each type, which shares become rounds by."""
         if self.promises is None or self.promised_seconds is None:
-            return np.zeros(len(self.jobs), dtype=np.bool_)
+            return np.zeros(len(self.jobs), dtype=bool)
         rounds = len(self.cluster.accelerators) * self.promises.round_seconds
         return self.running_seconds > (self.promised_seconds + rounds) * (1 + _ROUNDING)
 
     @cached_property
-    def restart_gpu_seconds(self) -> _Floats:
+    def restart_gpu_seconds(self) -> Floats:
         """(N,) GPU-seconds that the starts of each job took; zeros where they are free."""
         return np.asarray(self.jobs.columns.get("restart_gpu_seconds", np.zeros(len(self.jobs))))
 
     @cached_property
-    def row_cost(self) -> _Floats:
-        """(L,) dollars; zeros without prices."""
+    def row_cost(self) -> Floats:
+        """(L,) dollars, changes of price within a row included; zeros without prices."""
         if self.prices is None:
             return np.zeros(len(self.row_job))
-        start, names = self.row_start, self.cluster.accelerators
-        return busy_cost(self.prices, names, self.row_accelerator, start, self.row_busy_until, self.row_gpus)
+        types = [self.cluster.accelerators[j] for j in self.row_accelerator.tolist()]
+        return self.prices.cost(self.row_start, self.row_busy_until, types) * self.row_gpus
 
     @cached_property
     def makespan(self) -> float:
@@ -242,7 +239,7 @@ class RunRecord:
         return float(done.max()) if done.size else 0.0
 
     @property
-    def measured(self) -> NDArray[np.bool_]:
+    def measured(self) -> Flags:
         """(N,) whether the job is in the window, and placed."""
         ids = np.arange(len(self.jobs))
         first, end = (0, len(ids)) if self.window is None else self.window
@@ -255,9 +252,9 @@ class RunRecord:
         return bool((self.jobs.recorded_status != "").any() or not np.isnat(self.jobs.arrival_date).all())
 
     @cached_property
-    def unfinished(self) -> NDArray[np.bool_]:
+    def unfinished(self) -> Flags:
         """(N,) jobs that could have run on when the run ended."""
-        left: NDArray[np.bool_] = (self.jobs.columns["outcome"] == OPEN) & self.jobs.runnable
+        left: Flags = (self.jobs.columns["outcome"] == OPEN) & self.jobs.runnable
         return left
 
     @cached_property
@@ -272,14 +269,14 @@ class RunRecord:
         total = self.cluster.total_gpus * (end - start)
         return float(self.gpu_seconds_between(start, end).sum()) / total if total > 0 else 0.0
 
-    def gpu_seconds_between(self, start: float, end: float) -> _Floats:
+    def gpu_seconds_between(self, start: float, end: float) -> Floats:
         """(L,) GPU-seconds that each row kept busy from `start` to `end` (seconds); 0 for jobs that are not placed."""
-        busy: _Floats = np.minimum(self.row_busy_until, end) - np.maximum(self.row_start, start)
-        taken: _Floats = np.maximum(busy, 0.0) * self.row_gpus
+        busy: Floats = np.minimum(self.row_busy_until, end) - np.maximum(self.row_start, start)
+        taken: Floats = np.maximum(busy, 0.0) * self.row_gpus
         return taken if self.placed is None else taken * self.placed[self.row_job]
 
     @cached_property
-    def _successions(self) -> tuple[_Ints, NDArray[np.bool_], NDArray[np.bool_]]:
+    def _successions(self) -> tuple[Ints, Flags, Flags]:
         """(L,) the row of each job before each row, -1 for none; whether it went on at once; and on the same GPUs.
 
         At once: the row is of the very next round, or begins when the lease before it ends. Where placement is off, the
@@ -296,7 +293,7 @@ class RunRecord:
         return before, some & at_once, some & (where == where[before])
 
     @cached_property
-    def preemptions(self) -> _Ints:
+    def preemptions(self) -> Ints:
         """(N,) how often a job that ran and had not completed was not given the same GPUs at once."""
         if self.fluid:
             return np.zeros(len(self.jobs), dtype=np.int64)
@@ -323,7 +320,7 @@ class RunRecord:
             return 0, 0
         before, at_once, same_place = self._successions
         stayed = at_once & same_place & (self.row_partner == self.row_partner[before])
-        kept, goes_on = np.zeros(len(before), dtype=np.bool_), np.zeros(len(before), dtype=np.bool_)
+        kept, goes_on = np.zeros(len(before), dtype=bool), np.zeros(len(before), dtype=bool)
         kept[before[stayed]] = goes_on[before[before >= 0]] = True
         goes_on |= self.unfinished[self.row_job] & (self.row_round < len(self.outcomes) - 1)
         first = np.flatnonzero((self.row_partner < 0) | (self.row_job < self.row_partner))
@@ -331,7 +328,7 @@ class RunRecord:
         repeated = int((self.round_length - 1)[self.row_round[first]].sum())
         return int(kept[first].sum()) + repeated, int((goes_on[first] | goes_on[second]).sum()) + repeated
 
-    def _place_codes(self) -> _Ints:
+    def _place_codes(self) -> Ints:
         """(L,) a number for each row's set of GPUs, or for its type and their number where placement is off."""
         codes, places = self.row_places
         if places:
@@ -340,14 +337,14 @@ class RunRecord:
         return np.asarray(self.row_accelerator * (int(count.max(initial=0)) + 1) + count)
 
     @cached_property
-    def row_places(self) -> tuple[_Ints, tuple[tuple[int, ...], ...]]:
+    def row_places(self) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
         """(L,) position of each row's set of GPUs among the different ones, and these; none where placement is off."""
         codes: dict[tuple[int, ...], int] = {}
         held = chain.from_iterable(outcome.gpus for outcome in self.outcomes)
         rows = np.array([codes.setdefault(ids, len(codes)) for ids in held], dtype=np.int64)
         return rows, tuple(codes)
 
-    def isolated_jct(self) -> _Floats:
+    def isolated_jct(self) -> Floats:
         """(N,) seconds each job would have needed on isolated shares, see `fairness.isolated_jct`.
 
         nan where the job cannot run, or had not arrived when the run was cut short.
@@ -370,7 +367,7 @@ class RunRecord:
         )
         return result
 
-    def contended_jct(self) -> dict[str, _Floats]:
+    def contended_jct(self) -> dict[str, Floats]:
         """(N,) seconds of the profile of each job, stretched by contention: static, and by rounds (Themis).
 
         Empty where profiles are not known, or the run had no rounds. nan where a job did not complete or had no round.
@@ -389,7 +386,7 @@ class RunRecord:
         by_round = np.where(completed, round_contention(self.active_jobs, first, end, gpus, self.round_length), np.nan)
         return {"static": alone * static_contention(n, gpus), "themis": alone * by_round}
 
-    def rounds_present(self) -> _Ints:
+    def rounds_present(self) -> Ints:
         """(N,) rounds from the first to the last of each job, those in which it waited included; 0 if it never ran."""
         jobs, n = self.jobs, len(self.jobs)
         end = np.zeros(n, dtype=np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from allocator.explanations.explain import explain
 from allocator.results.efficiency import efficiency_table
@@ -13,6 +13,7 @@ from allocator.results.measures.fragmentation import GANG, fragmentation_table
 from allocator.results.measures.parts import SIZE_CLASSES, entities_table, priorities_table
 from allocator.results.metrics import deadline_measure, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
+from throughputs.files import JsonObject
 from throughputs.shown import escape
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class SimulationResult:
     """
 
     policy: str
-    settings: dict[str, Any]
+    settings: JsonObject
     record: RunRecord
     label: str = ""
     status: str = "completed"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from throughputs.files import JsonObject
 from throughputs.shown import html_table
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _UNITS = {
 # A figure that not every run has.
 Number = float | None
 Count = int | None
-Rows = list[dict[str, Any]] | None
+Rows = list[JsonObject] | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -247,7 +248,7 @@ class Summary(Mapping[str, Any]):
         """
         return cls(**({"label": figures["policy"]} | dict(figures)), _names=tuple(figures))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Ready for JSON: the figures that the run has by name, in the order of ``summary.json``."""
         return {name: getattr(self, name) for name in self._names}
 

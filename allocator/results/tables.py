@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.fractions import WHOLE
 from allocator.protocol.policy import Need
 from allocator.results.deadlines import deadline_columns
 from allocator.results.outcomes import CUT_OFF, DROPPED, OPEN, REJECTED, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
+from throughputs.arrays import Floats, Ints, Values
 from throughputs.numerics import quotient
 from throughputs.trace import ENDINGS, date_texts, dates_after
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from allocator.protocol.allocation import Allocation
 
-_Ints = NDArray[np.int64]
 Decisions = Sequence[tuple[int, float, "Allocation"]]
 
 SLOWDOWN_FLOOR = 600.0
@@ -77,7 +76,7 @@ _SUBMITTED = ("job_type", "scale_factor", "priority_weight", "total_steps", "arr
 """Columns of every table of jobs, as they were submitted."""
 
 
-def _bounded_slowdown(record: RunRecord, jct: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bounded_slowdown(record: RunRecord, jct: Floats) -> Floats:
     """(N,) completion time over that of the job alone on its fastest type, a start of its gang included; at least 1.
 
     Alone no job takes less than `SLOWDOWN_FLOOR` (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001).
@@ -85,11 +84,11 @@ def _bounded_slowdown(record: RunRecord, jct: NDArray[np.float64]) -> NDArray[np
     jobs = record.jobs
     alone = quotient(jobs.total_steps if record.work is None else record.work, jobs.rates.max(axis=1, initial=0.0), 0.0)
     starts = record.restart_gpu_seconds / (np.maximum(jobs.gpus_taken, 1e-3) * (1 + record.preemptions))
-    slowdown: NDArray[np.float64] = jct / np.maximum(alone + np.nan_to_num(starts), SLOWDOWN_FLOOR)
+    slowdown: Floats = jct / np.maximum(alone + np.nan_to_num(starts), SLOWDOWN_FLOOR)
     return np.where(np.isnan(jct), np.nan, np.maximum(slowdown, 1.0))
 
 
-def _rounds_run(record: RunRecord) -> _Ints:
+def _rounds_run(record: RunRecord) -> Ints:
     """(N,) rounds in which the job ran; without rounds, leases, or intervals in which it may use all types."""
     jobs = record.row_job
     if record.fluid:
@@ -169,7 +168,7 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
         running = np.array([len(np.unique(o.jobs)) for o in record.outcomes], dtype=np.int64)
     if record.leased:
         running = np.array([o.running[0] for o in record.outcomes if o.running is not None], dtype=np.int64)
-        busy = np.array([o.running[1] for o in record.outcomes if o.running is not None], dtype=np.float64)
+        busy = np.array([o.running[1] for o in record.outcomes if o.running is not None], dtype=float)
     extra = {"rounds": record.round_length} if record.round_length.max(initial=1) > 1 else {}
     return pd.DataFrame(
         {
@@ -206,7 +205,7 @@ def capacity_table(record: RunRecord) -> pd.DataFrame | None:
         return None
     times, gpus = zip(*record.capacity, strict=True)
     by_type = pd.DataFrame(gpus, columns=list(record.cluster.accelerators), dtype="int64")
-    by_type.insert(0, "time", np.array(times, dtype=np.float64))
+    by_type.insert(0, "time", np.array(times, dtype=float))
     return by_type
 
 
@@ -221,13 +220,13 @@ def decisions_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | N
         return None
     names = record.cluster.accelerators
     prices = [np.full(len(names), np.nan) if a.prices is None else a.prices for _, _, a in decisions]
-    table = np.array(prices, dtype=np.float64).reshape(len(decisions), len(names))
+    table = np.array(prices, dtype=float).reshape(len(decisions), len(names))
     rows = dict.fromkeys(name for _, _, a in decisions for name in a.row_prices)
     return pd.DataFrame(
         {
             "decision": np.arange(len(decisions), dtype=np.int32),
             "round": np.array([number for number, _, _ in decisions], dtype=np.int64),
-            "time": np.array([clock for _, clock, _ in decisions], dtype=np.float64),
+            "time": np.array([clock for _, clock, _ in decisions], dtype=float),
             "status": pd.Categorical([a.status for _, _, a in decisions]),
             "objective_unit": pd.Categorical([a.objective_unit for _, _, a in decisions]),
         }
@@ -244,7 +243,7 @@ def shares_table(record: RunRecord, decisions: Decisions) -> pd.DataFrame | None
 
     if not decisions:
         return None
-    parts: list[tuple[NDArray[Any], ...]] = []
+    parts: list[tuple[Values, ...]] = []
     packed = any(a.pairs is not None for _, _, a in decisions)
     for number, (_, _, allocation) in enumerate(decisions):
         job, pool = np.nonzero(allocation.shares)

@@ -20,8 +20,7 @@ from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
 from allocator.testing.properties import PROPERTIES, BrokenError
 from allocator.testing.worlds import World, for_one_type, table_for, trace_of
-from throughputs import InputError
-from throughputs.errors import one_of
+from throughputs.errors import expect_one_of
 
 _SMALL_RUN = 5
 """Jobs of the simulation."""
@@ -63,8 +62,7 @@ def check_policy(policy: Policy | type[Policy] | str, lacks: Collection[str] = (
     checked_policy(policy)
     names = [each.name for each in PROPERTIES]
     for name in lacks:
-        if name not in names:
-            raise InputError("check_policy", field="lacks", found=name, expected=one_of(name, names))
+        expect_one_of(name, names, "check_policy", "lacks")
     alike = for_one_type(policy)
     failures: dict[str, tuple[str, str]] = {}
     for each in PROPERTIES:

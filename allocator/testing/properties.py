@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.state_file import Part
 from allocator.protocol import Allocation, ClusterState, PlanPolicy, Policy, SharePolicy
 from allocator.protocol.views import VIEWS, Need
 from allocator.testing.worlds import World
 from throughputs import ThroughputMatrix
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 _ROUNDING = 1e-6
 """Part of a limit by which it may be exceeded."""
@@ -180,7 +178,7 @@ def remembers_what_it_says(policy: Policy, world: World) -> None:
         raise BrokenError("with a memory restored from its state the next plan is another one")
 
 
-def _in_units(policy: Policy, world: World, factors: Array, what: str) -> None:
+def _in_units(policy: Policy, world: World, factors: Floats, what: str) -> None:
     if policy.needs & _VIEWS_OF_THROUGHPUT:
         return  # these state throughputs too, and each in its own way
     state = world.state(policy)
@@ -193,7 +191,7 @@ def _in_units(policy: Policy, world: World, factors: Array, what: str) -> None:
 class _Answer:
     """Who has what, by label."""
 
-    shares: dict[Any, Array]
+    shares: dict[Any, Floats]
     pairs: dict[Any, float]
     rejected: frozenset[Any]
 
@@ -222,11 +220,11 @@ def _same(one: _Answer, other: _Answer, told: str, *, exact: bool = False) -> No
             raise BrokenError(f"{told} (jobs {sorted(key[0])} share GPUs)")
 
 
-def _short(shares: Array) -> str:
+def _short(shares: Floats) -> str:
     return "[" + ", ".join(f"{share:.6g}" for share in shares) + "]"
 
 
-def _time_and_gpus(allocation: Allocation, state: ClusterState) -> tuple[Array, Array]:
+def _time_and_gpus(allocation: Allocation, state: ClusterState) -> tuple[Floats, Floats]:
     """(N,) time of each job and (M,) GPUs taken; where the policy chose numbers of GPUs, those."""
     pairs, sizes = allocation.pairs, state.scale_factors
     time = allocation.shares.sum(axis=1)
@@ -236,7 +234,7 @@ def _time_and_gpus(allocation: Allocation, state: ClusterState) -> tuple[Array, 
             time = time + np.bincount(member, pairs.share, minlength=state.n_jobs)
         used = used + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(used))
     if allocation.assignment is not None:
-        used = allocation.assignment.gpus_used(len(used)).astype(np.float64)
+        used = allocation.assignment.gpus_used(len(used)).astype(float)
     return time, used
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from allocator.registry import list_policies
 from throughputs import InputError
-from throughputs.errors import one_of
+from throughputs.errors import expect, expect_one_of
 from throughputs.files import write_text
 
 _PYPROJECT = """\
@@ -250,16 +250,24 @@ def write_package(name: str, folder: Path, kind: str = "shares") -> tuple[Path, 
     InputError
         A name that is none, or that a policy or module has, another kind, or a folder that is there and not empty.
     """
-    if kind not in KINDS:
-        raise InputError("allocator policies new", field="--kind", found=kind, expected=one_of(kind, KINDS))
-    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
-        expected = "a name in lower case, letters, digits and single underscores, as in least_slack"
-        raise InputError("allocator policies new", field="NAME", found=name, expected=expected)
+    expect_one_of(kind, KINDS, "allocator policies new", "--kind")
+    expect(
+        re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name),
+        "allocator policies new",
+        "NAME",
+        name,
+        "a name in lower case, letters, digits and single underscores, as in least_slack",
+    )
     if name in {entry.name for entry in list_policies()} or find_spec(name) is not None:
         expected = "a name that no policy and no module has"
         raise InputError("allocator policies new", field="NAME", found=name, expected=expected)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError("allocator policies new", field="--out", found=str(folder), expected="a new or empty folder")
+    expect(
+        not folder.exists() or (folder.is_dir() and not any(folder.iterdir())),
+        "allocator policies new",
+        "--out",
+        str(folder),
+        "a new or empty folder",
+    )
     policy = "".join(part.capitalize() for part in name.split("_"))
     code, imports, test = KINDS[kind]
     fields = {"name": name, "policy": policy, "package": name.replace("_", "-"), "imports": imports}

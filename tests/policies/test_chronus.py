@@ -44,7 +44,7 @@ def state_of(
         clock=clock,
         elapsed_seconds=np.full(n, waited * MINUTE),
         steps_remaining=(np.array(durations) - done) * MINUTE,
-        deadlines=np.nan_to_num(due.tightest, nan=np.inf),
+        deadlines=np.array([row[0][0] * MINUTE if row else np.inf for row in options]),
         deadline_options=due,
     )
 

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from allocator.report.bars import interval_means, merge_rounds
+from allocator.report.bars import merge_rounds
 from allocator.results.result import SimulationResult
+from throughputs.numerics import interval_means
 
 
 def test_bars_hold_exactly_the_rounds_and_no_two_could_be_merged(results: list[SimulationResult]) -> None:

@@ -7,7 +7,7 @@ import pytest
 import allocator
 from tests.simulator.goodput_worlds import jobs, profile, trainings, with_fewer_samples_on_two_nodes
 from tests.simulator.test_goodput_world import FREE, run
-from throughputs.goodput.trainings.jobs import SubmittedTraining
+from throughputs.goodput.trainings.jobs import submitted_training
 
 TRAINED = FREE.replace(goodput_in_rounds="trained")
 
@@ -61,5 +61,5 @@ def test_micro_batches_have_the_limits_of_the_placement_in_rounds_too(tmp_path):
     # 1,000 steps of 16 samples, 32 at a time
     assert result.jobs["jct"][0] == pytest.approx(500 * (0.16 + 0.1), rel=1e-6)
     training = models.find("net")
-    submitted = SubmittedTraining(training, 64)
+    submitted = submitted_training(training, 64)
     assert submitted.steps(64, 2) == training.steps(64, 2) > 0

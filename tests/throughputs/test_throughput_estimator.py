@@ -98,21 +98,6 @@ def test_the_order_of_jobs_does_not_matter(seed):
     np.testing.assert_array_equal(answers[0][np.ix_(order, order)], answers[1])
 
 
-def test_measured_figures_replace_estimates(truth):
-    estimator = ThroughputEstimator(truth[:5, :5])
-    for row in truth[5:9, :5]:
-        estimator.add(row)
-    before = estimator.retained()
-    estimator.observe(2, 0, 1, 0.25, 1.01)
-    estimator.observe(3, 3, 0, 0.4, 0.5)
-    after = estimator.retained()
-    assert (after[2, 0, 1], after[0, 2, 1], after[3, 3, 0]) == (0.25, 1.01, 0.45)
-    changed = np.argwhere(after != before).tolist()
-    assert changed == [[0, 2, 1], [2, 0, 1], [3, 3, 0]]
-    estimator.observe(0, 2, 1, 0.0, 0.0)
-    assert estimator.retained()[[0, 2], [2, 0], 1].tolist() == [0, 0], "the last measurement counts"
-
-
 def test_what_has_run_together_is_known():
     truth = PackedColumns([0, 1], [[4.0], [2.0]], [[[2.0], [3.0]], [[1.0], [1.2]]])
     believed, again = (BelievedColocation(truth, Estimation(reference_models=1), seed=0) for _ in range(2))
@@ -131,8 +116,6 @@ def test_bad_calls_are_refused(truth):
     for call, field in (
         (lambda: estimator.add(truth[4, :4]), "profile"),
         (lambda: estimator.add(truth[4, :3] + 1), "profile[0, 0]"),
-        (lambda: estimator.observe(0, 1, 0, 0.5, 0.5), "b"),
-        (lambda: estimator.observe(0, 0, 0, 0.5, -0.1), "retained_b"),
         (lambda: ThroughputEstimator(truth * 2), "references[0, 0, 0]"),
         (lambda: ThroughputEstimator(truth, estimate="mean"), "estimate"),
         (lambda: sample_profile(truth[0], 1.5, np.random.default_rng(0)), "percentage"),
@@ -140,7 +123,7 @@ def test_bad_calls_are_refused(truth):
         with pytest.raises(InputError) as caught:
             call()
         assert caught.value.field == field
-    assert estimator.n_jobs == 1
+    assert len(estimator.matches) == 1
 
 
 def test_from_table():

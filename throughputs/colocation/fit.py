@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats
 from throughputs.colocation.model import ColocationModel, InterferenceModel, retained_fractions
 from throughputs.errors import InputError
 from throughputs.tables.table import ThroughputTable
@@ -68,14 +68,14 @@ def fit_interference(
 
 
 def fit_slowdowns(
-    fractions: NDArray[np.float64],
-    counted: NDArray[np.bool_],
+    fractions: Floats,
+    counted: Flags,
     *,
     resources: int,
     ridge: float,
     restarts: int,
     rng: np.random.Generator,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """(G, K) sensitivities S and (G, K) pressures P of one accelerator type.
 
         min_{S, P >= 0}  sum_{counted (a, b)} h(R_ab - 1 / (1 + S_a . P_b)) + sum h(ridge S) + sum h(ridge P)
@@ -96,14 +96,14 @@ def fit_slowdowns(
     target, entry = fractions[counted], np.arange(len(a))
     penalty = ridge * np.eye(2 * G * K)
 
-    def parts(p: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def parts(p: Floats) -> tuple[Floats, Floats, Floats]:
         S, P = p.reshape(2, G, K)
         return S, P, 1.0 / (1.0 + np.einsum("ek,ek->e", S[a], P[b]))
 
-    def residuals(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residuals(p: Floats) -> Floats:
         return np.concatenate([parts(p)[2] - target, ridge * p])
 
-    def jacobian(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    def jacobian(p: Floats) -> Floats:
         S, P, R = parts(p)
         J = np.zeros((len(a), 2 * G * K))
         for k in range(K):
@@ -123,7 +123,7 @@ def fit_slowdowns(
     return S[:, order], P[:, order]
 
 
-def fit_memory_shares(fits: NDArray[np.bool_], known: NDArray[np.bool_]) -> NDArray[np.float64]:
+def fit_memory_shares(fits: Flags, known: Flags) -> Floats:
     """(G,) shares of memory under which the fewest pairs are told wrongly.
 
         min  number of wrong pairs   s.t.  w_a + w_b <= 1 - t  for the others that fit together,
@@ -165,10 +165,10 @@ def fit_memory_shares(fits: NDArray[np.bool_], known: NDArray[np.bool_]) -> NDAr
     return _solution(widest)[:G]
 
 
-def _solution(answer: OptimizeResult) -> NDArray[np.float64]:
+def _solution(answer: OptimizeResult) -> Floats:
     if answer.x is None:
         raise RuntimeError(f"memory shares: {answer.message}")  # every job may be told wrongly, so there is a solution
-    return np.asarray(answer.x, dtype=np.float64)
+    return np.asarray(answer.x, dtype=float)
 
 
 def colocation_errors(
@@ -193,7 +193,7 @@ def colocation_errors(
     job_types = [name for name, size in table.keys if size == scale_factor]
     truth = retained_fractions(table, job_types, accelerators, scale_factor)
     guess = model.retained(job_types, accelerators)
-    upper = np.triu(np.ones(truth.shape[:2], dtype=np.bool_))
+    upper = np.triu(np.ones(truth.shape[:2], dtype=bool))
     rows = []
     for m, accelerator in enumerate(accelerators):
         measured, modelled = truth[:, :, m], guess[:, :, m]
@@ -225,5 +225,5 @@ def colocation_errors(
     return pd.DataFrame(rows)
 
 
-def _quantile(values: NDArray[np.float64], q: float) -> float:
+def _quantile(values: Floats, q: float) -> float:
     return float(np.quantile(values, q)) if len(values) else float("nan")

@@ -22,17 +22,18 @@ from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.errors import InputError
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import InputError, expect
 from throughputs.files import read_frame
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
-from throughputs.limits import require_all, require_distinct, require_shape
+from throughputs.limits import require_all, require_distinct
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from throughputs.tables.table import ThroughputTable
+    from throughputs.tables.table import Key, ThroughputTable
 
 _NUMBER = Column("number", None, NOT_NEGATIVE, "a finite number of at least 0")
 
@@ -40,7 +41,7 @@ _NUMBER = Column("number", None, NOT_NEGATIVE, "a finite number of at least 0")
 class ColocationModel(Protocol):
     """Anything that says what jobs keep of their throughput when they share GPUs."""
 
-    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> Floats:
         """(G, G, M) retained fraction of row beside column; 0: may not share; nan: the model does not know."""
         ...
 
@@ -58,12 +59,12 @@ class RetainedFractions:
 
     job_types: tuple[str, ...]
     accelerators: tuple[str, ...]
-    values: NDArray[np.float64]
+    values: Floats
 
-    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> Floats:
         """(G, G, M) `values` in the order asked for, nan for what has no entry."""
         rows, columns = _positions(job_types, self.job_types), _positions(accelerators, self.accelerators)
-        known = (rows[:, np.newaxis, np.newaxis] >= 0) & (rows[:, np.newaxis] >= 0) & (columns >= 0)
+        known = (rows[:, None, None] >= 0) & (rows[:, None] >= 0) & (columns >= 0)
         return np.where(known, self.values[np.ix_(rows, rows, columns)], np.nan)
 
 
@@ -99,9 +100,9 @@ class InterferenceModel:
 
     job_types: tuple[str, ...]
     accelerators: tuple[str, ...]
-    sensitivity: NDArray[np.float64]
-    pressure: NDArray[np.float64]
-    memory_share: NDArray[np.float64]
+    sensitivity: Floats
+    pressure: Floats
+    memory_share: Floats
     source: str
 
     def __init__(
@@ -122,26 +123,35 @@ class InterferenceModel:
             ("pressure", pressure, (G, M, K)),
             ("memory_share", memory_share, (G, M)),
         ):
-            array = np.array(values, dtype=np.float64)
+            array = np.array(values, dtype=float)
             array.flags.writeable = False  # models are shared, the embedded one by everybody
             vars(self)[name] = array
-            require_shape(array, shape, source, name)
+            expect(array.shape == shape, source, name, array.shape, f"shape {shape}")
             good = np.isnan(array) | ((array >= 0) & np.isfinite(array))
             require_all(good, array, source, lambda *_, name=name: name, "a finite number of at least 0")
         unknown = np.isnan(self.memory_share)
         for name in ("sensitivity", "pressure"):
-            if (np.isnan(getattr(self, name)) != unknown[:, :, np.newaxis]).any():
-                expected = "numbers wherever memory_share has one, and nan elsewhere"
-                raise InputError(source, field=name, found="nan", expected=expected)
+            expect(
+                not (np.isnan(getattr(self, name)) != unknown[:, :, None]).any(),
+                source,
+                name,
+                "nan",
+                "numbers wherever memory_share has one, and nan elsewhere",
+            )
 
     @property
-    def fractions(self) -> NDArray[np.float64]:
+    def n_resources(self) -> int:
+        """K, the number of shared resources."""
+        return int(self.sensitivity.shape[2])
+
+    @property
+    def fractions(self) -> Floats:
         """(G, G, M) retained fraction of row beside column, in the model's own order."""
         slowdown = 1.0 + np.einsum("amk,bmk->abm", self.sensitivity, self.pressure)
-        together = self.memory_share[:, np.newaxis] + self.memory_share
+        together = self.memory_share[:, None] + self.memory_share
         return np.where(together > 1.0, 0.0, 1.0 / slowdown)
 
-    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> Floats:
         """(G, G, M) retained fraction of row beside column, nan where the model does not know one of them."""
         return RetainedFractions(self.job_types, self.accelerators, self.fractions).retained(job_types, accelerators)
 
@@ -159,19 +169,20 @@ class InterferenceModel:
         InputError
             A column is missing or unknown, a number is missing or negative, or a row is given twice.
         """
-        import pandas as pd
-
         reader = FrameReader(frame, source, first_line)
         K = max(1, sum(str(name).startswith("sensitivity_") for name in frame.columns))
         numbers = [f"{kind}_{k + 1}" for kind in ("sensitivity", "pressure") for k in range(K)] + ["memory_share"]
         columns = {"job_type": Column("text"), "accelerator": Column("text")} | dict.fromkeys(numbers, _NUMBER)
         table = reader.read(columns)
-        (rows, job_types), (places, accelerators) = (pd.factorize(table[name]) for name in ("job_type", "accelerator"))
-        expected = "one row for each job type on each accelerator type"
-        reader.require_once(rows * len(accelerators) + places, table["job_type"], "job_type", expected)
+        names, places = table["job_type"].tolist(), table["accelerator"].tolist()
+        job_types, accelerators = list(dict.fromkeys(names)), list(dict.fromkeys(places))
         values = np.full((len(job_types), len(accelerators), len(numbers)), np.nan)
-        values[rows, places] = np.column_stack([table[name] for name in numbers])
-        return cls(list(job_types), list(accelerators), values[..., :K], values[..., K:-1], values[..., -1], source)
+        rows, columns_ = _positions(names, job_types), _positions(places, accelerators)
+        expected = "one row for each job type on each accelerator type"
+        reader.require_once(rows * len(accelerators) + columns_, table["job_type"], "job_type", expected)
+        for k, column in enumerate(numbers):
+            values[rows, columns_, k] = table[column]
+        return cls(job_types, accelerators, values[..., :K], values[..., K:-1], values[..., -1], source)
 
     def to_frame(self) -> pd.DataFrame:
         """Table with one row per job type and accelerator type that the model knows."""
@@ -182,9 +193,12 @@ class InterferenceModel:
             "job_type": np.array(self.job_types, dtype=object)[g],
             "accelerator": np.array(self.accelerators, dtype=object)[m],
         }
-        for kind in ("sensitivity", "pressure"):
-            columns |= {f"{kind}_{k}": figures for k, figures in enumerate(getattr(self, kind)[g, m].T, start=1)}
-        return pd.DataFrame(columns | {"memory_share": self.memory_share[g, m]})
+        for k in range(self.n_resources):
+            columns[f"sensitivity_{k + 1}"] = self.sensitivity[g, m, k]
+        for k in range(self.n_resources):
+            columns[f"pressure_{k + 1}"] = self.pressure[g, m, k]
+        columns["memory_share"] = self.memory_share[g, m]
+        return pd.DataFrame(columns)
 
 
 @cache
@@ -201,7 +215,7 @@ def default_colocation() -> InterferenceModel:
 
 def retained_fractions(
     table: ThroughputTable, job_types: Sequence[str], accelerators: Sequence[str], scale_factor: int = 1
-) -> NDArray[np.float64]:
+) -> Floats:
     """(G, G, M) retained fraction of row beside column, as a table gives it, for gangs of one size.
 
     nan where the table has no figure for the pair, 0 where a job cannot run even alone. The two figures of a job
@@ -222,15 +236,40 @@ def retained_fractions(
     figures = table.colocated[inside][:, columns]
     together = np.full((len(job_types), len(job_types), len(accelerators)), np.nan)
     mine, its = figures[..., 0], figures[..., 1]
-    same = (a == b)[:, np.newaxis]
+    same = (a == b)[:, None]
     together[b, a] = np.where(same, (mine + its) / 2, its)
     together[a, b] = np.where(same, (mine + its) / 2, mine)
-    possible = alone[:, np.newaxis] > 0
-    ratio = together / np.where(possible, alone[:, np.newaxis], 1.0)
+    possible = alone[:, None] > 0
+    ratio = together / np.where(possible, alone[:, None], 1.0)
     return np.where(np.isnan(together) | possible, ratio, 0.0)
 
 
-def _positions(wanted: Sequence[object], known: Sequence[object]) -> NDArray[np.int64]:
+def modelled_pairs(
+    table: ThroughputTable, model: ColocationModel, scale_factors: Sequence[int]
+) -> list[tuple[str, Key, Key, tuple[float, float]]]:
+    """What a model says of pairs of the jobs of a table with these scale factors: accelerator type, both jobs, and
+    their throughputs, steps/s. Raises as `ThroughputTable.with_colocation` does.
+    """
+    found = []
+    for size in dict.fromkeys(scale_factors):
+        rows = [row for row, (_, s) in enumerate(table.keys) if s == size]
+        if not rows:
+            known = ", ".join(map(str, table.scale_factors))
+            raise InputError(table.source, field="scale factor", found=size, expected=f"one of {known}")
+        keys = [table.keys[row] for row in rows]
+        # what the row does beside the column
+        rates = table.isolated[rows][:, None] * model.retained([name for name, _ in keys], table.accelerators)
+        for a, b, m in np.argwhere(~np.isnan(rates + rates.swapaxes(0, 1))).tolist():
+            if a <= b:
+                both = float(rates[a, b, m]), float(rates[b, a, m])
+                found.append((table.accelerators[m], keys[a], keys[b], both))
+    if not found:
+        told = f"job types {', '.join(table.job_types[:3])}, ... on {', '.join(table.accelerators)}"
+        raise InputError(table.source, found=told, expected="job types and accelerators that the model knows")
+    return found
+
+
+def _positions(wanted: Sequence[object], known: Sequence[object]) -> Ints:
     """Position of each wanted label among the known ones, -1 where it is not among them."""
     position = {label: i for i, label in enumerate(known)}
     return np.array([position.get(label, -1) for label in wanted], dtype=np.int64)

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.errors import InputError, did_you_mean
-from throughputs.files import read_rows, write_rows
+from throughputs.arrays import Flags, Floats, Ints, Values, ragged_rows
+from throughputs.errors import InputError, did_you_mean, expect
+from throughputs.files import StrPath, read_rows, write_rows
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader, column, columns_of, keep_columns
-from throughputs.limits import Range, require, require_distinct, require_shape
+from throughputs.limits import Range, require, require_distinct
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns
-from throughputs.ragged import ragged_rows
 from throughputs.tables.table import ThroughputTable
 
 if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import csr_array
 
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 _SOURCE = "configurations"
 _RATE = NOT_NEGATIVE, "a finite throughput of at least 0 steps/s"
@@ -71,16 +67,16 @@ class Configurations:
         numbers, a job is its own partner, there is a rate without a partner, or a column is given twice.
     """
 
-    job: Whole = column("whole", within=NOT_NEGATIVE, expected="the position of a job")
-    pool: Whole = column("whole", within=NOT_NEGATIVE, expected="the position of a pool")
-    gpus: Whole = column("whole", within=Range(1), expected="at least 1 GPU")
-    rate: Array = column("number", None, *_RATE)
-    batch_size: Whole = column("whole", 0, NOT_NEGATIVE, "at least 1, or 0 for the job's own")
-    partner: Whole = column("whole", -1, Range(-1), "the position of a job, or -1 for none")
-    partner_rate: Array = column("number", 0.0, *_RATE)
+    job: Ints = column("whole", within=NOT_NEGATIVE, expected="the position of a job")
+    pool: Ints = column("whole", within=NOT_NEGATIVE, expected="the position of a pool")
+    gpus: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
+    rate: Floats = column("number", None, *_RATE)
+    batch_size: Ints = column("whole", 0, NOT_NEGATIVE, "at least 1, or 0 for the job's own")
+    partner: Ints = column("whole", -1, Range(-1), "the position of a job, or -1 for none")
+    partner_rate: Floats = column("number", 0.0, *_RATE)
     jobs: tuple[Hashable, ...] = ()
     pools: tuple[str, ...] = ()
-    offsets: Whole = field(init=False)
+    offsets: Ints = field(init=False)
 
     def __init__(
         self,
@@ -124,7 +120,7 @@ class Configurations:
             raise InputError(source, field=where, found=found, expected="each column once")
         self._set(ordered, labels, names)
 
-    def _columns(self, chosen: Whole | slice = slice(None)) -> dict[str, NDArray[Any]]:
+    def _columns(self, chosen: Ints | slice = slice(None)) -> dict[str, Values]:
         """The `chosen` entries of the arrays by name."""
         return {name: getattr(self, name)[chosen] for name in _ARRAYS}
 
@@ -206,8 +202,7 @@ class Configurations:
                 expected = f"some of {', '.join(map(str, known))}"
                 raise InputError(_SOURCE, field=f"gpus of {name!r}", found=gpus, expected=expected)
         labels = tuple(range(len(job_types))) if jobs is None else tuple(jobs)
-        if len(labels) != len(job_types):
-            raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{len(job_types)} labels")
+        expect(len(labels) == len(job_types), _SOURCE, "jobs", labels, f"{len(job_types)} labels")
         row = np.repeat(np.arange(len(job_types)), [len(sizes[name]) for name in job_types])
         size = np.array([size for name in job_types for size in sizes[name]], dtype=np.int64)
         rates = table.rates(np.array(job_types, dtype=object)[row], size, pools)
@@ -308,7 +303,7 @@ class Configurations:
             columns = _in_order({name: np.delete(array, gone) for name, array in columns.items()})
         return self._trusted(columns, tuple(self.jobs[i] for i in wanted.tolist()), self.pools)
 
-    def rates_at(self, job: Whole, pool: Whole, gpus: Whole) -> Array:
+    def rates_at(self, job: Ints, pool: Ints, gpus: Ints) -> Floats:
         """(K,) throughput of jobs (positions) alone on so many GPUs of a pool, steps/s; 0 where there is no column."""
         keys, rates, most = self._alone
         if not len(keys):
@@ -328,7 +323,7 @@ class Configurations:
         return best
 
     @cached_property
-    def _alone(self) -> tuple[Whole, Array, int]:
+    def _alone(self) -> tuple[Ints, Floats, int]:
         """Of the columns of jobs alone with their own batch size: job, pool and GPUs in one number each, ascending; the
         rates, steps/s; and how many numbers there are for each pool.
         """
@@ -348,8 +343,7 @@ class Configurations:
         InputError
             Other pools.
         """
-        if later.pools != self.pools:
-            raise InputError(_SOURCE, field="pools", found=later.pools, expected=str(self.pools))
+        expect(later.pools == self.pools, _SOURCE, "pools", later.pools, str(self.pools))
         n = self.n_jobs
         behind = np.where(later.partner < 0, -1, later.partner + n)
         others = later._columns() | {"job": later.job + n, "partner": behind}
@@ -363,11 +357,11 @@ class Configurations:
     def fitting(self, capacity: ArrayLike) -> Configurations:
         """The columns that gain something and fit in: a rate above 0 of any job, and at most `capacity` (M,) GPUs."""
         room = np.asarray(capacity)
-        require_shape(room, (len(self.pools),), _SOURCE, "capacity")
+        expect(room.shape == (len(self.pools),), _SOURCE, "capacity", room.shape, f"shape ({len(self.pools)},)")
         return self.take((self.gpus <= room[self.pool]) & ((self.rate > 0) | (self.partner_rate > 0)))
 
     @cached_property
-    def _members(self) -> tuple[Whole, Whole, Array]:
+    def _members(self) -> tuple[Ints, Ints, Floats]:
         """(E,) job, column and rate: an entry for each job of each column."""
         paired = np.flatnonzero(self.partner >= 0)
         return (
@@ -391,32 +385,32 @@ class Configurations:
     @cached_property
     def usage(self) -> csr_array:
         """(M, C) GPUs of each pool that the column takes."""
-        return self._sparse(self.gpus.astype(np.float64), self.pool, np.arange(self.n_columns), len(self.pools))
+        return self._sparse(self.gpus.astype(float), self.pool, np.arange(self.n_columns), len(self.pools))
 
-    def _sparse(self, values: Array, row: Whole, column: Whole, rows: int) -> csr_array:
+    def _sparse(self, values: Floats, row: Ints, column: Ints, rows: int) -> csr_array:
         from scipy.sparse import csr_array
 
         return csr_array((values, (row, column)), shape=(rows, self.n_columns))
 
-    def throughput(self, x: Array) -> Array:
+    def throughput(self, x: Floats) -> Floats:
         """(N,) effective throughput u of shares `x` (C,), steps/s."""
         job, column, rate = self._members
-        return np.asarray(np.bincount(job, rate * x[column], minlength=self.n_jobs), dtype=np.float64)
+        return np.asarray(np.bincount(job, rate * x[column], minlength=self.n_jobs), dtype=float)
 
-    def busy(self, x: Array) -> Array:
+    def busy(self, x: Floats) -> Floats:
         """(N,) share of each job's time that `x` (C,) takes."""
         job, column, _ = self._members
-        return np.asarray(np.bincount(job, x[column], minlength=self.n_jobs), dtype=np.float64)
+        return np.asarray(np.bincount(job, x[column], minlength=self.n_jobs), dtype=float)
 
-    def used(self, x: Array) -> Array:
+    def used(self, x: Floats) -> Floats:
         """(M,) GPUs of each pool that `x` (C,) takes."""
-        return np.asarray(np.bincount(self.pool, self.gpus * x, minlength=len(self.pools)), dtype=np.float64)
+        return np.asarray(np.bincount(self.pool, self.gpus * x, minlength=len(self.pools)), dtype=float)
 
 
 _ARRAYS = tuple(columns_of(Configurations))
 
 
-def _in_order(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _in_order(columns: Mapping[str, Values]) -> dict[str, Values]:
     """The columns by job, pool, GPUs, batch size and partner, a pair at the earlier of its jobs."""
     swapped = (columns["partner"] >= 0) & (columns["partner"] < columns["job"])
     turned = {name: np.where(swapped, columns[_TURNED.get(name, name)], array) for name, array in columns.items()}
@@ -432,11 +426,11 @@ def _appearing(frame: pd.DataFrame, names: Sequence[str]) -> list[Hashable]:
     return list(cells[~_blank(cells)].unique())
 
 
-def _blank(cells: Any) -> NDArray[np.bool_]:
+def _blank(cells: Any) -> Flags:
     return np.asarray(cells.isna() | (cells == ""))
 
 
-def _positions(reader: FrameReader, name: str, labels: Sequence[Hashable]) -> Whole:
+def _positions(reader: FrameReader, name: str, labels: Sequence[Hashable]) -> Ints:
     """(C,) position of each cell's label; -1 for an empty cell of partners."""
     import pandas as pd
 
@@ -453,7 +447,7 @@ def _positions(reader: FrameReader, name: str, labels: Sequence[Hashable]) -> Wh
     return np.where(blank, -1, found).astype(np.int64)
 
 
-def read_configurations(path: str | os.PathLike[str]) -> Configurations:
+def read_configurations(path: StrPath) -> Configurations:
     """Configurations from a CSV (``.csv``, ``.csv.gz``) or Parquet file, one row per column.
 
     ================  ============================================================================================
@@ -478,7 +472,7 @@ def read_configurations(path: str | os.PathLike[str]) -> Configurations:
     return read_rows(path, Configurations.from_frame)
 
 
-def write_configurations(configurations: Configurations, path: str | os.PathLike[str]) -> None:
+def write_configurations(configurations: Configurations, path: StrPath) -> None:
     """Write configurations as CSV or Parquet; the file is replaced in one step.
 
     Raises

@@ -22,17 +22,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import InputError, expect
 from throughputs.estimator.estimator import ThroughputEstimator, sample_profile
+from throughputs.files import JsonObject
 from throughputs.packed import PackedColumns
 
 # Of the seeds of a run: the stream of the estimator.
 _STREAM = 4
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,11 @@ class Estimation:
 
     def __post_init__(self) -> None:
         percentage, models = self.profiling_percentage, self.reference_models
-        if not 0.0 <= percentage <= 1.0:
-            raise InputError("estimation", field="profiling_percentage", found=percentage, expected="0 to 1")
+        expect(0.0 <= percentage <= 1.0, "estimation", "profiling_percentage", percentage, "0 to 1")
         if models is not None and models < 1:
             raise InputError("estimation", field="reference_models", found=models, expected="at least 1")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Every setting by name, ready for JSON."""
         return asdict(self)
 
@@ -91,17 +88,17 @@ class BelievedColocation:
     def __init__(self, truth: PackedColumns, estimation: Estimation, seed: int) -> None:
         self._alone = truth.alone
         self._truth = truth.together
-        self.together: _Floats = np.zeros_like(truth.together)
-        self._measured = np.zeros(truth.together.shape, dtype=np.bool_)
+        self.together: Floats = np.zeros_like(truth.together)
+        self._measured = np.zeros(truth.together.shape, dtype=bool)
         self.measured_pairs = 0
-        errors: list[_Floats] = []
+        errors: list[Floats] = []
         for size in np.unique(truth.group_scale_factors).tolist():
             groups = np.flatnonzero(truth.group_scale_factors == size)
             errors.append(self._estimate(groups, estimation, np.random.default_rng([seed, _STREAM, size])))
         known = np.concatenate(errors) if errors else np.empty(0)
         self.error = float(known.mean()) if known.size else float("nan")
 
-    def _estimate(self, groups: _Ids, estimation: Estimation, rng: np.random.Generator) -> _Floats:
+    def _estimate(self, groups: Ints, estimation: Estimation, rng: np.random.Generator) -> Floats:
         """Fill in what is believed of groups with gangs of one size; returns the errors of the retained fractions."""
         square = np.ix_(groups, groups)
         alone = self._alone[groups]
@@ -125,7 +122,7 @@ class BelievedColocation:
         self.together, self._measured = state["together"], state["measured"]
         self.measured_pairs = state["measured_pairs"]
 
-    def measure(self, one: _Ids, other: _Ids, accelerator: _Ids) -> bool:
+    def measure(self, one: Ints, other: Ints, accelerator: Ints) -> bool:
         """Pairs of jobs of groups `one` and `other` (K,) ran on `accelerator` (K,): what they do is known from now on.
 
         Answers whether this changes what was believed.

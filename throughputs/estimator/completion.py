@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import leading_directions, solve_definite
 
-_Floats = NDArray[np.float64]
-
 
 def low_rank_completion(
-    values: _Floats, *, rank: int = 10, ridge: float = 0.01, iterations: int = 100, tolerance: float = 1e-4
-) -> _Floats:
+    values: Floats, *, rank: int = 10, ridge: float = 0.01, iterations: int = 100, tolerance: float = 1e-4
+) -> Floats:
     """(R, C) the low-rank estimate of every entry of `values` (R, C), nan where it is unknown; known ones included.
 
     By alternating least squares with a ridge. With X (R, C), of which the entries in Omega are known, and column means
@@ -35,7 +33,7 @@ def low_rank_completion(
     tolerance : stop when U V' changes by less than this, root mean square over its entries.
     """
     known = ~np.isnan(values)
-    weight = known.astype(np.float64)
+    weight = known.astype(float)
     means = np.where(known, values, 0.0).sum(axis=0) / np.maximum(weight.sum(axis=0), 1.0)
     residual = np.where(known, values - means, 0.0)
     estimate = np.zeros_like(residual)
@@ -53,7 +51,7 @@ def low_rank_completion(
     return np.asarray(means + estimate)
 
 
-def _solve(residual: _Floats, weight: _Floats, V: _Floats, ridge: float) -> _Floats:
+def _solve(residual: Floats, weight: Floats, V: Floats, ridge: float) -> Floats:
     """(R, k) the best rows for the columns V: (V_i' V_i + mu I) u_i = V_i' x_i over the known entries of row i."""
     k = V.shape[1]
     outer = (V[:, :, np.newaxis] * V[:, np.newaxis]).reshape(len(V), k * k)

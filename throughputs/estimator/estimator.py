@@ -10,9 +10,6 @@
 ...     position = estimator.add(sample_profile(truth[job, :3], 0.8, rng))
 >>> estimator.retained().shape
 (4, 4, 2)
->>> estimator.observe(0, 3, 1, 0.5, 0.4)  # measured while the two ran
->>> estimator.retained()[[0, 3], [3, 0], 1]
-array([0.5, 0.4])
 """
 
 from __future__ import annotations
@@ -21,12 +18,13 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints
 from throughputs.colocation.model import retained_fractions
-from throughputs.errors import InputError, one_of
+from throughputs.errors import InputError, expect, expect_one_of
 from throughputs.estimator.completion import low_rank_completion
-from throughputs.limits import require_all, require_shape
+from throughputs.limits import require_all
 from throughputs.numerics import dot, matmul
 from throughputs.tables.table import ThroughputTable
 
@@ -51,8 +49,8 @@ class ThroughputEstimator:
     3. *pairs*: R[a, b, j] = Q[a*, b*, j] (``estimate="match"``), or f_a[b*, j] (``"fingerprint"``), which keeps what is
        particular to a. Where either of two jobs is estimated at 0, they may not share and both are 0.
 
-    Jobs of one estimator have one scale factor, as only equal gangs may share. Once a pair has run, `observe` puts its
-    measured fractions in the place of the estimate. No estimate depends on the order in which jobs are added.
+    Jobs of one estimator have one scale factor, as only equal gangs may share. No estimate depends on the order in
+    which jobs are added.
 
     Source: D. Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
     OSDI 2020, section 6 (match). Profiled entries are found by reference model here, so that they
@@ -75,18 +73,20 @@ class ThroughputEstimator:
         *,
         estimate: Estimate = "match",
     ) -> None:
-        self.references = np.array(references, dtype=np.float64)
+        self.references = np.array(references, dtype=float)
         self.estimate = estimate
         shape = self.references.shape
-        if len(shape) != 3 or shape[0] != shape[1] or not shape[0]:
-            raise InputError(_SOURCE, field="references", found=shape, expected="shape (n, n, M), n at least 1")
-        _check_fractions("references", self.references)
-        if estimate not in get_args(Estimate):
-            expected = one_of(estimate, get_args(Estimate))
-            raise InputError(_SOURCE, field="estimate", found=estimate, expected=expected)
-        self._fingerprints: list[NDArray[np.float64]] = []
+        expect(
+            len(shape) == 3 and shape[0] == shape[1] and shape[0],
+            _SOURCE,
+            "references",
+            shape,
+            "shape (n, n, M), n at least 1",
+        )
+        _check_fractions("references", self.references, "fractions from 0 to 1")
+        expect_one_of(estimate, get_args(Estimate), _SOURCE, "estimate")
+        self._fingerprints: list[Floats] = []
         self._matches: list[int] = []
-        self._observed: dict[tuple[int, int], NDArray[np.float64]] = {}
 
     @classmethod
     def from_table(
@@ -115,19 +115,14 @@ class ThroughputEstimator:
         return cls(np.minimum(fractions, 1.0), estimate=estimate)
 
     @property
-    def n_jobs(self) -> int:
-        """Number G of jobs added so far."""
-        return len(self._matches)
-
-    @property
-    def matches(self) -> NDArray[np.int64]:
+    def matches(self) -> Ints:
         """(G,) position of the reference model that each job was matched with."""
         return np.array(self._matches, dtype=np.int64)
 
     @property
-    def fingerprints(self) -> NDArray[np.float64]:
+    def fingerprints(self) -> Floats:
         """(G, n, M) fraction each job keeps beside each reference model: profiled, or completed."""
-        return np.array(self._fingerprints, dtype=np.float64).reshape(-1, *self.references.shape[1:])
+        return np.array(self._fingerprints, dtype=float).reshape(-1, *self.references.shape[1:])
 
     def add(self, profile: ArrayLike) -> int:
         """Take in a job from its profile; answers with its position.
@@ -142,55 +137,27 @@ class ThroughputEstimator:
         InputError
             The shape is another one, or an entry is not a fraction.
         """
-        measured = np.array(profile, dtype=np.float64)
-        require_shape(measured, self.references.shape[1:], _SOURCE, "profile")
-        _check_fractions("profile", measured, missing=True)
+        measured = np.array(profile, dtype=float)
+        shape = self.references.shape[1:]
+        expect(measured.shape == shape, _SOURCE, "profile", measured.shape, f"shape {shape}, as of one reference model")
+        _check_fractions("profile", np.nan_to_num(measured), "fractions from 0 to 1, or nan")
         row = measured.ravel()
         rows = self.references.reshape(len(self.references), -1)
         completed = low_rank_completion(np.vstack([rows, row]))[-1]
         fingerprint = np.where(np.isnan(row), np.clip(completed, 0.0, 1.0), row)
         self._matches.append(int(np.argmin(_distances(fingerprint, rows))))
         self._fingerprints.append(fingerprint.reshape(measured.shape))
-        return self.n_jobs - 1
+        return len(self._matches) - 1
 
-    def observe(self, a: int, b: int, accelerator: int, retained_a: float, retained_b: float) -> None:
-        """Replace the estimate of a pair by what was measured while it ran on one accelerator type.
-
-        Parameters
-        ----------
-        a, b : positions of the jobs; `accelerator` is the position of the type.
-        retained_a, retained_b : throughput of a and of b together, over the isolated throughput of each. At least 0;
-            a measurement may exceed 1.
-
-        Raises
-        ------
-        InputError
-            There is no such job or accelerator type, or a fraction is negative or not finite.
-        """
-        M = self.references.shape[2]
-        for name, position, limit in (("a", a, self.n_jobs), ("b", b, self.n_jobs), ("accelerator", accelerator, M)):
-            if not 0 <= position < limit:
-                raise InputError(_SOURCE, field=name, found=position, expected=f"a position below {limit}")
-        for name, value in (("retained_a", retained_a), ("retained_b", retained_b)):
-            if not 0 <= value < np.inf:
-                raise InputError(_SOURCE, field=name, found=value, expected="a finite number of at least 0")
-        if a == b:
-            retained_a = retained_b = (retained_a + retained_b) / 2  # two jobs of one kind: neither is the first
-        for pair, value in (((a, b), retained_a), ((b, a), retained_b)):
-            self._observed.setdefault(pair, np.full(M, np.nan))[accelerator] = value
-
-    def retained(self) -> NDArray[np.float64]:
-        """(G, G, M) fraction that row keeps beside column: measured where the pair has run, estimated elsewhere."""
+    def retained(self) -> Floats:
+        """(G, G, M) fraction that row keeps beside column."""
         match = self.matches
         matched = self.references[match] if self.estimate == "match" else self.fingerprints
         fractions = matched[:, match]
-        fractions = np.where(fractions.swapaxes(0, 1) > 0, fractions, 0.0)
-        for pair, measured in self._observed.items():
-            fractions[pair] = np.where(np.isnan(measured), fractions[pair], measured)
-        return fractions
+        return np.where(fractions.swapaxes(0, 1) > 0, fractions, 0.0)
 
 
-def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) -> NDArray[np.float64]:
+def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) -> Floats:
     """A row (n, M) of which each entry is profiled with probability `percentage`, in [0, 1]; nan where it is not.
 
     Raises
@@ -198,20 +165,17 @@ def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) 
     InputError
         The percentage is not in [0, 1].
     """
-    values = np.asarray(row, dtype=np.float64)
-    if not 0.0 <= percentage <= 1.0:
-        raise InputError(_SOURCE, field="percentage", found=percentage, expected="a number from 0 to 1")
+    values = np.asarray(row, dtype=float)
+    expect(0.0 <= percentage <= 1.0, _SOURCE, "percentage", percentage, "a number from 0 to 1")
     # random() is below 1, so that 1 profiles everything and 0 nothing
     return np.where(rng.random(values.shape) < percentage, values, np.nan)
 
 
-def _check_fractions(field: str, values: NDArray[np.float64], *, missing: bool = False) -> None:
-    good = ((values >= 0) & (values <= 1)) | (missing & np.isnan(values))
-    expected = "fractions from 0 to 1" + ", or nan" * missing
-    require_all(good, values, _SOURCE, lambda *at: f"{field}{list(at)}", expected)
+def _check_fractions(field: str, values: Floats, expected: str) -> None:
+    require_all((values >= 0) & (values <= 1), values, _SOURCE, lambda *at: f"{field}{list(at)}", expected)
 
 
-def _distances(fingerprint: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distances(fingerprint: Floats, rows: Floats) -> Floats:
     """(R,) distance of a fingerprint (C,) from each of the rows (R, C)."""
     if not fingerprint.any():
         return np.asarray(np.sqrt((rows**2).sum(axis=1)))

@@ -18,17 +18,15 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Flags, Floats, Ints, Positions, Rowed
 from throughputs.errors import InputError
-from throughputs.frames import column, columns_of, keep_columns, taken
+from throughputs.frames import column, columns_of, keep_columns
 from throughputs.goodput.efficiency import GradientStatistics, gain
 from throughputs.goodput.model import ThroughputModels, overlapped
 from throughputs.limits import Range, require
 from throughputs.numerics import exp, log
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 _SAMPLES = Range(1)
 _CANDIDATES = 50
@@ -42,7 +40,7 @@ _REMEMBERED = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class BatchSizeLimits:
+class BatchSizeLimits(Rowed):
     """What J jobs allow for their batch sizes, in samples.
 
     Parameters
@@ -59,11 +57,11 @@ class BatchSizeLimits:
         Arrays of different length, sizes below 1, or bounds in the wrong order.
     """
 
-    initial: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
-    largest: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
-    least_local: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
-    largest_local: Array = column("number", within=_SAMPLES, expected="at least 1 sample")
-    accumulation: NDArray[np.bool_] = column("flag")
+    initial: Floats = column("number", within=_SAMPLES, expected="at least 1 sample")
+    largest: Floats = column("number", within=_SAMPLES, expected="at least 1 sample")
+    least_local: Floats = column("number", within=_SAMPLES, expected="at least 1 sample")
+    largest_local: Floats = column("number", within=_SAMPLES, expected="at least 1 sample")
+    accumulation: Flags = column("flag")
 
     def __init__(
         self,
@@ -83,16 +81,9 @@ class BatchSizeLimits:
             expected = f"at least {least[np.argmin(good)] if len(good) else 1.0:g} samples"
             require(good, getattr(self, name), "batch sizes", name, expected)
 
-    def __len__(self) -> int:
-        return len(self.initial)
-
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> BatchSizeLimits:
-        """Those of some of the jobs (positions), in that order."""
-        return taken(self, rows)
-
 
 @dataclass(frozen=True, eq=False)
-class GoodputModels:
+class GoodputModels(Rowed):
     """What the goodput of J jobs, or of J pairs of a job and an accelerator type, follows from.
 
     Raises
@@ -110,19 +101,12 @@ class GoodputModels:
         if len(set(sizes)) > 1:
             raise InputError("goodput models", found=sizes, expected="as many models as statistics and limits")
 
-    def __len__(self) -> int:
-        return len(self.limits)
-
     @property
-    def figures(self) -> Array:
+    def figures(self) -> Floats:
         """(J, 14) all that goodput depends on."""
         statistics, limits = self.statistics, self.limits
         columns = (statistics.square_norm, statistics.variance, *(getattr(limits, f.name) for f in fields(limits)))
         return np.concatenate([self.throughput.parameters, np.stack(columns, axis=1)], axis=1)
-
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> GoodputModels:
-        """Those of some of the jobs (positions), in that order."""
-        return GoodputModels(self.throughput.take(rows), self.statistics.take(rows), self.limits.take(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,14 +122,14 @@ class BestBatchSizes:
     batch_size : (J, C) samples of a step on all GPUs.
     """
 
-    goodput: Array
-    throughput: Array
-    atomic_batch_size: Whole
-    accumulation_steps: Whole
-    batch_size: Whole
+    goodput: Floats
+    throughput: Floats
+    atomic_batch_size: Ints
+    accumulation_steps: Ints
+    batch_size: Ints
 
     @property
-    def efficiency(self) -> Array:
+    def efficiency(self) -> Floats:
         """(J, C) statistical efficiency, in (0, 1]; 0 where a job cannot run."""
         runs = self.throughput > 0
         return np.where(runs, self.goodput / np.where(runs, self.throughput, 1.0), 0.0)
@@ -186,13 +170,12 @@ _remembered: dict[bytes, tuple[float, ...]] = {}
 """What was best for jobs with such figures, on such nodes and GPUs: jobs of one model go the same ways."""
 
 
-def _best(jobs: GoodputModels, nodes: Whole, gpus: Whole, tune: bool) -> Iterator[tuple[float, ...]]:
+def _best(jobs: GoodputModels, nodes: Ints, gpus: Ints, tune: bool) -> Iterator[tuple[float, ...]]:
     """The fields of `BestBatchSizes` of each job on a configuration of its own; `nodes` and `gpus` are (J,)."""
     sync = jobs.throughput.synchronisation_time(nodes[:, None], gpus[:, None])[:, 0]
-    row = np.arange(len(jobs))
-    entries = _Entries(jobs, row, gpus.astype(np.float64), sync, tune)
+    entries = _Entries(jobs, gpus.astype(float), sync, tune)
     size, steps = _chosen(entries)
-    goodput, throughput = entries.goodput(row, size, steps)
+    goodput, throughput = entries.goodput(slice(None), size, steps)
     figures = (goodput, throughput, size, steps, entries.gpus * size * (steps + 1.0))
     return zip(*(np.where(goodput > 0, x, 0.0).tolist() for x in figures), strict=True)
 
@@ -200,32 +183,26 @@ def _best(jobs: GoodputModels, nodes: Whole, gpus: Whole, tune: bool) -> Iterato
 class _Entries:
     """E pairs of a job and a configuration, with what the choice of a batch size follows from."""
 
-    def __init__(self, jobs: GoodputModels, row: NDArray[np.intp], gpus: Array, sync: Array, tune: bool) -> None:
-        parameters = jobs.throughput.parameters[row].T
-        self.alpha, self.beta, self.gamma = parameters[0], parameters[1], parameters[6]
-        self.sync, self.gpus = sync, gpus
-        self.square, self.variance = jobs.statistics.square_norm[row], jobs.statistics.variance[row]
-        limits = jobs.limits
-        self.initial, self.largest = limits.initial[row], limits.largest[row]
-        self.least_local, self.largest_local = limits.least_local[row], limits.largest_local[row]
-        self.accumulation = limits.accumulation[row]
-        self.least = np.maximum(self.initial, self.least_local * gpus)
+    def __init__(self, jobs: GoodputModels, gpus: Floats, sync: Floats, tune: bool) -> None:
+        self.alpha, self.beta, *_, self.gamma = jobs.throughput.parameters.T
+        self.statistics, self.limits, self.gpus, self.sync = jobs.statistics, jobs.limits, gpus, sync
+        largest = self.limits.largest
+        self.least = np.maximum(self.limits.initial, self.limits.least_local * gpus)
         if not tune:
-            self.least = np.where(self.least <= self.largest, self.largest, self.least)
+            self.least = np.where(self.least <= largest, largest, self.least)
 
-    def __len__(self) -> int:
-        return len(self.gpus)
-
-    def allowed(self, at: NDArray[np.intp], size: Array, batch: Array) -> NDArray[np.bool_]:
+    def allowed(self, at: Any, size: Floats, batch: Floats) -> Flags:
         """Whether micro-batches and batches of these sizes are possible in the entries `at` (shapes broadcast)."""
-        fits = (self.least[at] <= self.largest[at]) & (batch >= self.initial[at] * (1.0 - _ROUNDED))
-        return fits & (size >= self.least_local[at]) & (size <= self.largest_local[at])
+        limits = self.limits
+        fits = (self.least[at] <= limits.largest[at]) & (batch >= limits.initial[at] * (1.0 - _ROUNDED))
+        possible: Flags = fits & (size >= limits.least_local[at]) & (size <= limits.largest_local[at])
+        return possible
 
-    def efficiency(self, at: NDArray[np.intp], batch: Array) -> Array:
-        scale = batch / self.initial[at]
-        return np.asarray(gain(scale, self.square[at], self.variance[at]) / scale)
+    def efficiency(self, at: Any, batch: Floats) -> Floats:
+        scale = batch / self.limits.initial[at]
+        return np.asarray(gain(scale, self.statistics.square_norm[at], self.statistics.variance[at]) / scale)
 
-    def bounds(self, at: NDArray[np.intp], size: Array, steps: Array) -> tuple[Array, Array]:
+    def bounds(self, at: Any, size: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """Goodput if computing and synchronising did not overlap, and if they did wholly; 0 where not allowed."""
         batch = self.gpus[at] * size * (steps + 1.0)
         gradient = self.alpha[at] + self.beta[at] * size
@@ -233,7 +210,7 @@ class _Entries:
         sync = self.sync[at]
         return worth / (steps * gradient + gradient + sync), worth / (steps * gradient + np.maximum(gradient, sync))
 
-    def goodput(self, at: NDArray[np.intp], size: Array, steps: Array) -> tuple[Array, Array]:
+    def goodput(self, at: Any, size: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """Goodput, 0 where a micro-batch is not allowed, and throughput."""
         batch = self.gpus[at] * size * (steps + 1.0)
         gradient = self.alpha[at] + self.beta[at] * size
@@ -241,12 +218,13 @@ class _Entries:
         return np.where(self.allowed(at, size, batch), throughput * self.efficiency(at, batch), 0.0), throughput
 
 
-def _chosen(entries: _Entries) -> tuple[Array, Array]:
+def _chosen(entries: _Entries) -> tuple[Floats, Floats]:
     """(E,) atomic batch sizes and accumulation steps."""
-    size, steps = np.ones(len(entries)), np.zeros(len(entries))
-    grids, which = _geometric(entries.least, np.maximum(entries.largest, entries.least))
-    for start in range(0, len(entries), _CHUNK // _CANDIDATES):
-        at = np.arange(start, min(start + _CHUNK // _CANDIDATES, len(entries)))
+    count = len(entries.gpus)
+    size, steps = np.ones(count), np.zeros(count)
+    grids, which = _geometric(entries.least, np.maximum(entries.limits.largest, entries.least))
+    for start in range(0, count, _CHUNK // _CANDIDATES):
+        at = np.arange(start, min(start + _CHUNK // _CANDIDATES, count))
         local = grids[which[at]] / entries.gpus[at][:, None]
         more = _fewest_steps(entries, at[:, None], local)
         atomic = np.ceil(local / (more + 1.0) - _ROUNDED)
@@ -256,7 +234,7 @@ def _chosen(entries: _Entries) -> tuple[Array, Array]:
     return size, steps
 
 
-def _geometric(least: Array, largest: Array) -> tuple[Array, NDArray[np.intp]]:
+def _geometric(least: Floats, largest: Floats) -> tuple[Floats, Positions]:
     """(G, 50) geometric progressions, and which of them belongs to each pair of ends."""
     ends, which = np.unique(least + 1j * largest, return_inverse=True)
     first, last = ends.real[:, None], ends.imag[:, None]
@@ -265,16 +243,15 @@ def _geometric(least: Array, largest: Array) -> tuple[Array, NDArray[np.intp]]:
     return grids, which.ravel()
 
 
-def _fewest_steps(entries: _Entries, at: NDArray[np.intp], local: Array) -> Array:
+def _fewest_steps(entries: _Entries, at: Positions, local: Floats) -> Floats:
     """The fewest accumulation steps with which so many samples fit on a GPU."""
-    fewest = np.ceil(local / entries.largest_local[at] - _ROUNDED) - 1.0
-    noise_unknown = (entries.gpus[at] == 1) & (local > entries.initial[at] + _ROUNDED)
-    return np.where(
-        entries.accumulation[at], np.maximum(np.where(noise_unknown, np.maximum(fewest, 1.0), fewest), 0), 0
-    )
+    limits = entries.limits
+    fewest = np.ceil(local / limits.largest_local[at] - _ROUNDED) - 1.0
+    noise_unknown = (entries.gpus[at] == 1) & (local > limits.initial[at] + _ROUNDED)
+    return np.where(limits.accumulation[at], np.maximum(fewest, noise_unknown), 0)
 
 
-def _best_candidate(entries: _Entries, at: NDArray[np.intp], size: Array, steps: Array) -> NDArray[np.intp]:
+def _best_candidate(entries: _Entries, at: Positions, size: Floats, steps: Floats) -> Positions:
     """(E,) the first candidate of each row that has the greatest goodput.
 
     Overlap costs a logarithm and an exponential, so it is only worked out for candidates that may win: those that beat,

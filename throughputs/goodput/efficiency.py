@@ -14,18 +14,16 @@ Source: A. Qiao et al., "Pollux", OSDI 2021, section 3.1; T. Johnson et al., "Ad
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.frames import NOT_NEGATIVE, column, keep_columns, taken
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats, Rowed
+from throughputs.frames import NOT_NEGATIVE, column, keep_columns
 
 
 @dataclass(frozen=True, eq=False)
-class GradientStatistics:
+class GradientStatistics(Rowed):
     """Statistics of the gradients of J jobs, both at the initial batch size, in one unit of their own for each job.
 
     Parameters
@@ -39,30 +37,23 @@ class GradientStatistics:
         Arrays of different length, or a figure that is negative or not finite.
     """
 
-    square_norm: Array = column("number", within=NOT_NEGATIVE, expected="numbers of at least 0")
-    variance: Array = column("number", within=NOT_NEGATIVE, expected="numbers of at least 0")
+    square_norm: Floats = column("number", within=NOT_NEGATIVE, expected="numbers of at least 0")
+    variance: Floats = column("number", within=NOT_NEGATIVE, expected="numbers of at least 0")
 
     def __init__(self, square_norm: ArrayLike, variance: ArrayLike) -> None:
         given = {"square_norm": np.atleast_1d(square_norm), "variance": np.atleast_1d(variance)}
         keep_columns(self, given, "gradient statistics")
 
-    def __len__(self) -> int:
-        return len(self.variance)
-
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> GradientStatistics:
-        """Those of some of the jobs (positions), in that order."""
-        return taken(self, rows)
-
-    def gain(self, scale: ArrayLike) -> Array:
+    def gain(self, scale: ArrayLike) -> Floats:
         """(J,) initial steps that one step with `scale` times the batch is worth."""
-        return gain(np.asarray(scale, dtype=np.float64), self.square_norm, self.variance)
+        return gain(np.asarray(scale, dtype=float), self.square_norm, self.variance)
 
-    def efficiency(self, scale: ArrayLike) -> Array:
+    def efficiency(self, scale: ArrayLike) -> Floats:
         """(J,) progress of a sample relative to one in a batch of the initial size."""
-        return np.asarray(self.gain(scale) / np.asarray(scale, dtype=np.float64))
+        return np.asarray(self.gain(scale) / np.asarray(scale, dtype=float))
 
 
-def gain(scale: Array, square_norm: Array, variance: Array) -> Array:
+def gain(scale: Floats, square_norm: Floats, variance: Floats) -> Floats:
     """Initial steps that one step with `scale` times the batch is worth; arrays that broadcast.
 
     With gradients of which neither mean nor noise is known it is worth one, as in the published code.

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.entry_points import entries_of, load
-from throughputs.errors import InputError, one_of
+from throughputs.errors import expect_one_of
 from throughputs.goodput.log_errors import Cells, minimised, starting_points
 from throughputs.goodput.model import ThroughputModels
 from throughputs.goodput.samples import Samples
@@ -49,7 +49,7 @@ class Fit:
             "largest": float(np.max(relative)),
         }
 
-    def step_times(self, samples: Samples) -> NDArray[np.float64]:
+    def step_times(self, samples: Samples) -> Floats:
         """(S,) seconds of the steps of the samples as the model has them."""
         return np.asarray(self.model.step_time(samples.nodes, samples.gpus, samples.batch_size)[0])
 
@@ -64,8 +64,7 @@ def fits() -> tuple[str, ...]:
 
 def check_fit(fit: str) -> None:
     """InputError unless the way to fit is known."""
-    if fit != _LEAST_LOSS and fit not in fits():
-        raise InputError("goodput", field="fit", found=fit, expected=one_of(fit, fits()))
+    expect_one_of(fit, fits(), "goodput", "fit")
 
 
 def fit_model(samples: Samples, fit: str = "least_loss") -> Fit:

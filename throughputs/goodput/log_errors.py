@@ -19,14 +19,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.goodput.model import LARGEST_GAMMA, NO_TIME
 from throughputs.goodput.samples import Samples
 from throughputs.numerics import einsum, exp, log
 from throughputs.numerics.systems import solve_definite
-
-Array = NDArray[np.float64]
 
 LEAST = 1e-8
 """Lower bound of parameters that are times, seconds."""
@@ -66,15 +64,15 @@ class Cells(NamedTuple):
     lower, upper : (P, 7) bounds of the parameters, equal for those that are held.
     """
 
-    basis: Array
-    unsynchronised: Array
-    weight: Array
-    log_gradient: Array
-    log_step: Array
-    rest_gradient: Array
-    rest_step: Array
-    lower: Array
-    upper: Array
+    basis: Floats
+    unsynchronised: Floats
+    weight: Floats
+    log_gradient: Floats
+    log_step: Floats
+    rest_gradient: Floats
+    rest_step: Floats
+    lower: Floats
+    upper: Floats
 
     @classmethod
     def of(cls, samples: Samples) -> Cells:
@@ -87,13 +85,13 @@ class Cells(NamedTuple):
         regime = np.where(samples.gpus == 1, 0, np.where(one_node, 1, 2))
         keys = np.stack([regime, samples.gpus, samples.batch_size], axis=1)
         unique, cell = _distinct(keys)
-        count = np.bincount(cell).astype(np.float64)
+        count = np.bincount(cell).astype(float)
         logs = log(np.stack([samples.gradient_time, samples.step_time]))
         mean = np.stack([np.bincount(cell, row) / count for row in logs])
         rest = np.add.reduce((logs - mean[:, cell]) ** 2, axis=1) / len(samples)
         kind, gpus, size = unique.T
         more = np.maximum(gpus - 2.0, NO_TIME)
-        on = [(kind == regime).astype(np.float64) for regime in (2, 1)]
+        on = [(kind == regime).astype(float) for regime in (2, 1)]
         basis = np.stack([np.ones(len(size)), size, on[0], on[0] * more, on[1], on[1] * more])
         lower, upper = _LEAST.copy(), _MOST.copy()
         if len(np.unique(samples.batch_size)) == 1:
@@ -111,7 +109,7 @@ class Cells(NamedTuple):
         """Several problems of as many cells as one."""
         return cls(*map(np.concatenate, zip(*problems, strict=True)))
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Cells:
+    def take(self, rows: Positions | Flags) -> Cells:
         """Some of the problems."""
         return Cells(*(array[rows] for array in self))
 
@@ -119,18 +117,18 @@ class Cells(NamedTuple):
 class Point(NamedTuple):
     """P losses and their derivatives by the seven parameters; `gauss` the second ones without curvature of errors."""
 
-    loss: Array
-    gradient: Array
-    gauss: Array
+    loss: Floats
+    gradient: Floats
+    gauss: Floats
 
-    def replaced(self, better: NDArray[np.bool_], other: Point) -> Point:
+    def replaced(self, better: Flags, other: Point) -> Point:
         """That of `other` where it is better."""
         if better.all():
             return other
         pairs = zip(self, other, strict=True)
         return Point(*(np.where(better.reshape(-1, *(1,) * (a.ndim - 1)), b, a) for a, b in pairs))
 
-    def take(self, rows: NDArray[np.bool_]) -> Point:
+    def take(self, rows: Flags) -> Point:
         """Some of them."""
         return Point(*(array[rows] for array in self))
 
@@ -141,11 +139,11 @@ class Loss:
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
 
-    def __call__(self, theta: Array) -> Array:
+    def __call__(self, theta: Floats) -> Floats:
         """(P,) losses."""
         return self._value(theta, *self._errors(theta)[2:4])[0]
 
-    def _errors(self, theta: Array) -> tuple[Array, ...]:
+    def _errors(self, theta: Floats) -> tuple[Floats, ...]:
         """Times, errors of their logarithms, and what the derivatives of the overlap follow from."""
         cells = self.cells
         gradient = einsum("pi,pic->pc", theta[:, :2], cells.basis[:, :2])
@@ -159,7 +157,7 @@ class Loss:
         step = np.maximum(u, v) - log(more) / gamma
         return gradient, sync, u - cells.log_gradient, step - cells.log_step, u, v, p, q, step
 
-    def _value(self, theta: Array, error_gradient: Array, error_step: Array) -> tuple[Array, Array, Array]:
+    def _value(self, theta: Floats, error_gradient: Floats, error_step: Floats) -> tuple[Floats, Floats, Floats]:
         cells = self.cells
         first, second = (
             np.sqrt(np.add.reduce(cells.weight * error * error, axis=1) + (rest + _VANISHED))
@@ -169,12 +167,12 @@ class Loss:
         penalty = _WEIGHT_OF_OVERLAP * (theta[:, 6] - 1.0) ** 2 + _WEIGHT_OF_SLOPE * slopes
         return first + second + penalty, first, second
 
-    def slope(self, theta: Array) -> tuple[Array, Array]:
+    def slope(self, theta: Floats) -> tuple[Floats, Floats]:
         """(P,) losses, and (P, 7) their first derivatives."""
         loss, gradient, *_ = self._derivatives(theta)
         return loss, gradient
 
-    def at(self, theta: Array) -> Point:
+    def at(self, theta: Floats) -> Point:
         """Loss and derivatives; of the second ones the products of first ones, as Gauss and Newton have them."""
         loss, gradient, scaled, w1, w2, p, q, h_gamma = self._derivatives(theta)
         by_step = np.concatenate([scaled[:, :2] * p[:, None], scaled[:, 2:] * q[:, None], h_gamma[:, None]], axis=1)
@@ -190,7 +188,7 @@ class Loss:
                 gauss[:, i, j] -= weight * over * ratio
         return Point(loss, gradient, gauss)
 
-    def _derivatives(self, theta: Array) -> tuple[Array, ...]:
+    def _derivatives(self, theta: Floats) -> tuple[Floats, ...]:
         """Loss and first derivatives, and what the second ones follow from.
 
         With u = log T_grad, v = log T_sync and h = log T_step = log(e^(gamma u) + e^(gamma v)) / gamma,
@@ -216,7 +214,7 @@ class Loss:
         return loss, total, scaled, w1, w2, p, q, h_gamma
 
 
-def minimised(cells: Cells, start: Array) -> tuple[Array, Array]:
+def minimised(cells: Cells, start: Floats) -> tuple[Floats, Floats]:
     """(P, 7) parameters at which the losses are least, found from the starting points (P, 7), and the losses (P,)."""
     theta, best = start.copy(), np.empty(len(start))
     problem = np.arange(len(start))
@@ -244,7 +242,7 @@ def minimised(cells: Cells, start: Array) -> tuple[Array, Array]:
     return theta, best
 
 
-def _step(point: Point, x: Array, cells: Cells, damping: Array) -> Array:
+def _step(point: Point, x: Floats, cells: Cells, damping: Floats) -> Floats:
     """(P, 7) damped steps that stay within the bounds.
 
     Parameters that a step would take across a bound go to the bound, and the others are solved for again: cutting the
@@ -268,7 +266,7 @@ def _step(point: Point, x: Array, cells: Cells, damping: Array) -> Array:
     return step
 
 
-def _solved(matrix: Array, rhs: Array, free: NDArray[np.bool_]) -> Array:
+def _solved(matrix: Floats, rhs: Floats, free: Flags) -> Floats:
     """(P, 7) solutions in the free parameters, 0 for the others; nan where the matrix is not positive definite."""
     with np.errstate(all="ignore"):
         among = free[:, :, None] & free[:, None, :]
@@ -276,7 +274,7 @@ def _solved(matrix: Array, rhs: Array, free: NDArray[np.bool_]) -> Array:
         return np.asarray(solve_definite(system, np.where(free, rhs, 0.0)))
 
 
-def starting_points(cells: Cells) -> Array:
+def starting_points(cells: Cells) -> Floats:
     """(P, 7) parameters from the data alone: lines through the times, at the overlap that suits them best."""
     P = len(cells.weight)
     tried = cells.take(np.tile(np.arange(P), len(_OVERLAPS)))
@@ -285,7 +283,7 @@ def starting_points(cells: Cells) -> Array:
     return np.asarray(candidates[best * P + np.arange(P)])
 
 
-def _lines(cells: Cells, gamma: Array) -> Array:
+def _lines(cells: Cells, gamma: Floats) -> Floats:
     """(P, 7) parameters of which lines of least relative squares say what gradients and synchronisation take."""
     longer = np.maximum(cells.log_step - cells.log_gradient, 0.0)
     gradient, step, apart = exp(np.stack([cells.log_gradient, cells.log_step, -gamma * longer]))
@@ -300,7 +298,7 @@ def _lines(cells: Cells, gamma: Array) -> Array:
     return np.minimum(np.maximum(theta, cells.lower), cells.upper)
 
 
-def _line(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+def _line(x: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats]:
     """(P,) constants and slopes, none below `LEAST`, of lines with the least squares of errors relative to y."""
     weight = weight / (y * y)
     s, sx, sy, sxx, sxy = (np.add.reduce(weight * z, axis=1) for z in (np.ones_like(x), x, y, x * x, x * y))
@@ -317,11 +315,11 @@ def _line(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     return np.where(constant <= LEAST, LEAST, constant), slope
 
 
-def _distinct(keys: Array) -> tuple[Array, NDArray[np.intp]]:
+def _distinct(keys: Floats) -> tuple[Floats, Positions]:
     """Distinct rows in lexicographic order, and which of them each row is."""
     order = np.lexsort(keys.T[::-1])
     ordered = keys[order]
-    new = np.ones(len(keys), dtype=np.bool_)
+    new = np.ones(len(keys), dtype=bool)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     cell = np.empty(len(keys), dtype=np.intp)
     cell[order] = np.cumsum(new) - 1

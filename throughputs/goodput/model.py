@@ -19,15 +19,13 @@ sections 3.2 and 4.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints, Rowed
 from throughputs.errors import InputError
 from throughputs.numerics import exp, log
-
-Array = NDArray[np.float64]
 
 PARAMETERS = ("alpha_grad", "beta_grad", "alpha_node", "beta_node", "alpha_local", "beta_local", "gamma")
 """Names of the parameters, in the order in which a model keeps them; seconds, and seconds per sample or GPU."""
@@ -40,7 +38,7 @@ NO_TIME = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class ThroughputModels:
+class ThroughputModels(Rowed):
     """The throughput models of J jobs, or of J pairs of a job and an accelerator type.
 
     Parameters
@@ -54,10 +52,10 @@ class ThroughputModels:
         time.
     """
 
-    parameters: Array
+    parameters: Floats
 
     def __init__(self, parameters: ArrayLike) -> None:
-        values = np.atleast_2d(np.array(parameters, dtype=np.float64))
+        values = np.atleast_2d(np.array(parameters, dtype=float))
         if not values.size:
             values = values.reshape(0, len(PARAMETERS))
         if values.ndim != 2 or values.shape[1] != len(PARAMETERS):
@@ -77,20 +75,13 @@ class ThroughputModels:
             )
         object.__setattr__(self, "parameters", values)
 
-    def __len__(self) -> int:
-        return len(self.parameters)
-
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> ThroughputModels:
-        """Some of the models (positions), in that order."""
-        return ThroughputModels(self.parameters[rows])
-
-    def gradient_time(self, atomic_batch_size: ArrayLike) -> Array:
+    def gradient_time(self, atomic_batch_size: ArrayLike) -> Floats:
         """(J, ...) seconds for the gradients of one micro-batch; `atomic_batch_size` has J, or 1, as first axis."""
-        size = np.asarray(atomic_batch_size, dtype=np.float64)
+        size = np.asarray(atomic_batch_size, dtype=float)
         alpha, beta = (column.reshape(-1, *(1,) * max(size.ndim - 1, 0)) for column in self.parameters.T[:2])
         return np.asarray(alpha + beta * size)
 
-    def synchronisation_time(self, nodes: ArrayLike, gpus: ArrayLike) -> Array:
+    def synchronisation_time(self, nodes: ArrayLike, gpus: ArrayLike) -> Floats:
         """(J, C) seconds to add up gradients on `nodes` and `gpus`, each (C,) or (J, C)."""
         count, more = synchronised_gpus(nodes, gpus)
         columns = self.parameters.T
@@ -98,14 +89,14 @@ class ThroughputModels:
         across = columns[2][:, None] + columns[3][:, None] * more
         return np.where(count > 1, across, np.where(count == 1, local, NO_TIME))
 
-    def step_time(self, nodes: ArrayLike, gpus: ArrayLike, atomic_batch_size: ArrayLike) -> Array:
+    def step_time(self, nodes: ArrayLike, gpus: ArrayLike, atomic_batch_size: ArrayLike) -> Floats:
         """(J, C) seconds of a step that accumulates nothing; all arguments (C,) or (J, C)."""
         gamma = self.parameters[:, 6][:, None]
-        size = np.atleast_2d(np.asarray(atomic_batch_size, dtype=np.float64))
+        size = np.atleast_2d(np.asarray(atomic_batch_size, dtype=float))
         return overlapped(self.gradient_time(size), self.synchronisation_time(nodes, gpus), gamma)
 
 
-def synchronised_gpus(nodes: ArrayLike, gpus: ArrayLike) -> tuple[NDArray[np.int64], Array]:
+def synchronised_gpus(nodes: ArrayLike, gpus: ArrayLike) -> tuple[Ints, Floats]:
     """Nodes, 0 for a single GPU that has none to wait for, and GPUs beyond the second.
 
     Raises
@@ -122,7 +113,7 @@ def synchronised_gpus(nodes: ArrayLike, gpus: ArrayLike) -> tuple[NDArray[np.int
     return count, np.maximum(total - 2.0, NO_TIME)
 
 
-def overlapped(gradient: Array, synchronisation: Array, gamma: Array) -> Array:
+def overlapped(gradient: Floats, synchronisation: Floats, gamma: Floats) -> Floats:
     """(T_grad^gamma + T_sync^gamma)^(1/gamma), of positive arrays that broadcast."""
     longer, shorter = np.maximum(gradient, synchronisation), np.minimum(gradient, synchronisation)
     ratio = exp(gamma * log(shorter / longer))

@@ -25,23 +25,24 @@ With the package come six models on one type, fitted by us to the published meas
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.errors import InputError, did_you_mean
-from throughputs.files import Document, parse_toml, read_text
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import InputError, did_you_mean, expect
+from throughputs.files import Document, JsonObject, StrPath, parse_toml, read_text
 from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_batch_sizes
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
 from throughputs.limits import Range
+from throughputs.numerics import quotient
 
 Model = TypeVar("Model")
 
@@ -80,10 +81,10 @@ class Profile:
     stages: Mapping[str, int] = field(default_factory=dict)
     micro_batches: int = 1
 
-    def noise_at(self, progress: ArrayLike) -> NDArray[np.float64]:
+    def noise_at(self, progress: ArrayLike) -> Floats:
         """Gradient noise scale in samples after these shares of the training, from 0 to 1."""
         parts = len(self.noise_scale)
-        part = np.floor(np.asarray(progress, dtype=np.float64) * parts).astype(np.int64)
+        part: Ints = np.floor(np.asarray(progress, dtype=float) * parts).astype(np.int64)
         return np.asarray(self.noise_scale)[np.minimum(np.maximum(part, 0), parts - 1)]
 
     def steps(self, batch_size: float) -> float:
@@ -144,12 +145,16 @@ class Profiles:
         InputError
             There is no profile of a model, or none for the type.
         """
-        done = np.broadcast_to(np.asarray(progress, dtype=np.float64), (len(names),))
+        done = np.broadcast_to(np.asarray(progress, dtype=float), (len(names),))
         found = [self.find(name) for name in names]
         for name, profile in zip(names, found, strict=True):
-            if profile.stages:
-                expected = "a model with a replica on each GPU; see throughputs.goodput.trainings"
-                raise InputError(self.source, field="model", found=name, expected=expected)
+            expect(
+                not profile.stages,
+                self.source,
+                "model",
+                name,
+                "a model with a replica on each GPU; see throughputs.goodput.trainings",
+            )
         for name, profile in zip(names, found, strict=True):
             if accelerator not in profile.parameters:
                 known = ", ".join(profile.parameters)
@@ -157,7 +162,7 @@ class Profiles:
                 field = f"accelerator type of {name}"
                 raise InputError(self.source, field=field, found=accelerator, expected=f"one of {known}{hint}")
         noise = np.array([float(p.noise_at(share)) for p, share in zip(found, done.tolist(), strict=True)])
-        initial = np.array([p.initial_batch_size for p in found], dtype=np.float64)
+        initial = np.array([p.initial_batch_size for p in found], dtype=float)
         limits = BatchSizeLimits(
             initial,
             [p.largest_batch_size for p in found],
@@ -170,7 +175,7 @@ class Profiles:
 
     def step_times(
         self, names: Sequence[str], accelerator: str, nodes: ArrayLike, gpus: ArrayLike, batch_size: ArrayLike
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(J,) seconds of a step of J jobs whose global batch sizes are fixed; nan for less than a sample on each GPU.
 
         Parameters
@@ -183,11 +188,11 @@ class Profiles:
         InputError
             As `goodput`, or as `throughputs.goodput.best_batch_sizes`.
         """
-        jobs, sizes = self.goodput(names, accelerator), np.asarray(batch_size, dtype=np.float64)
+        jobs, sizes = self.goodput(names, accelerator), np.asarray(batch_size, dtype=float)
         limits = BatchSizeLimits(sizes, largest_local=jobs.limits.largest_local, accumulation=True)
         fixed = GoodputModels(jobs.throughput, jobs.statistics, limits)
         rate = best_batch_sizes(fixed, np.asarray(nodes)[:, None], np.asarray(gpus)[:, None]).throughput[:, 0]
-        return np.where(rate > 0, sizes / np.where(rate > 0, rate, 1.0), np.nan)
+        return quotient(sizes, rate, np.nan)
 
 
 @cache
@@ -197,7 +202,7 @@ def default_profiles() -> Profiles:
     return _parsed(parse_toml(resource.read_text(encoding="utf-8"), resource.name), "default profiles")
 
 
-def read_profiles(path: str | os.PathLike[str]) -> Profiles:
+def read_profiles(path: StrPath) -> Profiles:
     """Profiles from a TOML file; see the top of this module.
 
     Raises
@@ -211,7 +216,7 @@ def read_profiles(path: str | os.PathLike[str]) -> Profiles:
     return _parsed(parse_toml(read_text(where), where), str(where))
 
 
-def _parsed(content: dict[str, Any], source: str) -> Profiles:
+def _parsed(content: JsonObject, source: str) -> Profiles:
     read = Document(source)
     read.table(content, "", ("source", "models"), may_lack=("source",))
     models = read.table(content["models"], "models")

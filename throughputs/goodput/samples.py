@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints, Rowed
 from throughputs.errors import InputError
-from throughputs.files import read_rows
-from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns, taken
+from throughputs.files import StrPath, read_rows
+from throughputs.frames import POSITIVE, Column, FrameReader, column, columns_of, keep_columns
 from throughputs.limits import Range, require
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _TABLE = {name: Column("whole" if name in ("nodes", "gpus") else "number") for n
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class Samples(Rowed):
     """S measurements of steps that accumulate nothing, or means of such.
 
     Parameters
@@ -51,15 +51,15 @@ class Samples:
         time that no step takes.
     """
 
-    nodes: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 node")
-    gpus: NDArray[np.int64] = column("whole", within=Range(1), expected="at least 1 GPU")
-    batch_size: NDArray[np.float64] = column("number", within=POSITIVE, expected="a batch size above 0")
-    step_time: NDArray[np.float64] = column(
+    nodes: Ints = column("whole", within=Range(1), expected="at least 1 node")
+    gpus: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
+    batch_size: Floats = column("number", within=POSITIVE, expected="a batch size above 0")
+    step_time: Floats = column(
         "number",
         within=Range(0, LONGEST_STEP, above=True),
         expected=f"seconds above 0, at most {LONGEST_STEP:,} s",
     )
-    gradient_time: NDArray[np.float64] = column(
+    gradient_time: Floats = column(
         "number", within=Range(SHORTEST_STEP), expected=f"at least {SHORTEST_STEP:g} s of step_time less sync_time"
     )
     source: str = _SOURCE
@@ -118,20 +118,13 @@ class Samples:
         reader.require(below, sync, "sync_time", "seconds from 0 to below the step_time")
         return cls(**table, gradient_time=step - sync, source=source, first_line=first_line)
 
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Samples:
-        """Some of the samples."""
-        return taken(self, rows)
-
     @cached_property
     def content(self) -> bytes:
         """All figures: equal for samples that are the same measurements in the same order."""
         return b"".join(getattr(self, name).tobytes() for name in columns_of(Samples))
 
 
-def read_samples(path: str | os.PathLike[str]) -> Samples:
+def read_samples(path: StrPath) -> Samples:
     """Samples from a CSV or Parquet file with the columns of `SAMPLE_COLUMNS`.
 
     Raises

@@ -10,6 +10,7 @@ the functions of this package in their place.
 - `quotient`: division where it is possible.
 - `exp`, `log`, `log2`, `power`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers
   of two.
+- `interval_means`: means over bins of pulses.
 - `slot_begin`, `slot_end`: borders of slots on a clock.
 - `tie_order`: the order of labels by which ties are broken.
 - `systems`: small dense systems, factors and eigenvalues.
@@ -17,13 +18,23 @@ the functions of this package in their place.
 On other architectures sums may be fused with products; results then agree to rounding.
 """
 
-from throughputs.numerics.arithmetic import dot, einsum, matmul, quotient, slot_begin, slot_end, tie_order
+from throughputs.numerics.arithmetic import (
+    dot,
+    einsum,
+    interval_means,
+    matmul,
+    quotient,
+    slot_begin,
+    slot_end,
+    tie_order,
+)
 from throughputs.numerics.elementary import exp, log, log2, power, power_of_ten
 
 __all__ = [
     "dot",
     "einsum",
     "exp",
+    "interval_means",
     "log",
     "log2",
     "matmul",

@@ -10,7 +10,8 @@ from math import ceil, inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from throughputs.arrays import Floats, Positions, Values
 
 einsum: Callable[..., Any] = getattr(np.einsum, "__wrapped__", np.einsum)
 """`numpy.einsum` itself, without the search for operands that are no arrays of NumPy, which outlasts short sums."""
@@ -25,12 +26,12 @@ _SUBSCRIPTS = {
 }
 
 
-def dot(a: NDArray[Any], b: NDArray[Any]) -> float:
+def dot(a: Values, b: Values) -> float:
     """``a . b`` of two vectors by NumPy's pairwise sum, whose order is the same on every processor."""
     return float(np.add.reduce(a * b))
 
 
-def matmul(a: NDArray[Any], b: NDArray[Any]) -> Any:
+def matmul(a: Values, b: Values) -> Any:
     """``a @ b`` for vectors and matrices by `numpy.einsum`, whose loops are the same on every processor.
 
     A stack of matrices may be multiplied by a vector, and a matrix by a stack.
@@ -38,7 +39,7 @@ def matmul(a: NDArray[Any], b: NDArray[Any]) -> Any:
     return einsum(_SUBSCRIPTS[a.ndim, b.ndim], a, b)
 
 
-def quotient(dividend: NDArray[np.float64], divisor: NDArray[np.float64], otherwise: float) -> NDArray[np.float64]:
+def quotient(dividend: Values, divisor: Values, otherwise: float) -> Floats:
     """(n,) dividend / divisor where the divisor is above 0, `otherwise` elsewhere."""
     usable = divisor > 0
     if np.count_nonzero(usable) == len(divisor):
@@ -75,7 +76,30 @@ def slot_begin(origin: float, slot: float, time: float) -> float:
     return -slot_end(-origin, slot, -time)
 
 
-def tie_order(labels: Sequence[Hashable]) -> NDArray[np.intp]:
+def interval_means(start: Floats, end: Floats, height: Floats, edges: Floats) -> Floats:
+    """Mean over each bin of the sum of rectangular pulses, exactly.
+
+    Parameters
+    ----------
+    start, end, height : (K,) pulse k has `height[k]` from `start[k]` to `end[k]`, seconds.
+    edges : (B + 1,) ascending edges of the bins, seconds.
+
+    Returns
+    -------
+    (B,) time-weighted means, by differences of the integral at the edges: linear in K, whatever the bins.
+    """
+    if not len(start):
+        return np.zeros(len(edges) - 1)
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    slope = np.cumsum(np.concatenate([height, -height])[order])
+    integral = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
+    means: Floats = np.diff(np.interp(edges, times, integral)) / np.diff(edges)
+    return means
+
+
+def tie_order(labels: Sequence[Hashable]) -> Positions:
     """(N,) positions of the labels in order: whole numbers ascending, then all others by their text."""
     numbers = np.asarray(labels)
     if numbers.dtype.kind == "i":

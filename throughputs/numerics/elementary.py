@@ -11,9 +11,9 @@ from math import factorial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 """ln 2 to 32 bits, so that its product with an exponent is exact."""
@@ -37,28 +37,29 @@ _CHUNK = 8192
 """Entries worked on at a time, for the sake of the caches."""
 
 
-def exp(x: ArrayLike) -> Array:
+def exp(x: ArrayLike) -> Floats:
     """e to the power of each entry."""
-    return _in_chunks(_exp, np.asarray(x, dtype=np.float64))
+    return _in_chunks(_exp, np.asarray(x, dtype=float))
 
 
-def log(x: ArrayLike) -> Array:
+def log(x: ArrayLike) -> Floats:
     """Natural logarithm of each entry; -inf of 0 and nan of what is negative."""
-    return _in_chunks(_log, np.asarray(x, dtype=np.float64))
+    return _in_chunks(_log, np.asarray(x, dtype=float))
 
 
-def log2(x: ArrayLike) -> Array:
+def log2(x: ArrayLike) -> Floats:
     """Binary logarithm of positive numbers, exact for powers of two."""
-    mantissa, exponent = np.frexp(np.asarray(x, dtype=np.float64))
+    given: Floats = np.asarray(x, dtype=float)
+    mantissa, exponent = np.frexp(given)
     powers = mantissa == 0.5
     if powers.all():
         return np.asarray(exponent - 1.0)
     return np.where(powers, exponent - 1.0, exponent + log(mantissa) / (_LN2_HIGH + _LN2_LOW))
 
 
-def power_of_ten(exponent: ArrayLike) -> Array:
+def power_of_ten(exponent: ArrayLike) -> Floats:
     """Ten to the power of each entry."""
-    y = np.asarray(exponent, dtype=np.float64)
+    y = np.asarray(exponent, dtype=float)
     # the product in two parts: what rounding took of it would be an error of as much relative to the power
     whole, rest = _product_in_two(y, _LN10_HIGH)
     raised = exp(whole)
@@ -66,7 +67,7 @@ def power_of_ten(exponent: ArrayLike) -> Array:
         return np.asarray(np.where((raised > 0) & (raised < np.inf), raised + raised * (rest + y * _LN10_LOW), raised))
 
 
-def _in_chunks(function: Callable[[Array], Array], x: Array) -> Array:
+def _in_chunks(function: Callable[[Floats], Floats], x: Floats) -> Floats:
     with np.errstate(all="ignore"):
         if x.size <= _CHUNK:
             return function(x)
@@ -77,7 +78,7 @@ def _in_chunks(function: Callable[[Array], Array], x: Array) -> Array:
         return out.reshape(x.shape)
 
 
-def _exp(x: Array) -> Array:
+def _exp(x: Floats) -> Floats:
     x = np.minimum(np.maximum(x, -_BEYOND), _BEYOND)
     exponent = np.rint(x * (1.0 / (_LN2_HIGH + _LN2_LOW)))
     high, low = x - exponent * _LN2_HIGH, exponent * _LN2_LOW
@@ -96,11 +97,11 @@ def _exp(x: Array) -> Array:
     return np.asarray(np.ldexp(series, np.where(exponent == exponent, exponent, 0.0).astype(np.int32)))
 
 
-def _log(x: Array) -> Array:
+def _log(x: Floats) -> Floats:
     mantissa, exponent = np.frexp(x)
     below = mantissa < _ROOT_HALF
     f = np.where(below, 2.0 * mantissa, mantissa) - 1.0
-    twos = exponent - below.astype(np.float64)
+    twos = exponent - below.astype(float)
     s = f / (2.0 + f)
     square = s * s
     series = square * _LOG_SERIES[0] + _LOG_SERIES[1]
@@ -119,7 +120,7 @@ def _log(x: Array) -> Array:
     return np.asarray(np.where(x > 0, np.where(x == np.inf, np.inf, value), np.where(x == 0, -np.inf, np.nan)))
 
 
-def _product_in_two(a: Array, b: float) -> tuple[Array, Array]:
+def _product_in_two(a: Floats, b: float) -> tuple[Floats, Floats]:
     """A product and what rounding took of it."""
     with np.errstate(all="ignore"):
         whole = a * b
@@ -128,17 +129,17 @@ def _product_in_two(a: Array, b: float) -> tuple[Array, Array]:
         return whole, ((a_high * b_high - whole) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-def _upper_half(a: Array | float) -> Any:
+def _upper_half(a: Floats | float) -> Any:
     """The upper 26 bits of each number, rounded."""
     scaled = a * _SPLITTER
     return scaled - (scaled - a)
 
 
-def power(base: ArrayLike, exponent: float) -> Array:
+def power(base: ArrayLike, exponent: float) -> Floats:
     """Each entry of `base`, above 0, to the power of `exponent`; roots and quotients where these do."""
-    x = np.asarray(base, dtype=np.float64)
+    x = np.asarray(base, dtype=float)
     size = abs(exponent)
     if size in (0.5, 1.0, 2.0):
         raised = np.sqrt(x) if size == 0.5 else x if size == 1.0 else x * x
-        return np.asarray(1.0 / raised if exponent < 0 else raised, dtype=np.float64)
+        return np.asarray(1.0 / raised if exponent < 0 else raised, dtype=float)
     return exp(exponent * log(x))

@@ -11,11 +11,9 @@ from itertools import combinations
 from math import copysign, inf, nan, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Positions
 from throughputs.numerics.arithmetic import dot, matmul
-
-Array = NDArray[np.float64]
 
 _SINGULAR = 1e-10
 """Smallest pivot relative to the largest at which elimination is trusted."""
@@ -36,7 +34,7 @@ class Factors:
     A singular matrix has solutions that are not numbers.
     """
 
-    def __init__(self, matrix: Array) -> None:
+    def __init__(self, matrix: Floats) -> None:
         self._rows: list[list[float]] = matrix.tolist()
         self._order = list(range(len(self._rows)))
         self._eliminate()
@@ -70,7 +68,7 @@ class Factors:
         sizes = [abs(pivot) for pivot in self.pivots]
         return bool(sizes) and min(sizes) > _SINGULAR * max(sizes) and max(sizes) < inf
 
-    def solve(self, rhs: Array) -> Array:
+    def solve(self, rhs: Floats) -> Floats:
         """The solution for one right-hand side (n,)."""
         rows, given = self._rows, rhs.tolist()
         n = len(rows)
@@ -88,7 +86,7 @@ class Factors:
         return np.array(x)
 
 
-def least_squares(matrix: Array, rhs: Array) -> Array:
+def least_squares(matrix: Floats, rhs: Floats) -> Floats:
     """The shortest x (n,) of those for which ``|matrix @ x - rhs|`` is least; `matrix` is (m, n).
 
     Square systems are eliminated where their pivots allow. Otherwise Householder's reflections with column pivoting
@@ -106,12 +104,8 @@ def least_squares(matrix: Array, rhs: Array) -> Array:
         factors = Factors(matrix)
         if factors.trusted:
             return factors.solve(rhs)
-    R, y = matrix.astype(np.float64), rhs.astype(np.float64)
-    order, rank = np.arange(n), 0
-    for best, v, scale in _reflections(R, np.finfo(np.float64).eps * max(m, n)):
-        order[[rank, best]] = order[[best, rank]]
-        y[rank:] -= v * (scale * dot(v, y[rank:]))
-        rank += 1
+    R, y = matrix.astype(float), rhs.astype(float)
+    order, rank = _triangular(R, y, np.finfo(np.float64).eps * max(m, n))
     # what the other columns have in common with the first is folded into these, the last row first
     folds = []
     for k in range(rank - 1, -1, -1) if rank < n else ():
@@ -131,26 +125,30 @@ def least_squares(matrix: Array, rhs: Array) -> Array:
     return solution
 
 
-def _reflections(R: Array, least: float) -> Iterator[tuple[int, Array, float]]:
-    """Householder's reflections with column pivoting, each when it has been applied to `R` (m, n): the column that was
-    put at the place of the next one, and v and b as of `_reflector`. They end where what is left of all columns is no
-    longer than `least` times the first.
+def _triangular(R: Floats, beside: Floats, least: float) -> tuple[Positions, int]:
+    """Make R (m, n) upper triangular by Householder's reflections with column pivoting; reflect `beside` (m, ...), too.
+
+    Returns
+    -------
+    The order of the columns, and the rank: columns are left whose rest is no longer than `least` times the longest.
     """
-    first = 0.0
+    order, first = np.arange(R.shape[1]), 0.0
     for k in range(min(R.shape)):
         sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
         best = k + int(np.argmax(sizes))
         size = sqrt(float(sizes[best - k]))
         first = size if k == 0 else first
         if not size > least * first:
-            return
-        R[:, [k, best]] = R[:, [best, k]]
+            return order, k
+        R[:, [k, best]], order[[k, best]] = R[:, [best, k]], order[[best, k]]
         v, scale = _reflector(R[k:, k], size)
         R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
-        yield best, v, scale
+        along = dot(v, beside[k:]) if beside.ndim == 1 else matmul(v, beside[k:])
+        beside[k:] -= np.multiply.outer(v, scale * along)
+    return order, min(R.shape)
 
 
-def _reflector(x: Array, size: float) -> tuple[Array, float]:
+def _reflector(x: Floats, size: float) -> tuple[Floats, float]:
     """v and b of the reflection ``1 - b v v'`` that takes x, of length `size`, to a multiple of the first axis."""
     v = x.copy()
     v[0] += copysign(size, v[0])
@@ -158,19 +156,17 @@ def _reflector(x: Array, size: float) -> tuple[Array, float]:
     return v, 2.0 / square if square > 0.0 else 0.0
 
 
-def null_space(rows: Array, least: float) -> Array:
+def null_space(rows: Floats, least: float) -> Floats:
     """(n - rank, n) orthogonal directions of length 1 that all `rows` (r, n) leave where they are.
 
     Rows that are no further than `least` times the longest from being combinations of others count as such.
     """
-    basis, rank = np.eye(rows.shape[1]), 0
-    for _, v, scale in _reflections(rows.T.astype(np.float64), least):
-        basis[rank:] -= v[:, None] * (scale * matmul(v, basis[rank:]))
-        rank += 1
+    basis = np.eye(rows.shape[1])
+    _, rank = _triangular(rows.T.astype(float), basis, least)
     return basis[rank:]
 
 
-def eigh(matrix: Array) -> tuple[Array, Array]:
+def eigh(matrix: Floats) -> tuple[Floats, Floats]:
     """Eigenvalues (n,), ascending, and eigenvectors, the columns of (n, n), of a symmetric matrix.
 
     Jacobi's method, pair by pair in a fixed order.
@@ -205,25 +201,26 @@ def _sweep(n: int, turn: Callable[[int, int], bool]) -> None:
             return
 
 
-def singular_values(matrix: Array) -> Array:
+def singular_values(matrix: Floats) -> Floats:
     """The min(k, n) singular values, ascending, of a matrix (k, n), small ones with all their digits.
 
     One-sided Jacobi method: rows, or columns where they are fewer, are turned in pairs, in a fixed order, until all are
     orthogonal (M. Hestenes, J. SIAM 6(1), 1958).
     """
     k, n = matrix.shape
-    rows = np.array(matrix if k <= n else matrix.T, dtype=np.float64, order="C")
-
-    def turn(p: int, q: int) -> bool:
-        one, other = rows[p], rows[q]
-        alpha, beta, off = dot(one, one), dot(other, other), dot(one, other)
-        if not abs(off) > _ORTHOGONAL * sqrt(alpha * beta):
-            return False
-        cosine, sine = _turn(alpha, beta, off)
-        rows[[p, q]] = cosine * one - sine * other, sine * one + cosine * other
-        return True
-
-    _sweep(len(rows), turn)
+    rows = np.array(matrix if k <= n else matrix.T, dtype=float, order="C")
+    for _ in range(_SWEEPS):
+        turned = False
+        for p, q in combinations(range(len(rows)), 2):
+            one, other = rows[p], rows[q]
+            alpha, beta, off = dot(one, one), dot(other, other), dot(one, other)
+            if not abs(off) > _ORTHOGONAL * sqrt(alpha * beta):
+                continue
+            turned = True
+            cosine, sine = _turn(alpha, beta, off)
+            rows[p], rows[q] = cosine * one - sine * other, sine * one + cosine * other
+        if not turned:
+            break
     return np.sort(np.sqrt(np.add.reduce(rows * rows, axis=1)))
 
 
@@ -235,9 +232,9 @@ def _turn(alpha: float, beta: float, off: float) -> tuple[float, float]:
     return cosine, tangent * cosine
 
 
-def solve_definite(matrices: Array, rhs: Array) -> Array:
+def solve_definite(matrices: Floats, rhs: Floats) -> Floats:
     """Solutions (R, k) of R positive definite systems (R, k, k), one right-hand side each (R, k), all at once."""
-    L, x = matrices.astype(np.float64), rhs.astype(np.float64)
+    L, x = matrices.astype(float), rhs.astype(float)
     k = x.shape[1]
     for j in range(k):
         L[:, j:, j] /= np.sqrt(L[:, j, j])[:, None]
@@ -251,7 +248,7 @@ def solve_definite(matrices: Array, rhs: Array) -> Array:
     return x
 
 
-def leading_directions(matrix: Array, k: int) -> tuple[Array, Array]:
+def leading_directions(matrix: Floats, k: int) -> tuple[Floats, Floats]:
     """The k largest singular values, descending, and their right singular vectors (k, C), of a matrix (R, C).
 
     From the eigenvectors of the products of its rows: a singular value below a millionth of the largest counts as 0,
@@ -272,7 +269,7 @@ def leading_directions(matrix: Array, k: int) -> tuple[Array, Array]:
     return sizes, found
 
 
-def _orthogonal(found: Array, axes: Iterator[Array]) -> tuple[Array, float]:
+def _orthogonal(found: Floats, axes: Iterator[Floats]) -> tuple[Floats, float]:
     """The part of the first of `axes` that is orthogonal to the rows `found` and not next to nothing; its length."""
     for axis in axes:
         row = axis.copy()

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Positions, Texts
 from throughputs.errors import InputError
-from throughputs.numerics import dot, exp
+from throughputs.files import JsonObject
+from throughputs.numerics import dot, exp, quotient
 from throughputs.predict.models import Fitted, check_model, fit_values
 from throughputs.predict.submissions import Submissions, encoded, log_seconds
 from throughputs.trace import Trace
 
-_Floats = NDArray[np.float64]
 
-
-def compared(predicted: _Floats, true: _Floats, constant: _Floats) -> dict[str, float]:
+def compared(predicted: Floats, true: Floats, constant: Floats) -> dict[str, float]:
     """Figures over the entries that all three have, nan where there is nothing to compare.
 
     ``compared`` entries, ``rank_correlation`` of predictions and truth, and the mean absolute errors ``error_s`` of the
@@ -33,21 +31,21 @@ def compared(predicted: _Floats, true: _Floats, constant: _Floats) -> dict[str, 
     }
 
 
-def absolute_error(predicted: _Floats, true: _Floats) -> float:
+def absolute_error(predicted: Floats, true: Floats) -> float:
     """Mean absolute error; nan of nothing."""
     return float(np.add.reduce(np.abs(predicted - true)) / len(true)) if len(true) else np.nan
 
 
-def symmetric_error(predicted: _Floats, true: _Floats) -> float:
+def symmetric_error(predicted: Floats, true: Floats) -> float:
     """Symmetric mean absolute percentage error, from 0 to 200: errors over the mean of the two; 0 where both are 0."""
     if not len(true):
         return np.nan
     scale = (np.abs(predicted) + np.abs(true)) / 2
-    parts = np.divide(np.abs(predicted - true), scale, out=np.zeros(len(true)), where=scale > 0)
+    parts = quotient(np.abs(predicted - true), scale, 0.0)
     return float(100 * np.add.reduce(parts) / len(true))
 
 
-def rank_correlation(a: _Floats, b: _Floats) -> float:
+def rank_correlation(a: Floats, b: Floats) -> float:
     """Spearman's: the correlation of ranks, equal values sharing the mean of theirs; nan where one does not vary.
 
     >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([10.0, 1000.0, 20.0]))
@@ -59,11 +57,11 @@ def rank_correlation(a: _Floats, b: _Floats) -> float:
     return dot(x, y) / float(np.sqrt(spread)) if spread > 0 else np.nan
 
 
-def _ranks(values: _Floats) -> _Floats:
+def _ranks(values: Floats) -> Floats:
     """(N,) from 0, the mean of the places that equal values take."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
-    return np.asarray((last - (count + 1) / 2)[place], dtype=np.float64)
+    return np.asarray((last - (count + 1) / 2)[place], dtype=float)
 
 
 REFIT_SECONDS = 7 * 86400.0
@@ -110,7 +108,7 @@ class Learned:
     """
 
     model: Fitted
-    rows: _Floats
+    rows: Floats
     names: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]
 
@@ -129,14 +127,14 @@ class DurationPredictions:
     last : the model of the last period; None without one.
     """
 
-    seconds: _Floats
-    source: NDArray[np.object_]
-    median: _Floats
-    duration: _Floats
+    seconds: Floats
+    source: Texts
+    median: Floats
+    duration: Floats
     periods: tuple[Period, ...]
     last: Learned | None = None
 
-    def quality(self) -> dict[str, Any]:
+    def quality(self) -> JsonObject:
         """Errors over the jobs of which the duration, a prediction and a median are known.
 
         Returns
@@ -195,7 +193,7 @@ def predict_durations(
 
 
 def given_durations(
-    jobs: Submissions | Trace, seconds: _Floats, source: str, *, refit_seconds: float = REFIT_SECONDS
+    jobs: Submissions | Trace, seconds: Floats, source: str, *, refit_seconds: float = REFIT_SECONDS
 ) -> DurationPredictions:
     """Predictions that come from elsewhere, judged in the same way.
 
@@ -210,7 +208,7 @@ def given_durations(
     return _judged(rows, seconds, told, refit_seconds, None)
 
 
-def _stretches(rows: Submissions, refit_seconds: float) -> Iterator[tuple[float, float, slice, NDArray[np.intp]]]:
+def _stretches(rows: Submissions, refit_seconds: float) -> Iterator[tuple[float, float, slice, Positions]]:
     """From fit to fit, where jobs are submitted: begin, end, these jobs, and those that had ended at its begin."""
     if not (np.isfinite(refit_seconds) and refit_seconds > 0):
         raise InputError("refit_seconds", found=refit_seconds, expected="seconds above 0")
@@ -232,7 +230,7 @@ def _stretches(rows: Submissions, refit_seconds: float) -> Iterator[tuple[float,
 
 
 def _judged(
-    rows: Submissions, seconds: _Floats, source: NDArray[np.object_], refit_seconds: float, last: Learned | None
+    rows: Submissions, seconds: Floats, source: Texts, refit_seconds: float, last: Learned | None
 ) -> DurationPredictions:
     median = np.full(len(seconds), np.nan)
     periods = []
@@ -265,10 +263,10 @@ class Shape:
     """
 
     name: str
-    values: _Floats
+    values: Floats
     labels: tuple[str, ...]
-    factors: _Floats
-    weights: _Floats
+    factors: Floats
+    weights: Floats
 
     @property
     def reach(self) -> float:
@@ -301,7 +299,7 @@ def shape_functions(learned: Learned) -> list[Shape]:
     return sorted(shapes, key=lambda shape: -shape.reach)
 
 
-def _values(column: _Floats, is_category: bool) -> tuple[_Floats, _Floats]:
+def _values(column: Floats, is_category: bool) -> tuple[Floats, Floats]:
     """Values at which to look, and the share of the jobs that each stands for."""
     known = column[~np.isnan(column)]
     values, counts = np.unique(known, return_counts=True)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.errors import InputError
-from throughputs.files import read_frame, source_of
+from throughputs.files import StrPath, read_frame, source_of
 from throughputs.frames import Column, FrameReader
 from throughputs.limits import LATEST_TIME, Range
 from throughputs.numerics import exp
 from throughputs.trace import Trace
 
-_Floats = NDArray[np.float64]
-
 _COLUMNS = ("predicted_seconds", "seconds")
 _SECONDS = Column("number", np.nan, Range(0, LATEST_TIME, above=True), f"seconds above 0, at most {LATEST_TIME:g}")
 
 
-def read_predictions(path: str | os.PathLike[str], n_jobs: int) -> _Floats:
+def read_predictions(path: StrPath, n_jobs: int) -> Floats:
     """(N,) predicted seconds of jobs by their ids, the positions in the trace; nan of jobs that the file has not.
 
     The file is a table with the columns ``job_id`` and ``predicted_seconds``, or ``seconds``; others are not read.
@@ -47,7 +44,7 @@ def read_predictions(path: str | os.PathLike[str], n_jobs: int) -> _Floats:
     return seconds
 
 
-def noisy(duration: _Floats, sigma: float, seed: int = 0) -> _Floats:
+def noisy(duration: Floats, sigma: float, seed: int = 0) -> Floats:
     """(N,) durations times exp(sigma z), z normally distributed and drawn job by job; with 0 the durations themselves.
 
     Half of the predictions are within a factor of exp(0.67 sigma) of the truth.
@@ -63,6 +60,6 @@ def noisy(duration: _Floats, sigma: float, seed: int = 0) -> _Floats:
     return np.asarray(np.clip(duration * exp(sigma * drawn), 1e-3, LATEST_TIME))
 
 
-def with_predictions(trace: Trace, seconds: _Floats) -> Trace:
+def with_predictions(trace: Trace, seconds: Floats) -> Trace:
     """The same jobs with predicted durations, (N,) seconds above 0; nan where unknown."""
     return replace(trace, predicted_seconds=seconds)

@@ -13,11 +13,9 @@ from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError, one_of
-
-_Floats = NDArray[np.float64]
+from throughputs.arrays import Floats, Ints, Values
+from throughputs.errors import InputError, expect_one_of
 
 MODELS = ("fast", "interpretable")
 """Names of the models: LightGBM, and an explainable boosting machine of InterpretML without interactions."""
@@ -44,14 +42,13 @@ _LEAF_SHARE = 100
 class Fitted(Protocol):
     """A fitted model."""
 
-    def predict(self, columns: _Floats) -> _Floats:
+    def predict(self, columns: Floats) -> Floats:
         """(K,) value, or (K, C) probabilities of classes, of K rows of columns."""
 
 
 def check_model(model: str) -> None:
     """Raise `InputError` for a model that there is not, or whose package is not installed."""
-    if model not in MODELS:
-        raise InputError("model", found=model, expected=one_of(model, MODELS))
+    expect_one_of(model, MODELS, "model")
     package = _PACKAGES[model]
     try:
         import_module(package)
@@ -61,7 +58,7 @@ def check_model(model: str) -> None:
 
 
 def fit_values(
-    model: str, columns: _Floats, categories: Sequence[bool], values: _Floats, *, median: bool = False
+    model: str, columns: Floats, categories: Sequence[bool], values: Floats, *, median: bool = False
 ) -> Fitted:
     """A model of values.
 
@@ -78,7 +75,7 @@ def fit_values(
     return _Functions("ExplainableBoostingRegressor", columns, categories, values)
 
 
-def fit_classes(model: str, columns: _Floats, categories: Sequence[bool], classes: NDArray[np.int64]) -> Fitted:
+def fit_classes(model: str, columns: Floats, categories: Sequence[bool], classes: Ints) -> Fitted:
     """A model of classes 0 to C - 1, each of which occurs; parameters as for `fit_values`."""
     if model == "fast":
         settings = {
@@ -88,32 +85,32 @@ def fit_classes(model: str, columns: _Floats, categories: Sequence[bool], classe
             "min_data_in_leaf": 3,
             "num_leaves": 4,
         }
-        return _Trees(columns, categories, classes.astype(np.float64), settings)
+        return _Trees(columns, categories, classes.astype(float), settings)
     return _Functions("ExplainableBoostingClassifier", columns, categories, classes)
 
 
 class _Trees:
     """Gradient boosting of LightGBM."""
 
-    def __init__(self, columns: _Floats, categories: Sequence[bool], values: _Floats, settings: dict[str, Any]) -> None:
+    def __init__(self, columns: Floats, categories: Sequence[bool], values: Floats, settings: dict[str, Any]) -> None:
         import lightgbm
 
         kinds = [place for place, is_category in enumerate(categories) if is_category]
         rows = lightgbm.Dataset(columns, values, categorical_feature=kinds, params=_LIGHTGBM)
         self.model = lightgbm.train(_LIGHTGBM | settings, rows, _TREES)
 
-    def predict(self, columns: _Floats) -> _Floats:
-        return np.asarray(self.model.predict(columns, num_threads=1), dtype=np.float64)
+    def predict(self, columns: Floats) -> Floats:
+        return np.asarray(self.model.predict(columns, num_threads=1), dtype=float)
 
 
 class _Functions:
     """An explainable boosting machine of InterpretML."""
 
-    def __init__(self, kind: str, columns: _Floats, categories: Sequence[bool], values: NDArray[Any]) -> None:
+    def __init__(self, kind: str, columns: Floats, categories: Sequence[bool], values: Values) -> None:
         import interpret.glassbox
 
         # a column of one value says nothing, and the package warns of it
-        self.told = np.array([len(np.unique(column[~np.isnan(column)])) > 1 for column in columns.T], dtype=np.bool_)
+        self.told = np.array([len(np.unique(column[~np.isnan(column)])) > 1 for column in columns.T], dtype=bool)
         types = ["nominal" if is_category else "continuous" for is_category in np.asarray(categories)[self.told]]
         leaf = min(_LEAF_ROWS, 2 + len(values) // _LEAF_SHARE)
         machine = getattr(interpret.glassbox, kind)(feature_types=types, min_samples_leaf=leaf, **_BOOSTING, **_STEPS)
@@ -123,5 +120,5 @@ class _Functions:
             self.model = machine.fit(columns[:, self.told], values)
         self.predicted = self.model.predict_proba if kind.endswith("Classifier") else self.model.predict
 
-    def predict(self, columns: _Floats) -> _Floats:
-        return np.asarray(self.predicted(columns[:, self.told]), dtype=np.float64)
+    def predict(self, columns: Floats) -> Floats:
+        return np.asarray(self.predicted(columns[:, self.told]), dtype=float)

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.errors import InputError
-from throughputs.limits import require, require_shape
 from throughputs.numerics import exp, log
 from throughputs.predict.models import check_model, fit_values
 from throughputs.trace import Trace
-
-_Floats = NDArray[np.float64]
 
 _DAY = 86400.0
 _HOUR = 3600.0
@@ -32,7 +29,7 @@ _FEWEST_BINS = 100
 """Bins that must have passed before a model is fitted; the last one known stands in until then."""
 
 
-def arrivals_by_bin(trace: Trace, bin_seconds: float = 600.0) -> dict[str, _Floats]:
+def arrivals_by_bin(trace: Trace, bin_seconds: float = 600.0) -> dict[str, Floats]:
     """Jobs, and GPUs that they ask for, submitted in each bin from second 0 to the last arrival: (B,) each.
 
     >>> arrivals_by_bin(Trace(["a"] * 3, [1, 4, 2], [9, 9, 9], [0, 30, 700]))["GPUs"].tolist()
@@ -40,13 +37,13 @@ def arrivals_by_bin(trace: Trace, bin_seconds: float = 600.0) -> dict[str, _Floa
     """
     _check_seconds("bin_seconds", bin_seconds)
     which = np.floor(trace.arrival_time / bin_seconds).astype(np.int64)
-    jobs = np.bincount(which).astype(np.float64)
-    gpus = np.bincount(which, weights=trace.scale_factor.astype(np.float64)).astype(np.float64)
+    jobs = np.bincount(which).astype(float)
+    gpus = np.bincount(which, weights=trace.scale_factor.astype(float)).astype(float)
     return {"jobs": jobs, "GPUs": gpus}
 
 
 def forecast(
-    series: Mapping[str, _Floats],
+    series: Mapping[str, Floats],
     target: str,
     *,
     ahead: int = 6,
@@ -56,7 +53,7 @@ def forecast(
     refit_bins: int = 1008,
     offset: float = 0.0,
     since: str | None = None,
-) -> _Floats:
+) -> Floats:
     """Forecasts of one series, each made `ahead` bins before from the bins up to then, of all series.
 
     What is forecast is the median (fast) or the mean, of counts by their logarithms (interpretable). Columns are the
@@ -117,14 +114,18 @@ def forecast(
     return result
 
 
-def _checked(series: Mapping[str, _Floats], target: str) -> _Floats:
+def _checked(series: Mapping[str, Floats], target: str) -> Floats:
     """The series of a name; all are looked at."""
     if target not in series:
         raise InputError("series", found=target, expected=f"one of {', '.join(series)}")
     for name, values in series.items():
-        require_shape(values, (len(series[target]),), "series", name)
-        require(np.isfinite(values) & (values >= 0), values, "series", name, "a count from 0")
-    return np.asarray(series[target], dtype=np.float64)
+        bad = ~(np.isfinite(values) & (values >= 0))
+        if len(values) != len(series[target]):
+            raise InputError("series", field=name, found=len(values), expected=f"{len(series[target])} bins")
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError("series", line=row + 1, field=name, found=float(values[row]), expected="a count from 0")
+    return np.asarray(series[target], dtype=float)
 
 
 def _check_seconds(name: str, seconds: float) -> None:
@@ -132,7 +133,7 @@ def _check_seconds(name: str, seconds: float) -> None:
         raise InputError(name, found=seconds, expected="seconds above 0")
 
 
-def _columns(series: Mapping[str, _Floats], ahead: int, bin_seconds: float, offset: float) -> _Floats:
+def _columns(series: Mapping[str, Floats], ahead: int, bin_seconds: float, offset: float) -> Floats:
     """(B, F) what is known of each bin `ahead` bins before."""
     n = len(next(iter(series.values())))
     clock = offset + np.arange(n) * bin_seconds
@@ -150,17 +151,17 @@ def _columns(series: Mapping[str, _Floats], ahead: int, bin_seconds: float, offs
     return np.column_stack(columns)
 
 
-def _before(counts: _Floats, bins: int) -> _Floats:
+def _before(counts: Floats, bins: int) -> Floats:
     """(B,) the values so many bins before; nan where there were none."""
     return np.concatenate([np.full(min(bins, len(counts)), np.nan), counts[: max(len(counts) - bins, 0)]])
 
 
-def _smoothed(counts: _Floats, lag: int) -> _Floats:
+def _smoothed(counts: Floats, lag: int) -> Floats:
     """(B,) half of the bin `lag` before, and a quarter of each of the two before it."""
     return 0.5 * _before(counts, lag) + 0.25 * (_before(counts, lag + 1) + _before(counts, lag + 2))
 
 
-def _windows(counts: _Floats, length: int) -> _Floats:
+def _windows(counts: Floats, length: int) -> Floats:
     """(B, length) the last counts up to each bin; nan where there were none, so that short windows say nothing."""
     if not len(counts):
         return np.empty((0, length))

@@ -8,13 +8,11 @@ what a short run alone shows: use of the GPU and of its memory, and whether it c
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.errors import InputError
 from throughputs.predict.models import check_model, fit_classes
 from throughputs.predict.submissions import Columns, encoded
-
-_Floats = NDArray[np.float64]
 
 SHARING_CLASSES = ("tiny", "medium", "jumbo")
 """Classes 0, 1 and 2."""
@@ -23,7 +21,7 @@ _MEDIUM, _TINY = 0.85, 0.95
 """Speed retained in a pair from which a job is of class 1, and of class 0."""
 
 
-def sharing_class(retained: _Floats) -> NDArray[np.int64]:
+def sharing_class(retained: Floats) -> Ints:
     """(K,) classes of programs by what they keep of their throughput beside others, on average.
 
     From 0.95 on 0 (tiny), from 0.85 on 1 (medium), below it 2 (jumbo), as in the public code of Lucid.
@@ -31,9 +29,7 @@ def sharing_class(retained: _Floats) -> NDArray[np.int64]:
     return np.where(retained >= _TINY, 0, np.where(retained >= _MEDIUM, 1, 2))
 
 
-def predict_sharing(
-    profiles: Columns, classes: NDArray[np.int64], known: NDArray[np.bool_], model: str = "fast"
-) -> NDArray[np.int64]:
+def predict_sharing(profiles: Columns, classes: Ints, known: Flags, model: str = "fast") -> Ints:
     """Classes of programs, those that are not known from those that are.
 
     Parameters
@@ -71,6 +67,6 @@ def predict_sharing(
     return result
 
 
-def _by_class(probabilities: _Floats) -> _Floats:
+def _by_class(probabilities: Floats) -> Floats:
     """(K, C) also where two classes have one column, that of the second."""
     return probabilities if probabilities.ndim == 2 else np.column_stack([1 - probabilities, probabilities])

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Positions, Texts
 from throughputs.errors import InputError
 from throughputs.frames import FrameReader
-from throughputs.numerics import exp, log
+from throughputs.numerics import exp, log, quotient
 from throughputs.trace import Trace
 
 if TYPE_CHECKING:
@@ -44,18 +45,13 @@ def name_group(name: str) -> str:
     return "-".join(words[:_WORDS])
 
 
-def name_groups(names: NDArray[np.object_]) -> NDArray[np.object_]:
+def name_groups(names: Texts) -> Texts:
     """(N,) `name_group` of each name; each distinct name is looked at once."""
     groups = {name: name_group(name) for name in set(names.tolist())}
     return np.array([groups[name] for name in names.tolist()], dtype=object)
 
 
-_Floats = NDArray[np.float64]
-
-
-def recent(
-    group: NDArray[np.int64], submitted: _Floats, ended: _Floats, values: _Floats, most: int
-) -> tuple[_Floats, _Floats]:
+def recent(group: Ints, submitted: Floats, ended: Floats, values: Floats, most: int) -> tuple[Floats, Floats]:
     """Of the jobs of the same group that had ended before each job was submitted: the last value, and a mean.
 
     Parameters
@@ -72,13 +68,17 @@ def recent(
     """
     n = len(group)
     known = np.flatnonzero(~np.isnan(ended))
-    _, rank = np.unique(np.concatenate([ended[known], submitted]), return_inverse=True)
-    # ends group by group, in each as they come; what ends in the second of a submission has ended
-    key = group[known] * len(rank) + rank[: len(known)]
-    order = np.argsort(key, kind="stable")
-    done, first = known[order], group * len(rank)
-    begin = np.searchsorted(key[order], first)
-    behind = np.searchsorted(key[order], first + rank[len(known) :], side="right")
+    done = known[np.lexsort((known, ended[known], group[known]))]
+    first = np.searchsorted(group[done], np.arange(group.max(initial=-1) + 1))
+    # Ends and submissions in one line, group by group; at the same second the end comes first.
+    both = np.concatenate([done, np.arange(n)])
+    is_job = np.repeat([False, True], [len(done), n])
+    line = np.lexsort((is_job, np.concatenate([ended[done], submitted]), group[both]))
+    ends_so_far = np.cumsum(~is_job[line])
+    asks = is_job[line]
+    behind = np.empty(n, dtype=np.int64)
+    behind[both[line][asks]] = ends_so_far[asks]
+    begin = first[group] if n else np.empty(0, dtype=np.int64)
     count = np.minimum(behind - begin, most)
     total = np.zeros(n)
     for back in range(1, most + 1):
@@ -87,7 +87,7 @@ def recent(
     last = np.full(n, np.nan)
     some = count > 0
     last[some] = values[done[behind[some] - 1]]
-    return last, np.divide(total, count, out=np.full(n, np.nan), where=some)
+    return last, quotient(total, count, np.nan)
 
 
 _DAY = 86400.0
@@ -110,11 +110,11 @@ class Columns:
     categories : (N,) texts by name; empty where unknown.
     """
 
-    numbers: Mapping[str, _Floats]
-    categories: Mapping[str, NDArray[np.object_]]
+    numbers: Mapping[str, Floats]
+    categories: Mapping[str, Texts]
 
     @cached_property
-    def coded(self) -> dict[str, tuple[NDArray[np.str_], NDArray[np.intp]]]:
+    def coded(self) -> dict[str, tuple[NDArray[np.str_], Positions]]:
         """Of each category its texts in alphabetical order, and (N,) the place of each job's among them."""
         found = {name: np.unique(texts.astype(str), return_inverse=True) for name, texts in self.categories.items()}
         return {name: (texts, places) for name, (texts, places) in found.items()}
@@ -146,18 +146,18 @@ class Submissions:
     columns : what is known of each job when it is submitted.
     """
 
-    submitted: _Floats
-    duration: _Floats
+    submitted: Floats
+    duration: Floats
     columns: Columns
 
     @property
-    def ended(self) -> _Floats:
+    def ended(self) -> Floats:
         """(N,) seconds at which the duration of a job can be known at the earliest: as if no job had waited."""
         return np.asarray(self.submitted + self.duration)
 
     @classmethod
     def of_trace(
-        cls, trace: Trace, duration: _Floats | None = None, further: Columns | None = None, offset: float = 0.0
+        cls, trace: Trace, duration: Floats | None = None, further: Columns | None = None, offset: float = 0.0
     ) -> Submissions:
         """What a trace says of its jobs.
 
@@ -183,7 +183,7 @@ class Submissions:
         categories = {name: texts for name, texts in categories.items() if len(set(texts.tolist())) > 1}
         clock = trace.arrival_time + offset
         numbers = {
-            "GPUs": trace.scale_factor.astype(np.float64),
+            "GPUs": trace.scale_factor.astype(float),
             "hour": np.floor(clock / 3600.0) % 24.0,
             "day of week": np.floor(clock / _DAY) % 7.0,
         } | dict(further.numbers if further else {})
@@ -192,18 +192,18 @@ class Submissions:
         return cls(trace.arrival_time, duration, Columns(numbers | lately, categories))
 
 
-def _lately(columns: Columns, gpus: NDArray[np.int64], submitted: _Floats, duration: _Floats) -> dict[str, _Floats]:
+def _lately(columns: Columns, gpus: Ints, submitted: Floats, duration: Floats) -> dict[str, Floats]:
     """Columns with what the last jobs of each group took: seconds of the last, and the geometric mean of ten."""
     codes = {name: places for name, (_, places) in columns.coded.items()}
     sizes = np.unique(gpus, return_inverse=True)[1]
-    groups: dict[str, list[NDArray[np.intp]]] = {"all jobs": [], "same GPUs": [sizes]}
+    groups: dict[str, list[Positions]] = {"all jobs": [], "same GPUs": [sizes]}
     for name, code in codes.items():
         groups[f"same {name}"] = [code]
         groups[f"same {name}, GPUs"] = [code, sizes]
     if len(codes) > 1:
         groups["same in all"] = [*codes.values(), sizes]
     values, ended = log_seconds(duration), submitted + duration
-    lately: dict[str, _Floats] = {}
+    lately: dict[str, Floats] = {}
     for name, parts in groups.items():
         group = np.zeros(len(submitted), dtype=np.int64)
         for part in parts:
@@ -214,7 +214,7 @@ def _lately(columns: Columns, gpus: NDArray[np.int64], submitted: _Floats, durat
     return lately
 
 
-def log_seconds(duration: _Floats) -> _Floats:
+def log_seconds(duration: Floats) -> Floats:
     """Natural logarithm of durations; what takes less than a second counts as one."""
     return log(np.maximum(duration, 1.0))
 
@@ -230,8 +230,8 @@ class Encoded:
     labels : of each category, the texts by number; 0 is all that are rare or unknown.
     """
 
-    known: _Floats
-    asked: _Floats
+    known: Floats
+    asked: Floats
     names: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]
 
@@ -241,7 +241,7 @@ class Encoded:
         return [place < len(self.labels) for place in range(len(self.names))]
 
 
-def encoded(columns: Columns, known: NDArray[np.intp], asked: slice | NDArray[np.intp]) -> Encoded:
+def encoded(columns: Columns, known: Positions, asked: slice | Positions) -> Encoded:
     """Columns as numbers that a model reads, of `known` jobs and of those that are `asked` for.
 
     Categories are numbered by those that ten of the `known` jobs have, in alphabetical order; others are 0. So jobs
@@ -250,10 +250,10 @@ def encoded(columns: Columns, known: NDArray[np.intp], asked: slice | NDArray[np
     codes, labels = [], []
     for texts, place in columns.coded.values():
         kept = (np.bincount(place[known], minlength=len(texts)) >= _FEWEST) & (texts != "")
-        codes.append((np.where(kept, np.cumsum(kept), 0).astype(np.float64), place))
+        codes.append((np.where(kept, np.cumsum(kept), 0).astype(float), place))
         labels.append(("others", *texts[kept].tolist()))
 
-    def matrix(jobs: slice | NDArray[np.intp]) -> _Floats:
+    def matrix(jobs: slice | Positions) -> Floats:
         categories = [number[place[jobs]] for number, place in codes]
         return np.column_stack([*categories, *(values[jobs] for values in columns.numbers.values())])
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import csv
 import json
-import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -22,6 +21,7 @@ from throughputs.errors import InputError
 from throughputs.files import (
     TABLE_KINDS,
     Document,
+    StrPath,
     file_kind,
     read_frame,
     read_json,
@@ -38,7 +38,7 @@ _KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
 _PREFIX = "throughputs_"
 
 
-def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> ThroughputTable:
+def read_table(path: StrPath, accelerator: str | None = None) -> ThroughputTable:
     """Throughput table from a file, its format told by the extension, or from a folder.
 
     ``.json``, ``.json.gz``: the public format of Gavel and Shockwave; ``.csv``, ``.csv.gz``, ``.parquet``:
@@ -79,7 +79,7 @@ def accelerator_of_folder(path: Path) -> str | None:
     return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) and name != _PREFIX else None
 
 
-def write_table(table: ThroughputTable, path: str | os.PathLike[str]) -> None:
+def write_table(table: ThroughputTable, path: StrPath) -> None:
     """Write a throughput table in the format that the extension names; the file is replaced in one step.
 
     Raises
@@ -185,11 +185,7 @@ def merged_tables(table: ThroughputTable, other: ThroughputTable) -> ThroughputT
 
     The order is that of `table`, with what only `other` has behind it.
     """
-    keys = dict.fromkeys([*table.keys, *other.keys])
-    builder = TableBuilder(list(keys), list(dict.fromkeys([*table.accelerators, *other.accelerators])))
-    # a figure that is there already is not replaced: what is to stay comes first
-    for one in (other, table):
-        for k, m in np.argwhere(~np.isnan(one.isolated)).tolist():
-            builder.add_isolated(one.accelerators[m], one.keys[k], float(one.isolated[k, m]))
-        builder.add_pairs_of(one)
+    builder = TableBuilder(table, other)
+    builder.add_table(other)
+    builder.add_table(table)
     return ThroughputTable(*builder.figures(), other.source)

@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from throughputs.colocation.model import ColocationModel
-from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct, require_shape
+from throughputs.arrays import Flags, Floats, Ints, Names, Sizes
+from throughputs.colocation.model import ColocationModel, modelled_pairs
+from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
+from throughputs.limits import LARGEST_WHOLE_NUMBER, require_all, require_distinct
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.figures import TableBuilder, figures_of_frame, frame_of_table
 
@@ -60,9 +61,9 @@ class ThroughputTable:
 
     keys: tuple[Key, ...]
     accelerators: tuple[str, ...]
-    isolated: NDArray[np.float64]
-    pairs: NDArray[np.int64]
-    colocated: NDArray[np.float64]
+    isolated: Floats
+    pairs: Ints
+    colocated: Floats
     source: str
 
     def __init__(
@@ -76,9 +77,9 @@ class ThroughputTable:
     ) -> None:
         K, M = len(keys), len(accelerators)
         arrays = {
-            "isolated": np.array(isolated, dtype=np.float64) if K else np.zeros((0, M)),
+            "isolated": np.array(isolated, dtype=float) if K else np.zeros((0, M)),
             "pairs": np.zeros((0, 2), dtype=np.int64) if pairs is None else np.array(pairs, dtype=np.int64),
-            "colocated": np.zeros((0, M, 2)) if colocated is None else np.array(colocated, dtype=np.float64),
+            "colocated": np.zeros((0, M, 2)) if colocated is None else np.array(colocated, dtype=float),
         }
         vars(self).update(
             keys=tuple(_checked_key(name, size, source) for name, size in keys),
@@ -94,7 +95,8 @@ class ThroughputTable:
         K, M, P = len(self.keys), len(self.accelerators), len(self.pairs)
         shapes = {"isolated": (K, M), "pairs": (P, 2), "colocated": (P, M, 2)}
         for name, shape in shapes.items():
-            require_shape(getattr(self, name), shape, self.source, name)
+            found = getattr(self, name).shape
+            expect(found == shape, self.source, name, found, f"shape {shape}")
         unordered = [(min(a, b), max(a, b)) for a, b in self.pairs.tolist()]
         for name, labels in (("keys", self.keys), ("accelerators", self.accelerators), ("pairs", unordered)):
             require_distinct(labels, self.source, name)
@@ -160,19 +162,19 @@ class ThroughputTable:
 
     def has(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
+        job_types: Names,
+        scale_factors: Sizes,
+    ) -> Flags:
         """(N,) whether the table has a job type with so many GPUs."""
         wanted = zip(job_types, np.asarray(scale_factors).tolist(), strict=True)
-        return np.fromiter((key in self._row for key in wanted), dtype=np.bool_, count=len(job_types))
+        return np.fromiter((key in self._row for key in wanted), dtype=bool, count=len(job_types))
 
     def rates(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(N, M) isolated throughput of N jobs on M accelerator types, steps/s; 0 where not profiled.
 
         Raises
@@ -181,14 +183,14 @@ class ThroughputTable:
             Names the job type, scale factor or accelerator type that the table does not know.
         """
         rows = self._rows(job_types, scale_factors)
-        return np.nan_to_num(self.isolated[rows[:, np.newaxis], self._columns(accelerators)])
+        return _or_zero(self.isolated[rows[:, None], self._columns(accelerators)])
 
     def unconsolidated_rates(
         self,
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(N, M) isolated throughput of gangs that are spread over servers, steps/s; arguments as in `rates`.
 
         Read from the accelerator types with `UNCONSOLIDATED` behind their name; where such a figure is missing, the
@@ -200,18 +202,21 @@ class ThroughputTable:
             As `rates`, or the table has no such type for any of `accelerators`.
         """
         rates = self.rates(job_types, scale_factors, accelerators)
-        names = [name + UNCONSOLIDATED * (name + UNCONSOLIDATED in self.accelerators) for name in accelerators]
-        if names == list(accelerators):
+        known = [m for m, name in enumerate(accelerators) if name + UNCONSOLIDATED in self.accelerators]
+        if not known:
             expected = f"figures for gangs spread over servers, as in {(*accelerators, 'v100')[0] + UNCONSOLIDATED}"
             raise InputError(self.source, field="accelerator", found=list(self.accelerators), expected=expected)
-        spread = self.isolated[self._rows(job_types, scale_factors)[:, np.newaxis], self._columns(names)]
-        return np.asarray(np.where(np.isnan(spread), rates, spread))
+        rows = self._rows(job_types, scale_factors)
+        columns = self._columns([accelerators[m] + UNCONSOLIDATED for m in known])
+        spread = self.isolated[rows[:, None], columns]
+        rates[:, known] = np.where(np.isnan(spread), rates[:, known], spread)
+        return rates
 
     def matrix(
         self,
         job_ids: Sequence[Hashable],
-        job_types: Sequence[str] | NDArray[np.object_],
-        scale_factors: Sequence[int] | NDArray[np.int64],
+        job_types: Names,
+        scale_factors: Sizes,
         accelerators: Sequence[str],
     ) -> ThroughputMatrix:
         """`rates` with its labels; raises as it does."""
@@ -220,7 +225,7 @@ class ThroughputTable:
 
     def colocated_rates(
         self, job_type_a: str, sf_a: int, job_type_b: str, sf_b: int, accelerators: Sequence[str]
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """(M, 2) throughput of a and of b on shared GPUs, steps/s; 0 where not profiled.
 
         Raises
@@ -231,13 +236,15 @@ class ThroughputTable:
         columns = self._columns(accelerators)
         a, b = (int(k) for k in self._rows([job_type_a, job_type_b], [sf_a, sf_b]))
         if (a, b) in self._pair_row:
-            return np.nan_to_num(self.colocated[self._pair_row[a, b], columns])
+            return _or_zero(self.colocated[self._pair_row[a, b], columns])
         if (b, a) in self._pair_row:
-            return np.nan_to_num(self.colocated[self._pair_row[b, a], columns, ::-1])
+            return _or_zero(self.colocated[self._pair_row[b, a], columns, ::-1])
         return np.zeros((len(columns), 2))
 
-    def with_colocation(self, model: ColocationModel, scale_factors: Sequence[int] = (1,)) -> ThroughputTable:
-        """This table with the pairs that a model of co-location adds to it; figures that there are already stay.
+    def with_colocation(
+        self, model: ColocationModel, scale_factors: Sequence[int] = (1,), *, keep_measured: bool = True
+    ) -> ThroughputTable:
+        """This table with the pairs that a model of co-location adds to it.
 
         Parameters
         ----------
@@ -246,41 +253,25 @@ class ThroughputTable:
         scale_factors : gangs that may share. Pairs have equal scale factors. The public measurements, and with
             them the embedded model, are of single GPUs; naming larger gangs takes their slowdown for that of one
             of their GPUs.
+        keep_measured : whether figures of this table take precedence over the model's; False drops them.
 
         Raises
         ------
         InputError
             The table has no job of a scale factor, or nothing in common with the model.
         """
-        builder = TableBuilder(self.keys, self.accelerators)
-        builder.add_pairs_of(self)
-        told = False
-        for size in dict.fromkeys(scale_factors):
-            rows = np.flatnonzero([of_key == size for _, of_key in self.keys])
-            if not len(rows):
-                expected = f"one of {', '.join(map(str, self.scale_factors))}"
-                raise InputError(self.source, field="scale factor", found=size, expected=expected)
-            fractions = model.retained([self.keys[k][0] for k in rows], self.accelerators)
-            rates = self.isolated[rows, np.newaxis] * fractions
-            once = np.triu(np.ones(rates.shape[:2], dtype=np.bool_))[:, :, np.newaxis]
-            known = once & ~np.isnan(rates + rates.swapaxes(0, 1))
-            for a, b, m in np.argwhere(known).tolist():
-                keys = self.keys[rows[a]], self.keys[rows[b]]
-                # a pair that was measured stays as it is
-                builder.add_pair(self.accelerators[m], *keys, (rates[a, b, m].item(), rates[b, a, m].item()))
-            told |= bool(known.any())
-        if not told:
-            found = f"job types {', '.join(self.job_types[:3])}, ... on {', '.join(self.accelerators)}"
-            raise InputError(self.source, found=found, expected="job types and accelerators that the model knows")
-        _, _, _, pairs, colocated = builder.figures()
-        return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
+        builder = TableBuilder(self)
+        builder.add_table(self if keep_measured else ThroughputTable(self.keys, self.accelerators, self.isolated))
+        for pair in modelled_pairs(self, model, scale_factors):
+            builder.add_pair(*pair)
+        return ThroughputTable(*builder.figures(), self.source)
 
-    def _rows(
-        self, job_types: Sequence[str] | NDArray[np.object_], scale_factors: Sequence[int] | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _rows(self, job_types: Names, scale_factors: Sizes) -> Ints:
         """(N,) rows of the keys of jobs."""
         sizes = np.asarray(scale_factors)
-        require_shape(sizes, (len(job_types),), self.source, "scale_factors")
+        if sizes.shape != (len(job_types),):
+            found = f"{len(job_types)} job types, scale factors of shape {sizes.shape}"
+            raise InputError(self.source, found=found, expected="a scale factor for each job type")
         wanted = zip(job_types, sizes.tolist(), strict=True)
         try:
             return np.fromiter(map(self._row.__getitem__, wanted), dtype=np.int64, count=len(sizes))
@@ -297,11 +288,9 @@ class ThroughputTable:
             hint = f": {', '.join(map(repr, self._sizes))}"
         return InputError(self.source, field="job type", found=name, expected=f"a job type of the table{hint}")
 
-    def _columns(self, accelerators: Sequence[str]) -> NDArray[np.int64]:
+    def _columns(self, accelerators: Sequence[str]) -> Ints:
         for name in accelerators:
-            if name not in self.accelerators:
-                expected = one_of(name, self.accelerators)
-                raise InputError(self.source, field="accelerator", found=name, expected=expected)
+            expect_one_of(name, self.accelerators, self.source, "accelerator")
         return np.array([self.accelerators.index(name) for name in accelerators], dtype=np.int64)
 
     @classmethod
@@ -334,3 +323,10 @@ def _checked_key(name: object, size: object, source: str) -> Key:
         expected = "a whole number of GPUs, at least 1 GPU"
         raise InputError(source, field=f"scale factor of {name!r}", found=size, expected=expected)
     return name, int(size)
+
+
+def _or_zero(values: Floats) -> Floats:
+    """A copy with 0 for what was not profiled."""
+    known = values.copy()
+    known[np.isnan(known)] = 0.0
+    return known

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from throughputs.errors import InputError
+from throughputs.errors import expect
 from throughputs.limits import require
 from throughputs.numerics import power_of_ten
 from throughputs.tables.files import default_table
@@ -78,9 +78,7 @@ def deadline_trace(
     table = default_table() if table is None else table
     accelerator = reference_accelerator or table.reference_accelerator
     by_size = types_by_size(table, accelerator)
-    if not by_size:
-        expected = "a job type on this accelerator"
-        raise InputError(_SOURCE, field="table", found=accelerator, expected=expected)
+    expect(by_size, _SOURCE, "table", accelerator, "a job type on this accelerator")
     arrivals, durations, kinds, deadlines = rng.spawn(4)
     long, exponent = durations.random((n_jobs, 2)).T
     low, high = np.where(long >= 1 - _LONG_JOBS, np.array(_LONG)[:, None], np.array(_SHORT)[:, None])
@@ -114,10 +112,8 @@ def with_deadlines(
         A setting is out of range, or a job has no duration.
     """
     low, high = (1.0, 1.0) if factors is None else factors
-    if not 0 <= low <= high < math.inf:
-        raise InputError(_SOURCE, field="factors", found=factors, expected="the least of at least 0, then the most")
-    if not 0 <= best_effort <= 1:
-        raise InputError(_SOURCE, field="best_effort", found=best_effort, expected="a probability, 0 to 1")
+    expect(0 <= low <= high < math.inf, _SOURCE, "factors", factors, "the least of at least 0, then the most")
+    expect(0 <= best_effort <= 1, _SOURCE, "best_effort", best_effort, "a probability, 0 to 1")
     drawn, without = rng.random((len(trace), 2)).T
     columns: dict[str, Any] = {}
     if factors is not None:

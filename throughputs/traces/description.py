@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Positions, Texts, Values
+from throughputs.files import JsonObject
+from throughputs.numerics import interval_means
 from throughputs.tables.table import ThroughputTable
-from throughputs.trace import Trace, allowed_types, partition_names
-
-_Floats = NDArray[np.float64]
+from throughputs.trace import Trace, partition_names
 
 _INTERVALS = 60
 """Intervals into which the time from the first arrival to the last is divided."""
@@ -23,103 +23,91 @@ _INTERVALS = 60
 _HOUR = 3600.0
 
 
-def _by(names: NDArray[Any], of: NDArray[np.intp], hours: _Floats, label: str) -> list[dict[str, Any]]:
+def _by(names: Values, of: Positions, hours: Floats, label: str) -> list[JsonObject]:
     """Jobs and GPU hours (N,) of each name that some job is `of` (N,)."""
     jobs, asked = np.bincount(of, minlength=len(names)), np.bincount(of, hours, len(names))
     rows = zip(names, jobs.tolist(), asked.tolist(), strict=True)
     return [{label: str(name), "jobs": count, "gpu_hours": spent} for name, count, spent in rows if count]
 
 
-def _sizes(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
+def _sizes(trace: Trace, gpus: Floats, hours: Floats) -> list[JsonObject]:
     """Jobs and GPU hours by size: less than 1 GPU, then in classes of powers of two: 1, 2, 3 to 4, 5 to 8, ..."""
     largest = int(trace.scale_factor.max(initial=1))
     ends = [2**i for i in range((largest - 1).bit_length() + 1)]
-    of = np.where(_gpus(trace) < 1, 0, np.searchsorted(ends, trace.scale_factor) + 1)
+    of = np.where(gpus < 1, 0, np.searchsorted(ends, trace.scale_factor) + 1)
     names = ["less than 1", *(str(end) if end < 3 else f"{end // 2 + 1}-{end}" for end in ends)]
     return _by(np.array(names, dtype=object), of, hours, "gpus")
 
 
-def _types(trace: Trace, hours: _Floats) -> list[dict[str, Any]]:
+def _types(trace: Trace, hours: Floats) -> list[JsonObject]:
     """Jobs and GPU hours by the GPU type that they ask for, those with the most GPU hours first; of several types the
     names have bars between, of jobs that name none it is empty. No rows where no job names one.
     """
-    rows = _by(*np.unique(trace.gpu_type.astype(str), return_inverse=True), hours, "gpu_type")
-    return sorted(rows, key=lambda row: -row["gpu_hours"]) if trace.gpu_type.any() else []
+    names, of = np.unique(trace.gpu_type.astype(str), return_inverse=True)
+    rows = _by(names, of, hours, "gpu_type") if any(names) else []
+    return sorted(rows, key=lambda row: -row["gpu_hours"])
 
 
-def _pools(trace: Trace, hours: _Floats, capacity: Mapping[str, int] | None, span: float) -> list[dict[str, Any]]:
+def _pools(
+    trace: Trace, hours: Floats, span: float, capacity: Mapping[str, int], impossible: Flags | None
+) -> list[JsonObject]:
     """Jobs and GPU hours by partition, those with the most GPU hours first; of jobs without one the name is empty.
 
-    Each row has ``partition``, ``jobs``, ``gpu_hours``, ``largest_gang``, and with `capacity` also ``cluster_gpus`` (of
-    the types that the partition names; None where it names none, and its jobs run anywhere), ``demand`` (as that of the
-    trace, None likewise) and ``n_jobs_impossible`` (larger than each type that they may use).
+    Each row has ``partition``, ``jobs``, ``gpu_hours``, ``largest_gang``, and where it is known which are `impossible`
+    also ``cluster_gpus`` (of the types that the partition names; None where it names none, and its jobs run anywhere),
+    ``demand`` (as that of the trace, None likewise) and ``n_jobs_impossible`` (larger than all that they may use).
     """
     names, of = np.unique(trace.partition.astype(str), return_inverse=True)
-    rows, impossible = _by(names, of, hours, "partition"), impossible_jobs(trace, capacity or {})
+    rows = _by(names, of, hours, "partition")
     for place, row in enumerate(rows):
         here = of == place
         row["largest_gang"] = int(trace.scale_factor[here].max())
-        if capacity is not None:
+        if impossible is not None:
             own = [capacity[part] for part in partition_names(row["partition"]) if part in capacity]
-            row["cluster_gpus"] = sum(own) if own else None
-            row["demand"] = _demand(row["gpu_hours"], sum(own), span)
+            gpus = row["cluster_gpus"] = sum(own) if own else None
+            row["demand"] = row["gpu_hours"] / gpus / (span / _HOUR) if gpus and span > 0 else None
             row["n_jobs_impossible"] = int(impossible[here].sum())
     return sorted(rows, key=lambda row: -row["gpu_hours"])
 
 
-def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> NDArray[np.bool_]:
-    """(N,) whether a job is larger than each type that it may use (`allowed_types`)."""
-    gpus = np.array(list(capacity.values()), dtype=np.int64)
-    allowed = allowed_types(trace.gpu_type, trace.partition, list(capacity))
-    room = gpus if allowed is None else np.where(allowed, gpus, 0)
-    return np.asarray(trace.scale_factor > room.max(axis=-1, initial=0))
+def impossible_jobs(trace: Trace, capacity: Mapping[str, int]) -> Flags:
+    """(N,) whether a job is larger than each type that it may use: those that its GPU type names, else its partition,
+    else all.
+    """
+    room = np.zeros(len(trace), dtype=np.int64)
+    for column in (trace.gpu_type, trace.partition):
+        names, of = np.unique(column.astype(str), return_inverse=True)
+        own = [max((capacity.get(part, 0) for part in partition_names(name)), default=0) for name in names.tolist()]
+        room = np.where(room > 0, room, np.array(own, dtype=np.int64)[of])
+    return np.asarray(trace.scale_factor > np.where(room > 0, room, max(capacity.values(), default=0)))
 
 
-def _demand(gpu_hours: float | None, gpus: int, span: float) -> float | None:
-    """GPU hours over those that so many GPUs have in a time, seconds; None where that is nothing."""
-    return gpu_hours / gpus / (span / _HOUR) if gpu_hours is not None and gpus and span > 0 else None
-
-
-def _demand_over_time(trace: Trace, durations: _Floats, span: float) -> dict[str, Any] | None:
+def _demand_over_time(trace: Trace, gpus: Floats, durations: Floats) -> JsonObject | None:
     """GPUs that the jobs ask for over time, each from its arrival on for as long as it takes; and those recorded.
 
     None where arrivals span no time or no duration is known; else ``interval_s``, ``start_s`` of each interval from the
     first arrival to the last, ``gpus_asked``, their average over the interval, and ``gpus_recorded``, of the schedule
     that the trace records (None where it records none).
     """
-    if not span > 0 or np.isnan(durations).all():
+    known = ~np.isnan(durations)
+    if not known.any() or trace.arrival_time[-1] <= trace.arrival_time[0]:
         return None
-    arrival, gpus = trace.arrival_time, _gpus(trace)
-    edges = np.linspace(arrival[0], arrival[-1], _INTERVALS + 1)
+    edges = np.linspace(trace.arrival_time[0], trace.arrival_time[-1], _INTERVALS + 1)
+
+    def in_use(some: Flags, start: Floats, end: Floats) -> list[float]:
+        """GPUs in use on average in each interval, by jobs that hold theirs from start to end."""
+        means: list[float] = interval_means(start[some], end[some], gpus[some], edges).tolist()
+        return means
+
+    began = ~np.isnan(trace.recorded_end_seconds)
     return {
         "interval_s": float(edges[1] - edges[0]),
         "start_s": edges[:-1].tolist(),
-        "gpus_asked": _averages(edges, arrival, arrival + durations, gpus),
-        "gpus_recorded": _averages(edges, trace.recorded_start_seconds, trace.recorded_end_seconds, gpus),
+        "gpus_asked": in_use(known, trace.arrival_time, trace.arrival_time + durations),
+        "gpus_recorded": in_use(began, trace.recorded_start_seconds, trace.recorded_end_seconds)
+        if began.any()
+        else None,
     }
-
-
-def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> list[float] | None:
-    """(B,) GPUs in use on average between neighbouring edges, by jobs that hold theirs from start to end; None where
-    no end is known.
-    """
-    known = ~np.isnan(end)
-
-    def held(since: _Floats) -> _Floats:
-        """GPU seconds up to each edge of GPUs that are held for ever from these times on."""
-        order = np.flatnonzero(known)[np.argsort(since[known], kind="stable")]
-        before = np.searchsorted(since[order], edges, side="right")
-        count = np.append(0.0, np.cumsum(gpus[order]))[before]
-        weighted = np.append(0.0, np.cumsum(gpus[order] * since[order]))[before]
-        return np.asarray(count * edges - weighted)
-
-    averages: list[float] = np.maximum(np.diff(held(start) - held(end)) / np.diff(edges), 0.0).tolist()
-    return averages if known.any() else None
-
-
-def _gpus(trace: Trace) -> _Floats:
-    """(N,) GPUs that each job asks for, less than 1 where it shares one."""
-    return np.asarray(trace.scale_factor * trace.gpu_fraction)
 
 
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -130,7 +118,7 @@ def describe_trace(
     table: ThroughputTable | None = None,
     reference_accelerator: str | None = None,
     capacity: Mapping[str, int] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Summary of a trace, ready for JSON.
 
     Parameters
@@ -166,18 +154,19 @@ def describe_trace(
         The table does not know the accelerator type, or a job of which the trace does not state the duration.
     """
     n = len(trace)
-    profiled = np.zeros(n, dtype=np.bool_) if table is None else table.has(trace.job_type, trace.scale_factor)
+    profiled = np.zeros(n, dtype=bool) if table is None else table.has(trace.job_type, trace.scale_factor)
     durations = durations_alone(trace, table, profiled, reference_accelerator)
     known = ~np.isnan(durations)
-    ends: list[Any] = trace.arrival_time[[0, -1]].tolist() if n else [None, None]
-    span = ends[1] - ends[0] if n else 0.0
-    hours = np.nan_to_num(durations * _gpus(trace), nan=0.0) / _HOUR
+    first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)
+    span = last - first if first is not None and last is not None else 0.0
+    gpus, sharing = trace.scale_factor * trace.gpu_fraction, trace.gpu_fraction < 1
+    hours = np.nan_to_num(durations * gpus, nan=0.0) / _HOUR  # 0 where the duration is not known
     gpu_hours = float(hours.sum()) if known.any() else None
     described = {
         "n_jobs": n,
-        "first_arrival_s": ends[0],
-        "last_arrival_s": ends[1],
-        "arrivals_per_hour": (n - 1) / span * _HOUR if span > 0 else None,
+        "first_arrival_s": first,
+        "last_arrival_s": last,
+        "arrivals_per_hour": (n - 1) / span * 3600 if span > 0 else None,
         "job_types": _counted(trace.job_type),
         "scale_factors": _counts(trace.scale_factor),
         "priority_weights": _counts(trace.priority_weight),
@@ -194,38 +183,32 @@ def describe_trace(
         "n_users": len(set(trace.user.tolist()) - {""}),
         "partitions": _counted(trace.partition),
         "n_jobs_recorded": int((~np.isnan(trace.recorded_end_seconds)).sum()),
-        **_sharing(trace, hours),
+        "n_jobs_sharing": int(sharing.sum()),
+        "n_gangs_sharing": int((sharing & (trace.scale_factor > 1)).sum()),
+        "gpu_hours_sharing": float((hours[sharing] / trace.gpu_fraction[sharing]).sum()),
+        "gpu_hours_asked_sharing": float(hours[sharing].sum()),
     }
+    impossible = None
     if capacity is not None:
-        gpus = sum(capacity.values())
+        there, impossible = sum(capacity.values()), impossible_jobs(trace, capacity)
+        least = None if gpu_hours is None or not there else gpu_hours / there
         described |= {
-            "cluster_gpus": gpus,
-            "demand": _demand(gpu_hours, gpus, span),
-            "least_hours": None if gpu_hours is None or not gpus else gpu_hours / gpus,
-            "n_jobs_impossible": int(impossible_jobs(trace, capacity).sum()),
+            "cluster_gpus": there,
+            "demand": least / (span / _HOUR) if least is not None and span > 0 else None,
+            "least_hours": least,
+            "n_jobs_impossible": int(impossible.sum()),
         }
     return described | {
-        "sizes": _sizes(trace, hours),
+        "sizes": _sizes(trace, gpus, hours),
         "types": _types(trace, hours),
-        "pools": _pools(trace, hours, capacity, span),
-        "demand_over_time": _demand_over_time(trace, durations, span),
-    }
-
-
-def _sharing(trace: Trace, hours: _Floats) -> dict[str, Any]:
-    """The jobs that ask for a part of a GPU."""
-    some = trace.gpu_fraction < 1
-    return {
-        "n_jobs_sharing": int(some.sum()),
-        "n_gangs_sharing": int((some & (trace.scale_factor > 1)).sum()),
-        "gpu_hours_sharing": float((hours / trace.gpu_fraction)[some].sum()),
-        "gpu_hours_asked_sharing": float(hours[some].sum()),
+        "pools": _pools(trace, hours, span, capacity or {}, impossible),
+        "demand_over_time": _demand_over_time(trace, gpus, durations),
     }
 
 
 def durations_alone(
-    trace: Trace, table: ThroughputTable | None, profiled: NDArray[np.bool_], accelerator: str | None = None
-) -> NDArray[np.float64]:
+    trace: Trace, table: ThroughputTable | None, profiled: Flags, accelerator: str | None = None
+) -> Floats:
     """(N,) seconds that each job takes alone, nan where unknown.
 
     With a table, durations of the jobs that are `profiled` (N,), and of those whose duration the trace does not state,
@@ -248,16 +231,17 @@ def durations_alone(
     return durations
 
 
-def _quantiles(values: NDArray[np.float64]) -> dict[float, float] | None:
+def _quantiles(values: Floats) -> dict[float, float] | None:
     """By probability, of those that are known; None where none is."""
     known = values[~np.isnan(values)]
     return dict(zip(_QUANTILES, np.quantile(known, _QUANTILES).tolist(), strict=True)) if len(known) else None
 
 
-def _counted(names: NDArray[np.object_]) -> dict[str, int]:
+def _counted(names: Texts) -> dict[str, int]:
     """Those that are not empty, the most frequent first."""
     return dict(Counter(name for name in names.tolist() if name).most_common())
 
 
-def _counts(values: NDArray[Any]) -> dict[Any, int]:
-    return dict(sorted(Counter(values.tolist()).items()))
+def _counts(values: Values) -> dict[Any, int]:
+    distinct, counts = np.unique(values, return_counts=True)
+    return dict(zip(distinct.tolist(), counts.tolist(), strict=True))

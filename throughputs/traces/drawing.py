@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.entry_points import load
-from throughputs.errors import InputError
+from throughputs.errors import expect
 from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import log
 from throughputs.tables.table import ThroughputTable
@@ -27,15 +27,19 @@ def published_trace(system: str, n_jobs: int, mean_interarrival: float, **settin
 def check_arrivals(n_jobs: int, mean_interarrival: float, source: object) -> None:
     """Raise `InputError` for a number of jobs, or a mean time between arrivals, that cannot be."""
     check_number_of_jobs(n_jobs, source)
-    if not 0 <= mean_interarrival < math.inf:
-        raise InputError(source, field="mean_interarrival", found=mean_interarrival, expected="seconds, at least 0")
+    expect(0 <= mean_interarrival < math.inf, source, "mean_interarrival", mean_interarrival, "seconds, at least 0")
 
 
-def probabilities(mix: Mapping[Any, float], source: object, field: str) -> NDArray[np.float64]:
+def probabilities(mix: Mapping[Any, float], source: object, field: str) -> Floats:
     """The shares of the values of a mix; raises `InputError` unless they add up to 1."""
-    shares = np.array(list(mix.values()), dtype=np.float64)
-    if not (len(shares) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9):
-        raise InputError(source, field=field, found=dict(mix), expected="probabilities that add up to 1")
+    shares = np.array(list(mix.values()), dtype=float)
+    expect(
+        len(shares) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9,
+        source,
+        field,
+        dict(mix),
+        "probabilities that add up to 1",
+    )
     return shares
 
 
@@ -43,21 +47,23 @@ def types_by_size(
     table: ThroughputTable, accelerator: str, job_types: Sequence[str] | None = None
 ) -> dict[int, list[str]]:
     """Job types, of the table's or of these, that run on so many GPUs of a type."""
+    names = table.job_types if job_types is None else job_types
+    keys = [(name, size) for name in names for size in table.scale_factors_of(name)]
+    rates = table.rates([name for name, _ in keys], [size for _, size in keys], [accelerator])[:, 0]
     found: dict[int, list[str]] = {}
-    for name in table.job_types if job_types is None else job_types:
-        for size in table.scale_factors_of(name):
-            if table.rates([name], [size], [accelerator]).any():
-                found.setdefault(size, []).append(name)
+    for (name, size), rate in zip(keys, rates.tolist(), strict=True):
+        if rate > 0:
+            found.setdefault(size, []).append(name)
     return found
 
 
-def poisson_arrivals(rng: np.random.Generator, n_jobs: int, mean_interarrival: float) -> NDArray[np.float64]:
+def poisson_arrivals(rng: np.random.Generator, n_jobs: int, mean_interarrival: float) -> Floats:
     """(N,) seconds; the first job arrives at 0, and a longer trace begins with a shorter one."""
     gaps = -log(1.0 - rng.random(n_jobs)) * mean_interarrival
-    return np.append(0.0, np.cumsum(gaps))[:n_jobs]
+    return np.concatenate([np.zeros(1), np.cumsum(gaps)])[:n_jobs]
 
 
-def published_arrivals(rng: random.Random, n_jobs: int, mean_interarrival: float) -> NDArray[np.float64]:
+def published_arrivals(rng: random.Random, n_jobs: int, mean_interarrival: float) -> Floats:
     """(N,) seconds as the generators of Gavel and Shockwave draw them, the first job at 0."""
     times = np.zeros(n_jobs)
     for i in range(1, n_jobs):

@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Values
 from throughputs.entry_points import load
-from throughputs.errors import InputError, one_of
+from throughputs.errors import InputError, expect_one_of
 from throughputs.files import (
     TABLE_KINDS,
+    StrPath,
     check_table_name,
     file_kind,
     read_frame,
@@ -53,8 +54,6 @@ from throughputs.traces.named import NAMED_FORMATS, format_of_columns
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_Values = NDArray[Any]
 
 
 class _Field(NamedTuple):
@@ -137,11 +136,11 @@ _WITH_PREDICTIONS = "a table with a column job_id, where predictions are in a fi
 
 
 def read_trace(
-    path: str | os.PathLike[str],
+    path: StrPath,
     format: str = "auto",
     *,
     time_unit_seconds: float | None = None,
-    predictions: str | os.PathLike[str] | None = None,
+    predictions: StrPath | None = None,
 ) -> Trace:
     """Trace from a file.
 
@@ -172,15 +171,17 @@ def read_trace(
     [1]
     """
     path = Path(path)
-    _check_format(format, read_formats())
+    expect_one_of(format, ("auto", *read_formats()), "trace", "format")
     if time_unit_seconds is not None and not 0 < time_unit_seconds < np.inf:
         raise InputError(path, field="time_unit_seconds", found=time_unit_seconds, expected="seconds above 0")
     log = read_job_log(path, format)
+    is_table = format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS)
+    if predictions is not None and (log is not None or not is_table):
+        found = "a text format" if log is None else "a job log"
+        raise InputError(path, found=found, expected=_WITH_PREDICTIONS)
     if log is not None:
-        if predictions is not None:
-            raise InputError(path, found="a job log", expected=_WITH_PREDICTIONS)
         return log.trace
-    if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
+    if is_table:
         check_table_name(path)
         frame, first_line = read_frame(path)
         if predictions is not None:
@@ -194,14 +195,12 @@ def read_trace(
             expected = f"the columns of a trace, {', '.join(REQUIRED)} and others; {made}"
             raise InputError(path, found=frame.columns.tolist(), expected=expected)
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
-    if predictions is not None:
-        raise InputError(path, found="a text format", expected=_WITH_PREDICTIONS)
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
     return _parse(path, lines, fields)
 
 
-def trace_of(jobs: Trace | pd.DataFrame | str | os.PathLike[str]) -> Trace:
+def trace_of(jobs: Trace | pd.DataFrame | StrPath) -> Trace:
     """Jobs however they are given: a trace, a file of `read_trace`, or a DataFrame as a trace or a job log has it.
 
     >>> import pandas as pd
@@ -228,7 +227,7 @@ def trace_of(jobs: Trace | pd.DataFrame | str | os.PathLike[str]) -> Trace:
     return log.trace
 
 
-def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> ImportedLog | None:
+def read_job_log(path: StrPath, format: str = "auto") -> ImportedLog | None:
     """The trace of a job log that is told by what it holds, with what was made of the log; None for other files.
 
     Parameters
@@ -251,7 +250,7 @@ def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> Imported
     return import_log(path) if kind in _log_formats() else None
 
 
-def named_format(path: str | os.PathLike[str]) -> str:
+def named_format(path: StrPath) -> str:
     """Name of the system whose table a file is, one of `NAMED_FORMATS`; empty for any other trace."""
     path = Path(path)
     if file_kind(path) not in TABLE_KINDS or log_kind(path) != "table":
@@ -262,7 +261,7 @@ def named_format(path: str | os.PathLike[str]) -> str:
 
 def write_trace(
     trace: Trace,
-    path: str | os.PathLike[str],
+    path: StrPath,
     format: str = "auto",
     *,
     lossy: bool = False,
@@ -295,7 +294,7 @@ def write_trace(
     steps: one step for each second.
     """
     path = Path(path)
-    _check_format(format, TRACE_FORMATS)
+    expect_one_of(format, ("auto", *TRACE_FORMATS), "trace", "format")
     if format == "auto":
         kind, changes = file_kind(path), (trace.mode != "static").any()
         format = "table" if kind in TABLE_KINDS else SWF if kind == SWF else "shockwave" if changes else "gavel"
@@ -314,11 +313,6 @@ def write_trace(
         write_text(path, swf_text(trace))
     else:
         write_text(path, _print(path, trace, format, lossy))
-
-
-def _check_format(format: str, known: tuple[str, ...]) -> None:
-    if format not in (*known, "auto"):
-        raise InputError("trace", field="format", found=format, expected=one_of(format, ("auto", *known)))
 
 
 def _lines(path: Path) -> list[str]:
@@ -394,13 +388,13 @@ def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) 
         else:
             good = [value == default or value != value for value in values.tolist()]
         expected = f"{default!r}, as the format {format} has no such field (or lossy=True)"
-        require(np.array(good, dtype=np.bool_), values, path, name, expected)
+        require(np.array(good, dtype=bool), values, path, name, expected)
 
 
-def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -> list[Any]:
+def _cells(path: Path, name: str, field: _Field, values: Values, lossy: bool) -> list[Any]:
     """Cells ready for printing."""
     if field.form == "%s":
-        good = np.array([not any(end in text for end in "\t\n\r") for text in values], dtype=np.bool_)
+        good = np.array([not any(end in text for end in "\t\n\r") for text in values], dtype=bool)
         require(good, values, path, name, "text without tabs and line ends")
         return list(values)
     if name == "duration" and not lossy:

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError
+from throughputs.arrays import Floats, Ints, Texts
+from throughputs.errors import InputError, expect
 from throughputs.numerics import power_of_ten
 from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
@@ -39,7 +39,7 @@ _UNKNOWN = JobType("", "", "", "", needs_data_dir=False)
 class Durations(Protocol):
     """A distribution of job durations on the reference accelerator."""
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:
         """(n,) seconds."""
 
 
@@ -59,15 +59,19 @@ class LogUniformDurations:
     def __post_init__(self) -> None:
         probabilities = [part[0] for part in self.parts]
         proper = all(p >= 0 and low <= high for p, low, high in self.parts)
-        if not (proper and abs(sum(probabilities) - 1) < 1e-9 and self.unit > 0):
-            expected = "probabilities that add up to 1, each with low <= high, and a positive unit"
-            raise InputError(_SOURCE, field="durations", found=self, expected=expected)
+        expect(
+            proper and abs(sum(probabilities) - 1) < 1e-9 and self.unit > 0,
+            _SOURCE,
+            "durations",
+            self,
+            "probabilities that add up to 1, each with low <= high, and a positive unit",
+        )
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:
         """(n,) seconds."""
-        probabilities, low, high = np.array(self.parts, dtype=np.float64).T
+        probabilities, low, high = np.array(self.parts, dtype=float).T
         part = rng.choice(len(self.parts), size=n, p=probabilities)
-        seconds: NDArray[np.float64] = self.unit * power_of_ten(rng.uniform(low[part], high[part]))
+        seconds: Floats = self.unit * power_of_ten(rng.uniform(low[part], high[part]))
         return seconds
 
 
@@ -78,10 +82,9 @@ class FixedDuration:
     seconds: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.seconds < np.inf:
-            raise InputError(_SOURCE, field="durations", found=self.seconds, expected="positive seconds")
+        expect(0 < self.seconds < np.inf, _SOURCE, "durations", self.seconds, "positive seconds")
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:  # noqa: ARG002
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:  # noqa: ARG002
         """(n,) seconds."""
         return np.full(n, float(self.seconds))
 
@@ -125,10 +128,8 @@ class TraceGenerator:
 
     def __post_init__(self) -> None:
         check_arrivals(self.n_jobs, self.mean_interarrival, _SOURCE)
-        if self.seed < 0:
-            raise InputError(_SOURCE, field="seed", found=self.seed, expected="a whole number of at least 0")
-        if self.arrivals not in ("poisson", "static"):
-            raise InputError(_SOURCE, field="arrivals", found=self.arrivals, expected="'poisson' or 'static'")
+        expect(self.seed >= 0, _SOURCE, "seed", self.seed, "a whole number of at least 0")
+        expect(self.arrivals in ("poisson", "static"), _SOURCE, "arrivals", self.arrivals, "'poisson' or 'static'")
         _check_mix("scale_factors", self.scale_factors)
         if self.priorities is not None:
             _check_mix("priorities", self.priorities)
@@ -155,20 +156,22 @@ class TraceGenerator:
             source=source,
         )
 
-    def _draw_job_types(
-        self, rng: np.random.Generator, table: ThroughputTable, sizes: NDArray[np.int64], accelerator: str
-    ) -> NDArray[np.object_]:
+    def _draw_job_types(self, rng: np.random.Generator, table: ThroughputTable, sizes: Ints, accelerator: str) -> Texts:
         names = np.empty(len(sizes), dtype=object)
         by_size = types_by_size(table, accelerator, self.job_types)
         for size in np.unique(sizes).tolist():
-            if size not in by_size:
-                expected = f"a job type that runs with {size} GPUs on {accelerator!r}"
-                raise InputError(_SOURCE, field="scale_factors", found=size, expected=expected)
+            expect(
+                size in by_size,
+                _SOURCE,
+                "scale_factors",
+                size,
+                f"a job type that runs with {size} GPUs on {accelerator!r}",
+            )
             wanted = sizes == size
             names[wanted] = rng.choice(np.array(by_size[size], dtype=object), size=int(wanted.sum()))
         return names
 
-    def _draw_arrivals(self, rng: np.random.Generator) -> NDArray[np.float64]:
+    def _draw_arrivals(self, rng: np.random.Generator) -> Floats:
         times = np.zeros(self.n_jobs)
         if self.arrivals == "poisson":
             times[1:] = np.cumsum(rng.exponential(self.mean_interarrival, max(self.n_jobs - 1, 0)))
@@ -181,6 +184,6 @@ def _check_mix(name: str, mix: Mapping[int, float] | Mapping[float, float]) -> N
         raise InputError(_SOURCE, field=name, found=min(mix), expected="values above 0")
 
 
-def _draw(rng: np.random.Generator, mix: Mapping[int, float] | Mapping[float, float], n: int) -> NDArray[np.float64]:
-    shares = np.array(list(mix.values()), dtype=np.float64)
-    return rng.choice(np.array(list(mix), dtype=np.float64), size=n, p=shares / shares.sum())
+def _draw(rng: np.random.Generator, mix: Mapping[int, float] | Mapping[float, float], n: int) -> Floats:
+    shares = np.array(list(mix.values()), dtype=float)
+    return rng.choice(np.array(list(mix), dtype=float), size=n, p=shares / shares.sum())

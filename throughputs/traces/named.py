@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Positions, Texts
 from throughputs.errors import InputError
 from throughputs.frames import FrameReader
 from throughputs.limits import Range
@@ -33,13 +33,13 @@ def format_of_columns(columns: Sequence[object]) -> str:
     return next((name for name, told_by in named if any(some <= set(columns) for some in told_by)), "table")
 
 
-def in_seconds(times: NDArray[np.float64], unit: float | None) -> NDArray[np.float64]:
+def in_seconds(times: Floats, unit: float | None) -> Floats:
     """Times in units of so many seconds, 1 if None; inf, which no trace takes, where they are beyond all numbers."""
     with np.errstate(over="ignore"):
         return times * (1.0 if unit is None else unit)
 
 
-def job_types(models: NDArray[np.object_], sizes: NDArray[np.int64] | None) -> NDArray[np.object_]:
+def job_types(models: Texts, sizes: Ints | None) -> Texts:
     """(N,) ``MODEL (batch size B)``, or ``MODEL`` where there are no batch sizes."""
     if sizes is None:
         return models
@@ -48,7 +48,7 @@ def job_types(models: NDArray[np.object_], sizes: NDArray[np.int64] | None) -> N
 
 
 def trace_of_columns(
-    reader: FrameReader, columns: Mapping[str, tuple[str, Any]], rows: NDArray[np.intp] | None = None
+    reader: FrameReader, columns: Mapping[str, tuple[str, Any]], rows: Positions | None = None
 ) -> Trace:
     """The jobs in these rows, or in all, by arrival, those that arrive together as they stand.
 

@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError
-from throughputs.limits import require_shape
+from throughputs.arrays import Floats, Ints, Names, Numbers, Rowed, Sizes, Values
+from throughputs.errors import expect
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, STEADY_EPOCHS
@@ -36,7 +34,7 @@ _CHANGING = ("batch_size", "iterations_per_epoch", "total_steps", "_rung", "_ask
 
 
 @dataclass(frozen=True, eq=False)
-class CourseChange:
+class CourseChange(Rowed):
     """The n jobs that changed their batch size.
 
     Attributes
@@ -47,13 +45,10 @@ class CourseChange:
     rates : (n, M) throughput with the new batch size on the M accelerator types of the course, steps/s.
     """
 
-    jobs: NDArray[np.int64]
-    total_steps: NDArray[np.float64]
-    steps_done: NDArray[np.float64]
-    rates: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.jobs)
+    jobs: Ints
+    total_steps: Floats
+    steps_done: Floats
+    rates: Floats
 
 
 class Course:
@@ -89,10 +84,10 @@ class Course:
 
     def __init__(
         self,
-        job_type: Sequence[str] | NDArray[np.object_],
-        scale_factor: Sequence[int] | NDArray[np.int64],
-        mode: Sequence[str] | NDArray[np.object_],
-        total_steps: Sequence[float] | NDArray[np.float64],
+        job_type: Names,
+        scale_factor: Sizes,
+        mode: Names,
+        total_steps: Numbers,
         table: ThroughputTable,
         accelerators: Sequence[str],
         rules: AdaptationRules | None = None,
@@ -102,7 +97,7 @@ class Course:
     ) -> None:
         n = len(job_type)
         for name, column in (("scale_factor", scale_factor), ("mode", mode), ("total_steps", total_steps)):
-            require_shape(np.asarray(column), (n,), "course", name)
+            expect(len(column) == n, "course", name, f"{len(column)} jobs", f"{n}, as job types")
         rules = default_rules() if rules is None else rules
         self.accelerators = tuple(accelerators)
         self.published = published
@@ -110,7 +105,7 @@ class Course:
         self._ladders, self._kind = Ladders.of_jobs(
             job_type, scale_factor, mode, table, self.accelerators, rules, "course"
         )
-        self.total_steps = np.array(total_steps, dtype=np.float64)
+        self.total_steps = np.array(total_steps, dtype=float)
         self.batch_size, self.iterations_per_epoch, self.epochs = training_start(
             job_type, self.total_steps, self._ladders, self._kind
         )
@@ -118,18 +113,18 @@ class Course:
         self._initial_iterations = self.iterations_per_epoch.copy()
         self._rung = np.zeros(n, dtype=np.int64)
         self._asked = np.zeros(n, dtype=np.int64)  # rungs to climb at the next completed round, or to climb down
-        self.adaptive = self._ladders.adapts(self._kind)
+        self.adaptive = np.append(self._ladders.top > 0, False)[self._kind]  # kind -1, the last: not known
 
     def __len__(self) -> int:
         return len(self._kind)
 
-    def epochs_done(self, steps_done: NDArray[np.float64]) -> NDArray[np.int64]:
+    def epochs_done(self, steps_done: Floats) -> Ints:
         """(N,) whole epochs behind each job, of `steps_done` (N,) steps of its present batch size."""
         if self.published:
             return np.floor(steps_done / self.iterations_per_epoch + _EPOCH_TOLERANCE).astype(np.int64)
         return self._position(np.arange(len(self)), steps_done)
 
-    def book(self, ran: NDArray[np.int64], steps_done: NDArray[np.float64]) -> CourseChange:
+    def book(self, ran: Ints, steps_done: Floats) -> CourseChange:
         """Make the changes that are due at the end of a round; called before `observe` of the same round.
 
         Parameters
@@ -139,15 +134,18 @@ class Course:
         """
         jobs = ran[self.adaptive[ran]]
         jobs = jobs[steps_done[jobs] < self.total_steps[jobs]]
+        if not len(jobs):
+            return self._unchanged()
         if self.published:
+            jobs = jobs[self._asked[jobs] != 0]
             rung = self._rung[jobs] + self._asked[jobs]
         else:
             rung = self._ladders.rung(self._kind[jobs], self._position(jobs, steps_done))
-        changes = rung != self._rung[jobs]
-        jobs, rung = jobs[changes], rung[changes]
+            changes = rung != self._rung[jobs]
+            jobs, rung = jobs[changes], rung[changes]
         return self._change(jobs, rung, steps_done[jobs])
 
-    def observe(self, active: NDArray[np.int64], steps_done: NDArray[np.float64]) -> None:
+    def observe(self, active: Ints, steps_done: Floats) -> None:
         """Note which of the `active` jobs (positions) ask for a change, whether they ran in this round or not.
 
         Only where changes come late, as published: otherwise `book` sees by itself what is due.
@@ -155,6 +153,8 @@ class Course:
         if not self.published:
             return
         jobs = active[self.adaptive[active]]
+        if not len(jobs):
+            return
         kind, rung = self._kind[jobs], self._rung[jobs]
         epoch = np.ceil(steps_done[jobs] / self.iterations_per_epoch[jobs]).astype(np.int64)
         climbs = self._ladders.doublings(kind, epoch + 1) > rung
@@ -163,38 +163,36 @@ class Course:
         self._asked[jobs] = np.where(self._ladders.doubles[kind], climbs, jumps)
 
     def append(self, later: Course) -> None:
-        """Add the jobs of another course at the end.
-
-        Raises
-        ------
-        InputError
-            The other course has other accelerator types, or another way to round.
-        """
-        for name in ("accelerators", "published", "past_the_end"):
-            if getattr(later, name) != getattr(self, name):
-                raise InputError("course", field=name, found=getattr(later, name), expected=str(getattr(self, name)))
+        """Add the jobs of another course, of the same accelerator types and kind, at the end."""
         kind = np.where(later._kind >= 0, later._kind + len(self._ladders), -1)
         self._kind = np.concatenate([self._kind, kind])
         self._ladders = self._ladders.joined(later._ladders)
         for name in (*_COLUMNS, "adaptive", "_rung", "_asked"):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Values]:
         """What changes as the jobs train, for a checkpoint."""
         return {name: getattr(self, name) for name in _CHANGING}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: dict[str, Values]) -> None:
         """Go on from `state`, of a course of the same jobs."""
         for name in _CHANGING:
             setattr(self, name, state[name])
 
-    def _position(self, jobs: NDArray[np.int64], steps_done: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _position(self, jobs: Ints, steps_done: Floats) -> Ints:
         """(n,) the epoch that jobs are in: their fraction of the whole in epochs of the initial batch size."""
         fraction = steps_done[jobs] / self.total_steps[jobs]
-        epochs = fraction * (self.initial_steps[jobs] / self._initial_iterations[jobs])
+        epochs: Floats = fraction * (self.initial_steps[jobs] / self._initial_iterations[jobs])
         return np.floor(epochs + _EPOCH_TOLERANCE).astype(np.int64)
 
-    def _change(self, jobs: NDArray[np.int64], rung: NDArray[np.int64], steps: NDArray[np.float64]) -> CourseChange:
+    def _unchanged(self) -> CourseChange:
+        return CourseChange(
+            np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros((0, len(self.accelerators)))
+        )
+
+    def _change(self, jobs: Ints, rung: Ints, steps: Floats) -> CourseChange:
+        if not len(jobs):  # in most rounds
+            return self._unchanged()
         kind = self._kind[jobs]
         size = self._ladders.batch_size[kind, rung]
         iterations = np.ceil(self._ladders.samples_per_epoch[kind] / size)
@@ -217,11 +215,11 @@ class Course:
 
 
 def training_start(
-    job_type: Sequence[str] | NDArray[np.object_],
-    total_steps: NDArray[np.float64],
+    job_type: Names,
+    total_steps: Floats,
     ladders: Ladders,
-    kind: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    kind: Ints,
+) -> tuple[Ints, Floats, Ints]:
     """(N,) batch size, steps of an epoch, and epochs that N jobs begin with.
 
     Jobs that never change their batch size have at most `MOST_STEADY_EPOCHS`, longer ones instead.
@@ -233,7 +231,8 @@ def training_start(
     batch_size[known] = ladders.batch_size[kind[known], 0]
     iterations[known] = np.ceil(ladders.samples_per_epoch[kind[known]] / batch_size[known])
     epochs[known] = np.ceil(total_steps[known] / iterations[known])
-    long = known & (epochs > MOST_STEADY_EPOCHS) & ~ladders.adapts(kind)
+    long = np.flatnonzero(known & (epochs > MOST_STEADY_EPOCHS))
+    long = long[ladders.top[kind[long]] == 0]
     epochs[long] = MOST_STEADY_EPOCHS
     iterations[long] = total_steps[long] / MOST_STEADY_EPOCHS
     return batch_size, iterations, epochs.astype(np.int64)

@@ -15,19 +15,14 @@ Source: Zheng et al., NSDI 2023 (Shockwave), sections 4.2 and 5, and the publish
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError
-from throughputs.limits import require_shape
-from throughputs.ragged import Ragged
+from throughputs.arrays import Floats, Ints, Ragged, offsets_of
+from throughputs.errors import expect_one_of
 from throughputs.training.profiles import Profiles
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 ForecastMode = Literal["oracle", "causal", "true"]
 """What a forecast may know of a profile.
@@ -59,15 +54,16 @@ class Regimes(Ragged):
     samples_per_epoch : (N,) samples that one epoch goes through.
     """
 
-    per_row: ClassVar[tuple[str, ...]] = ("first", "length", "batch_size", "seconds", "regime")
+    per_job: ClassVar[tuple[str, ...]] = ("epochs", "samples_per_epoch")
 
-    first: Whole
-    length: Whole
-    batch_size: Whole
-    seconds: Array
-    regime: Whole
-    epochs: Whole
-    samples_per_epoch: Whole
+    offsets: Ints
+    first: Ints
+    length: Ints
+    batch_size: Ints
+    seconds: Floats
+    regime: Ints
+    epochs: Ints
+    samples_per_epoch: Ints
 
     @classmethod
     def of(cls, profiles: Profiles, *, whole_seconds: bool = True) -> Regimes:
@@ -96,46 +92,46 @@ class Regimes(Ragged):
             profiles.samples_per_epoch,
         )
 
-    def seen(self, epochs_done: Whole) -> Regimes:
+    def seen(self, epochs_done: Ints) -> Regimes:
         """What is known while epoch `epochs_done` (N,) runs: the runs so far; the present one goes on to the end."""
-        seen = self.first < self._observed(epochs_done)[self.job]
-        offsets = np.append(0, np.cumsum(seen))[self.offsets]
-        runs = {name: getattr(self, name)[seen] for name in self.per_row}
+        rows = np.flatnonzero(self.first < self._observed(epochs_done)[self.job])
+        offsets = offsets_of(np.bincount(self.job[rows], minlength=len(self)))
+        seen = self._with(offsets, lambda name: getattr(self, name)[slice(None) if name in self.per_job else rows])
         present = offsets[1:] - 1
-        runs["length"][present] = self.epochs - runs["first"][present]
-        return replace(self, offsets=offsets, **runs)
+        seen.length[present] = seen.epochs - seen.first[present]
+        return seen
 
-    def finished_seconds(self, epochs: Whole) -> Array:
+    def finished_seconds(self, epochs: Ints) -> Floats:
         """(N,) duration of the first `epochs` (N,) epochs of each job."""
         return self._per_job(self._within(epochs) * self.seconds)
 
-    def seconds_at(self, epoch: Whole) -> Array:
+    def seconds_at(self, epoch: Ints) -> Floats:
         """(N,) duration of one epoch of each job; of the last one, where `epoch` (N,) is past the end."""
         last = np.clip(epoch, 0, self.epochs - 1)[self.job]
         there = (self.first <= last) & (last < self.first + self.length)
         return self.seconds[there]
 
-    def _observed(self, epochs_done: Whole) -> Whole:
+    def _observed(self, epochs_done: Ints) -> Ints:
         """(N,) epochs that were seen, the present one included."""
-        observed: Whole = np.minimum(epochs_done + 1, self.epochs)
+        observed: Ints = np.minimum(epochs_done + 1, self.epochs)
         return observed
 
-    def _within(self, epochs: Whole) -> Whole:
+    def _within(self, epochs: Ints) -> Ints:
         """(R,) how many of the first `epochs` (N,) epochs of its job each run holds."""
-        within: Whole = np.clip(epochs[self.job] - self.first, 0, self.length)
+        within: Ints = np.clip(epochs[self.job] - self.first, 0, self.length)
         return within
 
-    def _per_job(self, values: Array) -> Array:
-        return np.bincount(self.job, values, minlength=len(self)).astype(np.float64)
+    def _per_job(self, values: Floats) -> Floats:
+        return np.bincount(self.job, values, minlength=len(self)).astype(float)
 
-    def _per_regime(self, values: Array | Whole, regimes: int) -> Array:
+    def _per_regime(self, values: Floats | Ints, regimes: int) -> Floats:
         """(N, regimes) sums of the (R,) `values`."""
         cell = self.job * regimes + self.regime
-        sums: Array = np.bincount(cell, values, minlength=len(self) * regimes).astype(np.float64)
+        sums: Floats = np.bincount(cell, values, minlength=len(self) * regimes).astype(float)
         return sums.reshape(len(self), regimes)
 
 
-def _by_appearance(job: Whole, batch_size: Whole) -> Whole:
+def _by_appearance(job: Ints, batch_size: Ints) -> Ints:
     """(R,) number of each run's batch size among those of its job, by first appearance."""
     if not len(job):
         return np.empty(0, dtype=np.int64)
@@ -159,20 +155,20 @@ class Forecast:
     factor : (N,) by which measured epochs last longer than profiled ones; in all three above.
     """
 
-    remaining_seconds: Array
-    epoch_seconds: Array
-    finished_seconds: Array
-    factor: Array
+    remaining_seconds: Floats
+    epoch_seconds: Floats
+    finished_seconds: Floats
+    factor: Floats
 
 
 def forecast_jobs(
     regimes: Regimes,
-    epochs_done: Whole,
+    epochs_done: Ints,
     *,
     mode: ForecastMode = "oracle",
-    measured_samples: Array | None = None,
-    measured_seconds: Array | None = None,
-    factor: Array | None = None,
+    measured_samples: Floats | None = None,
+    measured_seconds: Floats | None = None,
+    factor: Floats | None = None,
     band: float | None = CALIBRATION_BAND,
 ) -> Forecast:
     """What is left of N jobs.
@@ -189,19 +185,9 @@ def forecast_jobs(
     Raises
     ------
     InputError
-        An unknown mode, or arrays that do not fit.
+        An unknown mode.
     """
-    if mode not in get_args(ForecastMode):
-        expected = f"one of {', '.join(get_args(ForecastMode))}"
-        raise InputError("forecast", field="mode", found=mode, expected=expected)
-    for name, values in (
-        ("epochs_done", epochs_done),
-        ("measured_samples", measured_samples),
-        ("measured_seconds", measured_seconds),
-        ("factor", factor),
-    ):
-        if values is not None:
-            require_shape(values, (len(regimes),), "forecast", name)
+    expect_one_of(mode, get_args(ForecastMode), "forecast", "mode")
     known = regimes.seen(epochs_done) if mode == "causal" else regimes
     factor = np.ones(len(regimes)) if factor is None else factor
     if band is not None and measured_samples is not None and measured_seconds is not None:
@@ -219,7 +205,7 @@ def forecast_jobs(
     )
 
 
-def dirichlet_remaining_seconds(regimes: Regimes, epochs_done: Whole, *, unseen: bool = False) -> Array:
+def dirichlet_remaining_seconds(regimes: Regimes, epochs_done: Ints, *, unseen: bool = False) -> Floats:
     """(N,) run time left, from the posterior of a Dirichlet prior over regimes.
 
         a_m = E / |M| + c_m                      prior, and the c_m epochs of regime m seen, the present one included
@@ -251,7 +237,7 @@ def dirichlet_remaining_seconds(regimes: Regimes, epochs_done: Whole, *, unseen:
     if unseen:
         support[:, -1] = True
         mean[:, -1] = regimes.seconds_at(epochs_done)
-    total = E.astype(np.float64)[:, None]
+    total = E.astype(float)[:, None]
     a = np.where(support, total / support.sum(axis=1, keepdims=True), 0.0) + seen
     b = total * a / _row_sums(a)[:, None]
     b = b - np.minimum(seen, np.floor(b))
@@ -260,13 +246,13 @@ def dirichlet_remaining_seconds(regimes: Regimes, epochs_done: Whole, *, unseen:
     return np.where(left > 0, remaining, OVER_SECONDS)
 
 
-def true_remaining_seconds(regimes: Regimes, epochs_done: Whole) -> Array:
+def true_remaining_seconds(regimes: Regimes, epochs_done: Ints) -> Floats:
     """(N,) duration of all epochs that are not over; 1 s where none is left."""
     left = regimes._per_job((regimes.length - regimes._within(epochs_done)) * regimes.seconds)
     return np.where(epochs_done < regimes.epochs, left, OVER_SECONDS)
 
 
-def mean_epoch_seconds(regimes: Regimes, epochs_done: Whole) -> Array:
+def mean_epoch_seconds(regimes: Regimes, epochs_done: Ints) -> Floats:
     """(N,) mean duration of the epochs so far, the present one included."""
     observed = regimes._observed(epochs_done)
     return regimes.finished_seconds(observed) / observed
@@ -274,11 +260,11 @@ def mean_epoch_seconds(regimes: Regimes, epochs_done: Whole) -> Array:
 
 def calibration_factor(
     regimes: Regimes,
-    measured_samples: Array,
-    measured_seconds: Array,
-    factor: Array | None = None,
+    measured_samples: Floats,
+    measured_seconds: Floats,
+    factor: Floats | None = None,
     band: float = CALIBRATION_BAND,
-) -> Array:
+) -> Floats:
     """(N,) by which epochs last longer than profiled, from the progress measured.
 
     Measured progress is held against what the profile promises for the same time: whole epochs, and of the next one
@@ -304,17 +290,17 @@ def calibration_factor(
     return np.where(off, np.divide(promised, measured_samples, out=factor.copy(), where=off), factor)
 
 
-def _starts(regimes: Regimes) -> Array:
+def _starts(regimes: Regimes) -> Floats:
     """(R,) seconds from the start of its job at which each run starts; sums do not depend on other jobs."""
     if not len(regimes.job):
         return np.empty(0)
     place = np.arange(len(regimes.job)) - regimes.offsets[regimes.job]
     spans = np.zeros((len(regimes), int(place.max()) + 1))
     spans[regimes.job, place] = regimes.length * regimes.seconds
-    ends: Array = np.cumsum(spans, axis=1)[regimes.job, place]
+    ends: Floats = np.cumsum(spans, axis=1)[regimes.job, place]
     return np.where(place > 0, np.roll(ends, 1), 0.0)
 
 
-def _row_sums(values: Array) -> Array:
+def _row_sums(values: Floats) -> Floats:
     """(N,) sums of the rows from left to right, so that columns of zeros at the end change nothing."""
     return np.asarray(np.cumsum(values, axis=1)[:, -1])

@@ -5,153 +5,141 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Ints, Names, Rowed, Sizes, Values
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.rules import NEVER, AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
 
 @dataclass(frozen=True, eq=False)
-class Ladder:
-    """The batch sizes of one kind of job: of one type, gang size and mode.
+class Ladders(Rowed):
+    """The ladders of K kinds of job; jobs of one type, gang size and mode are of one kind.
 
     A ladder begins with the initial batch size, rung 0. That of an accordion job has the largest one above it, that
     of a gns job a rung for each doubling. A ladder ends below the first batch size without a throughput.
 
     Attributes
     ----------
-    batch_size : L sizes, samples.
-    rates : (L, M) steps/s on M accelerator types, 0 where it cannot run.
-    samples_per_epoch : size of the data set.
-    doubles : a gns job.
-    switches : L - 1 epochs from which a gns job is above each rung.
-    windows : the critical windows of an accordion job.
+    batch_size : (K, L) samples; above the top of a ladder its top is repeated.
+    rates : (K, L, M) steps/s on M accelerator types, 0 where it cannot run.
+    top : (K,) highest rung; 0 for jobs that never change.
+    samples_per_epoch : (K,) size of the data set.
+    doubles : (K,) bool, a gns job.
+    switches : (K, L - 1) epoch from which a gns job is above each rung.
+    windows : (K, W, 4) first, end, every and before of the critical windows of an accordion job.
     """
 
-    batch_size: Sequence[int]
-    rates: NDArray[np.float64]
-    samples_per_epoch: int
-    doubles: bool
-    switches: Sequence[int]
-    windows: Sequence[CriticalWindow]
+    batch_size: Ints
+    rates: Floats
+    top: Ints
+    samples_per_epoch: Ints
+    doubles: Flags
+    switches: Ints
+    windows: Ints
 
     @classmethod
-    def of(
+    def of_jobs(
         cls,
-        job_type: str,
-        gpus: int,
-        mode: str,
+        job_type: Names,
+        scale_factor: Sizes,
+        mode: Names,
         table: ThroughputTable,
         accelerators: Sequence[str],
         rules: AdaptationRules,
         view: View,
-    ) -> Ladder | None:
-        """That of jobs of a type, gang size and mode; None where the rules do not know the model.
+    ) -> tuple[Ladders, Ints]:
+        """Ladders, and the kind of each of N jobs (-1 where the rules do not know the model).
 
         Raises
         ------
         InputError
             The table does not know a job type, scale factor or accelerator type.
         """
-        found = rules.find(job_type)
-        if found is None:
-            return None
-        model, initial = found
-        sizes, switches, windows = _rungs(mode, model, initial, gpus, view)
-        rates = [table.rates([job_type], [gpus], accelerators)]
-        for size in sizes[1:]:
-            name = [with_batch_size(job_type, size)]
-            if not (table.has(name, [gpus]).all() and table.rates(name, [gpus], accelerators).any()):
-                break
-            rates.append(table.rates(name, [gpus], accelerators))
-        top = len(rates) - 1
-        return cls(
-            sizes[: top + 1],
-            np.concatenate(rates),
-            model.samples_per_epoch,
-            mode == "gns",
-            switches[:top],
-            windows if top else (),
-        )
-
-
-class Ladders:
-    """The ladders of K kinds of job side by side.
-
-    Attributes
-    ----------
-    batch_size, rates : (K, L) and (K, L, M), see `Ladder`; 1 and 0 above the top of a ladder.
-    top : (K,) highest rung; 0 for jobs that never change.
-    samples_per_epoch, doubles : (K,).
-    """
-
-    def __init__(self, kinds: Sequence[Ladder], n_accelerators: int) -> None:
-        self.kinds, self.n_accelerators = kinds, n_accelerators
-        self.batch_size = _stacked([kind.batch_size for kind in kinds], 1)
-        self.rates = _stacked([kind.rates for kind in kinds], 0.0, n_accelerators)
-        self.top = np.array([len(kind.rates) - 1 for kind in kinds], dtype=np.int64)
-        self.samples_per_epoch = np.array([kind.samples_per_epoch for kind in kinds], dtype=np.int64)
-        self.doubles = np.array([kind.doubles for kind in kinds], dtype=np.bool_)
-        self._switches = _stacked([kind.switches for kind in kinds], NEVER)
-        self._windows = _stacked([kind.windows for kind in kinds], 0, 4)
+        sizes = np.asarray(scale_factor, dtype=np.int64).tolist()
+        keys = list(zip(job_type, sizes, mode, strict=True))
+        found = {key: rule for key in dict.fromkeys(keys) if (rule := rules.find(key[0])) is not None}
+        ladders = [_ladder(*key, *rule, table, accelerators, view) for key, rule in found.items()]
+        kinds = {key: kind for kind, key in enumerate(found)}
+        of_job = np.array([kinds.get(key, -1) for key in keys], dtype=np.int64)
+        none, no = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+        nothing = np.zeros((0, 1), dtype=np.int64), np.zeros((0, 1, len(accelerators)))
+        empty = cls(*nothing, none, none, no, np.zeros((0, 0), np.int64), np.zeros((0, 0, 4), np.int64))
+        return cls._together([empty, *ladders]), of_job
 
     @classmethod
-    def of_jobs(
-        cls,
-        job_type: Sequence[str] | NDArray[np.object_],
-        scale_factor: Sequence[int] | NDArray[np.int64],
-        mode: Sequence[str] | NDArray[np.object_],
-        table: ThroughputTable,
-        accelerators: Sequence[str],
-        rules: AdaptationRules,
-        view: View,
-    ) -> tuple[Ladders, NDArray[np.int64]]:
-        """Ladders, and the kind of each of N jobs (-1 where the rules do not know the model); raises as `Ladder.of`."""
-        jobs = list(zip(job_type, np.asarray(scale_factor, dtype=np.int64).tolist(), mode, strict=True))
-        ladders = {key: Ladder.of(*key, table, accelerators, rules, view) for key in dict.fromkeys(jobs)}
-        known = [key for key, ladder in ladders.items() if ladder is not None]
-        kind = {key: k for k, key in enumerate(known)}
-        of_job = np.array([kind.get(key, -1) for key in jobs], dtype=np.int64)
-        return cls([ladder for ladder in ladders.values() if ladder is not None], len(accelerators)), of_job
+    def _together(cls, parts: Sequence[Ladders]) -> Ladders:
+        """The kinds of all parts, one behind the other."""
+        L = max(part.batch_size.shape[1] for part in parts)
+        W = max(part.windows.shape[1] for part in parts)
+        columns = zip(*(part._widened(L, W) for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
 
-    def joined(self, later: Ladders) -> Ladders:
-        """These kinds, and behind them those of `later`."""
-        return Ladders([*self.kinds, *later.kinds], self.n_accelerators)
-
-    def __len__(self) -> int:
-        return len(self.kinds)
-
-    def adapts(self, kind: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(n,) whether jobs of some kinds may change their batch size at all; not those of none (-1)."""
-        return np.append(self.top > 0, False)[kind]
-
-    def doublings(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+    def doublings(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that gns jobs of some kinds are on in some epochs, each of shape (n,)."""
-        return np.asarray((self._switches[kind] <= epoch[:, np.newaxis]).sum(axis=1), dtype=np.int64)
+        return np.asarray((self.switches[kind] <= epoch[:, None]).sum(axis=1), dtype=np.int64)
 
-    def critical(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def critical(self, kind: Ints, epoch: Ints) -> Flags:
         """(n,) whether accordion jobs of some kinds are in a critical window in some epochs, each of shape (n,)."""
-        first, end, every, before = np.moveaxis(self._windows[kind], 2, 0)
-        at = np.broadcast_to(epoch[:, np.newaxis], first.shape)
+        first, end, every, before = np.moveaxis(self.windows[kind], 2, 0)
+        at = np.broadcast_to(epoch[:, None], first.shape)
         phase = np.where(every > 0, at % np.maximum(every, 1), at)
-        inside: NDArray[np.bool_] = ((first <= phase) & (phase < end) & (at < before)).any(axis=1)
+        inside: Flags = ((first <= phase) & (phase < end) & (at < before)).any(axis=1)
         return inside
 
-    def rung(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+    def rung(self, kind: Ints, epoch: Ints) -> Ints:
         """(n,) rung that jobs of some kinds are to be on in some epochs, each of shape (n,)."""
         doubled = self.doublings(kind, epoch)
         return np.where(self.doubles[kind], doubled, np.where(self.critical(kind, epoch), 0, self.top[kind]))
 
+    def joined(self, later: Ladders) -> Ladders:
+        """These kinds, and behind them those of `later`."""
+        return self._together([self, later])
 
-def _stacked(lists: Sequence[Any], filler: float, *width: int) -> NDArray[Any]:
-    """(K, most, ...) the lists of K kinds, of numbers or of rows of `width` numbers, filled up to the longest one."""
-    stacked = np.full((len(lists), max(map(len, lists), default=1), *width), filler)
-    for row, entries in zip(stacked, lists, strict=True):
-        row[: len(entries)] = np.reshape(entries, (-1, *width))
-    return stacked
+    def _widened(self, L: int, W: int) -> tuple[Values, ...]:
+        """The fields with L rungs and W windows."""
+        K, rungs = self.batch_size.shape
+        extra = L - rungs
+        return (
+            np.concatenate([self.batch_size, np.repeat(self.batch_size[:, -1:], extra, axis=1)], axis=1),
+            np.concatenate([self.rates, np.repeat(self.rates[:, -1:], extra, axis=1)], axis=1),
+            self.top,
+            self.samples_per_epoch,
+            self.doubles,
+            np.concatenate([self.switches, np.full((K, extra), NEVER)], axis=1),
+            np.concatenate([self.windows, np.zeros((K, W - self.windows.shape[1], 4), np.int64)], axis=1),
+        )
+
+
+def _ladder(
+    job_type: str,
+    gpus: int,
+    mode: str,
+    model: ModelRules,
+    initial: int,
+    table: ThroughputTable,
+    accelerators: Sequence[str],
+    view: View,
+) -> Ladders:
+    """The ladder of one kind."""
+    sizes, switches, windows = _rungs(mode, model, initial, gpus, view)
+    rates = table.rates([job_type], [gpus], accelerators)
+    for size in sizes[1:]:
+        name = with_batch_size(job_type, size)
+        if not table.has([name], [gpus]).all() or not (faster := table.rates([name], [gpus], accelerators)).any():
+            break
+        rates = np.concatenate([rates, faster])
+    top = len(rates) - 1
+    return Ladders(
+        np.array([sizes[: top + 1]]),
+        rates[None],
+        np.array([top]),
+        np.array([model.samples_per_epoch]),
+        np.array([mode == "gns"]),
+        np.array(switches[:top] + [NEVER] * (top - len(switches)), dtype=np.int64)[None],
+        np.array([window.packed for window in windows if top], dtype=np.int64).reshape(1, -1, 4),
+    )
 
 
 def _rungs(

@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.limits import require_all
-from throughputs.ragged import row_offsets
+from throughputs.arrays import Floats, Ints, offsets_of
+from throughputs.errors import InputError
 from throughputs.training.course import training_start
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, Profiles
@@ -75,60 +74,43 @@ def profile_trace(
     column = _profiled_column(trace, table, initial, wanted)
 
     job = np.repeat(np.arange(len(trace)), epochs)
-    offsets = row_offsets(epochs)
+    offsets = offsets_of(epochs)
     epoch = np.arange(len(job)) - offsets[:-1][job]
     rate = initial[np.arange(len(trace)), column]
     samples = np.maximum(np.rint(iterations * batch_size), 1).astype(np.int64)
     steps = iterations.copy()
     # An epoch is a pass over the samples, but for jobs of unknown data sets and those with too many epochs.
-    passes = (kind >= 0) & ((epochs < MOST_STEADY_EPOCHS) | ladders.adapts(kind))
+    passes = np.flatnonzero(kind >= 0)
+    passes = passes[(epochs[passes] < MOST_STEADY_EPOCHS) | (ladders.top[kind[passes]] > 0)]
     samples[passes] = ladders.samples_per_epoch[kind[passes]]
     steps[passes] = samples[passes] / batch_size[passes]
     sizes, seconds = batch_size[job], (steps / rate)[job]
 
-    adapts = np.flatnonzero(ladders.adapts(kind)[job])
+    adapts = np.flatnonzero((kind >= 0)[job])
+    adapts = adapts[ladders.top[kind[job[adapts]]] > 0]
     of, at = job[adapts], epoch[adapts]
-    start = rules.accordion_start if view == "profile" else 0.0
-    rung = _rungs(ladders, kind[of], column[of], at, epochs[of], start, published)
+    rung, doubles = ladders.rung(kind[of], at), ladders.doubles[kind[of]]
+    if view == "profile" and rules.accordion_start > 0:
+        rung[~doubles & (at <= rules.accordion_start * epochs[of])] = 0
+    if published:
+        rung[doubles & (at == epochs[of] - 1) & (rung > 1)] = 0
+    # not beyond the highest rung that runs on the type of the job, of (K, M)
+    highest = np.logical_and.accumulate(ladders.rates > 0, axis=1).sum(axis=1) - 1
+    rung = np.minimum(rung, highest[kind[of], column[of]])
     sizes[adapts] = ladders.batch_size[kind[of], rung]
     seconds[adapts] = samples[of] / sizes[adapts] / ladders.rates[kind[of], rung, column[of]]
     return Profiles(offsets, sizes, seconds, samples)
 
 
-def _profiled_column(
-    trace: Trace, table: ThroughputTable, rates: NDArray[np.float64], wanted: str | None
-) -> NDArray[np.int64]:
+def _profiled_column(trace: Trace, table: ThroughputTable, rates: Floats, wanted: str | None) -> Ints:
     """(N,) the accelerator type of each job, as a position in the table."""
-    require_all(
-        np.asarray(rates.any(axis=1)),
-        np.zeros(len(trace)),
-        table.source,
-        lambda job: f"{trace.job_type[job]!r} with {trace.scale_factor[job]} GPUs",
-        "a throughput above 0 on some accelerator type",
-    )
+    if len(trace) and not rates.any(axis=1).all():
+        job = int(np.argmin(rates.any(axis=1)))
+        where = f"{trace.job_type[job]!r} with {trace.scale_factor[job]} GPUs"
+        raise InputError(table.source, field=where, found=0.0, expected="a throughput above 0 on some accelerator type")
     column = rates.argmax(axis=1) if rates.size else np.zeros(len(trace), dtype=np.int64)
     if wanted is not None:
         table.rates([], [], [wanted])  # says what is wrong with an unknown name
         position = table.accelerators.index(wanted)
         column = np.where(rates[:, position] > 0, position, column)
     return column
-
-
-def _rungs(
-    ladders: Ladders,
-    kind: NDArray[np.int64],
-    column: NDArray[np.int64],
-    epoch: NDArray[np.int64],
-    epochs: NDArray[np.int64],
-    start: float,
-    published: bool,
-) -> NDArray[np.int64]:
-    """(T,) rung of each epoch of jobs that adapt, below the first one without a throughput on the type of the job."""
-    rung = ladders.rung(kind, epoch)
-    doubles = ladders.doubles[kind]
-    rung[~doubles & (epoch <= start * epochs) & (start > 0)] = 0
-    if published:
-        rung[doubles & (epoch == epochs - 1) & (rung > 1)] = 0
-    runs = np.logical_and.accumulate(ladders.rates > 0, axis=1).sum(axis=1) - 1  # (K, M) highest rung that runs
-    lowest: NDArray[np.int64] = np.minimum(rung, runs[kind, column])
-    return lowest

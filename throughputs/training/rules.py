@@ -13,21 +13,23 @@ S. McCandlish et al., "An Empirical Model of Large-Batch Training", 2018.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from throughputs.errors import did_you_mean
-from throughputs.files import Document, parse_toml, read_text
+from throughputs.files import Document, JsonObject, StrPath, parse_toml, read_text
 from throughputs.limits import Range
 
 View = Literal["profile", "course"]
 """Which critical windows: those that profiles are drawn with, or those that the true course of a job follows."""
+
+NEVER = 2**63 - 1
+"""An epoch that does not come."""
 
 _OTHERWISE = "otherwise"
 _MOST_DIGITS = 16
@@ -35,24 +37,26 @@ _MOST_DIGITS = 16
 _JOB_TYPE = re.compile(r"(?P<model>.+) \(batch size (?P<size>[1-9]\d{0,15})\)")
 
 
-NEVER = 2**63 - 1
-"""An epoch that no job comes to."""
-
-
-class CriticalWindow(NamedTuple):
+@dataclass(frozen=True)
+class CriticalWindow:
     """Epochs during which an accordion job keeps its initial batch size.
 
     Attributes
     ----------
     first, end : the epochs first, ..., end - 1, counted from 0.
     every : period in epochs with which the window comes back; 0: it does not.
-    before : no epoch from here on belongs to it.
+    before : no epoch from here on belongs to it; None: no such bound.
     """
 
     first: int
     end: int
     every: int = 0
-    before: int = NEVER
+    before: int | None = None
+
+    @property
+    def packed(self) -> tuple[int, int, int, int]:
+        """All four as numbers."""
+        return self.first, self.end, self.every, NEVER if self.before is None else self.before
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,12 @@ class AdaptationRules:
     ----------
     models : by name, as job types begin: ``"LM"`` for ``"LM (batch size 20)"``.
     accordion_start : profiles keep the initial batch size of an accordion job up to this share of its epochs.
+    source : where the rules come from, in words.
     """
 
     models: Mapping[str, ModelRules]
     accordion_start: float = 0.0
+    source: str = "adaptation rules"
 
     def find(self, job_type: str) -> tuple[ModelRules, int] | None:
         """Rules and batch size of a job type, as in ``"LM (batch size 20)"``; None if the model is not known."""
@@ -123,7 +129,7 @@ def default_rules() -> AdaptationRules:
     return _parse(resource.read_text(encoding="utf-8"), "default adaptation rules")
 
 
-def read_rules(path: str | os.PathLike[str]) -> AdaptationRules:
+def read_rules(path: StrPath) -> AdaptationRules:
     """Rules from a TOML file; its keys are described in docs/training.md.
 
     Raises
@@ -143,13 +149,18 @@ def _parse(text: str, source: str) -> AdaptationRules:
 class _Reader(Document):
     """Checks every value of the file; errors name its path, such as ``models.LM.doublings.20.1``."""
 
-    def rules(self, content: dict[str, Any]) -> AdaptationRules:
+    def rules(self, content: JsonObject) -> AdaptationRules:
         self.table(content, "", ("source", "accordion_start", "models"))
         start = self.number(content.get("accordion_start", 0.0), "accordion_start", Range(0, 1), "a share from 0 to 1")
+        stated = content.get("source", self.source)
+        if not isinstance(stated, str):
+            raise self.error("source", stated, "text")
         models = self.table(content.get("models"), "models")
         if not models:
             raise self.error("models", None, "at least one model, [models.NAME]")
-        return AdaptationRules({name: self._model(value, f"models.{name}") for name, value in models.items()}, start)
+        return AdaptationRules(
+            {name: self._model(value, f"models.{name}") for name, value in models.items()}, start, stated
+        )
 
     def _model(self, value: object, where: str) -> ModelRules:
         table = self.table(value, where, [field.name for field in fields(ModelRules)])
@@ -179,7 +190,7 @@ class _Reader(Document):
         }
 
     def _window(self, value: object, where: str) -> CriticalWindow:
-        table = self.table(value, where, CriticalWindow._fields)
+        table = self.table(value, where, [field.name for field in fields(CriticalWindow)])
         first = self.whole(table.get("first"), f"{where}.first", 0)
         end = self.whole(table.get("end"), f"{where}.end", first + 1)
         least = {"every": end, "before": 1}

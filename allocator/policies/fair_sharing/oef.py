@@ -141,10 +141,15 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
     ) -> ColumnSolution:
         """The program over K classes of jobs with scale factors `sizes` (K,), `counts` (K,) jobs each."""
         columns = envy.columns(sizes, state.cluster.accelerators)
-        program = ColumnProgram(columns, state.capacity, counts=counts, rows=envy.first_rows())
+        first, *waiting = envy.first_rows()
+        program = ColumnProgram(columns, state.capacity, counts=counts, rows=first)
         value = (counts * sizes)[columns.job] * columns.rate
+
+        def further(x: Array) -> Rows | None:
+            return waiting.pop() if waiting else envy.violated(x)
+
         seconds = until - perf_counter()
-        return solve_columns(program, Total(value), solver=self.solver, seconds=seconds, generate=envy.violated)
+        return solve_columns(program, Total(value), solver=self.solver, seconds=seconds, generate=further)
 
     def _equal(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, Any, float, float]:
         """Shares of `jobs` with equal normalised throughput; the rest as in `_cooperative`."""
@@ -232,14 +237,23 @@ class _Envy:
         shares[self.relative > 0] = x
         return shares
 
-    def first_rows(self) -> Rows:
-        """Rows between neighbours, and of the time that is owed."""
+    def first_rows(self) -> list[Rows]:
+        """Rows between neighbours; before them, where there is any, of the time that is owed.
+
+        What is owed to a job that cannot use every type is what may leave no shares: it takes the types that others
+        envy it for. With its rows alone that is seen in a fraction of the time that all others take.
+        """
         from scipy.sparse import csr_array, vstack
 
-        near = self.among(*self.neighbours())
-        job, owed = np.nonzero(self.relative)[0], np.flatnonzero(self.owed)
+        near, owed = self.among(*self.neighbours()), np.flatnonzero(self.owed)
+        if not len(owed):
+            return [near]
+        lacking = np.flatnonzero((self.relative == 0).any(axis=1) & (self.owed > 0))
+        pairs = np.array([(i, k) for k in lacking for i in range(len(self.owed)) if i != k], dtype=np.intp)
+        envied = self.among(*pairs.reshape(-1, 2).T)
+        job = np.nonzero(self.relative)[0]
         time = csr_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(len(self.owed), len(job)))
-        return Rows(vstack([near.matrix, time[owed]]), np.concatenate([near.lower, self.owed[owed]]))
+        return [Rows(vstack([envied.matrix, time[owed]]), np.concatenate([envied.lower, self.owed[owed]])), near]
 
     def among(self, envious: Positions, envied: Positions) -> Rows:
         """The rows of some pairs."""

@@ -30,10 +30,11 @@ from typing import Any
 import numpy as np
 
 from allocator.published.pollux.tables import StepTimes, Validation, read_step_times, read_validation
+from throughputs.arrays import Floats
 from throughputs.errors import InputError
 from throughputs.goodput.log_errors import Cells, Loss
 from throughputs.goodput.trainings.profiled import PASSES
-from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings, packed_shape
+from throughputs.goodput.trainings.training import Shape, Training, Trainings, packed_shape
 
 _MOST_NODES = 16
 """Placements on more nodes count as on so many, where they have to be interpolated: more were not measured."""
@@ -48,7 +49,7 @@ class _Steps:
     """Step times of one model on one accelerator type."""
 
     def __init__(self, placed: StepTimes, scaled: StepTimes | None) -> None:
-        self._curves: dict[str, tuple[Array, Array, Array]] = {}
+        self._curves: dict[str, tuple[Floats, Floats, Floats]] = {}
         for name in dict.fromkeys(placed.placement.tolist()):
             rows = np.flatnonzero(placed.placement == name)
             rows = rows[np.argsort(placed.batch_size[rows], kind="stable")]
@@ -108,7 +109,7 @@ class _Steps:
         shapes = (tuple(map(int, name)) for name in self._curves)
         return next((shape for shape in shapes if sum(shape) == gpus), None)
 
-    def on_placement(self, shape: Shape) -> tuple[Array, Array] | None:
+    def on_placement(self, shape: Shape) -> tuple[Floats, Floats] | None:
         """Batch sizes, ascending, and step times measured on a placement; None where it was not measured."""
         curve = self._curves.get(_canonical(shape))
         return None if curve is None else curve[:2]
@@ -122,12 +123,12 @@ class _Steps:
         return max((float(t.batch_size[t.gpus == gpus].max(initial=0)) for t in self._tables), default=0.0) or np.inf
 
 
-def _keys(table: StepTimes) -> Array:
+def _keys(table: StepTimes) -> Floats:
     """(R, 3) nodes, GPUs and batch sizes."""
     return np.stack([table.nodes, table.gpus, table.batch_size], axis=1).astype(np.float64)
 
 
-def _times(table: StepTimes) -> Array:
+def _times(table: StepTimes) -> Floats:
     """(R, 2) seconds of steps, and of synchronisation."""
     return np.stack([table.step_time, table.sync_time], axis=1)
 
@@ -318,7 +319,7 @@ def _read_training(name: str, folder: Path) -> MeasuredTraining:
 _START = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
 
 
-def descended(cells: Cells, tolerance: float | None = None) -> tuple[Array, Array]:
+def descended(cells: Cells, tolerance: float | None = None) -> tuple[Floats, Floats]:
     """(P, 7) parameters at which the published descent ends, each problem by itself, and their losses (P,).
 
     Parameters
@@ -333,7 +334,7 @@ def descended(cells: Cells, tolerance: float | None = None) -> tuple[Array, Arra
         loss = Loss(cells.take(np.array([p])))
         lower, upper = loss.cells.lower[0], loss.cells.upper[0]
 
-        def value_and_slope(x: Array, loss: Loss = loss) -> tuple[float, Array]:
+        def value_and_slope(x: Floats, loss: Loss = loss) -> tuple[float, Floats]:
             value, slope = loss.slope(x[None])
             return float(value[0]), slope[0]
 

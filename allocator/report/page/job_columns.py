@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from throughputs.files import JsonObject
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _TO_THE_MINUTE = len("2025-03-03T08:00")
 
 
-def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
+def trace_columns(jobs: pd.DataFrame) -> JsonObject:
     """Of N jobs ids, those of the log if it has some, types, GPUs (a fraction where one asks for it), arrivals (whole
     seconds), and users, partitions, dates of arrival (UTC) and deadlines where any are.
     """
@@ -37,7 +37,7 @@ def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
     return columns
 
 
-def outcome_columns(jobs: pd.DataFrame, rho: str) -> dict[str, Any]:
+def outcome_columns(jobs: pd.DataFrame, rho: str) -> JsonObject:
     """Completions and seconds on GPUs (whole), rho (thousandths), preemptions and status, and which deadlines were met.
 
     A column is left out where the table of jobs lacks it; `rho` is the one of finish-time fairness.
@@ -53,10 +53,10 @@ def outcome_columns(jobs: pd.DataFrame, rho: str) -> dict[str, Any]:
 
 def whole_numbers(values: pd.Series[float]) -> list[int | None]:
     """Rounded; None where there is none."""
-    return [round(value) if math.isfinite(value) else None for value in values.to_numpy(np.float64).tolist()]
+    return [round(value) if math.isfinite(value) else None for value in values.to_numpy(float).tolist()]
 
 
-def _coded(name: str, plural: str, values: pd.Series[Any]) -> dict[str, Any]:
+def _coded(name: str, plural: str, values: pd.Series[Any]) -> JsonObject:
     """Texts as positions in a list of the different ones."""
     import pandas as pd
 

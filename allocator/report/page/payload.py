@@ -10,15 +10,17 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.report.bars import Bars, interval_means, merge_rounds
+from allocator.report.bars import Bars, merge_rounds
 from allocator.report.page.job_columns import outcome_columns, trace_columns
+from throughputs.arrays import Floats, Ints
+from throughputs.files import JsonObject
+from throughputs.numerics import interval_means
 from throughputs.shown import UNSHOWN, visible
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.results.result import SimulationResult
 
-_Floats = NDArray[np.float64]
 
 # Sizes that keep a page of ten policies below about 5 MB; a bar takes about 8 characters, a share about 3.
 TOTAL_BARS = 360_000
@@ -58,7 +59,7 @@ _OF_ONE_RUN = {
 
 def build_payload(
     results: Sequence[SimulationResult], names: Sequence[str], policies: Sequence[str], of_run: Sequence[int], rho: str
-) -> dict[str, Any]:
+) -> JsonObject:
     """Everything the script of the page draws from, ready for JSON.
 
     Parameters
@@ -68,7 +69,7 @@ def build_payload(
     policies, of_run : (P,) names of the policies, and (R,) position of the policy of each run.
     rho : column of finish-time fairness.
     """
-    traces: list[dict[str, Any]] = []
+    traces: list[JsonObject] = []
     runs = []
     positions = [_positions(result, result.rounds["job_id"]) for result in results]
     bars = [merge_rounds(result.rounds, job) for result, job in zip(results, positions, strict=True)]
@@ -99,7 +100,7 @@ def _origin(result: SimulationResult) -> float | None:
     return round(float(dates[0].astype(np.int64)) / 1e6 - float(arrival[0]), 3)
 
 
-def script_elements(payload: Mapping[str, Any]) -> str:
+def script_elements(payload: JsonObject) -> str:
     """The data as script elements: one with what every visitor sees, and one per run, read when it is looked at.
 
     Those of more than `PACKED` characters are gzip in base64.
@@ -139,14 +140,14 @@ def to_script_json(payload: object) -> str:
     return text.translate(escapes | {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
 
 
-def _positions(result: SimulationResult, ids: Any) -> NDArray[np.int64]:
+def _positions(result: SimulationResult, ids: Any) -> Ints:
     """Positions of jobs in the table of jobs; -1 where they are not in it."""
     import pandas as pd
 
     return np.asarray(pd.Index(result.jobs["job_id"]).get_indexer(ids), dtype=np.int64)
 
 
-def _figures(result: SimulationResult, rho: str) -> dict[str, Any]:
+def _figures(result: SimulationResult, rho: str) -> JsonObject:
     cluster = result.cluster
     return {
         "accelerators": list(cluster.accelerators),
@@ -159,9 +160,9 @@ def _figures(result: SimulationResult, rho: str) -> dict[str, Any]:
     }
 
 
-def _distribution(column: pd.Series[float], decimals: int | None) -> dict[str, Any]:
+def _distribution(column: pd.Series[float], decimals: int | None) -> JsonObject:
     """At most `CDF_POINTS` of the values, evenly spaced in rank and with the largest kept; and how many there were."""
-    values = column.to_numpy(np.float64)
+    values = column.to_numpy(float)
     ordered = np.sort(values[np.isfinite(values)])
     count = len(ordered)
     if count > CDF_POINTS:
@@ -169,7 +170,7 @@ def _distribution(column: pd.Series[float], decimals: int | None) -> dict[str, A
     return {"count": count, "values": [round(value, decimals) for value in ordered.tolist()]}
 
 
-def course(start: _Floats, end: _Floats, height: _Floats, decimals: int) -> dict[str, list[float]]:
+def course(start: Floats, end: Floats, height: Floats, decimals: int) -> dict[str, list[float]]:
     """The sum of pulses over time as steps: value k holds from time k (whole seconds) to time k + 1.
 
     Exact while changes are few, otherwise time-weighted means over equal bins up to the last time at which there is
@@ -178,7 +179,7 @@ def course(start: _Floats, end: _Floats, height: _Floats, decimals: int) -> dict
     if not len(start):
         return {"time": [], "value": []}
 
-    def steps(edges: _Floats) -> tuple[_Floats, _Floats]:
+    def steps(edges: Floats) -> tuple[Floats, Floats]:
         values = np.round(interval_means(start, end, height, edges), decimals)
         changes = np.append(True, values[1:] != values[:-1])
         return np.append(edges[:-1][changes], edges[-1]), values[changes]
@@ -194,7 +195,7 @@ def course(start: _Floats, end: _Floats, height: _Floats, decimals: int) -> dict
     return {"time": [round(t) for t in times.tolist()], "value": [_short(v, decimals) for v in values.tolist()]}
 
 
-def _courses(result: SimulationResult) -> dict[str, Any]:
+def _courses(result: SimulationResult) -> JsonObject:
     """What is measured of the cluster over time, by the names of `charts.COURSES`."""
     gpus, (free, efficiency) = result.cluster.total_gpus, (result.fragmentation, result.efficiency)
     start, end, queued, busy = _numbers(result.timeline, "start_time", "end_time", "queued_jobs", "busy_gpus")
@@ -211,11 +212,11 @@ def _courses(result: SimulationResult) -> dict[str, Any]:
     }
 
 
-def _numbers(table: pd.DataFrame, *names: str) -> list[_Floats]:
-    return [table[name].to_numpy(np.float64) for name in names]
+def _numbers(table: pd.DataFrame, *names: str) -> list[Floats]:
+    return [table[name].to_numpy(float) for name in names]
 
 
-def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[str, Any]:
+def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> JsonObject:
     """Bars of each GPU as [rounds since the last bar's first, rounds, job, ...], the first `most_bars` in time."""
     if not len(bars):
         return {"roundStart": [], "roundEnd": [], "bars": [], "barCount": 0, "until": None}
@@ -240,7 +241,7 @@ def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[
     }
 
 
-def _bar_rows(bars: Bars, first: NDArray[np.int64], last: NDArray[np.int64], n_gpus: int) -> list[list[int]]:
+def _bar_rows(bars: Bars, first: Ints, last: Ints, n_gpus: int) -> list[list[int]]:
     same_gpu = np.concatenate([[False], np.diff(bars.gpu) == 0])
     since = np.where(same_gpu, np.diff(first, prepend=0), first)
     table = np.column_stack([since, last - first + 1, bars.job])
@@ -248,16 +249,16 @@ def _bar_rows(bars: Bars, first: NDArray[np.int64], last: NDArray[np.int64], n_g
     return [table[a:b].ravel().tolist() for a, b in pairwise(bounds.tolist())]
 
 
-def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, Any]:
+def _busy_gpus(result: SimulationResult, job: Ints) -> JsonObject:
     """Mean number of busy GPUs of each accelerator type in equal bins from 0 to the end of the last round."""
     rounds = result.rounds
     if not len(rounds):
         return {"busyUntil": 0, "busy": []}
     start, end = _numbers(rounds, "start_time", "end_time")
     count = rounds["gpu_count"] if "gpu_count" in rounds else result.jobs["scale_factor"].iloc[job]
-    gpus, decimals = count.to_numpy(np.float64), 1
+    gpus, decimals = count.to_numpy(float), 1
     if "gpu_fraction" in result.jobs:
-        gpus, decimals = gpus * result.jobs["gpu_fraction"].to_numpy(np.float64)[job], 3
+        gpus, decimals = gpus * result.jobs["gpu_fraction"].to_numpy(float)[job], 3
     edges = np.linspace(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS + 1)
     busy = []
     for name in result.cluster.accelerators:
@@ -267,7 +268,7 @@ def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, An
     return {"busyUntil": round(float(edges[-1])), "busy": busy}
 
 
-def _decisions(result: SimulationResult, share_limit: int) -> dict[str, Any]:
+def _decisions(result: SimulationResult, share_limit: int) -> JsonObject:
     decisions = result.decisions
     shares = sum(allocation.shares.size for _, _, allocation in decisions)
     affordable = len(decisions) if shares <= share_limit else max(1, len(decisions) * share_limit // shares)
@@ -279,7 +280,7 @@ def _decisions(result: SimulationResult, share_limit: int) -> dict[str, Any]:
     }
 
 
-def _decision(result: SimulationResult, number: int, clock: float, allocation: Allocation) -> dict[str, Any]:
+def _decision(result: SimulationResult, number: int, clock: float, allocation: Allocation) -> JsonObject:
     labels = allocation.throughputs.jobs
     # Labels that are not in the trace stay as text, so that no row is dropped silently.
     positions = zip(_positions(result, labels).tolist(), labels, strict=True)

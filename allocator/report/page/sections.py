@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from allocator.report.bar_charts import bar_panels
 from allocator.report.charts import COURSES, HOUR, cdf_chart, course_chart
+from allocator.report.figures import Rows
 from allocator.report.page.markup import choice, section
 from allocator.report.presentation import Presentation
 from allocator.results.outcomes import RECORDED
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
 
-def bars_section(summaries: Sequence[Mapping[str, Any]]) -> str:
+def bars_section(summaries: Rows) -> str:
     """The figures that the preset shows as bars, a panel each; nothing where it shows none."""
     panels = bar_panels(summaries)
     if not panels:
@@ -43,11 +44,11 @@ def distribution_sections(
     n_policies = max(of_run) + 1
     n_jobs, jct, rhos = [0] * n_policies, *([np.empty(0)] * n_policies for _ in range(2))
     for policy, result in zip(of_run, results, strict=True):
-        hours = result.jobs["jct"].to_numpy(np.float64) / HOUR
+        hours = result.jobs["jct"].to_numpy(float) / HOUR
         # of a log those jobs alone of which it tells when they ran
         n_jobs[policy] += int(np.isfinite(hours).sum()) if result.policy == RECORDED else len(hours)
         jct[policy] = np.append(jct[policy], hours)
-        rhos[policy] = np.append(rhos[policy], result.jobs[rho].to_numpy(np.float64))
+        rhos[policy] = np.append(rhos[policy], result.jobs[rho].to_numpy(float))
     how_jct = (
         "At each time, the fraction of all jobs of the trace that took at most so long from arrival to "
         "completion. Further left and higher is better; the end of the curve is the slowest job."
@@ -129,7 +130,7 @@ def jobs_section(names: Sequence[str]) -> str:
     return section("jobs", "Jobs", how, body)
 
 
-def course_sections(runs: Sequence[Mapping[str, Any]], of_run: Sequence[int], origin: float | None) -> list[str]:
+def course_sections(runs: Rows, of_run: Sequence[int], origin: float | None) -> list[str]:
     """What is measured of the cluster over time; without those of which no run has anything.
 
     `origin` is second 0 of the clock, in seconds since 1970; None: times are no dates.

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from allocator.report.figures import Row, Rows
+from throughputs.files import JsonObject
+
 _CONFIDENCE = 0.95
 # What tells the rows of the tables within a summary apart.
 _ROW_KEYS = ("accelerator", "gpus", "user", "partition", "entity", "priority_weight")
@@ -24,11 +27,11 @@ class Policies:
     """
 
     of_run: tuple[int, ...]
-    summaries: tuple[Mapping[str, Any], ...]
+    summaries: tuple[Row, ...]
     half_widths: tuple[Mapping[str, float], ...]
 
     @classmethod
-    def of(cls, summaries: Sequence[Mapping[str, Any]]) -> Policies:
+    def of(cls, summaries: Rows) -> Policies:
         """Put runs together that have the same label and preset, and a seed each; all others stand alone.
 
         Parameters
@@ -53,7 +56,7 @@ class Policies:
         """Runs of the policy with the most."""
         return max(map(self.of_run.count, self.of_run), default=0)
 
-    def differences(self, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def differences(self, runs: Rows) -> list[JsonObject]:
         """Of each policy but the first, how much its figures differ from those of the first on the same jobs.
 
         Runs with the same seed have the same jobs, so the seed cancels out of their difference: intervals of paired
@@ -64,7 +67,7 @@ class Policies:
         (P - 1,) ``policy``, ``baseline`` (the first), ``pairs``, and by figure ``mean`` of policy minus baseline and
         ``half_width`` of its 95 % interval (Student's t). Empty where no policy has two pairs.
         """
-        by_seed: list[dict[Any, Mapping[str, Any]]] = [{} for _ in self.summaries]
+        by_seed: list[dict[Any, Row]] = [{} for _ in self.summaries]
         for policy, run in zip(self.of_run, runs, strict=True):
             if run.get("status", "completed") == "completed":
                 by_seed[policy][_seed(run)] = run
@@ -82,7 +85,7 @@ class Policies:
             rows.append({"policy": name, "baseline": names[0], "pairs": len(pairs), "mean": mean, "half_width": half})
         return rows if any(row["mean"] for row in rows) else []
 
-    def run_names(self, names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    def run_names(self, names: Sequence[str], summaries: Rows) -> list[str]:
         """Names of the runs, from the (P,) names of the policies: with the seed where a policy has several."""
         return [
             names[policy] if self.of_run.count(policy) == 1 else f"{names[policy]}, seed {_seed(summary)}"
@@ -102,17 +105,17 @@ def half_width(values: Sequence[float]) -> float:
     return float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2)) * math.sqrt(variance / n)
 
 
-def _of_seeds(runs: list[int], summaries: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+def _of_seeds(runs: list[int], summaries: Rows) -> list[list[int]]:
     seeds = [_seed(summaries[run]) for run in runs]
     different = None not in seeds and len(set(map(str, seeds))) == len(seeds)
     return [runs] if different else [[run] for run in runs]
 
 
-def _seed(summary: Mapping[str, Any]) -> Any:
+def _seed(summary: Row) -> Any:
     return summary.get("settings", {}).get("seed")
 
 
-def _mean(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _mean(summaries: Rows) -> Row:
     """The first summary with the means of its numbers, and of those of the tables in it, over all of them."""
     if len(summaries) == 1:
         return summaries[0]
@@ -128,16 +131,16 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
     return _mean_rows([value or [] for value in values]) if isinstance(first, list) else first
 
 
-def _mean_rows(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+def _mean_rows(tables: Sequence[Rows]) -> list[Row]:
     """One row per key that any of the tables has."""
-    alike: dict[Any, list[Mapping[str, Any]]] = {}
+    alike: dict[Any, list[Row]] = {}
     for table in tables:
         for row in table:
             alike.setdefault(next((row[key] for key in _ROW_KEYS if key in row), None), []).append(row)
     return [_mean(rows) for rows in alike.values()]
 
 
-def _half_widths(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+def _half_widths(summaries: Rows) -> Mapping[str, float]:
     if len(summaries) == 1:
         return {}
     columns = {name: _numbers([summary.get(name) for summary in summaries]) for name in summaries[0]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from allocator.report.charts import policy_class
 from allocator.report.figures import (
     MISSING,
     Figure,
+    HalfWidths,
+    Row,
+    Rows,
     best_rows,
     differing_rows,
     format_column,
@@ -78,7 +81,7 @@ def comparison_section(policies: Policies) -> str:
     return section("comparison", "Comparison", how, table(heads, rows))
 
 
-def differences_section(policies: Policies, differences: Sequence[Mapping[str, Any]]) -> str:
+def differences_section(policies: Policies, differences: Rows) -> str:
     """Paired differences of the policies from the first; nothing where there are none."""
     if not differences:
         return ""
@@ -116,13 +119,13 @@ def calibration_section(calibration: Calibration) -> str:
     return section("calibration", "Beside what was recorded", how, table(heads, rows))
 
 
-def breakdown_sections(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def breakdown_sections(summaries: Rows) -> list[str]:
     """What jobs of each size, user, partition and entity got; nothing where the jobs do not differ in it."""
     sections = (_breakdown(summaries, of) for of in BREAKDOWNS.values())
     return [text for text in sections if text]
 
 
-def _breakdown(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> str:
+def _breakdown(summaries: Rows, of: Breakdown) -> str:
     """A row per part of the jobs: with the figures of the one policy, or with one figure, chosen, of each policy."""
     shown = [(at, summary[of.rows][: of.most]) for at, summary in enumerate(summaries) if summary.get(of.rows)]
     if not shown:
@@ -180,8 +183,8 @@ def _row(position: int, name: str, cells: Sequence[str], part: str = "") -> str:
 
 def _cells(
     figure: Figure,
-    rows: Sequence[Mapping[str, Any]],
-    half_widths: Sequence[Mapping[str, float]] | None = None,
+    rows: Rows,
+    half_widths: HalfWidths | None = None,
     marks: Mapping[int, str] = MappingProxyType({}),
     write: Callable[..., list[str]] = format_column,
 ) -> list[str]:
@@ -200,7 +203,7 @@ def _cells(
     return cells
 
 
-def _done(summary: Mapping[str, Any]) -> str:
+def _done(summary: Row) -> str:
     done = summary.get("completed_jobs")
     if done is None:
         return f'<td data-value="">{MISSING}</td>'

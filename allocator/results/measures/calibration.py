@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.results.measures.parts import size_names
+from throughputs.files import JsonObject
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,9 +52,7 @@ class Calibration:
         """From the tables of jobs of two runs; None where no job completed in both."""
         import pandas as pd
 
-        waits = [
-            jobs["queueing_time"].where(jobs["jct"].notna()).to_numpy(np.float64) for jobs in (recorded, simulated)
-        ]
+        waits = [jobs["queueing_time"].where(jobs["jct"].notna()).to_numpy(float) for jobs in (recorded, simulated)]
         both = ~np.isnan(waits[0]) & ~np.isnan(waits[1])
         if not both.any():
             return None
@@ -80,7 +79,7 @@ class Calibration:
         """How far a figure may be off: the mean, or half of the percentiles and sizes where these are further off."""
         return float(np.nanmax([self.off, self.table["off"].abs().median(), 0.0]))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Ready for JSON, times in seconds."""
         rows = self.table.astype(object).where(self.table.notna(), None).to_dict("records")
         return {"policy": self.policy, "starts_within_ten_minutes": self.starts_near, "waiting": rows}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Values
+from throughputs.files import JsonObject
 from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_Floats = NDArray[np.float64]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for
 # the granularity of rounds.
@@ -25,13 +25,13 @@ PERCENTILES = {"median": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99_9": 9
 """Percentiles that are told, by what the names of their figures begin with."""
 
 
-def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+def completion_figures(jobs: pd.DataFrame) -> JsonObject:
     """Completed jobs, their completion and queueing times (seconds) and rho, of a table of jobs; None where nothing is.
 
     Percentiles lie on the line between the two values next to them in rank.
     """
     done = jobs[jobs["jct"].notna()]
-    jct, queueing, running = (done[name].to_numpy(np.float64) for name in ("jct", "queueing_time", "running_time"))
+    jct, queueing, running = (done[name].to_numpy(float) for name in ("jct", "queueing_time", "running_time"))
     some = bool(jct.size and (jct > 0).all())
     figures = {
         "completed_jobs": int(jct.size),
@@ -45,15 +45,15 @@ def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
         "average_running_time": _mean(running),
     }
     if "bounded_slowdown" in jobs:
-        slowdown = done["bounded_slowdown"].to_numpy(np.float64)
+        slowdown = done["bounded_slowdown"].to_numpy(float)
         figures |= {"average_bounded_slowdown": _mean(slowdown), **_percentiles(slowdown, "bounded_slowdown")}
     for column in ("rho", "rho_static", "rho_themis", "rho_isolated"):
         if column in jobs:
-            figures |= _rho_figures(jobs[column].dropna().to_numpy(np.float64), column.removeprefix("rho"))
+            figures |= _rho_figures(jobs[column].dropna().to_numpy(float), column.removeprefix("rho"))
     return figures
 
 
-def percentiles_by_group(values: _Floats, of: NDArray[np.int64], n: int, name: str) -> dict[str, _Floats]:
+def percentiles_by_group(values: Floats, of: Ints, n: int, name: str) -> dict[str, Floats]:
     """The percentiles of each of n groups, in one pass over all: figures by name, (n,) each.
 
     Parameters
@@ -78,12 +78,12 @@ def percentiles_by_group(values: _Floats, of: NDArray[np.int64], n: int, name: s
     return figures
 
 
-def _percentiles(values: _Floats, name: str) -> dict[str, float | None]:
+def _percentiles(values: Floats, name: str) -> dict[str, float | None]:
     found = np.percentile(values, list(PERCENTILES.values())) if values.size else np.full(len(PERCENTILES), np.nan)
     return {f"{prefix}_{name}": _finite(value) for prefix, value in zip(PERCENTILES, found, strict=True)}
 
 
-def _rho_figures(rho: _Floats, ending: str) -> dict[str, Any]:
+def _rho_figures(rho: Floats, ending: str) -> JsonObject:
     """Average, worst and unfair share of one kind of rho; the ending of its name goes to all of them."""
     return {
         f"average_rho{ending}": _mean(rho),
@@ -93,7 +93,7 @@ def _rho_figures(rho: _Floats, ending: str) -> dict[str, Any]:
     }
 
 
-def _mean(values: NDArray[Any]) -> float | None:
+def _mean(values: Values) -> float | None:
     return _finite(values.mean()) if values.size else None
 
 

@@ -12,22 +12,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import expect
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
 
-RunAlone = Callable[[str, _Ints, _Ints], _Floats]
+RunAlone = Callable[[str, Ints, Ints], Floats]
 """What an isolated run takes. Given an accelerator type, (K,) positions of jobs in `SimulationResult.jobs` and the (K,)
 GPUs of that type that each has to itself all the time: (K,) seconds until it completes, inf or nan where it cannot."""
 
 
-def average_concurrency(result: SimulationResult, every: float | None = None) -> _Floats:
+def average_concurrency(result: SimulationResult, every: float | None = None) -> Floats:
     """(N,) n_avg: jobs in the cluster on the time average over each job's stay, itself included; nan if it stayed.
 
     Parameters
@@ -46,7 +46,7 @@ def average_concurrency(result: SimulationResult, every: float | None = None) ->
     seen, stay = (np.append(0.0, np.cumsum(each)) for each in (active * weight, weight))
     seen, stay = seen[last] - seen[first], stay[last] - stay[first]
     # whoever comes and goes at once, or between two looks, is seen by nobody else
-    average = np.divide(seen, stay, out=np.ones(len(arrival)), where=stay > 0)
+    average = quotient(seen, stay, 1.0)
     return np.where(np.isfinite(leave), average, np.nan)
 
 
@@ -63,7 +63,7 @@ def contention(result: SimulationResult, every: float | None = None) -> tuple[fl
     return float(mean), float(active[some].max())
 
 
-def _active(result: SimulationResult, every: float | None) -> tuple[_Floats, ...]:
+def _active(result: SimulationResult, every: float | None) -> tuple[Floats, ...]:
     """Jobs over time, `active` of them for `weight` seconds, or at so many looks, from each of the `times`; and (N,)
     arrival and departure of each job (seconds; inf for a job that never left).
     """
@@ -72,8 +72,8 @@ def _active(result: SimulationResult, every: float | None) -> tuple[_Floats, ...
     jobs = result.jobs
     done = jobs["completion_time"]
     left = done.fillna(jobs["leave_time"]) if "leave_time" in jobs else done
-    leave = left.fillna(np.inf).to_numpy(np.float64)
-    arrival = jobs["arrival_time"].to_numpy(np.float64)
+    leave = left.fillna(np.inf).to_numpy(float)
+    arrival = jobs["arrival_time"].to_numpy(float)
     # those that no type can run are not there
     came, went = (np.sort(each[(jobs["status"] != "unserved").to_numpy()]) for each in (arrival, leave))
     times = np.unique(np.concatenate([came, went[np.isfinite(went)]]))
@@ -82,10 +82,10 @@ def _active(result: SimulationResult, every: float | None) -> tuple[_Floats, ...
         times = every * np.arange(np.ceil(times.max(initial=0.0) / every) + 1)
         weight = np.ones(len(times))
     active = came.searchsorted(times, "right") - went.searchsorted(times, "right")
-    return times, active.astype(np.float64), weight, arrival, leave
+    return times, active.astype(float), weight, arrival, leave
 
 
-def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> _Floats:
+def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> Floats:
     """(N,) seconds each job would have taken alone on its share of each type, averaged over types by their GPUs.
 
     With k = G_m / n_avg GPUs of type m: between floor(k) and ceil(k) GPUs on the line between their two times, and for
@@ -117,24 +117,23 @@ def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> _Floats:
         total[able] += gpus * seconds[able]
         weights[able] += gpus
     isolated = np.full(len(concurrency), np.nan)
-    isolated[known] = np.divide(total, weights, out=np.full(len(known), np.nan), where=weights > 0)
+    isolated[known] = quotient(total, weights, np.nan)
     return isolated
 
 
-def isolated_run_rho(result: SimulationResult, run_alone: RunAlone) -> _Floats:
+def isolated_run_rho(result: SimulationResult, run_alone: RunAlone) -> Floats:
     """(N,) completion times over those of `isolated_run_jct`; nan where there is none."""
-    rho: _Floats = result.jobs["jct"].to_numpy(np.float64) / isolated_run_jct(result, run_alone)
+    rho: Floats = result.jobs["jct"].to_numpy(float) / isolated_run_jct(result, run_alone)
     return rho
 
 
-def unfair_share(rho: _Floats, above: float = 1.0) -> float:
+def unfair_share(rho: Floats, above: float = 1.0) -> float:
     """Share of the jobs with a rho, nan left out, whose rho is larger than `above`; nan where there is none."""
     known = rho[~np.isnan(rho)]
     return float((known > above).mean()) if known.size else float("nan")
 
 
-def _asked(run_alone: RunAlone, name: str, jobs: _Ints, gpus: _Ints) -> _Floats:
-    seconds = np.asarray(run_alone(name, jobs, gpus), dtype=np.float64)
-    if seconds.shape != jobs.shape:
-        raise InputError("run_alone", field=name, found=seconds.shape, expected=f"a time for each of {len(jobs)} jobs")
+def _asked(run_alone: RunAlone, name: str, jobs: Ints, gpus: Ints) -> Floats:
+    seconds = np.asarray(run_alone(name, jobs, gpus), dtype=float)
+    expect(seconds.shape == jobs.shape, "run_alone", name, seconds.shape, f"a time for each of {len(jobs)} jobs")
     return seconds

@@ -17,7 +17,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from throughputs.arrays import Flags, Floats, Ints
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from allocator.results.record import RunRecord
 
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
 
 GANG = 8
 """GPUs of the gang that is asked about: a whole server of most clusters."""
@@ -45,13 +45,13 @@ class Fragmentation:
         weighted by their GPUs.
     """
 
-    share: _Floats
-    fits: _Floats
-    blocked: _Floats
+    share: Floats
+    fits: Floats
+    blocked: Floats
     overall: dict[str, float]
 
     @property
-    def by_pool(self) -> dict[str, _Floats]:
+    def by_pool(self) -> dict[str, Floats]:
         """The three by the same names, (M,) each."""
         return dict(zip(self.overall, (self.share, self.fits, self.blocked), strict=True))
 
@@ -85,8 +85,9 @@ def measure_fragmentation(record: RunRecord, start: float, end: float, gang: int
         "gang_fits_fraction": _ratio((weight * fits).sum(), weight.sum()),
         "gang_blocked_fraction": _ratio((weight * blocked).sum(), weight.sum()),
     }
-    share = np.divide(fragmented, free, out=np.full(n, np.nan), where=free > 0)
-    return Fragmentation(share, np.where(able, fits, np.nan), np.where(able, blocked, np.nan), overall)
+    return Fragmentation(
+        quotient(fragmented, free, np.nan), np.where(able, fits, np.nan), np.where(able, blocked, np.nan), overall
+    )
 
 
 def fragmentation_table(record: RunRecord, gang: int = GANG) -> pd.DataFrame:
@@ -103,7 +104,7 @@ def fragmentation_table(record: RunRecord, gang: int = GANG) -> pd.DataFrame:
     return table
 
 
-def _table(time: _Floats, free: _Ints, fragmented: _Ints, fits: NDArray[np.bool_]) -> pd.DataFrame:
+def _table(time: Floats, free: Ints, fragmented: Ints, fits: Flags) -> pd.DataFrame:
     """A pool over time: what holds from each time on (seconds, ascending)."""
     import pandas as pd
 
@@ -133,7 +134,7 @@ def _courses(record: RunRecord, gang: int) -> list[pd.DataFrame] | None:
     return courses
 
 
-def _servers(cluster: Cluster) -> tuple[_Ints, _Ints, _Ints]:
+def _servers(cluster: Cluster) -> tuple[Ints, Ints, Ints]:
     """(G,) server of each GPU, and of each server (S,) its GPUs and its pool; numbered pool by pool."""
     within = np.arange(cluster.total_gpus) - np.repeat(cluster.first_gpu, cluster.capacity)
     whole = np.array([cluster.gpus_per_server[name] for name in cluster.accelerators])
@@ -143,7 +144,7 @@ def _servers(cluster: Cluster) -> tuple[_Ints, _Ints, _Ints]:
     return server, np.bincount(server, minlength=int(count.sum())), np.repeat(np.arange(len(count)), count)
 
 
-def _course(time: _Floats, server: _Ints, change: _Ints, size: _Ints, whole: int, gang: int) -> pd.DataFrame:
+def _course(time: Floats, server: Ints, change: Ints, size: Ints, whole: int, gang: int) -> pd.DataFrame:
     """One pool: its servers have `size` GPUs, `whole` of them where they are complete.
 
     The free GPUs of the `server` change by `change` at each `time`.
@@ -168,14 +169,14 @@ def _course(time: _Floats, server: _Ints, change: _Ints, size: _Ints, whole: int
     return _table(times, free, fragmented, fits)
 
 
-def _counts(free: _Ints, size: _Ints, whole: int, rest: int) -> _Ints:
+def _counts(free: Ints, size: Ints, whole: int, rest: int) -> Ints:
     """(4, K) for servers with so many `free` of their GPUs: these; those that are fragmented; whether the server is
     complete and empty; and whether it has room for the `rest` of a gang.
     """
     return np.array([free, np.where(free < size, free, 0), free >= whole, free >= max(rest, 1)], dtype=np.int64)
 
 
-def _busy(record: RunRecord) -> tuple[_Ints, _Floats, _Floats] | None:
+def _busy(record: RunRecord) -> tuple[Ints, Floats, Floats] | None:
     """GPU, start and end of the stretches in which somebody had each GPU: jobs that share one count once.
 
     None where placement is off.

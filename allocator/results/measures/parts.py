@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.deadlines import deadline_figures
 from allocator.results.measures.completion import completion_figures, percentiles_by_group
 from formulations import proportional_throughput
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
+from throughputs.files import JsonObject
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -20,12 +21,9 @@ if TYPE_CHECKING:
 
     from allocator.results.record import RunRecord
 
-_Floats = NDArray[np.float64]
 
 SIZE_CLASSES = (1, 2, 5, 9, 17)
 """Smallest gang of each size class: one GPU, part of a server of eight, such a server, two, more."""
-
-_DEADLINES_BY_WEIGHT = ("deadline_jobs", "deadline_ratio")
 
 
 def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame:
@@ -34,15 +32,28 @@ def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame
     Columns priority_weight, jobs, the `completion_figures` of the jobs, deadline_jobs, deadline_ratio (by the `measure`
     of `deadlines.deadline_figures`); empty where there is nothing to measure.
     """
+
+    def due(group: pd.DataFrame) -> JsonObject:
+        found = {"deadline_jobs": 0, "deadline_ratio": None} | deadline_figures(group, measure)
+        return {name: found[name] for name in ("deadline_jobs", "deadline_ratio")}
+
+    return _figures_by("priority_weight", jobs, reversed(list(_measured(jobs).groupby("priority_weight"))), due)
+
+
+def _figures_by(
+    key: str,
+    jobs: pd.DataFrame,
+    groups: Iterable[tuple[Any, pd.DataFrame]],
+    further: Callable[[pd.DataFrame], JsonObject],
+) -> pd.DataFrame:
+    """A row for each group of the jobs, with what tells it apart under `key`, its figures and `further` ones."""
     import pandas as pd
 
-    rows = []
-    for weight, group in _measured(jobs).groupby("priority_weight", sort=True):
-        due = {"deadline_jobs": 0, "deadline_ratio": None} | deadline_figures(group, measure)
-        figures = {"priority_weight": weight, "jobs": len(group)} | completion_figures(group)
-        rows.append(figures | {name: due[name] for name in _DEADLINES_BY_WEIGHT})
-    columns = ["priority_weight", "jobs", *completion_figures(jobs.iloc[:0]), *_DEADLINES_BY_WEIGHT]
-    return pd.DataFrame(rows[::-1], columns=columns)
+    rows = [
+        {key: name, "jobs": len(group)} | completion_figures(group) | further(group)
+        for name, group in [("", jobs.iloc[:0]), *groups]
+    ]
+    return pd.DataFrame(rows[1:], columns=list(rows[0]))
 
 
 def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd.DataFrame:
@@ -61,21 +72,15 @@ def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd
     InputError
         Classes that do not ascend from 1.
     """
-    import pandas as pd
-
     if not classes or classes[0] != 1 or any(one >= other for one, other in pairwise(classes)):
         raise InputError("size classes", found=list(classes), expected="ascending numbers of GPUs that begin with 1")
-    measured, rows = _measured(jobs), []
+    measured = _measured(jobs)
     names, of = size_names(measured["scale_factor"].to_numpy(), classes)
-    for position, name in enumerate(names):
-        group = measured[of == position]
-        figures = {"gpus": name, "jobs": len(group)} | completion_figures(group)
-        rows.append(figures | {"restart_gpu_hours": restart_gpu_hours(group)})
-    columns = ["gpus", "jobs", *completion_figures(jobs.iloc[:0]), "restart_gpu_hours"]
-    return pd.DataFrame(rows, columns=columns)
+    groups = ((name, measured[of == position]) for position, name in enumerate(names))
+    return _figures_by("gpus", jobs, groups, lambda group: {"restart_gpu_hours": restart_gpu_hours(group)})
 
 
-def size_names(gpus: NDArray[np.int64], classes: Sequence[int] = SIZE_CLASSES) -> tuple[list[str], NDArray[np.int64]]:
+def size_names(gpus: Ints, classes: Sequence[int] = SIZE_CLASSES) -> tuple[list[str], Ints]:
     """Names of the size classes that some of N jobs are in, as "5-8", and (N,) which of these each is in."""
     names = [str(first) if first == end - 1 else f"{first}-{end - 1}" for first, end in pairwise(classes)]
     names.append(f"{classes[-1]}+")
@@ -99,8 +104,8 @@ def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
 
     names, of = np.unique(jobs[column].to_numpy(dtype=np.str_), return_inverse=True)
     n = len(names)
-    used = np.bincount(of, jobs["gpu_seconds"].to_numpy(np.float64), n)
-    jct, rho = jobs["jct"].to_numpy(np.float64), jobs["rho"].to_numpy(np.float64)
+    used = np.bincount(of, jobs["gpu_seconds"].to_numpy(float), n)
+    jct, rho = jobs["jct"].to_numpy(float), jobs["rho"].to_numpy(float)
     worst = np.full(n, np.nan)
     np.fmax.at(worst, of, rho)
     columns = {
@@ -110,24 +115,23 @@ def named_parts_table(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
         "gpu_hours": used / 3600.0,
         "gpu_share": used / max(float(used.sum()), 1e-300),
     }
-    queueing = np.where(np.isnan(jct), np.nan, jobs["queueing_time"].to_numpy(np.float64))
-    for name, values in (("jct", jct), ("queueing_time", queueing)):
-        columns |= {f"average_{name}": _means(values, of, n)} | percentiles_by_group(values, of, n, name)
+    queueing = np.where(np.isnan(jct), np.nan, jobs["queueing_time"].to_numpy(float))
+
+    def averages(name: str, values: Floats) -> dict[str, Floats]:
+        return {f"average_{name}": _means(values, of, n)} | percentiles_by_group(values, of, n, name)
+
+    columns |= averages("jct", jct) | averages("queueing_time", queueing)
     columns |= {"average_rho": _means(rho, of, n), "worst_rho": worst}
     if "bounded_slowdown" in jobs:
-        slowdown = jobs["bounded_slowdown"].to_numpy(np.float64)
-        columns |= {"average_bounded_slowdown": _means(slowdown, of, n)}
-        columns |= percentiles_by_group(slowdown, of, n, "bounded_slowdown")
+        columns |= averages("bounded_slowdown", jobs["bounded_slowdown"].to_numpy(float))
     return pd.DataFrame(columns).iloc[np.argsort(-used, kind="stable")].reset_index(drop=True)
 
 
-def _means(values: _Floats, of: NDArray[np.int64], n: int) -> _Floats:
+def _means(values: Floats, of: Ints, n: int) -> Floats:
     """(n,) means of the values of each part, without nan; nan where there are none."""
     there = ~np.isnan(values)
     counts = np.bincount(of[there], minlength=n)
-    sums = np.bincount(of[there], values[there], n)
-    means: _Floats = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
-    return means
+    return quotient(np.bincount(of[there], values[there], n), counts, np.nan)
 
 
 def restart_gpu_hours(jobs: pd.DataFrame) -> float | None:
@@ -141,7 +145,7 @@ def _measured(jobs: pd.DataFrame) -> pd.DataFrame:
     return jobs[jobs["measured"]] if "measured" in jobs else jobs
 
 
-def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+def rows_of(table: pd.DataFrame) -> list[JsonObject]:
     """The rows as JSON has them; None for nan."""
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]
@@ -165,29 +169,28 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     entities = membership.entities
     measured = record.measured
-    gpu, work = jobs["gpu_seconds"].to_numpy(dtype=np.float64), _work(record)
+    gpu, work = jobs["gpu_seconds"].to_numpy(dtype=float), _work(record)
     totals = [max(float(values[measured].sum()), 1e-300) for values in (gpu, work)]
-    rows: list[dict[str, Any]] = []
-
-    def add(inside: NDArray[np.bool_], about: dict[str, Any]) -> None:
-        mine = inside & measured
-        shares = [float(values[mine].sum()) / total for values, total in zip((gpu, work), totals, strict=True)]
-        figures = completion_figures(jobs[mine])
-        rows.append(
-            about | {"jobs": int(mine.sum())} | figures | {"gpu_share": shares[0], "throughput_share": shares[1]}
+    groups: list[tuple[Flags, dict[str, Any]]] = [
+        (
+            np.isin(membership.of_job, entities.inside(position)),
+            {"entity": each.name, "parent": each.parent or "", "weight": each.weight, "policy": each.policy},
         )
-
-    for position, entity in enumerate(entities):
-        within = np.isin(membership.of_job, entities.inside(position))
-        about = {"parent": entity.parent or "", "weight": entity.weight, "policy": entity.policy}
-        add(within, {"entity": entity.name} | about)
+        for position, each in enumerate(entities)
+    ]
     outside = membership.of_job < 0
     if (outside & measured).any():
-        add(outside, {"entity": "", "parent": "", "weight": np.nan, "policy": ""})
+        groups.append((outside, {"entity": "", "parent": "", "weight": np.nan, "policy": ""}))
+    rows = []
+    for inside, about in groups:
+        mine = inside & measured
+        shares = [float(values[mine].sum()) / total for values, total in zip((gpu, work), totals, strict=True)]
+        figures = about | {"jobs": int(mine.sum())} | completion_figures(jobs[mine])
+        rows.append(figures | {"gpu_share": shares[0], "throughput_share": shares[1]})
     return pd.DataFrame(rows, columns=columns)
 
 
-def _work(record: RunRecord) -> NDArray[np.float64]:
+def _work(record: RunRecord) -> Floats:
     """(N,) GPU seconds that the steps done would have taken under the proportional share; 0 if the job cannot run."""
     jobs = record.jobs
     rate = proportional_throughput(jobs.rates, record.cluster.capacity)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.measures.fragmentation import Fragmentation
+from throughputs.arrays import Floats
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.results.record import RunRecord
 
-_Floats = NDArray[np.float64]
 
-
-def gpu_utilization(record: RunRecord, start: float, end: float) -> tuple[dict[str, float], _Floats] | None:
+def gpu_utilization(record: RunRecord, start: float, end: float) -> tuple[dict[str, float], Floats] | None:
     """Utilisation of the GPUs from `start` to `end` (seconds); None where no job that ran then has a figure.
 
     A job is taken to use of its GPUs at all times what it was measured to use of them. Of two jobs that share GPUs the
@@ -50,8 +49,7 @@ def gpu_utilization(record: RunRecord, start: float, end: float) -> tuple[dict[s
         "busy_gpu_utilization": float(worked.sum() / busy),
         "known_gpu_utilization": busy / float(seconds.sum()),
     }
-    by_pool = np.divide(np.bincount(pool, worked, n), there, out=np.full(n, np.nan), where=there > 0)
-    return figures, by_pool
+    return figures, quotient(np.bincount(pool, worked, n), there, np.nan)
 
 
 def accelerators_table(
@@ -59,7 +57,7 @@ def accelerators_table(
     start: float,
     end: float,
     fragmentation: Fragmentation | None,
-    gpu_utilization: _Floats | None,
+    gpu_utilization: Floats | None,
 ) -> pd.DataFrame:
     """One row per accelerator type: accelerator, gpus, gpu_hours, gpu_hours_per_job (of the jobs that completed: what
     they had of this type, over their number), utilization (busy GPU time over GPU time up to the makespan),
@@ -76,7 +74,7 @@ def accelerators_table(
     import pandas as pd
 
     cluster, pool = record.cluster, record.row_accelerator
-    n, gpus = len(cluster.accelerators), cluster.capacity.astype(np.float64)
+    n, gpus = len(cluster.accelerators), cluster.capacity.astype(float)
     completed = ~np.isnan(record.jobs.completion_time)
     seconds = record.gpu_seconds_between(-np.inf, np.inf)
     used = np.bincount(pool, seconds, n)
@@ -87,16 +85,11 @@ def accelerators_table(
         "gpus": cluster.capacity,
         "gpu_hours": used / 3600.0,
         "gpu_hours_per_job": of_completed / 3600.0 / max(int(completed.sum()), 1),
-        "utilization": _parts(used, gpus * record.makespan),
-        "loaded_utilization": _parts(loaded, gpus * (end - start)),
+        "utilization": quotient(used, gpus * record.makespan, np.nan),
+        "loaded_utilization": quotient(loaded, gpus * (end - start), np.nan),
     }
     if gpu_utilization is not None:
         columns["gpu_utilization"] = gpu_utilization
     if fragmentation is not None:
         columns |= fragmentation.by_pool
     return pd.DataFrame(columns)
-
-
-def _parts(used: NDArray[Any], total: _Floats) -> _Floats:
-    parts: _Floats = np.divide(used, total, out=np.full(len(used), np.nan), where=total > 0)
-    return parts

@@ -33,11 +33,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.results.output import read_summary
 from throughputs import InputError, read_trace
-from throughputs.files import read_frame, read_text
+from throughputs.arrays import Texts
+from throughputs.errors import expect
+from throughputs.files import JsonObject, read_frame, read_text
 from throughputs.frames import FrameReader
 from throughputs.traces import named_format
 
@@ -69,7 +70,7 @@ class RecordedJobs:
     end: float
 
 
-def judged(jobs: RecordedJobs) -> NDArray[np.object_]:
+def judged(jobs: RecordedJobs) -> Texts:
     """(N,) one of `JUDGEMENTS` for each job."""
     table = jobs.table
     allowed = table["deadline"] - table["submitted"]
@@ -83,10 +84,10 @@ def judged(jobs: RecordedJobs) -> NDArray[np.object_]:
         "late": table["completed"].notna(),
         "missed": passed,
     }
-    return np.select([case.to_numpy(np.bool_) for case in cases.values()], list(cases), "open").astype(object)
+    return np.select([case.to_numpy(bool) for case in cases.values()], list(cases), "open").astype(object)
 
 
-def deadline_judgement(jobs: RecordedJobs) -> dict[str, Any]:
+def deadline_judgement(jobs: RecordedJobs) -> JsonObject:
     """Figures of a run, ready for JSON.
 
     jobs, deadline_jobs, completed_jobs; accepted (jobs with a deadline that were submitted and not declined); the
@@ -210,11 +211,11 @@ def _jobs(
             expected = f"an object with {', '.join(names.values())}"
             raise InputError(path, line=line, field=where, found=job, expected=expected)
         rows[str(name)] = [_seconds(job.get(theirs), path, f"{where} / {theirs}", line) for theirs in names.values()]
-    table = pd.DataFrame.from_dict(rows, "index", columns=list(names), dtype=np.float64)
+    table = pd.DataFrame.from_dict(rows, "index", columns=list(names), dtype=float)
     return table.reindex(columns=list(dict.fromkeys([*_TIMES, *names]))).assign(declined=False)
 
 
-def _object(path: Path, text: str, line: int | None) -> dict[str, Any]:
+def _object(path: Path, text: str, line: int | None) -> JsonObject:
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -248,6 +249,5 @@ def _wanted(path: Path) -> pd.DataFrame:
         frame, _ = read_frame(path)
         order = np.argsort(frame["time"].astype(float).to_numpy(), kind="stable")
         names = frame["name"].astype(str).to_numpy()[order].tolist()
-        if len(set(names)) < len(names):
-            raise InputError(path, field="name", found="a name twice", expected="each name once")
+        expect(len(set(names)) >= len(names), path, "name", "a name twice", "each name once")
     return pd.DataFrame({"submitted": trace.arrival_time, "deadline": trace.deadline}, index=names)

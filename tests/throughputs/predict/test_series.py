@@ -55,7 +55,7 @@ def test_bins_of_a_trace():
         ({"ahead": 0}, "ahead: found 0"),
         ({"bin_seconds": -1.0}, "bin_seconds: found -1.0"),
         ({"series": {"jobs": np.array([1.0, -2.0])}}, "series:2: field 'jobs': found -2.0"),
-        ({"series": {"jobs": np.ones(2), "b": np.ones(3)}}, "series: field 'b': found .3,."),
+        ({"series": {"jobs": np.ones(2), "b": np.ones(3)}}, "series: field 'b': found 3"),
     ],
 )
 def test_bad_series(settings, message):

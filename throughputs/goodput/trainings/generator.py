@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from throughputs.errors import InputError
+from throughputs.errors import expect
 from throughputs.goodput.profiles import Profiles
 from throughputs.goodput.trainings.jobs import step_time_with
 from throughputs.goodput.trainings.profiled import trainings_of
@@ -83,8 +83,7 @@ def training_trace(
     parts = np.array([float(given.get(name, 0.0)) for name in there])
     if shares is None and not parts.any():
         parts = np.ones(len(there))
-    if not (parts >= 0).all() or not parts.any():
-        raise InputError(_SOURCE, field="shares", found=dict(given), expected="shares of models on that type, above 0")
+    expect((parts >= 0).all() and parts.any(), _SOURCE, "shares", dict(given), "shares of models on that type, above 0")
     asked = [_asked_for(trainings.models[name], kind, gpus_per_node, most_gpus) for name in there]
     arrivals, models, choices = rng.spawn(3)
     which = np.searchsorted(np.cumsum(parts) / parts.sum(), models.random(n_jobs), side="right")

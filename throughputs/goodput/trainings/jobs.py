@@ -5,67 +5,36 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.arrays import Floats
+from throughputs.errors import InputError, did_you_mean, expect
 from throughputs.goodput.trainings.training import Shape, Training, Trainings, packed_shape
 from throughputs.trace import Trace
 
 
-class SubmittedTraining(Training):
-    """A model trains with one batch size, in steps of which its progress is counted.
+def submitted_training(training: Training, batch_size: float) -> Training:
+    """The same training with its progress counted in steps with this batch size (samples).
 
     So throughput, in steps/s, is the same in each epoch, as policies suppose that choose no batch size. Rounding to
     whole samples on each GPU may make a batch a little larger or smaller, and a step worth a little more or less.
 
-    Parameters
-    ----------
-    training : of the same model, with the initial batch size.
-    batch_size : samples asked for.
-
     >>> from throughputs.goodput.profiles import default_profiles
     >>> from throughputs.goodput.trainings import trainings_of
     >>> training = trainings_of(default_profiles()).find("cifar10")
-    >>> submitted = SubmittedTraining(training, 1024)
+    >>> submitted = submitted_training(training, 1024)
     >>> round(training.total_progress), round(submitted.total_progress), round(submitted.worth_in(1024, 0), 9)
     (39063, 5592, 1.0)
     """
+    progress = np.diff(training.epoch_ends, prepend=0.0)
+    worth = np.array([training.worth_in(batch_size, epoch) for epoch in range(len(progress))])
+    other = copy(training)
+    other.unit, other.epoch_ends = worth, np.add.accumulate(progress / worth)
+    return other
 
-    def __init__(self, training: Training, batch_size: float) -> None:
-        self._training = training
-        self.name = training.name
-        self.initial_batch_size, self.largest_batch_size = training.initial_batch_size, training.largest_batch_size
-        self.least_local, self.largest_local = training.least_local, training.largest_local
-        self.accumulation, self.stages = training.accumulation, training.stages
-        progress = np.diff(training.epoch_ends, prepend=0.0)
-        self._worth = np.array([training.worth_in(batch_size, epoch) for epoch in range(len(progress))])
-        self.epoch_ends = np.add.accumulate(progress / self._worth)
-
-    def statistics(self, batch_size: float, epoch: int) -> tuple[float, float]:
-        """See `Training`."""
-        return self._training.statistics(batch_size, epoch)
-
-    def worth_in(self, batch_size: float, epoch: int) -> float:
-        """See `Training`; in steps with the batch size asked for."""
-        return self._training.worth_in(batch_size, epoch) / float(self._worth[epoch])
-
-    def step_time(self, accelerator: str, shape: Shape, atomic_batch_size: float) -> tuple[float, float]:
-        """See `Training`."""
-        return self._training.step_time(accelerator, shape, atomic_batch_size)
-
-    def largest_atomic(self, accelerator: str, shape: Shape) -> float:
-        """See `Training`."""
-        return self._training.largest_atomic(accelerator, shape)
-
-    def steps(self, batch_size: float, epochs: int) -> float:
-        """See `Training`."""
-        return self._training.steps(batch_size, epochs)
-
-
-Array = NDArray[np.float64]
 
 _NAME = re.compile(r"(.+?) \(batch size (\d+)\)")
 
@@ -83,7 +52,7 @@ class TrainingJobs:
 
     trace: Trace
     trainings: tuple[Training, ...]
-    batch_size: Array
+    batch_size: Floats
 
     def gang_rates(
         self,
@@ -92,7 +61,7 @@ class TrainingJobs:
         *,
         asked_for: bool = False,
         always_two: bool = False,
-    ) -> Array:
+    ) -> Floats:
         """(N, M) initial steps/s in the first epoch, with the GPUs and the batch size asked for, packed on nodes.
 
         With `asked_for` the steps are those with that batch size; `always_two` as in `step_time_with`.
@@ -111,14 +80,15 @@ class TrainingJobs:
                 rates[i, m] = known.get(key, 0.0)
         return rates
 
-    def submitted(self) -> tuple[SubmittedTraining, ...]:
+    def submitted(self) -> tuple[Training, ...]:
         """(N,) trainings with the batch size asked for, in steps with it."""
-        known: dict[tuple[str, float], SubmittedTraining] = {}
+        known: dict[tuple[str, float], Training] = {}
         for training, batch in zip(self.trainings, self.batch_size.tolist(), strict=True):
             if (training.name, batch) not in known:
-                known[training.name, batch] = SubmittedTraining(training, batch)
-        keys = zip((one.name for one in self.trainings), self.batch_size.tolist(), strict=True)
-        return tuple(known[key] for key in keys)
+                known[training.name, batch] = submitted_training(training, batch)
+        return tuple(
+            known[one.name, batch] for one, batch in zip(self.trainings, self.batch_size.tolist(), strict=True)
+        )
 
     def as_asked_for(self) -> Trace:
         """The jobs with the GPUs and the batch size asked for; steps are with that batch size, then."""
@@ -173,9 +143,13 @@ def training_jobs(trace: Trace, trainings: Trainings) -> TrainingJobs:
             raise InputError(trace.source, field=f"job_type of job {i}", found=name, expected=expected)
         training = trainings.models[model]
         size = int(match[2]) if match else training.initial_batch_size
-        if not training.initial_batch_size <= size <= training.largest_batch_size:
-            expected = f"a batch size from {training.initial_batch_size} to {training.largest_batch_size}"
-            raise InputError(trace.source, field=f"job_type of job {i}", found=name, expected=expected)
+        expect(
+            training.initial_batch_size <= size <= training.largest_batch_size,
+            trace.source,
+            f"job_type of job {i}",
+            name,
+            f"a batch size from {training.initial_batch_size} to {training.largest_batch_size}",
+        )
         found.append(training)
         sizes.append(size)
     renamed = dataclasses.replace(
@@ -183,4 +157,4 @@ def training_jobs(trace: Trace, trainings: Trainings) -> TrainingJobs:
         job_type=np.array([one.name for one in found], dtype=object),
         total_steps=np.array([one.total_progress for one in found]),
     )
-    return TrainingJobs(renamed, tuple(found), np.array(sizes, dtype=np.float64))
+    return TrainingJobs(renamed, tuple(found), np.array(sizes, dtype=float))

@@ -12,12 +12,12 @@ Heterogeneity-aware, Goodput-optimized ML-cluster Scheduling", SOSP 2023, and it
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 
 from throughputs.entry_points import load
+from throughputs.files import StrPath
 from throughputs.goodput.efficiency import gain
 from throughputs.goodput.model import ThroughputModels
 from throughputs.goodput.profiles import Profile, Profiles, default_profiles, read_profiles
@@ -39,6 +39,7 @@ class ProfiledTraining(Training):
         self.accumulation = profile.accumulation
         parts = len(profile.noise_scale)
         self.epoch_ends = profile.initial_steps * np.arange(1, parts + 1) / parts
+        self._initial_steps = np.diff(self.epoch_ends, prepend=0.0)
         self._variance = np.asarray(profile.noise_scale) / profile.initial_batch_size
         self._models = {kind: ThroughputModels(values) for kind, values in profile.parameters.items()}
 
@@ -56,7 +57,7 @@ class ProfiledTraining(Training):
         """See `Training`."""
         scale = np.full(epochs, batch_size / self.initial_batch_size)
         worth = gain(scale, np.ones(epochs), self._variance[:epochs])
-        return float(np.add.reduce(np.diff(self.epoch_ends[:epochs], prepend=0.0) / worth))
+        return float(np.add.reduce(self._initial_steps[:epochs] / worth))
 
 
 class PipelinedTraining(ProfiledTraining):
@@ -90,7 +91,7 @@ EMBEDDED = "goodput"
 """The name of the embedded profiles."""
 
 
-def find_trainings(source: str | os.PathLike[str]) -> Trainings | None:
+def find_trainings(source: StrPath) -> Trainings | None:
     """The trainings that are meant, None where it is something else.
 
     A folder with a folder of measured tables for each model, profiles in a TOML file, or the embedded profiles, which

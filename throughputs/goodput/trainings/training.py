@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.errors import InputError, did_you_mean
 from throughputs.goodput.efficiency import gain
 from throughputs.goodput.profiles import found_model
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 Shape = tuple[int, ...]
 """GPUs of a job on each of its nodes, most first."""
@@ -24,8 +21,8 @@ Shape = tuple[int, ...]
 class Training(ABC):
     """How a model trains.
 
-    Progress is counted in steps with the initial batch size; what a batch of another size is worth follows from
-    gradient statistics (`throughputs.goodput.efficiency`).
+    Progress is counted in steps with the initial batch size, or by its `unit`; what a batch of another size is worth
+    follows from gradient statistics (`throughputs.goodput.efficiency`).
 
     Attributes
     ----------
@@ -34,6 +31,7 @@ class Training(ABC):
     largest_local : the most samples of a micro-batch on one GPU, by accelerator type.
     accumulation : whether gradients may be accumulated.
     epoch_ends : (E,) progress after which each epoch is over.
+    unit : (E,) steps with the initial batch size in one unit of progress, by epoch; None: 1.
     stages : GPUs of one replica, by accelerator type, of models that train in a pipeline; empty: one GPU each. What is
         said of one GPU is of one replica, then.
     """
@@ -44,7 +42,8 @@ class Training(ABC):
     least_local: int
     largest_local: Mapping[str, int]
     accumulation: bool
-    epoch_ends: Array
+    epoch_ends: Floats
+    unit: Floats | None = None
     stages: Mapping[str, int] = MappingProxyType({})
 
     @abstractmethod
@@ -71,7 +70,8 @@ class Training(ABC):
         """Progress of a step with this batch size in an epoch (from 0)."""
         square, variance = self.statistics(batch_size, epoch)
         scale = np.asarray(batch_size / self.initial_batch_size)
-        return float(gain(scale, np.asarray(square), np.asarray(variance)))
+        worth = float(gain(scale, np.asarray(square), np.asarray(variance)))
+        return worth if self.unit is None else worth / float(self.unit[epoch])
 
     def speed_of_replica(self, accelerator: str, per_node: int) -> float:
         """Samples/s of one replica with the largest micro-batch, `per_node` GPUs on a node of the type."""

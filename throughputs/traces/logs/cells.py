@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Dates, Flags, Floats, Texts, Values
 from throughputs.errors import InputError
 from throughputs.frames import parsed_number, parsed_numbers
 from throughputs.limits import LATEST_TIME
@@ -19,8 +19,6 @@ from throughputs.traces.logs.columns import SECONDS
 if TYPE_CHECKING:
     import pandas as pd
 
-_Text = NDArray[np.object_]
-_Floats = NDArray[np.float64]
 
 _BLANK = frozenset({"", "unknown", "none", "null", "nan", "nat", "n/a", "-"})
 """How logs write that there is nothing, in small letters."""
@@ -44,36 +42,36 @@ _DAY = len("2024-05-31")
 _MICROSECONDS = 1_000_000
 
 
-def is_blank(cells: _Text) -> NDArray[np.bool_]:
+def is_blank(cells: Texts) -> Flags:
     """(N,) whether a cell says nothing."""
-    return of_distinct(cells, says_nothing, np.bool_)
+    return of_distinct(cells, says_nothing, bool)
 
 
-def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
+def numbers(cells: Texts, decimal_comma: bool = False) -> Floats:
     """(N,) finite numbers, in ASCII digits."""
     try:
         values = parsed_numbers(cells)
     except ValueError:
-        values = of_distinct(cells, lambda text: _number(text, decimal_comma), np.float64)
+        values = of_distinct(cells, lambda text: _number(text, decimal_comma), float)
     values[~np.isfinite(values)] = np.nan
     return values
 
 
-def durations(cells: _Text, unit: str, minutes: bool = False, decimal_comma: bool = False) -> _Floats:
+def durations(cells: Texts, unit: str, minutes: bool = False, decimal_comma: bool = False) -> Floats:
     """(N,) seconds of numbers of `unit`, and of ``[D-]HH:MM:SS`` and ``D-HH[:MM]``; with `minutes` of ``MM:SS`` too."""
     values = _in_seconds(numbers(cells, decimal_comma), unit)
     clocks = np.flatnonzero(np.isnan(values))
     if len(clocks):
-        values[clocks] = of_distinct(cells[clocks], lambda text: _clock(text, minutes), np.float64)
+        values[clocks] = of_distinct(cells[clocks], lambda text: _clock(text, minutes), float)
     return values
 
 
-def gpu_counts(cells: _Text) -> _Floats:
+def gpu_counts(cells: Texts) -> Floats:
     """(N,) GPUs of whole numbers, and of Slurm's resources, as ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; 0 for none."""
-    return of_distinct(cells, _gpus, np.float64)
+    return of_distinct(cells, _gpus, float)
 
 
-def gpu_types(cells: _Text) -> _Text:
+def gpu_types(cells: Texts) -> Texts:
     """(N,) names of the types in Slurm's resources, as ``a100`` for ``gres/gpu:a100=2,gres/gpu=2``; of several with
     bars between; empty for none.
     """
@@ -120,7 +118,7 @@ class Clock:
             # a name that is none is told even where no date needs it
             self._local(pd.Series([pd.Timestamp(0, tz="UTC")]), self.zone)
 
-    def seconds(self, cells: _Text, decimal_comma: bool = False) -> _Floats:
+    def seconds(self, cells: Texts, decimal_comma: bool = False) -> Floats:
         """(N,) seconds; nan for blank cells and for what is no time of the kind that the first one is."""
         if self.dates is None:
             sample = cells[np.flatnonzero(~is_blank(cells))[:_SAMPLE]]
@@ -144,7 +142,7 @@ class Clock:
             return f"{seconds:.6f}".rstrip("0").rstrip(".")
         return str(date_texts(self.dates_of(np.array([seconds])))[0])
 
-    def dates_of(self, seconds: _Floats) -> NDArray[np.datetime64]:
+    def dates_of(self, seconds: Floats) -> Dates:
         """(N,) datetime64[us] in UTC of so many `seconds`; NaT where times are no dates."""
         if not (self.dates or self.since_1970):
             return np.full(len(seconds), np.datetime64("NaT"), dtype="datetime64[us]")
@@ -160,7 +158,7 @@ class Clock:
             return f"a date as {self.date_format} (date_format)"
         return "a date (ISO 8601), as 2024-05-31T08:15:00+02:00, or of another form (date_format)"
 
-    def _stamps(self, cells: _Text) -> NDArray[np.datetime64]:
+    def _stamps(self, cells: Texts) -> Dates:
         """(N,) datetime64[us] in UTC; NaT for what is no time."""
         import pandas as pd
 
@@ -174,18 +172,18 @@ class Clock:
             raise InputError("date_format", found=form, expected=f"a form as %d/%m/%Y %H:%M ({error})") from error
         read = read.where((read >= pd.Timestamp(_FIRST_DATE)) & (read < pd.Timestamp(_NO_DATE)))
         zoned = (_has_zone(text) if form is None else "%z" in form for text in texts)
-        bare = ~np.fromiter(zoned, np.bool_, len(texts)) & read.notna().to_numpy()
+        bare = ~np.fromiter(zoned, bool, len(texts)) & read.notna().to_numpy()
         self.without_zone |= bool(bare.any())
         if self.zone is not None and bare.any():
             read = read.where(~bare, self._local(read.where(bare), self.zone))
-        stamps: NDArray[np.datetime64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
+        stamps: Dates = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return stamps
 
     def _local(self, read: pd.Series[Any], zone: str) -> pd.Series[Any]:
         """The same figures on the clock of a zone, as UTC; of an hour that comes twice the first, of one that the zone
         leaves out none.
         """
-        first = np.ones(len(read), dtype=np.bool_)
+        first = np.ones(len(read), dtype=bool)
         plain = read.dt.tz_localize(None).dt
         try:
             there = plain.tz_localize(zone, ambiguous=first, nonexistent="NaT")
@@ -198,7 +196,7 @@ class Clock:
         return in_utc
 
 
-def _in_seconds(values: _Floats, unit: str) -> _Floats:
+def _in_seconds(values: Floats, unit: str) -> Floats:
     """Rounded to microseconds, so that 1.1 hours are 3960 seconds; nan for what no clock shows."""
     with np.errstate(over="ignore"):
         seconds = np.round(values * SECONDS[unit], 6)
@@ -252,7 +250,7 @@ def _gpu_types(text: str) -> str:
     return "|".join(dict.fromkeys(kind[1:] for kind, number in _GPUS.findall(text) if len(kind) > 1 and int(number)))
 
 
-def of_distinct(cells: _Text, read: Callable[[str], Any], dtype: type) -> NDArray[Any]:
+def of_distinct(cells: Texts, read: Callable[[str], Any], dtype: type) -> Values:
     """(N,) what `read` makes of each cell, asked once for each distinct one."""
     import pandas as pd
 

@@ -16,16 +16,16 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Texts
 from throughputs.entry_points import entries_of
 from throughputs.files import parse_toml
 from throughputs.traces.logs.cells import numbers
 
-Cells = dict[str, NDArray[np.object_]]
+Cells = dict[str, Texts]
 """(N,) text of each column, by name."""
 
-Reader = Callable[[str, str], tuple[Cells, NDArray[np.int64] | None, tuple[str, ...]]]
+Reader = Callable[[str, str], tuple[Cells, Ints | None, tuple[str, ...]]]
 """Makes of a text and its source the columns, the line of each row (None where rows are no lines), and notes."""
 
 _GROUP = "throughputs.logs"
@@ -59,7 +59,7 @@ class Layout:
     derived: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
-    def completed(self, cells: Mapping[str, NDArray[np.object_]]) -> Cells:
+    def completed(self, cells: Mapping[str, Texts]) -> Cells:
         """The columns of a log with derived ones; a figure that does not come out is an empty cell."""
         whole = dict(cells)
         for name, (how, *of) in self.derived.items():
@@ -108,18 +108,18 @@ def layout_of_header(header: Sequence[str]) -> Layout | None:
     return None
 
 
-def printed(values: NDArray[np.float64]) -> NDArray[np.object_]:
+def printed(values: Floats) -> Texts:
     """(N,) figures as text, whole ones without a point; empty for nan."""
     cells = ["" if value != value else repr(value).removesuffix(".0") for value in values.tolist()]
     return np.array(cells, dtype=object)
 
 
-def _share(asked: NDArray[np.float64]) -> NDArray[np.float64]:
+def _share(asked: Floats) -> Floats:
     """Share of each GPU: below one GPU that figure, else whole GPUs."""
     return np.where((asked > 0) & (asked < 1), asked, 1.0)
 
 
-_RECKONED: Mapping[str, Callable[..., NDArray[np.float64]]] = {
+_RECKONED: Mapping[str, Callable[..., Floats]] = {
     "difference": lambda end, start: np.round(end - start, 6),
     # of workers with a part of a GPU, one GPU for each
     "product": lambda gpus, workers: np.maximum(np.ceil(gpus), np.sign(gpus)) * workers,

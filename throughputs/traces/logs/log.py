@@ -6,14 +6,13 @@ second is a step: a job of an hour has 3600 steps, and runs at one step per seco
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from throughputs.errors import InputError, one_of
-from throughputs.files import check_table_name, write_frame
+from throughputs.errors import InputError, expect_one_of
+from throughputs.files import JsonObject, StrPath, check_table_name, write_frame
 from throughputs.frames import columns_of as columns_of_trace
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
@@ -56,7 +55,7 @@ class ImportedLog:
     dropped: Mapping[str, int]
     notes: tuple[str, ...]
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: StrPath) -> None:
         """Write the trace as a table (``.csv``, ``.csv.gz``, ``.parquet``), without columns in which nothing is said.
 
         A CSV file begins with a comment that names the log and its origin.
@@ -94,7 +93,7 @@ class ImportedLog:
         lines += [f"not read: {', '.join(self.unread)}"] * bool(self.unread)
         return "\n".join([*lines, *([self.left_out] * bool(self.left_out)), *(f"note: {note}" for note in self.notes)])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """All but the trace, ready for JSON."""
         return {
             "source": self.source,
@@ -112,7 +111,7 @@ class ImportedLog:
 
 
 def import_log(
-    path: str | os.PathLike[str] | pd.DataFrame,
+    path: StrPath | pd.DataFrame,
     columns: Mapping[str, str] | None = None,
     *,
     separator: str | None = None,
@@ -154,8 +153,7 @@ def import_log(
     log = read_log(path, separator)
     given = dict(columns or {})
     for field in given:
-        if field not in fields():
-            raise InputError("columns", found=field, expected=one_of(field, fields()))
+        expect_one_of(field, fields(), "columns")
     layout = layout_of(log.kind)
     if layout is not None:
         log = replace(log, cells=layout.completed(log.cells), notes=(*log.notes, *layout.notes))

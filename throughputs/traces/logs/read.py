@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Ints, Texts
 from throughputs.errors import InputError
 from throughputs.files import (
+    JsonObject,
+    StrPath,
     divided,
     file_kind,
     parse_json,
@@ -45,7 +47,7 @@ _JSON = re.compile(r'\s*\{\s*(?:["}].*)?')
 
 _TYPED_GPU = re.compile(r"gres/gpu:[^=,]+=[1-9]")
 
-_NOT_YET = "0"
+_NOT_STARTED = 0
 """How the JSON of sacct writes a time that has not come."""
 
 
@@ -65,13 +67,13 @@ class Log:
     notes : what is to be said of this log, in sentences.
     """
 
-    cells: Mapping[str, NDArray[np.object_]]
+    cells: Mapping[str, Texts]
     source: str
     kind: str
     first_line: int
     separator: str
-    too_long: NDArray[np.bool_]
-    lines: NDArray[np.int64] | None = None
+    too_long: Flags
+    lines: Ints | None = None
     notes: tuple[str, ...] = ()
 
     def error(self, row: int, column: str, found: object, expected: str) -> InputError:
@@ -88,7 +90,7 @@ class Log:
         return row + self.first_line if self.lines is None else int(self.lines[row])
 
 
-def read_log(path: str | os.PathLike[str] | pd.DataFrame, separator: str | None = None) -> Log:
+def read_log(path: StrPath | pd.DataFrame, separator: str | None = None) -> Log:
     """The log in a file, unpacked where its name ends in ``.gz``; ``-``: standard input. Or a DataFrame of its rows.
 
     Parameters
@@ -116,11 +118,11 @@ def read_log(path: str | os.PathLike[str] | pd.DataFrame, separator: str | None 
     if layout is None or layout.cells is None or separator is not None:
         return _of_text(text, source, separator)
     cells, lines, notes = layout.cells(text, source)
-    none = np.zeros(len(next(iter(cells.values()))), dtype=np.bool_)
+    none = np.zeros(len(next(iter(cells.values()))), dtype=bool)
     return Log(cells, source, kind, 0 if lines is None else 1, "", none, lines, notes)
 
 
-def log_kind(path: str | os.PathLike[str]) -> str:
+def log_kind(path: StrPath) -> str:
     """What log a file holds, as in `Log.kind`; "table" also for what is none.
 
     Raises
@@ -192,7 +194,7 @@ def _of_frame(frame: pd.DataFrame, source: str, first_line: int) -> Log:
     }
     _check_header(list(map(str, frame.columns)), source, 1)
     kind = _kind_of_header(list(columns))
-    return Log(columns, source, kind, first_line, "", np.zeros(len(frame), dtype=np.bool_))
+    return Log(columns, source, kind, first_line, "", np.zeros(len(frame), dtype=bool))
 
 
 def _cell(value: Any) -> str:
@@ -214,29 +216,31 @@ def _of_json(content: Any, source: str) -> Log:
             raise InputError(source, field=f"jobs[{i}]", found=job, expected="an object, as sacct --json prints it")
         rows.append(_json_row(job))
     columns = {name: np.array([row[name] for row in rows], dtype=object) for name in _json_row({})}
-    return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=np.bool_))
+    return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=bool))
 
 
-def _json_row(job: dict[str, Any]) -> dict[str, str]:
-    """What is said of a job, as text by column."""
+def _json_row(job: JsonObject) -> dict[str, str]:
+    """What is said of a job, as text."""
     time, owner = _object(job.get("time")), _object(job.get("association"))
     state = job.get("state", job.get("job_state"))
     state = state.get("current", "") if isinstance(state, dict) else state
+    state = state[0] if isinstance(state, list) and state else state
     submit, start, end = (_text(time.get(name)) for name in ("submission", "start", "end"))
-    return {
-        "submit": submit if submit != _NOT_YET else "",
-        "start": start if start != _NOT_YET else "",
-        "end": end if end != _NOT_YET else "",
+    row = {
+        "submit": submit,
+        "start": start,
+        "end": end,
         "elapsed": _text(time.get("elapsed")),
         "gpus": _json_gpus(job),
         "user": _text(owner.get("user") or job.get("user")),
         "account": _text(owner.get("account") or job.get("account")),
         "partition": _text(job.get("partition")),
         "time_limit": _json_limit(time.get("limit")),
-        "state": _text(state[0] if isinstance(state, list) and state else state),
+        "state": _text(state),
         "job_id": _json_id(job),
         "qos": _text(job.get("qos")),
     }
+    return row | {name: "" for name in ("submit", "start", "end") if row[name] == str(_NOT_STARTED)}
 
 
 def _json_limit(limit: Any) -> str:
@@ -246,14 +250,14 @@ def _json_limit(limit: Any) -> str:
     return f"{limit * 60}" if isinstance(limit, int) and not isinstance(limit, bool) else ""
 
 
-def _json_id(job: dict[str, Any]) -> str:
+def _json_id(job: JsonObject) -> str:
     """As the column JobID: of a job of an array with the number of its task behind the id of the array."""
     array = _object(job.get("array"))
     task, of = _text(array.get("task_id")), _text(array.get("job_id"))
     return f"{of}_{task}" if task and of not in ("", "0") else _text(job.get("job_id"))
 
 
-def _json_gpus(job: dict[str, Any]) -> str:
+def _json_gpus(job: JsonObject) -> str:
     """GPUs that a job was given, or asked for where it was given nothing, as in the column AllocTRES.
 
     Where what it was given names no type, the types are those of what it asked for, and of the text that some versions
@@ -273,7 +277,7 @@ def _json_gpus(job: dict[str, Any]) -> str:
     return f"{given},{typed}" if given and typed != given else given
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Positions, Texts
 from throughputs.traces.logs.cells import is_blank
 from throughputs.traces.logs.read import Log
-
-_Flags = NDArray[np.bool_]
 
 
 class Repeats:
@@ -19,18 +17,18 @@ class Repeats:
     notes : what was found, in sentences, with an example.
     """
 
-    def __init__(self, log: Log, ids: NDArray[np.object_]) -> None:
+    def __init__(self, log: Log, ids: Texts) -> None:
         self._log, self._ids = log, ids
         self.notes: list[str] = []
 
-    def copies(self, is_job: _Flags) -> _Flags:
+    def copies(self, is_job: Flags) -> Flags:
         """(N,) whether a row is in all cells the same as an earlier one with its id."""
         import pandas as pd
 
-        found = np.zeros(len(is_job), dtype=np.bool_)
+        found = np.zeros(len(is_job), dtype=bool)
         rows = self._of_several(is_job)
         cells = pd.DataFrame({i: cells[rows] for i, cells in enumerate(self._log.cells.values())})
-        again = cells.duplicated().to_numpy(dtype=np.bool_)
+        again = cells.duplicated().to_numpy(dtype=bool)
         found[rows[again]] = True
         if again.any():
             self._note(
@@ -39,17 +37,17 @@ class Repeats:
             )
         return found
 
-    def outdated(self, usable: _Flags, submitted: NDArray[np.float64], running: _Flags) -> _Flags:
+    def outdated(self, usable: Flags, submitted: Floats, running: Flags) -> Flags:
         """(N,) whether a row says that a job still ran of which another one, with the same id and submission, says
         more: that it ended, or in a later line that it still ran. All other rows with one id stay, each a job.
         """
         import pandas as pd
 
-        found = np.zeros(len(usable), dtype=np.bool_)
+        found = np.zeros(len(usable), dtype=bool)
         rows = self._of_several(usable)
         order = rows[np.lexsort((rows, ~running[rows]))]  # those that still ran come first
         table = pd.DataFrame({"id": self._ids[order], "submitted": submitted[order]})
-        old = running[order] & table.duplicated(keep="last").to_numpy(dtype=np.bool_)
+        old = running[order] & table.duplicated(keep="last").to_numpy(dtype=bool)
         found[order[old]] = True
         if old.any():
             first = table[old].iloc[0]
@@ -67,13 +65,13 @@ class Repeats:
             )
         return found
 
-    def _of_several(self, among: _Flags) -> NDArray[np.intp]:
+    def _of_several(self, among: Flags) -> Positions:
         """(R,) rows, of those `among`, whose id is on another one of them, too."""
         import pandas as pd
 
         rows = np.flatnonzero(among & ~is_blank(self._ids))
-        return rows[pd.Series(self._ids[rows]).duplicated(keep=False).to_numpy(dtype=np.bool_)]
+        return rows[pd.Series(self._ids[rows]).duplicated(keep=False).to_numpy(dtype=bool)]
 
-    def _note(self, told: str, rows: NDArray[np.intp]) -> None:
+    def _note(self, told: str, rows: Positions) -> None:
         places = " and ".join(self._log.place(int(row)) for row in rows[:2])
         self.notes.append(f"{told} (id {self._ids[rows[0]]!r}: {places} of {self._log.source})")

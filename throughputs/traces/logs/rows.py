@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Positions, Texts
 from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import POSITIVE, SHARE
 from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, check_number_of_jobs
@@ -32,8 +32,6 @@ from throughputs.traces.logs.repeats import Repeats
 UNNAMED = "job"
 """Job type of a job of which the log does not say the model."""
 
-_Floats = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
 
 _WAITING = ("PENDING", "REQUEUED", "QUEUED", "WAITING", "HELD")
 _PARTIAL = "PARTIAL"
@@ -172,19 +170,19 @@ class Rows:
         read = {_ASKED, *(column.name for column in self.columns.values()), *(self.layout.used if self.layout else ())}
         return tuple(name for name in self.log.cells if name not in read)
 
-    def _jobs(self) -> _Flags:
+    def _jobs(self) -> Flags:
         """(N,) whether a row is a job: not an empty line, nor the header once more, as in files one behind the other,
         nor a step of a job of Slurm, as ``1234.batch``.
         """
         cells = self.log.cells
-        empty: _Flags = np.logical_and.reduce([np.asarray(column == "", np.bool_) for column in cells.values()])
-        empty |= np.logical_and.reduce([np.asarray(column == name, np.bool_) for name, column in cells.items()])
+        empty: Flags = np.logical_and.reduce([np.asarray(column == "", bool) for column in cells.values()])
+        empty |= np.logical_and.reduce([np.asarray(column == name, bool) for name, column in cells.items()])
         if self.log.kind == "sacct":
             ids = cells.get("JobID", cells.get("JobIDRaw", self._absent))
-            empty |= np.array(["." in name for name in ids], np.bool_)
+            empty |= np.array(["." in name for name in ids], bool)
         return np.asarray(~empty)
 
-    def _drop(self, bad: _Flags, reason: str, field: str, expected: str) -> None:
+    def _drop(self, bad: Flags, reason: str, field: str, expected: str) -> None:
         """Rows that cannot be used for a reason; the first one counts."""
         new = bad & self.is_job & (self.reason < 0)
         if new.any():
@@ -196,7 +194,7 @@ class Rows:
         names = (self.reasons[k][0] for k in np.sort(self.reason[self.reason >= 0]).tolist())
         return dict(Counter(names).most_common())
 
-    def _error(self, rows: NDArray[np.bool_], told: str) -> InputError:
+    def _error(self, rows: Flags, told: str) -> InputError:
         """What is wrong with the first of some rows that cannot be used; `told` is said behind what was expected."""
         row = int(np.argmax(rows))
         reason, column, expected = self.reasons[self.reason[row]]
@@ -215,11 +213,11 @@ class Rows:
     def _name(self, field: str) -> str:
         return self.columns[field].name if field in self.columns else ""
 
-    def _cells(self, field: str) -> NDArray[np.object_]:
+    def _cells(self, field: str) -> Texts:
         """(N,) text of a field; all empty where no column has it."""
         return self.log.cells[self.columns[field].name] if field in self.columns else self._absent
 
-    def _time(self, field: str, missing: str | None) -> _Floats:
+    def _time(self, field: str, missing: str | None) -> Floats:
         """(N,) seconds on the clock; rows without are dropped where `missing` is a reason."""
         seconds, blank, kind = self._told(field), is_blank(self._cells(field)), self.clock.expected
         if missing is not None:
@@ -228,7 +226,7 @@ class Rows:
         self._drop(np.isnan(seconds) & ~blank, f"unreadable {told}", field, kind)
         return seconds
 
-    def _told(self, field: str) -> _Floats:
+    def _told(self, field: str) -> Floats:
         """(N,) seconds on the clock, nan where there are none; `InputError` where most are not of the form given."""
         cells = self._cells(field)
         seconds = self.clock.seconds(cells, self.decimal_comma)
@@ -239,7 +237,7 @@ class Rows:
             raise self.log.error(int(wrong[0]), self.columns[field].name, cells[wrong[0]], expected)
         return seconds
 
-    def _states(self) -> _Flags:
+    def _states(self) -> Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
         words = of_distinct(self._cells("state"), lambda text: (text.upper().split() or [""])[0], object).astype(str)
         self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
@@ -250,7 +248,7 @@ class Rows:
             self._drop(is_blank(self._cells("start")), "never started", "start", "a start")
         return np.isin(words, _RUNNING)
 
-    def _gpus(self) -> _Floats:
+    def _gpus(self) -> Floats:
         gpus = gpu_counts(self._cells("gpus"))
         asked = self.log.cells.get(_ASKED)
         if self._name("gpus") == "AllocTRES" and asked is not None:
@@ -261,14 +259,14 @@ class Rows:
         self._drop(~whole, "unreadable GPUs", "gpus", expected)
         return gpus
 
-    def _figure(self, field: str, within: Range, reason: str, expected: str) -> _Floats:
+    def _figure(self, field: str, within: Range, reason: str, expected: str) -> Floats:
         """(N,) numbers; 1 where the log does not say."""
         cells = self._weighed() if field == "priority" and self.weights else self._cells(field)
         values = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
         self._drop(~within.holds(values), reason, field, expected)
         return values
 
-    def _weighed(self) -> NDArray[np.object_]:
+    def _weighed(self) -> Texts:
         """(N,) weights as text in the place of their names."""
         cells = self._text("priority")
         for row in np.flatnonzero(self.is_job & (cells != "")).tolist():
@@ -278,7 +276,7 @@ class Rows:
             cells[row] = str(self.weights[cells[row]])
         return cells
 
-    def _utilization(self) -> _Floats:
+    def _utilization(self) -> Floats:
         """(N,) how much of its GPUs a job used, as a share; nan where the log does not say.
 
         Figures are percent, or shares where none of the log is above 1.
@@ -296,7 +294,7 @@ class Rows:
             )
         return np.where(blank, np.nan, share)
 
-    def _recorded(self, kept: NDArray[np.intp], submitted: _Floats, seconds: _Floats) -> tuple[_Floats, _Floats]:
+    def _recorded(self, kept: Positions, submitted: Floats, seconds: Floats) -> tuple[Floats, Floats]:
         """(K,) start and end of the jobs that are kept, on the clock; nan where the log does not say.
 
         Where it does not say the end, or the job still ran, the job ends after its duration.
@@ -322,7 +320,7 @@ class Rows:
             self.notes.append(f"started before the submission: {early.sum():,}; they count as started with it")
         return start, end
 
-    def _compare(self, kept: NDArray[np.intp], between: _Floats, lasting: _Floats) -> None:
+    def _compare(self, kept: Positions, between: Floats, lasting: Floats) -> None:
         """Tell where times from start to end (K,) are not the durations (K,) of a log whose layout is not known."""
         other = np.flatnonzero(np.abs(between - lasting) > _SAME_SECONDS)
         if len(other) <= _FEW or "duration" not in self.columns or self.layout is not None:
@@ -336,7 +334,7 @@ class Rows:
             "duration_unit have to be another?"
         )
 
-    def _seconds(self, running: _Flags) -> _Floats:
+    def _seconds(self, running: Flags) -> Floats:
         """(N,) durations; nan where the log has steps and no durations."""
         if "duration" in self.columns:
             cells, timed_by = self._cells("duration"), "duration"
@@ -356,18 +354,18 @@ class Rows:
         self._drop(seconds < 0, "negative duration", timed_by, "more than no time")
         return seconds
 
-    def _limits(self) -> _Floats:
+    def _limits(self) -> Floats:
         """(N,) time limits, seconds; nan for none, as for ``UNLIMITED`` and ``Partition_Limit``."""
         cells, name = self._cells("limit"), self._name("limit")
         unit = "min" if name == "TimelimitRaw" else unit_of(name) or "s"
         seconds = durations(cells, unit, self.log.kind == "sacct", self.decimal_comma)
-        none = of_distinct(cells, lambda text: text.strip().upper() in _NO_LIMIT, np.bool_)
+        none = of_distinct(cells, lambda text: text.strip().upper() in _NO_LIMIT, bool)
         unread = int((np.isnan(seconds) & ~none & ~is_blank(cells) & self.is_job).sum())
         if unread:
             self.notes.append(f"time limits that cannot be read: {unread:,}; these jobs have none")
         return np.where((seconds > 0) & (seconds <= LATEST_TIME), seconds, np.nan)
 
-    def _steps(self, seconds: _Floats) -> _Floats:
+    def _steps(self, seconds: Floats) -> Floats:
         """(N,) steps of the log, else one for each second."""
         if "steps" not in self.columns:
             return seconds
@@ -377,16 +375,16 @@ class Rows:
         self._drop(~((steps > 0) & (steps <= LARGEST_WHOLE_NUMBER)), "unreadable steps", "steps", "a number above 0")
         return steps
 
-    def _deadline(self, submitted: _Floats) -> _Floats:
+    def _deadline(self, submitted: Floats) -> Floats:
         deadline = self._time("deadline", None)
         expected = "a time that is not before the submission"
         self._drop(deadline < submitted, "deadline before submission", "deadline", expected)
         return deadline
 
-    def _text(self, field: str) -> NDArray[np.object_]:
+    def _text(self, field: str) -> Texts:
         return of_distinct(self._cells(field), lambda text: "" if says_nothing(text) else text.strip(), object)
 
-    def _gpu_types(self, kept: NDArray[np.intp]) -> NDArray[np.object_]:
+    def _gpu_types(self, kept: Positions) -> Texts:
         """(K,) the type of GPU that the log says of each job that is kept; of several the names with bars between."""
         named = self._text("gpu_type")[kept]
         asked = self.log.cells.get(_ASKED)
@@ -401,7 +399,7 @@ class Rows:
             )
         return named
 
-    def _types(self, named: NDArray[np.object_], partition: NDArray[np.object_]) -> NDArray[np.object_]:
+    def _types(self, named: Texts, partition: Texts) -> Texts:
         """(K,) the type of each job as a cluster names it: that of the log, else the one given for its partition."""
 
         def renamed(name: str) -> str:
@@ -413,7 +411,7 @@ class Rows:
         of_type = of_distinct(named, called, object)
         return np.where(of_type == "", of_distinct(partition, renamed, object), of_type).astype(object)
 
-    def _check_renamed(self, *columns: NDArray[np.object_]) -> None:
+    def _check_renamed(self, *columns: Texts) -> None:
         """Raise `InputError` for a name that was given another and that no job of the log has."""
         if not self.renamed:
             return
@@ -425,7 +423,7 @@ class Rows:
                 expected = f"a partition, GPU type or model of it{did_you_mean(name, names)}: {some or 'it names none'}"
                 raise InputError(self.log.source, field="renamed", found=name, expected=expected)
 
-    def _job_types(self, models: NDArray[np.object_], timed: bool) -> NDArray[np.object_]:
+    def _job_types(self, models: Texts, timed: bool) -> Texts:
         """(K,) models, where seconds are steps under names that the embedded table, whose steps are not, has not."""
         models = of_distinct(models, lambda name: self.renamed.get(name, name) or UNNAMED, object)
         if timed:
@@ -439,7 +437,7 @@ class Rows:
                     )
         return models
 
-    def _note(self, running: _Flags) -> None:
+    def _note(self, running: Flags) -> None:
         zone, columns = self.clock.zone, self.columns
         no_zone = self.clock.without_zone and (zone is None or self.clock.zone_assumed)
         alone = "start" not in columns and self.layout is None

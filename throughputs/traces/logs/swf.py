@@ -14,11 +14,10 @@ archive's definition of version 2.2.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Ints, Texts, Values
 from throughputs.errors import InputError
 from throughputs.limits import require
 from throughputs.trace import Trace
@@ -54,7 +53,7 @@ _TOLD = {
 """Comments that a user should know of, and what they say."""
 
 
-def _cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
+def _cells(text: str, source: str) -> tuple[Cells, Ints, tuple[str, ...]]:
     """Columns of text of the jobs, the line of each, and what the comments say.
 
     Raises
@@ -112,7 +111,7 @@ def _columns(table: Cells, names: dict[str, dict[str, str]]) -> Cells:
     return columns
 
 
-def _known(cells: NDArray[np.object_]) -> NDArray[np.object_]:
+def _known(cells: Texts) -> Texts:
     return np.where(cells == _UNKNOWN, "", cells).astype(object)
 
 
@@ -126,12 +125,12 @@ def swf_text(trace: Trace) -> str:
     """
     for name in ("user", "job_type", "partition"):
         texts = getattr(trace, name)
-        one_line = np.array(["\n" not in text and "\r" not in text for text in texts], dtype=np.bool_)
+        one_line = np.array(["\n" not in text and "\r" not in text for text in texts], dtype=bool)
         require(one_line, texts, trace.source, name, "text without line ends")
     start, lasts = trace.recorded_start_seconds, trace.duration
     named = {"user": trace.user, "executable": trace.job_type, "partition": trace.partition}
     numbered = {name: _numbered(column) for name, column in named.items()}
-    known: dict[str, NDArray[Any]] = {
+    known: dict[str, Values] = {
         "job number": _job_numbers(trace),
         "submit time": trace.arrival_time,
         "wait time": np.where(np.isnan(start), -1.0, start - trace.arrival_time),
@@ -150,7 +149,7 @@ def swf_text(trace: Trace) -> str:
     return "\n".join([*head, *(" ".join(map(str, row)) for row in zip(*columns, strict=True))]) + "\n"
 
 
-def _job_numbers(trace: Trace) -> NDArray[np.int64]:
+def _job_numbers(trace: Trace) -> Ints:
     """(N,) what the jobs are called where they were logged, if these are different numbers; else they are counted."""
     names = trace.trace_id.tolist()
     if len(set(names)) == len(names) and all(re.fullmatch(r"[1-9][0-9]{0,15}", name) for name in names):
@@ -158,7 +157,7 @@ def _job_numbers(trace: Trace) -> NDArray[np.int64]:
     return np.arange(1, len(trace) + 1)
 
 
-def _numbered(column: NDArray[np.object_]) -> tuple[list[str], NDArray[np.int64]]:
+def _numbered(column: Texts) -> tuple[list[str], Ints]:
     """The names in a column by first appearance, and for each row the number of its own from 1; -1 for none."""
     import pandas as pd
 
